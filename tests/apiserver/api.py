@@ -1,4 +1,4 @@
-"""A server of its own for each test, and short ways to ask it."""
+"""An API server for a test, and an HTTP-like client of it."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
 class Answer:
-    """Status, headers and decoded body of one answer."""
+    """Status, headers and decoded body of a response."""
 
     def __init__(self, status: int, headers: Any, body: bytes) -> None:
         self.status = status
@@ -97,7 +97,7 @@ class Api:
         return answer.body
 
     async def rewrite(self, key: str, old: str, new: str) -> None:
-        """Change a stored object past the server."""
+        """Change a stored object, bypassing the server."""
         record = self.store.staged(key)
         assert record is not None
         assert old in record.value.decode()

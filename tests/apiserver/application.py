@@ -1,4 +1,4 @@
-"""A server behind the ASGI application, and the requests of clients."""
+"""A server behind the ASGI application, and requests of clients."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Exchange:
-    """One request under way: ``events`` are what was sent back so far; ``leave`` is the client hanging up."""
+    """One pending request: ``events`` were sent so far; ``leave`` disconnects the client."""
 
     def __init__(
         self, application: Application, method: str, target: str, headers: dict[str, str], body: bytes
@@ -44,12 +44,12 @@ class Exchange:
         self.headers: dict[str, str] = {}
 
     async def run(self) -> bytes:
-        """The whole answer."""
+        """The complete response body."""
         await self._application(self.scope, self._incoming.get, self._send)
         return b"".join([self.events.get_nowait() for _ in range(self.events.qsize())])
 
     def receive(self, data: bytes) -> None:
-        """The client sends more."""
+        """Send more of the request body."""
         self._incoming.put_nowait({"type": "http.request", "body": data})
 
     def leave(self) -> None:

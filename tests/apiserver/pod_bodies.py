@@ -1,4 +1,4 @@
-"""Parts of pods, and what is said of them, for tests of what is wrong with pods."""
+"""Parts of pods and error messages, for tests of pod validation."""
 
 from typing import Any
 

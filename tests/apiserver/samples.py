@@ -1,4 +1,4 @@
-"""An object of every built-in kind, and where it is created.
+"""A sample object of every built-in kind, and the path of its collection.
 
 The objects are those that were sent to kube-apiserver v1.36.2 for ``data/defaults.json``; a kind without a row there
 has one here.
@@ -59,7 +59,7 @@ async def make_namespace(api: Api) -> None:
 
 
 async def create(api: Api, info: ResourceInfo, obj: Object) -> Object:
-    """Create, and let the server's controllers run: they accept the names of a definition."""
+    """Create the object, and wait until the names of a CustomResourceDefinition are accepted."""
     made = await api.create(collection(info), obj)
     if info.kind == "CustomResourceDefinition":
         await asyncio.sleep(1)

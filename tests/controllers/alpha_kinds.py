@@ -1,5 +1,5 @@
-"""Kinds that v1.36 has behind gates, served by the embedded API server as custom resources, so that their controllers
-can be tried."""
+"""Kinds behind feature gates in v1.36, served by the embedded API server as custom resources for tests of their
+controllers."""
 
 from typing import Any
 
@@ -10,15 +10,15 @@ from pilothouse.api.kinds import Kind
 
 
 async def serve(world: World, kind: Kind[Any]) -> str:
-    """Have the kind served, with a status of its own; returns the path of its collection in namespace ``default``, or
-    of the whole cluster."""
+    """Serve the kind, with a status subresource. Returns the path of its collection, in namespace ``default`` if it is
+    namespaced."""
     await world.request("POST", custom_resources.DEFINITIONS, definition(kind))
     where = "namespaces/default/" if kind.namespaced else ""
     return f"/apis/{kind.group}/{kind.version}/{where}{kind.resource}"
 
 
 def definition(kind: Kind[Any]) -> Doc:
-    """By which it is."""
+    """The CustomResourceDefinition of the kind."""
     return custom_resources.definition(
         kind.kind,
         custom_resources.version(kind.version, subresources={"status": {}}),

@@ -1,7 +1,7 @@
-"""What the worlds of controller tests share: the embedded API server in virtual time, an administrator, controllers.
+"""The base of controller test environments: the embedded API server in virtual time, an administrator, controllers.
 
-The controllers' transport is an ``Interceptor``: faults go between it and the server, and watches can be held, so that
-a cache lags behind. What the test does goes past it.
+The controllers' transport is an ``Interceptor``, which injects faults and can hold watches so that caches lag. Requests
+of the test bypass it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 
 
 class ApiWorld:
-    """One API server. ``user`` is who its controllers are."""
+    """An API server, and controllers that use it as ``user``."""
 
     def __init__(
         self, env: Env, group: TaskGroup, server: ServerOptions | None = None, *, user: str = "controllers"
@@ -41,14 +41,14 @@ class ApiWorld:
         self.admin = Client(self.server.transport("admin", ["system:masters"]), env)
         self.faults = Interceptor(self.server.transport(user, ["system:masters"]), env, observer=self._observe)
         self.transport: wire.Transport = self.faults
-        """That of the controllers."""
+        """The transport of the controllers."""
         self.metrics = Registry()
         self.controllers: list[object] = []
-        """Those that were started, the latest last."""
+        """The started controllers, the latest last."""
         self._group = group
 
     def _observe(self, seen: Observation) -> None:
-        """Called for everything that happens to a request of a controller."""
+        """Called for every observation of the controllers' requests."""
 
     async def launch(
         self,
@@ -58,9 +58,9 @@ class ApiWorld:
         beside: Sequence[Descriptor] = (),
         work: bool = True,
     ) -> asyncio.Task[None]:
-        """Start a controller with informers of its own, which it shares with those ``beside`` it. Cancel the task to
-        stop it. What is served is asked every 30 s, as a manager does. Without ``work`` it gets all events, and syncs
-        when the test calls its ``reconcile``."""
+        """Start a controller with new informers, which it shares with those ``beside`` it. Cancel the task to stop it.
+        Discovery is refreshed every 30 s, as in a manager. Without ``work`` the controller receives events, and syncs
+        only when the test calls its ``reconcile``."""
         client = Client(self.transport, self.env)
         informers = InformerFactory(client, self.env)
         mapper = RestMapper(client)
@@ -82,7 +82,7 @@ class ApiWorld:
                 await asyncio.sleep(30.0)
                 mapper.reset()
 
-        async def live() -> None:
+        async def run() -> None:
             async with TaskGroup("informers") as running:
                 informers.start(running)
                 if others:
@@ -94,32 +94,32 @@ class ApiWorld:
                 finally:
                     running.cancel()
 
-        task = self._group.start(live(), name=descriptor.name)
+        task = self._group.start(run(), name=descriptor.name)
         await informers.wait_synced()
         return task
 
     async def request(
         self, method: str, path: str, body: Doc | None = None, content_type: str = "application/json"
     ) -> Doc:
-        """Any request of an administrator."""
+        """Send a request as administrator."""
         encoded = b"" if body is None else msgspec.json.encode(body)
         response = await self.admin.request(method, path, body=encoded, headers={"content-type": content_type})
         found: Doc = msgspec.json.decode(response.body)
         return found
 
     async def merge(self, path: str, changes: Doc) -> Doc:
-        """JSON merge patch."""
+        """Send a JSON merge patch."""
         return await self.request("PATCH", path, changes, "application/merge-patch+json")
 
     async def get(self, path: str) -> Doc | None:
-        """An object, or None."""
+        """The object, or None if it is not found."""
         try:
             return await self.request("GET", path)
         except NotFound:
             return None
 
     async def must_get(self, path: str) -> Doc:
-        """An object that must exist."""
+        """The object, which must exist."""
         found = await self.get(path)
         assert found is not None, f"{path} not found"
         return found
@@ -131,11 +131,11 @@ class ApiWorld:
 
 
 class OwnerWorld(ApiWorld):
-    """A world for a controller whose objects own pods. Subclass it and say which controller."""
+    """An environment for a controller whose objects own pods. Subclasses set ``descriptor`` and ``path``."""
 
     descriptor: Descriptor
     path: str
-    """The object that most tests are about."""
+    """The path of the object that most tests use."""
 
     def __init__(self, env: Env, group: TaskGroup, server: ServerOptions | None = None) -> None:
         user = f"system:serviceaccount:kube-system:{self.descriptor.client_name}"
@@ -153,23 +153,23 @@ class OwnerWorld(ApiWorld):
         return task
 
     async def report(self, name: str, *, phase: str = "Running", ready: bool = True) -> None:
-        """Write the status of a pod, as its kubelet would."""
+        """Write the status of a pod, as its kubelet."""
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": format_time(self.env.now())}
         await self.merge(f"{PODS}/{name}/status", {"status": {"phase": phase, "conditions": [condition]}})
 
     async def remove(self, name: str) -> None:
-        """Delete a pod whose containers have ended, as its kubelet would."""
+        """Delete a pod whose containers have terminated, as its kubelet."""
         with contextlib.suppress(NotFound):
             await self.request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
 
     async def set_image(self, image: str) -> None:
-        """Change the template."""
+        """Change the image in the pod template."""
         await self.merge(
             self.path, {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}}
         )
 
     async def pods(self, *, owner: str = "", terminating: bool = False) -> list[Doc]:
-        """Pods by name: those that are not being deleted, or those that are; of this owner, or all."""
+        """Pods sorted by name: not terminating or ``terminating``, of ``owner`` or all."""
         return [
             item
             for item in (await self.must_get(PODS))["items"]
@@ -183,12 +183,12 @@ class OwnerWorld(ApiWorld):
         return found
 
     async def events(self) -> list[tuple[str, str, str]]:
-        """(type, reason, message) of all events, oldest first, repeated as often as they count."""
+        """(type, reason, message) of all events, oldest first, repeated by their count."""
         items = await self.sorted_events()
         return [(item["type"], item["reason"], item["message"]) for item in items for _ in range(item["count"])]
 
     def sent(self, verb: str, resource: str) -> list[Sent]:
-        """What the controller sent: ``sent("update", "replicasets/status")``."""
+        """Requests of the controller: ``sent("update", "replicasets/status")``."""
         kind, _slash, subresource = resource.partition("/")
         return [
             seen
@@ -197,11 +197,11 @@ class OwnerWorld(ApiWorld):
         ]
 
     def bodies(self, verb: str, resource: str) -> list[Doc]:
-        """Their bodies."""
+        """The bodies of ``sent``."""
         return [msgspec.json.decode(seen.request.body) for seen in self.sent(verb, resource)]
 
     async def settle(self, seconds: float = 3.0) -> None:
-        """Give everything that is under way the time to end."""
+        """Wait until pending work is done."""
         await asyncio.sleep(seconds)
 
 
@@ -213,15 +213,15 @@ W = TypeVar("W", bound=ApiWorld)
 
 
 @contextlib.asynccontextmanager
-async def in_group(make: "type[W]", env: Env, server: ServerOptions | None = None) -> AsyncIterator[W]:
-    """A world with the namespaces that every cluster has, without a controller. Everything ends with the block."""
+async def in_group(world_type: "type[W]", env: Env, server: ServerOptions | None = None) -> AsyncIterator[W]:
+    """An environment with the system namespaces, without a controller. It is torn down with the block."""
     async with TaskGroup("world") as group:
-        made = make(env, group, server)
-        group.start(made.server.run(), name="API server")
+        world = world_type(env, group, server)
+        group.start(world.server.run(), name="API server")
         for name in ("default", "kube-node-lease"):
-            if await made.get(f"/api/v1/namespaces/{name}") is None:
-                await made.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+            if await world.get(f"/api/v1/namespaces/{name}") is None:
+                await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         try:
-            yield made
+            yield world
         finally:
             group.cancel()

@@ -1,4 +1,4 @@
-"""The kinds of ``certificates.k8s.io`` that are behind gates which are off, as a server has them where they are on."""
+"""The kinds of ``certificates.k8s.io`` behind feature gates that are off by default, served as custom resources."""
 
 import pytest
 from tests.controllers.node_world import Doc, World
@@ -11,17 +11,17 @@ GROUP = "certificates.k8s.io"
 
 
 def allow_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Custom resources may have no colons in their names; ClusterTrustBundles must."""
+    """Allow colons in names of custom resources: ClusterTrustBundles require them."""
     monkeypatch.setattr(CustomStrategy, "validate_name", staticmethod(no_name_errors))
 
 
 async def serve(world: World, plural: str, kind: str, *, namespaced: bool, selectable: tuple[str, ...] = ()) -> None:
-    """Have the kind served, by a definition: the embedded server has none of its own for what is off by default."""
+    """Serve the kind by a CustomResourceDefinition: the embedded server does not have it by default."""
     await world.request("POST", DEFINITIONS, definition(plural, kind, namespaced=namespaced, selectable=selectable))
 
 
 def definition(plural: str, kind: str, *, namespaced: bool, selectable: tuple[str, ...] = ()) -> Doc:
-    """That definition."""
+    """The CustomResourceDefinition of the kind."""
     spec: Doc = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     spec["properties"] = {path.rpartition(".")[2]: {"type": "string"} for path in selectable}
     version: Doc = {

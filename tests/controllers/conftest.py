@@ -1,4 +1,4 @@
-"""A world of its own for each test of a controller."""
+"""The test environment of controllers."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""What the API server remembers of who wrote an object, and why."""
+"""The causes of writes that the API server has recorded."""
 
 import re
 
@@ -8,7 +8,7 @@ from pilothouse.storage import Change, Store
 
 
 def changes(store: Store, resource: str, name: str = "") -> list[Change]:
-    """Those of a group resource (``replicasets.apps``), of objects whose names begin like this; oldest first."""
+    """The changes of a group resource (``replicasets.apps``), of objects with this name prefix, oldest first."""
     plural, _dot, group = resource.partition(".")
     return [
         change
@@ -18,19 +18,19 @@ def changes(store: Store, resource: str, name: str = "") -> list[Change]:
 
 
 def causes(store: Store, resource: str, name: str = "", component: str = "") -> list[Cause]:
-    """The causes of those changes that have one, of this component if it is given."""
+    """The causes of these changes, optionally of one component."""
     origins = [change.origin for change in changes(store, resource, name)]
     found = [origin.cause for origin in origins if origin is not None and origin.cause is not None]
     return [cause for cause in found if component in ("", cause.component)]
 
 
 def decisions(store: Store, resource: str, name: str = "", component: str = "") -> list[str]:
-    """Their decisions, without what is made up at random."""
+    """The decisions of these causes, with random parts masked."""
     return [plain(cause.decision) for cause in causes(store, resource, name, component)]
 
 
 def plain(text: str) -> str:
-    """Without uids, hashes of templates and generated names."""
+    """Mask uids, template hashes and generated name suffixes."""
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID", text)
     text = re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{8,10}\b", "-HASH", text)
     return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-POD", text)

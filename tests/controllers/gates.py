@@ -1,4 +1,4 @@
-"""What handlers of events read of an owner gate, on a cache that the test fills."""
+"""A stub of ``OwnerGate`` for tests of event handlers, on a cache filled by the test."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Controllers of nodes and their pods on the embedded API server, and words for what tests do."""
+"""The test environment of most controllers: the embedded API server, and helpers for nodes and pods."""
 
 import asyncio
 import contextlib
@@ -24,15 +24,15 @@ HEALTHY = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", 
 
 
 class World(ApiWorld):
-    """A cluster of one API server and the controllers under test. No kubelet: the test writes what one would."""
+    """An API server and the controllers under test. There is no kubelet: the test writes Leases and statuses."""
 
     def __init__(self, env: Env, group: TaskGroup, server: ServerOptions | None = None) -> None:
         super().__init__(env, group, server)
         self.seen: list[Sent | Answered] = []
 
     def _observe(self, seen: Observation) -> None:
-        asked = isinstance(seen, Sent) or (isinstance(seen, Answered) and seen.injected)
-        if asked and seen.call.verb != "watch":
+        is_request = isinstance(seen, Sent) or (isinstance(seen, Answered) and seen.injected)
+        if is_request and seen.call.verb != "watch":
             assert isinstance(seen, Sent | Answered)
             self.seen.append(seen)
 
@@ -42,18 +42,18 @@ class World(ApiWorld):
         """Start a controller. Cancel the task to stop it."""
         return await self.launch(descriptor, options, beside=beside)
 
-    # What the test does
+    # Actions of the test
 
     async def node(
         self, name: str, *, conditions: dict[str, str] | None = None, taints: tuple[Doc, ...] = (), **metadata: Any
     ) -> Doc:
-        """A node with these conditions, healthy unless told otherwise, without the taint of new nodes."""
+        """Create a node with these conditions, healthy by default, without the not-ready taint."""
         await self.request("POST", NODES, {"metadata": {"name": name, **metadata}})
         await self.taint(name, *taints)
         return await self.report_node(name, HEALTHY if conditions is None else conditions)
 
     async def report_node(self, name: str, conditions: dict[str, str]) -> Doc:
-        """What the kubelet says of its node, now."""
+        """Write the node's conditions, as its kubelet."""
         now = format_time(self.env.now())
         listed = [
             {"type": kind, "status": status, "lastHeartbeatTime": now, "lastTransitionTime": now, "reason": "Kubelet"}
@@ -62,11 +62,11 @@ class World(ApiWorld):
         return await self.merge(f"{NODES}/{name}/status", {"status": {"conditions": listed}})
 
     async def taint(self, name: str, *taints: Doc) -> Doc:
-        """Have exactly these taints on the node."""
+        """Replace the node's taints."""
         return await self.merge(f"{NODES}/{name}", {"spec": {"taints": list(taints) or None}})
 
     async def renew(self, name: str) -> None:
-        """Renew the node's Lease, or make it."""
+        """Renew the node's Lease, or create it."""
         spec = {"holderIdentity": name, "renewTime": format_micro_time(self.env.now())}
         try:
             await self.merge(f"{LEASES}/{name}", {"spec": spec})
@@ -85,8 +85,8 @@ class World(ApiWorld):
         group: str = "",
         **metadata: Any,
     ) -> Doc:
-        """A pod, bound from the start if a node is given, with a status. ``group`` is the name of its PodGroup, on
-        servers that keep it."""
+        """Create a pod, bound to ``node`` if given, with a status. ``group`` is the name of its PodGroup, on servers
+        with the feature gate."""
         spec: Doc = {"containers": [{"name": "main", "image": "pause"}], "tolerations": list(tolerations)}
         if node:
             spec["nodeName"] = node
@@ -106,7 +106,7 @@ class World(ApiWorld):
         """DELETE, as a user would."""
         await self.request("DELETE", path, None if grace is None else {"gracePeriodSeconds": grace})
 
-    # What the test sees
+    # State
 
     async def pods(self) -> list[str]:
         """Names of the pods that are not being deleted, sorted."""
@@ -114,7 +114,7 @@ class World(ApiWorld):
         return [item["metadata"]["name"] for item in items if "deletionTimestamp" not in item["metadata"]]
 
     async def taints(self, name: str) -> list[str]:
-        """``key:effect`` of the node's taints, the usual prefix cut off."""
+        """``key:effect`` of the node's taints, without the prefix ``node.kubernetes.io/``."""
         found = (await self.must_get(f"{NODES}/{name}"))["spec"].get("taints") or []
         return [f"{t['key'].removeprefix('node.kubernetes.io/')}:{t['effect']}" for t in found]
 
@@ -123,7 +123,7 @@ class World(ApiWorld):
         return {c["type"]: c for c in (await self.must_get(path))["status"].get("conditions") or []}
 
     async def events(self, reason: str = "") -> list[str]:
-        """``kind/name message`` of the events there are, in order of creation."""
+        """``kind/name message`` of all events, in order of creation."""
         return [
             f"{item['involvedObject']['kind']}/{item['involvedObject']['name']} {item['message']}"
             for item in await self.sorted_events()
@@ -131,7 +131,7 @@ class World(ApiWorld):
         ]
 
     def requests(self, *, reads: bool = True) -> list[str]:
-        """``verb resource name`` of what the controllers asked, lists and events left out."""
+        """``verb resource name`` of the controllers' requests, without lists and events."""
         texts = []
         for sent in self.seen:
             call = sent.call
@@ -142,7 +142,7 @@ class World(ApiWorld):
         return texts
 
     def bodies(self, verb: str, resource: str) -> list[Doc]:
-        """What was sent with such requests."""
+        """The bodies of such requests."""
         found = []
         for sent in self.seen:
             call = sent.call
@@ -153,7 +153,7 @@ class World(ApiWorld):
 
 
 def toleration(key: str, seconds: int | None = None) -> Doc:
-    """Of a NoExecute taint, whatever its value."""
+    """A toleration of a NoExecute taint with any value."""
     found: Doc = {"key": key, "operator": "Exists", "effect": "NoExecute"}
     return found if seconds is None else {**found, "tolerationSeconds": seconds}
 
@@ -164,12 +164,12 @@ def no_execute(key: str) -> Doc:
 
 
 def world(env: Env, server: ServerOptions | None = None) -> contextlib.AbstractAsyncContextManager[World]:
-    """A world with the namespaces that every cluster has. Everything ends with the block."""
+    """An environment with the system namespaces. It is torn down with the block."""
     return in_group(World, env, server)
 
 
 def fixture_of(make: Callable[[Env], contextlib.AbstractAsyncContextManager[Any]]) -> Any:
-    """A fixture for a module: what ``make`` gives, for the time of the test."""
+    """A fixture with the value of the context manager ``make``."""
 
     @pytest.fixture
     async def made(env: Env) -> AsyncIterator[Any]:
@@ -182,7 +182,7 @@ def fixture_of(make: Callable[[Env], contextlib.AbstractAsyncContextManager[Any]
 def started(
     descriptor: Descriptor, options: object = None, *, server: ServerOptions | None = None, seconds: float = 0.0
 ) -> Any:
-    """A fixture for a module: a world in which the controller runs, so many seconds after its start."""
+    """A fixture: an environment in which the controller has run for ``seconds``."""
 
     @contextlib.asynccontextmanager
     async def make(env: Env) -> AsyncIterator[World]:
@@ -197,5 +197,5 @@ def started(
 
 
 async def soon(seconds: float = 1.0) -> None:
-    """Let the controller do what it has to do now."""
+    """Wait until the controller has processed pending events."""
     await asyncio.sleep(seconds)

@@ -1,7 +1,6 @@
-"""Controllers in the process of the test, on a real API server, as a user with some of upstream's roles.
+"""Controllers in the process of the test, on kube-apiserver, as a user with some of upstream's roles.
 
-What the test itself does and waits for, it does as the administrator. Requests block, and the controllers need the
-loop: they run in a thread.
+The test's own requests are sent as administrator. They block, so they run in a thread beside the controllers' loop.
 """
 
 import asyncio
@@ -20,19 +19,19 @@ from pilothouse.runtime import ControllerContext, Descriptor, InformerFactory
 
 
 class RealWorld:
-    """The real API server, seen by its administrator."""
+    """kube-apiserver, accessed as administrator."""
 
     def __init__(self, env: Env, cluster: RealCluster) -> None:
         self.env = env
         self.cluster = cluster
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Any request; a PATCH is a JSON merge patch."""
+        """Send a request; a PATCH is a JSON merge patch."""
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         return await asyncio.to_thread(self.cluster.request, method, path, body, content_type=content_type)
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition is met. It runs in a thread and may ask the server."""
+        """Wait until the condition is true. It is evaluated in a thread and may send requests."""
         await asyncio.to_thread(until, condition, what)
 
     def items(self, path: str) -> list[dict[str, Any]]:
@@ -41,11 +40,11 @@ class RealWorld:
         return found
 
     def names(self, path: str, *, without: str = "") -> list[str]:
-        """Their names, this one left out; blocks."""
+        """The names of the objects of a list, except ``without``; blocks."""
         return [item["metadata"]["name"] for item in self.items(path) if item["metadata"]["name"] != without]
 
     def succeeds(self, method: str, path: str, body: Any = None) -> bool:
-        """Whether the server does this request; blocks."""
+        """Whether the request succeeds; blocks."""
         try:
             self.cluster.request(method, path, body)
         except RequestFailed:
@@ -60,9 +59,9 @@ class RealWorld:
         roles: Sequence[str],
         wrap: Callable[[wire.Transport], wire.Transport] | None = None,
     ) -> AsyncIterator[TaskGroup]:
-        """These controllers with their options run within the block. Their transport is ``wrap`` of the real one.
+        """Run these controllers with their options within the block, on the transport returned by ``wrap``.
 
-        Tasks of the group that it gives end with the block."""
+        Yields their task group, which is cancelled at the end of the block."""
         kubeconfig = self.cluster.user(user, cluster_roles=roles)
         transport = connect(self.env, kubeconfig=str(kubeconfig))
         client = Client(transport if wrap is None else wrap(transport), self.env)

@@ -1,6 +1,6 @@
-"""What a program still remembers of an object: every place in its own memory where the object's uid or key stands.
+"""State of a program that still refers to an object: every place in its memory with the object's uid or key.
 
-Informers' caches, clients and events are left out, and what is bounded by design.
+Informer caches, clients, events and bounded caches are excluded.
 """
 
 import collections
@@ -15,15 +15,15 @@ from pilothouse.controllers.devices.resourceclaim.created_claims import DeletedP
 from pilothouse.env import Env, Log
 from pilothouse.runtime import Cache, EventRecorder, InformerFactory, PodControl, Registry, SharedInformer
 
-_ELSEWHERE = (
+_EXCLUDED = (
     Cache, SharedInformer, InformerFactory, Client, RestMapper, EventRecorder, Registry, Env, Log, DeletedPods,
     PodControl
 )  # fmt: skip
-_LISTS = (list, tuple, set, frozenset, collections.deque)
+_COLLECTIONS = (list, tuple, set, frozenset, collections.deque)
 
 
 def remains(program: object, uid: str, key: str = "") -> list[str]:
-    """Where the object is still remembered."""
+    """The places that refer to the object."""
     return sorted(_search(program, type(program).__name__, uid, key, set()))
 
 
@@ -32,14 +32,14 @@ def _search(found: Any, where: str, uid: str, key: str, seen: set[int]) -> Itera
         if uid in found or (key and found == key):
             yield where
         return
-    if id(found) in seen or isinstance(found, _ELSEWHERE):
+    if id(found) in seen or isinstance(found, _EXCLUDED):
         return
     seen.add(id(found))
     if isinstance(found, dict):
         for name, value in found.items():
             yield from _search(name, where, uid, key, seen)
             yield from _search(value, f"{where}[{name!r}]", uid, key, seen)
-    elif isinstance(found, _LISTS):
+    elif isinstance(found, _COLLECTIONS):
         for value in found:
             yield from _search(value, where, uid, key, seen)
     elif type(found).__module__.startswith("pilothouse."):

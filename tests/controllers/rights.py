@@ -1,6 +1,6 @@
-"""Whether the role of a controller's account allows what the controller asked for.
+"""Whether the role of a controller's service account allows the controller's requests.
 
-API servers make the roles of upstream's controllers; those of controllers that only pilothouse has are in
+API servers create the roles of upstream's controllers; those of pilothouse's own controllers are in
 ``deploy/rbac.yaml``.
 """
 
@@ -25,7 +25,7 @@ PLURALS = {
 
 
 def authorizer() -> RbacAuthorizer:
-    """The roles that every API server begins with, and those of ``deploy/rbac.yaml``."""
+    """An authorizer with the bootstrap roles and those of ``deploy/rbac.yaml``."""
     stored: dict[str, list[bytes]] = {}
     ours = [(PLURALS[found["kind"]], found) for found in documents("rbac.yaml") if found["kind"] in PLURALS]
     for resource, found in itertools.chain(bootstrap_objects(), ours):
@@ -34,17 +34,17 @@ def authorizer() -> RbacAuthorizer:
 
 
 def refused(world: World, descriptor: Descriptor) -> list[str]:
-    """The requests so far that the controller's account has no right to, as ``verb resource namespace/name``. Lists and
-    watches are left out: the caches use the manager's account."""
+    """The requests so far that the controller's account is not allowed, as ``verb resource namespace/name``. Lists and
+    watches are excluded: the caches use the manager's account."""
     groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
     account = Identity(f"system:serviceaccount:kube-system:{descriptor.client_name}", groups)
     roles = authorizer()
 
     def is_allowed(call: RequestInfo) -> bool:
-        asked = Attributes(
+        attributes = Attributes(
             call.verb, call.group, call.version, call.resource, call.subresource, call.namespace, call.name
         )
-        return roles.authorize(account, asked).allowed
+        return roles.authorize(account, attributes).allowed
 
     calls = [sent.call for sent in world.seen if sent.call.verb not in ("list", "watch")]
     return list(dict.fromkeys(str(call) for call in calls if not is_allowed(call)))

@@ -1,6 +1,6 @@
-"""Which test of ours mirrors which case of an upstream test file, so that none is missing.
+"""Coverage of upstream's test cases: which test here mirrors which case of an upstream test file.
 
-A map says for each upstream case the function of ours that has it, or ``NOT`` and why it can't apply.
+A mapping has for each upstream case the test function, or ``NOT`` and the reason why it does not apply.
 """
 
 import ast
@@ -10,11 +10,11 @@ from pathlib import Path
 NOT = "does not apply: "
 
 Cases = Mapping[str, str]
-"""Function of ours, or reason, by upstream case: ``TestName`` or ``TestName: case``."""
+"""Test function or reason by upstream case: ``TestName`` or ``TestName: case``."""
 
 
 def functions_in(directory: Path) -> set[str]:
-    """Every test function in the modules of a folder."""
+    """The test functions in the modules of a directory."""
     found: set[str] = set()
     for path in sorted(directory.glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -24,7 +24,7 @@ def functions_in(directory: Path) -> set[str]:
 
 
 def missing(cases: Cases, directory: Path) -> list[str]:
-    """Cases whose function does not exist, and reasons that are empty."""
+    """Cases whose function does not exist, and empty reasons."""
     known = functions_in(directory)
     return [
         f"{case}: {target}"

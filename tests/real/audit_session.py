@@ -1,4 +1,4 @@
-"""One session of requests for two API servers that record what they are asked: with each level, by users of their own.
+"""One session of requests for two API servers with audit logs: each level with separate users.
 
 Each request brings its Audit-ID, so that the events of both servers can be held against each other.
 """
@@ -15,7 +15,7 @@ from tests.programs import until
 
 LEVELS = ("none", "metadata", "request", "response")
 USERS = {level: f"{level}-token" for level in LEVELS}
-"""Administrators by the level that they are recorded at."""
+"""Administrators by their audit level."""
 TOKENS = "".join(
     f'{token},{user},uid-{user},"{groups}"\n'
     for user, token, groups in (
@@ -65,7 +65,7 @@ AGENT = "audit-session/1.0"
 
 
 class Asked(NamedTuple):
-    """One request. ``body`` is sent as JSON if it is no text."""
+    """One request. ``body`` is sent as JSON unless it is a string."""
 
     method: str
     path: str
@@ -75,7 +75,7 @@ class Asked(NamedTuple):
 
 
 def asked(namespace: str) -> Iterator[Asked]:
-    """What each administrator asks, in a namespace of their own."""
+    """The requests of each administrator, in a separate namespace."""
     core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
     maps, secrets, deployments = f"{core}/configmaps", f"{core}/secrets", f"{apps}/deployments"
     yield Asked("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
@@ -197,7 +197,7 @@ def asked(namespace: str) -> Iterator[Asked]:
 
 
 def others() -> Iterator[Asked]:
-    """What is asked without rights, or by nobody."""
+    """Requests without rights, or without authentication."""
     maps = "/api/v1/namespaces/default/configmaps"
     jane, nobody = {"Authorization": "Bearer jane-token"}, {"Authorization": "Bearer wrong"}
     yield Asked("GET", maps, headers=jane)
@@ -267,7 +267,7 @@ def _serve_custom_resources(connection: http.client.HTTPSConnection) -> None:
 
 
 def run(port: int, authority: Path | None) -> dict[str, tuple[Asked, int]]:
-    """Ask everything; the requests and their status codes by Audit-ID."""
+    """Send all requests; returns them with their status codes by Audit-ID."""
     context = ssl.create_default_context(cafile=None if authority is None else str(authority))
     if authority is None:
         context.check_hostname = False

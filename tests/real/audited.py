@@ -1,4 +1,4 @@
-"""A real API server that writes down every request, for tests that ask who may do what and who did it.
+"""kube-apiserver with an audit log, for tests of rights and of the users of requests.
 
 The audit log of kube-apiserver has, for each request: who, as what agent, verb, resource, the answer, and whether the
 authorizer allowed it. An admission plug-in's refusal is a 403 as well, but not the authorizer's.
@@ -44,17 +44,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     code: int
     forbidden: bool
-    """The authorizer said no."""
+    """Whether the authorizer denied it."""
 
 
 class Audit:
-    """What was asked so far."""
+    """The requests so far."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def __call__(self) -> list[Asked]:
-        """Everything that the manager and its controllers asked, in the order in which it was answered."""
+        """All requests of the manager and its controllers, in the order of their responses."""
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         # A watch is written down when it begins and when it ends.
         entries = {entry["auditID"]: entry for entry in map(json.loads, lines) if is_managers(entry)}
@@ -62,7 +62,7 @@ class Audit:
 
 
 def is_managers(entry: Mapping[str, Any]) -> bool:
-    """Whether the manager asked, as itself or as one of its controllers."""
+    """Whether the user is the manager or one of its controllers."""
     user: str = entry["user"]["username"]
     return user == MANAGER or user.startswith(SERVICE_ACCOUNT)
 
@@ -86,7 +86,7 @@ def _asked(entry: Mapping[str, Any]) -> Asked:
 
 @contextlib.contextmanager
 def audited(directory: Path) -> Iterator[tuple[RealCluster, Audit]]:
-    """An API server of its own with v1.36's roles and bindings, and no others."""
+    """A separate API server with exactly v1.36's bootstrap roles and bindings."""
     policy, log = directory / "policy.yaml", directory / "audit.log"
     policy.write_text(_POLICY)
     with running([f"--audit-policy-file={policy}", f"--audit-log-path={log}"]) as cluster:
@@ -97,7 +97,7 @@ def audited(directory: Path) -> Iterator[tuple[RealCluster, Audit]]:
 
 
 def only_v1_36(cluster: RealCluster) -> None:
-    """Bring every bootstrap role and binding to v1.36's, and remove those that it does not know."""
+    """Replace the bootstrap roles and bindings by v1.36's."""
     wanted: dict[str, dict[str, Any]] = {}
     for resource, document in bootstrap_objects():
         namespace = document["metadata"].get("namespace")

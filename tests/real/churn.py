@@ -1,4 +1,4 @@
-"""Random work on ReplicaSets and DaemonSets that remembers what is wanted, and compares it with what there is.
+"""Random changes of ReplicaSets and DaemonSets, with a record of the desired state to compare with.
 
 Each act is also worth a number of pods: so many a controller may have to create because of it, at most. What was
 created beyond that was created twice.
@@ -17,14 +17,14 @@ from tests.real_cluster import RealCluster, RequestFailed
 
 MERGE = "application/merge-patch+json"
 RELEASED = "released"
-"""What ``app`` of a pod becomes that is taken away from its set."""
+"""The value of ``app`` for pods that no longer match their set."""
 
 KINDS = {"replicasets": "ReplicaSet", "daemonsets": "DaemonSet"}
 
 
 @dataclass
 class Wanted:
-    """One set as the last write left it."""
+    """The desired state of one set after the last write."""
 
     kind: str
     replicas: int = 0
@@ -37,7 +37,7 @@ class Wanted:
 
 
 class Churn:
-    """Does one random thing at a time, and says at the end what is not as it should be."""
+    """Performs random actions, and finally reports differences from the desired state."""
 
     def __init__(self, cluster: RealCluster, nodes: Sequence[str], size: int, seed: int) -> None:
         self.cluster = cluster
@@ -46,23 +46,23 @@ class Churn:
         self.size = size
         self.wanted: dict[str, Wanted] = {}
         self.done: Counter[str] = Counter()
-        """How often each act was done."""
+        """Number of performed actions by kind."""
         self.worth: Counter[str] = Counter()
-        """How many pods, at most, each set's acts can have made its controller create."""
+        """Upper bound of pods created by each set's controller."""
         self._on = dict.fromkeys(nodes, False)
         self._orphans: dict[str, Wanted] = {}
-        """Sets that were deleted without their pods; another one of that name will adopt them."""
+        """Sets deleted with orphaned pods; a new set of that name adopts them."""
         self._adopting: set[str] = set()
-        """Those other ones, until they have. Deleted before that they would leave the pods to nobody."""
+        """New sets that have not adopted those pods yet. They must not be deleted before."""
         self._count = 0
 
     def fill(self) -> None:
-        """Create sets until there are as many as there shall be."""
+        """Create sets until the desired number exists."""
         while len(self.wanted) < self.size:
             self.create()
 
     def step(self) -> None:
-        """One random act, by weight."""
+        """Perform one random action, by weight."""
         acts: list[tuple[int, Callable[[], None]]] = [
             (4, self.create if len(self.wanted) < self.size else self.delete),
             (6, self.scale),
@@ -79,7 +79,7 @@ class Churn:
     # Acts
 
     def create(self) -> None:
-        """A new ReplicaSet or, one time in four, a DaemonSet."""
+        """Create a ReplicaSet or, with probability 1/4, a DaemonSet."""
         self._count += 1
         name = f"set-{self._count}"
         if self.rng.random() < 0.25:
@@ -90,7 +90,7 @@ class Churn:
         self.done[f"create {wanted.kind}"] += 1
 
     def delete(self) -> None:
-        """One set, with its pods after it or before it."""
+        """Delete a set, with background or foreground propagation."""
         name = self.rng.choice(list(self.wanted))
         policy = self.rng.choice(["Background", "Foreground"])
         if self._has_adopted(name):
@@ -101,7 +101,7 @@ class Churn:
             self.done[f"delete, {policy}"] += 1
 
     def orphan(self) -> None:
-        """One set goes, its pods stay."""
+        """Delete a set and orphan its pods."""
         name = self.rng.choice(list(self.wanted))
         if self._has_adopted(name):
             self._orphans[name] = self.wanted[name]
@@ -109,7 +109,7 @@ class Churn:
             self.done["delete, Orphan"] += 1
 
     def adopt(self) -> None:
-        """A set like one that left its pods alone comes to find them."""
+        """Create a set that adopts orphaned pods."""
         for name in list(self._orphans):
             if not self._is_there(self._orphans[name].kind, name):
                 self._create(name, self._orphans.pop(name))
@@ -118,7 +118,7 @@ class Churn:
                 return
 
     def scale(self) -> None:
-        """Another number of replicas for a ReplicaSet."""
+        """Scale a ReplicaSet."""
         name = self.rng.choice([n for n, wanted in self.wanted.items() if wanted.kind == "replicasets"])
         wanted, before = self.wanted[name], self.wanted[name].replicas
         wanted.replicas = self.rng.randrange(7)
@@ -127,7 +127,7 @@ class Churn:
         self.done["scale"] += 1
 
     def update(self) -> None:
-        """Another image: a rolling update of a DaemonSet, and only for future pods of a ReplicaSet."""
+        """Change the image: a rolling update of a DaemonSet; only new pods of a ReplicaSet are affected."""
         name = self.rng.choice(list(self.wanted))
         wanted = self.wanted[name]
         wanted.image = f"pause:{self.rng.randrange(1000)}"
@@ -139,7 +139,7 @@ class Churn:
         self.done[f"update {wanted.kind}"] += 1
 
     def release(self) -> None:
-        """A pod no longer has the label that its set selects."""
+        """Remove the selected label from a pod."""
         name, pod = self._some_pod()
         if pod:
             self.worth[name] += 1
@@ -147,7 +147,7 @@ class Churn:
             self.done["release a pod"] += 1
 
     def kill(self) -> None:
-        """A pod is deleted."""
+        """Delete a pod."""
         name, pod = self._some_pod()
         if pod:
             self.worth[name] += 1
@@ -155,7 +155,7 @@ class Churn:
             self.done["delete a pod"] += 1
 
     def label_node(self) -> None:
-        """A node becomes one that the selective DaemonSets want, or ceases to be."""
+        """Add or remove the label that selective DaemonSets require on a node."""
         node = self.rng.choice(list(self._on))
         self._on[node] = not self._on[node]
         if self._on[node]:
@@ -183,7 +183,7 @@ class Churn:
             time.sleep(0.3)
 
     def problems(self) -> list[str]:
-        """Everything that is not exactly as wanted, a sentence each. Empty when all has converged."""
+        """Differences from the desired state. Empty after convergence."""
         sets = {each["metadata"]["name"]: each for kind in KINDS for each in self._items(self._path(kind))}
         found = [f"{name} is there, and deleted" for name in sets.keys() - self.wanted.keys()]
         found += [f"{name} is not there" for name in self.wanted.keys() - sets.keys()]
@@ -205,7 +205,7 @@ class Churn:
         return sorted(found)
 
     def leftovers(self) -> list[str]:
-        """The names of all that is still there after ``clear``."""
+        """The names of remaining objects after ``clear``."""
         paths = [self.view.pods_path, *map(self._path, [*KINDS, "controllerrevisions"])]
         return [each["metadata"]["name"] for path in paths for each in self._items(path)]
 
@@ -241,7 +241,7 @@ class Churn:
         return sorted(node for node, on in self._on.items() if on or not wanted.selective)
 
     def _number_of(self, wanted: Wanted) -> int:
-        """How many pods it wants."""
+        """The desired number of pods."""
         return wanted.replicas if wanted.kind == "replicasets" else len(self._nodes_of(wanted))
 
     def _released(self) -> list[dict[str, Any]]:
@@ -259,7 +259,7 @@ class Churn:
         self._ask("DELETE", f"{self._path(kind)}/{name}?propagationPolicy={policy}")
 
     def _some_pod(self) -> tuple[str, str]:
-        """A set and a pod of it, or nothing."""
+        """A random set and one of its pods, or None."""
         name = self.rng.choice(list(self.wanted))
         pods = self._items(f"{self.view.pods_path}?labelSelector=app={name}")
         names = sorted(pod["metadata"]["name"] for pod in pods if is_active(pod))
@@ -288,7 +288,7 @@ class Churn:
         self._ask("PATCH", path, body, missing="/pods/" in path)
 
     def _ask(self, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
-        """Ask until it is done. ``missing``: what is gone meanwhile needs nothing done."""
+        """Send a request with retries. With ``missing`` not found is success."""
         kind = MERGE if method == "PATCH" else "application/json"
         reason: Exception | None = None
         for attempt in range(10):

@@ -1,4 +1,4 @@
-"""What a namespace of the real cluster looks like to a test: its pods now, and all that ever happened to them."""
+"""A namespace of the real cluster: its current pods, and a history of their changes."""
 
 import contextlib
 import http.client
@@ -17,13 +17,13 @@ LABELS = {"app": "web"}
 
 
 def replica_set(name: str, replicas: int, *, labels: dict[str, str] | None = None, grace: int = 1) -> dict[str, Any]:
-    """A ReplicaSet whose pods do nothing."""
+    """A ReplicaSet with idle pods."""
     pod = pod_spec(terminationGracePeriodSeconds=grace)
     return workload("ReplicaSet", name, pod=pod, labels=LABELS if labels is None else labels, replicas=replicas)
 
 
 class View:
-    """Asks about one namespace as the administrator."""
+    """Access to one namespace as administrator."""
 
     def __init__(self, cluster: RealCluster, namespace: str) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class View:
         self.cluster.request("POST", self.sets, document)
 
     def scale(self, name: str, replicas: int) -> None:
-        """Change how many are wanted."""
+        """Scale the ReplicaSet."""
         body = {"spec": {"replicas": replicas}}
         self.cluster.request("PATCH", f"{self.sets}/{name}", body, content_type="application/merge-patch+json")
 
@@ -60,7 +60,7 @@ class View:
         return {name for name, pod in self.pods().items() if is_ready(pod)}
 
     def clear(self) -> None:
-        """Delete all ReplicaSets and pods, so that nodes and controllers of other tests do not have to carry them."""
+        """Delete all ReplicaSets and pods, which would burden nodes and controllers of other tests."""
         self.cluster.request("DELETE", f"{self.sets}?propagationPolicy=Background")
         self.cluster.request("DELETE", f"{self.pods_path}?gracePeriodSeconds=0")
 
@@ -71,7 +71,7 @@ class View:
 
 
 def is_active(pod: dict[str, Any]) -> bool:
-    """Not finished and not being deleted."""
+    """Whether the pod is active."""
     phase = pod.get("status", {}).get("phase")
     return "deletionTimestamp" not in pod["metadata"] and phase not in {"Succeeded", "Failed"}
 
@@ -91,7 +91,7 @@ def three_ready(view: View) -> set[str]:
 
 
 class PodHistory:
-    """Follows every change to the pods of a namespace, from its beginning to the end of the ``with`` block."""
+    """Watches the pods of a namespace, from its creation to the end of the ``with`` block."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -99,7 +99,7 @@ class PodHistory:
         self._thread = threading.Thread(target=self._follow, name="pod history", daemon=True)
         self._active: set[str] = set()
         self.counts: list[int] = [0]
-        """How many active pods there were after each change."""
+        """The number of active pods after each change."""
         self.created: list[str] = []
 
     def __enter__(self) -> Self:
@@ -126,7 +126,7 @@ class PodHistory:
 
     @property
     def most(self) -> int:
-        """The largest number of active pods there ever was."""
+        """The maximum number of active pods."""
         return max(self.counts)
 
     def _follow(self) -> None:

@@ -1,4 +1,4 @@
-"""Nodes and a scheduler for the real cluster, and the rights of v1.36."""
+"""Fixtures: nodes and a scheduler for the real cluster, and the roles of v1.36."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_object
 
 @pytest.fixture
 def view(real_cluster: RealCluster) -> View:
-    """A namespace of the test's own."""
+    """A new namespace for the test."""
     return View(real_cluster, real_cluster.namespace("real"))
 
 
@@ -23,12 +23,12 @@ LEFT_BEHIND = (
     *(f"api/v1/{resource}" for resource in ("replicationcontrollers", "pods", "nodes")),
     "apis/storage.k8s.io/v1/storageclasses",
 )
-"""What programs of the next module would take up: owners before what they own."""
+"""Resources that affect programs of the next module: owners before dependents."""
 
 
 @pytest.fixture(scope="module")
 def swept(real_cluster: RealCluster) -> None:
-    """Whatever other modules left in the shared cluster is gone.
+    """Delete objects that other modules left in the shared cluster.
 
     Nobody is behind their nodes: pods would wait there forever. Their pods fill nodes of the same names, and their
     workloads keep the managers of the next module busy.
@@ -60,7 +60,7 @@ def machines(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.Te
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Where programs run and write."""
+    """The working directory of programs."""
     return tmp_path
 
 
@@ -73,7 +73,7 @@ def role_of_v1_36(resource: str, name: str) -> dict[str, Any]:
 
 
 def apply_v1_36(cluster: RealCluster, resource: str, name: str) -> None:
-    """Bring a bootstrap role or binding of the cluster to v1.36's."""
+    """Update a bootstrap role or binding of the cluster to v1.36's."""
     document = role_of_v1_36(resource, name)
     namespace = document["metadata"].get("namespace")
     base = f"/apis/rbac.authorization.k8s.io/v1/{f'namespaces/{namespace}/' if namespace else ''}{resource}"

@@ -1,4 +1,4 @@
-"""A cluster with something of everything: objects of many kinds for a real kube-apiserver."""
+"""Objects of many kinds for kube-apiserver."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ def pod_template(app: str, cpu: str = "100m", **spec: Any) -> Object:
 
 
 def cluster_objects() -> Iterator[tuple[str, Object]]:
-    """What is in no namespace: path and object."""
+    """Cluster-scoped objects: path and object."""
     yield (
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         {
@@ -69,7 +69,7 @@ def cluster_objects() -> Iterator[tuple[str, Object]]:
 
 
 def namespace_objects(number: int) -> Iterator[tuple[str, Object]]:
-    """What is in one namespace."""
+    """Namespaced objects."""
     name = f"team-{number}"
     yield "/api/v1/namespaces", {"metadata": {"name": name, "labels": {"team": str(number)}}}
     core, apps, batch = f"/api/v1/namespaces/{name}", f"/apis/apps/v1/namespaces/{name}", f"/namespaces/{name}"

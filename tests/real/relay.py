@@ -1,4 +1,4 @@
-"""A TCP relay in front of the API server, whose connections a test may cut in the middle of whatever they carry."""
+"""A TCP relay in front of the API server, whose connections can be cut at any point."""
 
 import asyncio
 import random
@@ -14,18 +14,18 @@ _QUIET_SECONDS = 1.0
 
 @dataclass(eq=False)
 class _Line:
-    """One connection that is passed on."""
+    """One relayed connection."""
 
     writer: asyncio.StreamWriter
     onward: asyncio.StreamWriter
     asked_at: float
-    """When bytes last went to the server."""
+    """The time of the last bytes to the server."""
     waiting: bool = False
-    """Whether nothing has come back since: TLS hides what it was, it may be a request without its answer."""
+    """Whether the server has sent nothing since: possibly a pending request, which TLS hides."""
 
 
 class Relay:
-    """Passes bytes on to a port of this machine, and back. TLS goes through it untouched.
+    """Relays bytes to a port of this machine and back, including TLS.
 
     While nobody listens behind it connections are dropped at once, as a load balancer without backends does.
     """
@@ -44,11 +44,11 @@ class Relay:
 
     @property
     def open(self) -> int:
-        """How many connections there are."""
+        """The number of connections."""
         return len(self._lines)
 
     def cut(self, rng: random.Random, share: float, *, quiet: bool) -> int:
-        """Reset about this share of the connections, without a word in TLS or HTTP. Returns how many.
+        """Reset about this share of the connections, without a TLS or HTTP shutdown. Returns their number.
 
         ``quiet``: only those that were asked nothing lately and owe no answer. Those are watches, and what idles.
         """

@@ -1,4 +1,4 @@
-"""What is created on the cluster of ``test_all_rights``. Used by ``rights_scenario``."""
+"""Manifests for ``test_all_rights``, used by ``rights_scenario``."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def definition(plural: str, kind: str, scope: str) -> Doc:
 
 
 def deployment(image: str = "pause:1") -> Doc:
-    """Two pods, and one ReplicaSet of history."""
+    """A Deployment with two pods and revisionHistoryLimit 1."""
     found = replica_set("shop", 2)
     found["kind"] = "Deployment"
     found["spec"]["revisionHistoryLimit"] = 1
@@ -40,14 +40,14 @@ def deployment(image: str = "pause:1") -> Doc:
 
 
 def stateful_set(image: str = "pause:1", *, replicas: int = 2) -> Doc:
-    """With claims; of its history one revision is kept."""
+    """A StatefulSet with claims and revisionHistoryLimit 1."""
     found = numbered("store", replicas=replicas, revisionHistoryLimit=1, volumeClaimTemplates=CLAIMS)
     found["spec"]["template"]["spec"]["containers"][0]["image"] = image
     return found
 
 
 def daemon_set(image: str = "pause:1") -> Doc:
-    """A daemon on each of the three nodes that work; of its history one revision is kept."""
+    """A DaemonSet for the three healthy nodes with revisionHistoryLimit 1."""
     works = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0", "node-1", "node-2"]}
     affinity = {
         "nodeAffinity": {

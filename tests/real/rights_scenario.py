@@ -1,4 +1,4 @@
-"""What happens on the cluster of ``test_all_rights``: each controller is taken through all its paths.
+"""The scenario of ``test_all_rights``, which exercises all paths of each controller.
 
 What takes long goes on beside the rest: a pod of a node that does not exist is collected after forty seconds of
 quarantine, a node is silent after 13.
@@ -32,7 +32,7 @@ ENDED = "served-long-ago"
 
 
 def prepare(cluster: RealCluster) -> None:
-    """What has to be there before the manager is, for it looks at it once an hour."""
+    """Objects created before the manager starts, for controllers that run once an hour."""
     made = cluster.request("POST", REQUESTS, document(ENDED, request_pem(), KUBELET_CLIENT))
     condition = {"type": "Approved", "status": "True", "reason": "ByHand"}
     made["status"] = {"conditions": [condition]}
@@ -43,7 +43,7 @@ def prepare(cluster: RealCluster) -> None:
 
 
 class Scenario:
-    """Run once, by the administrator."""
+    """The scenario, run once as administrator."""
 
     def __init__(self, cluster: RealCluster, port: int) -> None:
         self._cluster = cluster
@@ -51,10 +51,10 @@ class Scenario:
         self.view = View(cluster, cluster.namespace("rights"))
         self.doomed = cluster.namespace("doomed")
         self.certificate = b""
-        """What the kubelet that joined has got."""
+        """The certificate of the joining kubelet."""
 
     def run(self) -> None:
-        """Everything."""
+        """Run all parts."""
         self._begin_what_takes_long()
         self._replica_sets()
         self._replication_controllers()
@@ -100,7 +100,7 @@ class Scenario:
             self.view.kubectl("create", "-f", "-", stdin=json.dumps(each))
 
     def _pod(self, name: str, *, node: str = "", status: Doc | None = None, **spec: Any) -> str:
-        """A pod by hand; returns its path."""
+        """Create a pod; returns its path."""
         metadata: Doc = {"name": name, "labels": {"by": "hand"}, "finalizers": spec.pop("finalizers", [])}
         spec = {"containers": [{"name": "main", "image": "pause"}], "schedulerName": "nobody", **spec}
         if node:
@@ -354,7 +354,7 @@ class Scenario:
     # Claims and volumes
 
     def _volumes(self) -> None:
-        """One that is made here and goes with its claim; one that nobody has, and a claim that nobody serves."""
+        """A provisioned volume deleted with its claim, an unused volume, and an unsatisfiable claim."""
         claims, volumes = (
             f"/api/v1/namespaces/{self.view.namespace}/persistentvolumeclaims",
             "/api/v1/persistentvolumes",
@@ -388,7 +388,7 @@ class Scenario:
         self._until_gone(made, "and the volume goes with it")
 
     def _labels(self) -> None:
-        """Two pods with the same disk and different labels. They stay: the metric is looked at in the end."""
+        """Two pods with the same disk and different labels. They are kept for the metric at the end."""
         disk = {
             "name": "disk",
             "iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2001-04.com.example:x", "lun": 0},
@@ -404,7 +404,7 @@ class Scenario:
         until(lambda: len(self.view.events("SELinuxLabelConflict")) == 2, "each has its event")
 
     def _grow(self, claims: str, volumes: str) -> None:
-        """A disk of a plugin whose work a CSI driver does now: the event of the claim names the driver."""
+        """Expand a claim of a migrated plugin: the event names the CSI driver."""
         wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         body = {"metadata": {"name": "disk"}, "spec": {**wanted, "storageClassName": "folders", "volumeName": "disk"}}
         self._ask("POST", claims, body)
@@ -449,7 +449,7 @@ class Scenario:
         self.view.kubectl("delete", "pod", "found", "--force", "--grace-period=0")
 
     def _cloud(self) -> None:
-        """A load balancer, and a node whose machine is gone. Routes are made for all nodes anyway."""
+        """A load balancer, and a node whose instance is deleted. Routes are created for all nodes."""
         service = f"/api/v1/namespaces/{self.view.namespace}/services/balanced"
         spec = {"type": "LoadBalancer", "selector": {"app": "none"}, "ports": [{"port": 80}]}
         self._apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "balanced"}, "spec": spec})
@@ -490,7 +490,7 @@ class Scenario:
         until(lambda: self._node_events("OwnerRefInvalidNamespace"), "an owner in another namespace is reported")
 
     def _custom_garbage(self) -> None:
-        """The garbage collector learns of new kinds within thirty seconds."""
+        """Custom resources, which the garbage collector discovers within thirty seconds."""
         racks, widgets = f"/apis/{GROUP}/v1/racks", f"/apis/{GROUP}/v1/namespaces/{self.view.namespace}/widgets"
         rack = self._ask("POST", racks, custom("Rack", "rack"))["metadata"]
         owner = {"apiVersion": f"{GROUP}/v1", "kind": "Rack", "name": "rack", "uid": rack["uid"]}
@@ -520,7 +520,7 @@ class Scenario:
     # Certificates
 
     def _certificates(self) -> None:
-        """A kubelet joins: it asks as somebody who may only ask, is approved, gets its certificate and logs in."""
+        """A kubelet joins: its bootstrap request is approved and signed, and the certificate authenticates."""
         until(lambda: not self._is_there(f"{REQUESTS}/{ENDED}"), "a request whose certificate has ended is removed")
         rights = "system:certificates.k8s.io:certificatesigningrequests:nodeclient"
         joining = self._cluster.user("joining", cluster_roles=["system:node-bootstrapper", rights])
@@ -556,7 +556,7 @@ class Scenario:
     # Tokens
 
     def _tokens(self) -> None:
-        """A Secret is filled, its token logs in, and it goes with its account."""
+        """A token Secret is populated, its token authenticates, and it is deleted with its account."""
         base = f"/api/v1/namespaces/{self.view.namespace}"
         accounts, secrets = f"{base}/serviceaccounts", f"{base}/secrets"
         kind = "kubernetes.io/service-account-token"
@@ -582,7 +582,7 @@ class Scenario:
         self._until_gone(f"{secrets}/robot-token", "a token goes with its account")
 
     def _bootstrap(self) -> None:
-        """What is over is removed, and what is not over signs."""
+        """Expired bootstrap tokens are deleted, and valid ones sign."""
         secrets = "/api/v1/namespaces/kube-system/secrets"
         info = "/api/v1/namespaces/kube-public/configmaps"
         data = {"token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true"}
@@ -638,7 +638,7 @@ class Scenario:
     # Namespaces
 
     def _namespace(self) -> None:
-        """With something of everything, and something that holds it for a while."""
+        """A namespace with objects of many kinds, and a finalizer that delays its deletion."""
         base = f"/api/v1/namespaces/{self.doomed}"
         self._ask("POST", f"/apis/apps/v1/namespaces/{self.doomed}/replicasets", replica_set("web", 2))
         port = {"port": 80, "protocol": "TCP"}
@@ -661,14 +661,14 @@ class Scenario:
     # The secure port
 
     def _pages(self) -> None:
-        """Tokens are reviewed, and rights."""
+        """TokenReviews and SubjectAccessReviews."""
         assert get(self._port, "/configz", token=ADMIN_TOKEN)[0] == 200
         assert get(self._port, "/configz", token="nobodys")[0] == 401
         assert get(self._port, "/configz")[0] == 403
 
 
 def is_signed_by(signature: str, text: str, secret: str) -> bool:
-    """Whether openssl makes of text and secret what stands in a detached JWS."""
+    """Whether openssl computes the signature of a detached JWS."""
     head, nothing, made = signature.split(".")
     signed = f"{head}.{base64.urlsafe_b64encode(text.encode()).decode().rstrip('=')}"
     command = ["openssl", "dgst", "-sha256", "-hmac", secret, "-binary"]

@@ -1,4 +1,4 @@
-"""The managers of the soak: started on certificate files that are replaced while they run, measured from outside."""
+"""The managers of the soak: their certificate files are replaced while they run, and they are measured externally."""
 
 import datetime
 import ipaddress
@@ -17,7 +17,7 @@ from tests.real_cluster import RealCluster
 
 USER = "system:kube-controller-manager"
 LIFETIME = datetime.timedelta(seconds=60)
-"""Of a client certificate. Whoever does not take up the next one is answered 401 before the soak is over."""
+"""The lifetime of client certificates. A manager that does not reload them gets 401 during the soak."""
 
 _SERVER_NAMES = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
 
@@ -47,7 +47,7 @@ class Identity:
         self.kubeconfig.write_text(json.dumps(document))
 
     def rotate(self) -> None:
-        """New certificates and keys for all."""
+        """Issue new certificates and keys."""
         self.rotations += 1
         folder = self._directory / f"certificates-{self.rotations}"
         folder.mkdir()
@@ -62,19 +62,19 @@ class Identity:
         self.serving = server[0]
 
     def file(self, name: str) -> Path:
-        """Where a file of the newest certificates is."""
+        """The path of a file of the newest certificates."""
         return self._directory / "now" / name
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What a process looks like from outside."""
+    """External measurements of a process."""
 
     resident_mb: float
     objects: int
-    """That Python's garbage collector knows."""
+    """Objects tracked by the garbage collector."""
     tasks: Counter[str]
-    """By name, numbers left out."""
+    """Tasks by name, without numbers."""
     files: int
 
     @property
@@ -86,7 +86,7 @@ class Measures:
 
 
 class Manager:
-    """``pilothouse manager`` with every controller it has, each on its own identity."""
+    """``pilothouse manager`` with all controllers, each with its own identity."""
 
     def __init__(self, directory: Path, identity: Identity, lease: tuple[str, ...], name: str) -> None:
         self.port = free_port()
@@ -107,14 +107,14 @@ class Manager:
         self.program: Program = pilothouse(directory, "manager", *flags, *lease, name=name)
 
     def page(self, path: str) -> str:
-        """A page of the secure port."""
+        """The response of a path of the secure port."""
         unverified = ssl._create_unverified_context()
         with urllib.request.urlopen(f"https://127.0.0.1:{self.port}{path}", context=unverified, timeout=10) as page:
             text: str = page.read().decode()
         return text
 
     def unknown(self) -> int:
-        """How many answers said that nobody knows this manager (401)."""
+        """The number of 401 responses."""
         counts = re.findall(r'^rest_client_requests_total\{code="401",.*\} (\d+)', self.page("/metrics"), re.MULTILINE)
         return sum(map(int, counts))
 
@@ -126,7 +126,7 @@ class Manager:
         return int(match[1]) / 1024
 
     def measure(self) -> Measures:
-        """Everything at once."""
+        """All measurements."""
         heap = re.search(r"# gc objects = (\d+)", self.page("/debug/pprof/heap?gc=1"))
         assert heap is not None
         names = re.findall(r"^task (.*):$", self.page("/debug/pprof/goroutine?debug=2"), re.MULTILINE)

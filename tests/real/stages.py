@@ -1,4 +1,4 @@
-"""Scenarios on the shared real API server, with nodes of a module's own, a scheduler, and a manager of ours.
+"""Scenarios on the shared kube-apiserver, with a module's own nodes, a scheduler, and our manager.
 
 The other place for them, ``pilothouse up``, is ``tests/clients/stages.py``.
 """
@@ -18,7 +18,7 @@ G = TypeVar("G", bound=Ground)
 
 @dataclass(frozen=True)
 class Troupe:
-    """Programs that run, and the nodes that they brought. ``name`` is what nodes and namespaces begin with."""
+    """Running programs and their nodes. ``name`` is the prefix of nodes and namespaces."""
 
     cluster: RealCluster
     name: str
@@ -27,7 +27,8 @@ class Troupe:
 
     @contextlib.contextmanager
     def stage(self, kind: type[G]) -> Iterator[G]:
-        """A namespace of a test's own, as kubectl shows it. It is empty afterwards, and no program has stumbled."""
+        """A new namespace for a test, accessed with kubectl. Checks that it is empty afterwards and programs logged no
+        errors."""
         namespace = self.cluster.namespace(self.name)
         command = [str(self.cluster.assets / "kubectl"), f"--kubeconfig={self.cluster.kubeconfig}", f"-n={namespace}"]
         made = kind(command, environment(str(self.cluster.directory)), self.nodes)

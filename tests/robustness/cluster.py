@@ -1,4 +1,4 @@
-"""The cluster of ``deploy/ha`` with links that can fail, and programs that can be killed and stopped."""
+"""The cluster of ``deploy/ha`` with links that can be cut, and programs that can be killed and stopped."""
 
 import json
 import os
@@ -31,7 +31,7 @@ _API_FLAGS = ("--etcd-compaction-interval=2m", "--history-retention=30m")
 
 
 class Cluster:
-    """All programs, started again as soon as they have ended unless they are held down."""
+    """All programs, restarted when they exit unless they are kept down."""
 
     def __init__(self, directory: Path, *, elections: tuple[str, ...] = ()) -> None:
         """``elections`` are flags for managers and schedulers."""
@@ -41,7 +41,7 @@ class Cluster:
         self.kills: Counter[str] = Counter()
         """SIGKILLs by kind of program."""
         self.ended: Counter[str] = Counter()
-        """Programs that ended by themselves, by name and code."""
+        """Programs that exited by themselves: name and exit code."""
         self._ports: dict[tuple[str, str], int] = {}
         self._reached: dict[tuple[str, str, str], str] = {}
         self._running: dict[str, Program] = {}
@@ -103,12 +103,12 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """Of the load balancer."""
+        """The address of the load balancer."""
         return self.layout.reach("", declared.BALANCER, "https")
 
     @property
     def token(self) -> str:
-        """The administrator's."""
+        """The administrator's kubeconfig."""
         return (self.directory / "keys" / "admin.token").read_text()
 
     # Programs
@@ -128,7 +128,7 @@ class Cluster:
             self._over.wait(0.2)
 
     def kill(self, name: str, *, down_seconds: float = 0.0) -> bool:
-        """SIGKILL, and start it again after a while. False if it does not run just now."""
+        """Send SIGKILL, and restart it later. False if it is not running."""
         kind = name.partition("-")[0]
         with self._lock:
             program = self._running.get(name)
@@ -143,24 +143,24 @@ class Cluster:
         return True
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """SIGSTOP or SIGCONT."""
+        """Send SIGSTOP or SIGCONT."""
         with self._lock:
             program = self._running.get(name)
             if program is not None and program.code is None:
                 program.send(number)
 
     def log(self, name: str) -> str:
-        """What a program has printed, over all its starts."""
+        """The output of a program over all its starts."""
         return "".join(path.read_text(errors="replace") for path in sorted(self.directory.glob(f"{name}-*.log")))
 
     # etcd
 
     def _member(self, number: str) -> str:
-        """The name of the member with that id; "" until they are known."""
+        """The name of the etcd member with that id; "" until the ids are known."""
         return self._members.get(number, "")
 
     def learn_members(self) -> None:
-        """Ask for the ids, so that links between members can be told apart, and have them connect anew."""
+        """Read the member ids, which distinguish links between members, and make the members reconnect."""
         deadline = time.monotonic() + 60
         while len(self._members) < len(ETCD):
             assert time.monotonic() < deadline, "etcd does not name its members"
@@ -175,7 +175,7 @@ class Cluster:
         self.network.set(unknown, OPEN)
 
     def etcd(self, name: str, path: str, body: Any, *, seconds: float = 10.0) -> Any:
-        """A request to a member, over its gateway of JSON."""
+        """Send a request to a member, over its JSON gateway."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port(name, 'client')}/v3/{path}", json.dumps(body).encode(), method="POST"
         )
@@ -183,7 +183,7 @@ class Cluster:
             return json.loads(answer.read())
 
     def partition(self, chance: random.Random) -> tuple[str, list[str]]:
-        """Links to fail at once: (what it is, their names)."""
+        """Groups of links that fail together: (description, names)."""
         one = chance.choice(ETCD)
         others = [each for each in ETCD if each != one]
         server = chance.choice(API_SERVERS)

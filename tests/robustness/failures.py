@@ -1,4 +1,4 @@
-"""What is done to a cluster: programs are killed and stopped, links are cut, held and slowed, etcd runs full."""
+"""Injected failures: programs are killed and stopped, links are cut, held and slowed, etcd runs full."""
 
 import random
 import signal
@@ -14,11 +14,11 @@ from tests.robustness.network import CUT, HELD, OPEN
 _FAILURES = OSError  # urllib's errors are
 _JUNK_BYTES = 1_000_000
 PROGRESS_SECONDS = 120.0
-"""After a failure is over, writes must succeed again within that time; a busy machine needs most of it."""
+"""Writes must succeed within this time after the end of a failure; a busy machine needs most of it."""
 
 
 class Failures:
-    """Injects one after the other, and waits after each until writes succeed again."""
+    """Injects failures in sequence, and waits after each until writes succeed."""
 
     def __init__(self, cluster: Cluster, truth: GroundTruth, acknowledged: Callable[[], int], seed: int) -> None:
         self._cluster = cluster
@@ -27,11 +27,11 @@ class Failures:
         self._chance = random.Random(seed)
         self.injected: Counter[str] = Counter()
         self.recovery: dict[str, float] = {}
-        """The longest time to the first acknowledged write after a failure was over, by its kind."""
+        """The longest time to the first acknowledged write after the end of a failure, by its kind."""
         self._over = threading.Event()
 
     def run(self, seconds: float, *, full_every: float) -> None:
-        """For so long."""
+        """Inject failures for this time."""
         end, full_at = time.monotonic() + seconds, time.monotonic() + full_every / 2
         work = [self._kill] * 6 + [self._pause] * 2 + [self._partition] * 3 + [self._slow, self._kill_many]
         # Each kind once in turn, and then by chance: short runs have all of them as well.

@@ -21,12 +21,12 @@ _FAILURES = (OSError, http.client.HTTPException, ValueError)
 
 
 def encoded(text: str) -> str:
-    """Bytes, as the gateway has them."""
+    """Bytes encoded for the JSON gateway."""
     return base64.b64encode(text.encode()).decode()
 
 
 class GroundTruth:
-    """Follows etcd from its beginning. ``revision`` is how far it has come."""
+    """Watches etcd from revision 1. ``revision`` is the last one received."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -34,17 +34,17 @@ class GroundTruth:
         self.history: list[Stored] = []
         self.revision = 0
         self.members = 0
-        """How many streams there were."""
+        """The number of streams opened."""
         self.error = ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ground truth", daemon=True)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start watching."""
         self._thread.start()
 
     def finish(self, revision: int, seconds: float) -> None:
-        """Wait for a revision, and end."""
+        """Wait for a revision, and stop."""
         deadline = time.monotonic() + seconds
         while self.revision < revision:
             assert not self.error, self.error
@@ -89,7 +89,7 @@ class GroundTruth:
             connection.close()
 
     def _receive(self, events: list[Any]) -> None:
-        """Whole revisions."""
+        """Receive complete revisions."""
         newest = self.revision
         for event in events:
             pair = event["kv"]

@@ -1,4 +1,4 @@
-"""SIGKILL alone, often: each kind of program so many times, the kinds side by side.
+"""Many SIGKILLs: each kind of program a number of times, the kinds concurrently.
 
 An etcd member and an API server are killed by chance, also the same one again, and are waited for, so that the cluster
 can go on: two members of three are never gone at once. Of managers and schedulers the one is killed that works: the
@@ -26,14 +26,14 @@ LEASES = {
     "scheduler": "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler",
 }
 PROGRESS_SECONDS = 120.0
-"""Until a program is back, and writes have succeeded; a busy machine needs most of it."""
+"""The maximum time until a program is ready and writes succeed; a busy machine needs most of it."""
 _PAUSE_SECONDS = 1.0
 _TAKEOVER_SECONDS = 8.0
-"""Twice the Lease; nobody takes it over if the one that waits was killed."""
+"""Twice the lease duration: there is no takeover if the standby was killed."""
 
 
 class Kills:
-    """Kills each kind so many times."""
+    """Kills each kind of program ``times`` times."""
 
     def __init__(self, cluster: Cluster, shared: Shared, seed: int, times: int) -> None:
         self._cluster = cluster
@@ -41,13 +41,13 @@ class Kills:
         self._seed = seed
         self._times = times
         self.takeovers: Counter[str] = Counter()
-        """Kills after which the Lease had another holder, by kind."""
+        """Kills after which the Lease changed its holder, by kind."""
         self.slowest: dict[str, float] = {}
-        """The longest time from a kill until the program was back, or the other one worked, by kind."""
+        """The longest time from a kill until the program was ready or the other one led, by kind."""
         self.errors: list[str] = []
 
     def run(self) -> None:
-        """All of them; raises ``AssertionError`` when a program does not come back, or no write succeeds any more."""
+        """Run all kills. Raises ``AssertionError`` if a program does not become ready or writes do not succeed."""
         work = {
             "etcd": lambda: self._kill_by_chance("etcd", ETCD, self._answers),
             "apiserver": lambda: self._kill_by_chance("apiserver", API_SERVERS, self._is_ready),
@@ -121,7 +121,7 @@ class Kills:
             time.sleep(0.1)
 
     def _answers(self, name: str) -> bool:
-        """Whether a member is back among the others: this read needs a leader."""
+        """Whether a member has rejoined: this read requires a leader."""
         try:
             self._cluster.etcd(name, "kv/range", {"key": "AA=="}, seconds=5.0)
         except OSError:

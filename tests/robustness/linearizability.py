@@ -14,7 +14,7 @@ import msgspec
 
 
 class Verb(Enum):
-    """What is asked."""
+    """The kind of a request."""
 
     CREATE = "create"
     GET = "get"
@@ -23,7 +23,7 @@ class Verb(Enum):
 
 
 class Outcome(Enum):
-    """What is answered. ``CONFLICT`` is AlreadyExists for a create."""
+    """The outcome. ``CONFLICT`` is AlreadyExists for a create."""
 
     OK = "ok"
     CONFLICT = "conflict"
@@ -32,32 +32,32 @@ class Outcome(Enum):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One request and its answer. Times are of one clock for all clients."""
+    """One request and its outcome. All clients use one clock."""
 
     verb: Verb
     outcome: Outcome
     call: int
-    """When it was sent."""
+    """The time it was sent."""
     end: int
-    """When its answer came, or it was known that none comes."""
+    """The time of the response, or when it was known to be lost."""
     value: str = ""
-    """What was written, or read."""
+    """The written or read value."""
     expected: int = 0
-    """The revision that an update or a deletion requires; 0 for none."""
+    """The resourceVersion precondition of an update or delete; 0 for none."""
     revision: int = 0
-    """That of the object then: what was read or written; 0 if nobody has seen it."""
+    """The resulting or read revision of the object; 0 if unknown."""
     client: int = 0
 
 
 class State(msgspec.Struct, frozen=True):
-    """An object that is there. ``revision`` is 0 if nobody has ever seen it."""
+    """An existing object. ``revision`` is 0 if unknown."""
 
     value: str
     revision: int
 
 
 class NotPossible(msgspec.Struct, frozen=True):
-    """The answer can't be right in that state."""
+    """The outcome is impossible in that state."""
 
 
 _NOT_POSSIBLE = NotPossible()
@@ -89,7 +89,7 @@ def step(state: State | None, operation: Operation) -> State | NotPossible | Non
 
 
 class _Entry:
-    """A call, or a return, in a list of both by time, from which what was linearized is lifted out."""
+    """A call or a return in a list sorted by time, from which linearized operations are removed."""
 
     __slots__ = ("before", "following", "number", "operation", "returns")
 
@@ -98,12 +98,12 @@ class _Entry:
         """None for a return."""
         self.number = number
         self.returns = returns
-        """The return of a call; None where there is none that anybody has seen."""
+        """The return of a call; None if there is none."""
         self.before: _Entry = self
         self.following: _Entry | None = None
 
     def lift(self) -> None:
-        """Take a call and its return out."""
+        """Remove a call and its return."""
         for entry in (self, self.returns):
             if entry is not None:
                 entry.before.following = entry.following
@@ -111,7 +111,7 @@ class _Entry:
                     entry.following.before = entry.before
 
     def unlift(self) -> None:
-        """Put them back, in the reverse order."""
+        """Reinsert them, in reverse order."""
         for entry in (self.returns, self):
             if entry is not None:
                 entry.before.following = entry
@@ -120,7 +120,7 @@ class _Entry:
 
 
 def _listed(history: Sequence[Operation]) -> _Entry:
-    """The entries of a history behind a head. Where times are equal calls come first: they overlap then."""
+    """The entries of a history behind a head. Calls come before returns of the same time, so that they overlap."""
     entries: list[tuple[int, int, _Entry]] = []
     for number, operation in enumerate(history):
         returns = None
@@ -137,7 +137,7 @@ def _listed(history: Sequence[Operation]) -> _Entry:
 
 
 class Undecided(Exception):
-    """The search has become too long: too many operations at once have no known outcome."""
+    """The search is too long: too many concurrent operations have an unknown outcome."""
 
 
 def linearized(history: Sequence[Operation], *, most_steps: int = 1_000_000) -> tuple[bool, list[Operation]]:

@@ -1,4 +1,4 @@
-"""Links between programs that go through here, so that they can be cut, held up and slowed down.
+"""Proxied links between programs, which can be cut, held and slowed.
 
 One thread passes all bytes on. A link that is *held* delivers nothing and closes nothing, as a network that loses
 packets; what was sent meanwhile arrives when it is released. A link that is *cut* is reset, and refuses connections.
@@ -17,7 +17,7 @@ OPEN, HELD, CUT = "open", "held", "cut"
 
 
 class Link:
-    """From one program to another."""
+    """A link from one program to another."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -28,7 +28,7 @@ class Link:
         self.writers: set[asyncio.StreamWriter] = set()
 
     def set(self, state: str) -> None:
-        """Change it, on the loop of the network."""
+        """Change the link, on the loop of the network."""
         self.state = state
         if state == HELD:
             self.opened.clear()
@@ -40,7 +40,7 @@ class Link:
 
 
 class Network:
-    """The links, and the thread that serves them."""
+    """The links, and the thread that proxies them."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -62,7 +62,7 @@ class Network:
         self._loop.close()
 
     def connect(self, name: str, target: int) -> int:
-        """A port that leads to another one of this machine, by one link."""
+        """A port that forwards to another port of this machine over one link."""
         return int(self._do(self._listen(target, lambda _first: name)))
 
     def connect_peers(self, to: str, target: int, name_of: Callable[[str], str]) -> int:
@@ -71,11 +71,11 @@ class Network:
         return int(self._do(self._listen(target, lambda first: f"{name_of(_source(first))}>{to}", peek=True)))
 
     def set(self, names: "list[str]", state: str) -> None:
-        """Cut links, hold them or open them again; also those that nobody has used yet."""
+        """Cut, hold or open links, including unused ones."""
         self._do(self._set(names, state))
 
     def slow(self, names: "list[str]", seconds: float) -> None:
-        """Delay everything on links by so much, in each direction."""
+        """Delay each direction of the links."""
         self._do(self._slow(names, seconds))
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What a run has shown: histories checked for each object, lists, watches, and writes that were acknowledged."""
+"""The result of a run: checked histories of each object, lists, watches, and acknowledged writes."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ def resolved(history: Sequence[Operation], stored: Sequence[Stored]) -> list[Ope
 
 
 def lost_writes(operations: Iterable[tuple[str, Operation]], stored: Sequence[Stored]) -> list[str]:
-    """Acknowledged writes that etcd has not, or has otherwise, and values that it has twice."""
+    """Acknowledged writes that are missing or different in etcd, and duplicate values."""
     has = {(one.revision, one.key, one.value) for one in stored}
     found = [
         f"lost write: {one.verb.value} {name} = {one.value} at {one.revision}"
@@ -45,7 +45,7 @@ def check(
     watches: Sequence[Watch],
     snapshots: Sequence[Snapshot],
 ) -> list[str]:
-    """Every violation of a run. ``stored`` is complete."""
+    """All violations of a run. ``stored`` must be complete."""
     found = lost_writes(operations, stored)
     by_name: dict[str, list[Operation]] = defaultdict(list)
     stored_by_name: dict[str, list[Stored]] = defaultdict(list)

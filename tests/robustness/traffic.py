@@ -1,4 +1,4 @@
-"""Clients that record what they ask and what they are answered, and watchers that record what they are sent.
+"""Clients that record requests and responses, and watchers that record events.
 
 Each is a thread with a connection of its own, which repeats nothing by itself: a request without an answer has an
 unknown outcome.
@@ -25,7 +25,7 @@ LABEL = "team"
 TIMEOUT = 15.0
 KEYS = 4
 EPOCH_SECONDS = 15.0
-"""So long the same keys are used: histories stay short."""
+"""How long the same keys are used: this bounds the histories."""
 _FAILURES = (OSError, http.client.HTTPException, ValueError)
 
 
@@ -37,16 +37,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Shared:
-    """What all clients share."""
+    """State shared by all clients."""
 
     def __init__(self, token: str, address: Callable[[], str]) -> None:
         self.token = token
         self.address = address
-        """HOST:PORT for the next connection."""
+        """The address (HOST:PORT) for the next connection."""
         self.over = threading.Event()
         self.began = time.monotonic()
         self.known = 0
-        """The newest revision that any client knows."""
+        """The newest revision observed by any client."""
         self.acknowledged = 0
         """Writes."""
         self.statuses: Counter[str] = Counter()
@@ -55,14 +55,14 @@ class Shared:
         self.context = ssl._create_unverified_context()
 
     def saw(self, revision: int, *, written: bool = False) -> None:
-        """A revision that was answered."""
+        """Record an observed revision."""
         with self.lock:
             self.known = max(self.known, revision)
             self.acknowledged += written
 
 
 class Connection:
-    """One connection at a time."""
+    """A client with one connection."""
 
     def __init__(self, shared: Shared, address: Callable[[], str] | None = None) -> None:
         self._shared = shared
@@ -82,7 +82,7 @@ class Connection:
         return self._response
 
     def request(self, method: str, path: str, body: Any = None) -> Answer | None:
-        """A request and its answer; None if there was none."""
+        """Send a request; returns the response, or None if there was none."""
         try:
             response = self.open(method, path, body)
             answer = Answer(response.status, json.loads(response.read()))
@@ -94,7 +94,7 @@ class Connection:
         return answer
 
     def close(self) -> None:
-        """The next request opens another one."""
+        """Close the connection; the next request opens another one."""
         if self._response is not None:
             self._response.close()  # or the socket stays open
             self._response = None
@@ -104,7 +104,7 @@ class Connection:
 
 
 class Client:
-    """Creates, reads, updates and deletes a few objects, all the time."""
+    """Continuously creates, reads, updates and deletes a few objects."""
 
     def __init__(self, shared: Shared, number: int, pause: float) -> None:
         self._shared = shared
@@ -119,7 +119,7 @@ class Client:
         self.snapshots: list[Snapshot] = []
 
     def run(self) -> None:
-        """Until it is over."""
+        """Run until the end of the traffic."""
         try:
             while not self._shared.over.is_set():
                 self._one()
@@ -198,7 +198,7 @@ class Client:
 
 
 def outcome_of(answer: Answer | None) -> Outcome:
-    """What an answer says of a request. Whatever is no clear answer leaves it open."""
+    """The outcome of a request by its response; unknown unless the response is definite."""
     if answer is None:
         return Outcome.UNKNOWN
     if answer.status in (200, 201):
@@ -211,7 +211,7 @@ def outcome_of(answer: Answer | None) -> Outcome:
 
 
 def snapshot_of(document: Any, known: int, client: str, label: str | None = None) -> Snapshot:
-    """What a list has shown."""
+    """The content of a list."""
     state = {item["metadata"]["name"]: _data(item).get("value", "") for item in document["items"]}
     return Snapshot(int(document["metadata"]["resourceVersion"]), state, known, "", label, client)
 
@@ -221,7 +221,7 @@ def _data(item: Mapping[str, Any]) -> Any:
 
 
 class Watcher:
-    """Lists once, and watches from there on, always where the stream before has ended."""
+    """Lists once, and then watches, resuming where the previous stream ended."""
 
     def __init__(
         self, shared: Shared, name: str, *, label: str | None = None, address: Callable[[], str] | None = None
@@ -235,10 +235,10 @@ class Watcher:
         self.watches: list[Watch] = []
         self.snapshots: list[Snapshot] = []
         self.expired = 0
-        """How often it had to list again (410)."""
+        """The number of relists after 410."""
 
     def run(self) -> None:
-        """Until it is over, and then until it has seen the newest revision that anybody knows."""
+        """Run until the end of the traffic and until the newest observed revision was received."""
         try:
             follows = False
             while not self._shared.over.is_set() or self._revision < self._shared.known:
@@ -267,7 +267,7 @@ class Watcher:
         return True
 
     def _watch(self, *, follows: bool) -> bool:
-        """One stream. Returns whether the next one follows it."""
+        """Read one stream. Returns whether the next one can resume from it."""
         start, events = self._revision, list[Event]()
         seconds = self._chance.randrange(4, 40)
         path = f"{CONFIG_MAPS}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={start}"

@@ -1,4 +1,4 @@
-"""What an API server promises of watches, checked against everything that its etcd has stored.
+"""The guarantees of watches, checked against everything stored in etcd.
 
 The guarantees are etcd's (https://etcd.io/docs/v3.6/learning/api_guarantees/#watch-apis), checked as its own
 robustness tests do (``robustness/validate/watch.go``, v3.6): *filtered*, *ordered*, *unique*, *bookmarkable*,
@@ -17,7 +17,7 @@ import msgspec
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """One change, as etcd has it. ``label`` is what selectors select by."""
+    """One change in etcd. ``label`` is matched by selectors."""
 
     revision: int
     key: str
@@ -27,7 +27,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """What a watch has sent: ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK`` with a revision alone."""
+    """A watch event: ``ADDED``, ``MODIFIED``, ``DELETED``, or ``BOOKMARK`` with only a revision."""
 
     type: str
     revision: int
@@ -36,21 +36,21 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """One stream, from its request to whatever ended it."""
+    """One watch stream, from its request to its end."""
 
     start: int
-    """The resourceVersion that was asked for: events come from the next revision on."""
+    """The requested resourceVersion: events start with the next revision."""
     events: Sequence[Event]
     prefix: str = ""
     label: str | None = None
     """The selector; None is everything."""
     client: str = ""
     follows: bool = False
-    """Whether it was resumed where the client's stream before it had ended."""
+    """Whether it resumes the client's previous stream."""
 
 
 def expected_events(history: Sequence[Stored], prefix: str, label: str | None) -> list[Event]:
-    """Everything that a watch from the beginning would have sent, in order."""
+    """All events of a watch from revision 1, in order."""
     found: list[Event] = []
     before: dict[str, Stored] = {}
     for stored in history:
@@ -70,19 +70,19 @@ def expected_events(history: Sequence[Stored], prefix: str, label: str | None) -
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A list without a resourceVersion: what it has shown, values by key."""
+    """A list without a resourceVersion: values by key."""
 
     revision: int
     state: Mapping[str, str]
     at_least: int = 0
-    """The newest revision that anybody knew when it was asked for."""
+    """The newest revision observed by any client when it was requested."""
     prefix: str = ""
     label: str | None = None
     client: str = ""
 
 
 def list_violations(history: Sequence[Stored], snapshots: Sequence[Snapshot]) -> list[str]:
-    """Lists that are not what was stored at their revision, or older than what was known when they were asked for."""
+    """Lists that differ from the state at their revision, or are older than an observed revision."""
     found: list[str] = []
     state: dict[str, Stored] = {}
     at = 0
@@ -106,7 +106,7 @@ def list_violations(history: Sequence[Stored], snapshots: Sequence[Snapshot]) ->
 
 
 def violations(history: Sequence[Stored], watches: Sequence[Watch]) -> list[str]:
-    """Which guarantee was broken by what. ``history`` is complete up to the last revision that any watch has sent."""
+    """Violated guarantees. ``history`` must be complete up to the last revision of any watch."""
     found: list[str] = []
     known: dict[tuple[str, str | None], tuple[list[Event], set[Event]]] = {}
     ends: dict[str, int] = {}

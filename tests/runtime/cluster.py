@@ -1,4 +1,4 @@
-"""The embedded API server, with a log of what it was asked and a way to make it fail."""
+"""The embedded API server with a request log and injected failures."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from pilothouse.storage import MemoryStore
 
 
 class Cluster:
-    """A ``wire.Transport`` to an API server of its own.
+    """A ``wire.Transport`` to a new API server.
 
     ``log`` has every request as ``(loop time, method, last part of the path, body)``. While ``down`` nobody listens;
     ``before`` may raise, or answer in the server's place. ``delay`` is how many seconds a request takes.
@@ -39,15 +39,15 @@ class Cluster:
         return Client(self, self._env)
 
     def admin(self) -> Client:
-        """A client beside all that."""
+        """An administrator's client without logging and failures."""
         return Client(self._inner, self._env)
 
     def objects(self, prefix: str) -> list[dict[str, Any]]:
-        """Everything stored under a key prefix (``/events/``), in the order of the keys."""
+        """All objects stored under a key prefix (``/events/``), in key order."""
         return [msgspec.json.decode(record.value) for record in self.store.list(prefix).records]
 
     def answer(self, code: int, reason: str, message: str = "", *, cause: str = "") -> wire.Response:
-        """A refusal."""
+        """An error response."""
         return wire.Response(code, {}, refused(code, reason, message, cause=cause).body)
 
     def methods(self) -> list[str]:

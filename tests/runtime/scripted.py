@@ -1,4 +1,4 @@
-"""An API server that follows a script and writes down what it was asked, for tests of exact exchanges.
+"""An API server with scripted responses that records a transcript, for tests of exact exchanges.
 
 Everything that does not depend on a particular misbehaviour is tested on the real API server instead.
 """
@@ -31,7 +31,7 @@ def pod(
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     body: bytes
@@ -39,7 +39,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A watch: lines, pauses in seconds, and how it ends."""
+    """A watch response: lines, pauses in seconds, and its end."""
 
     steps: tuple["bytes | float", ...]
     end: str = "hang"
@@ -47,7 +47,7 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Raised:
-    """No answer."""
+    """No response."""
 
     error: Callable[[], Exception]
 
@@ -110,7 +110,7 @@ def failing(code: int, reason: str) -> bytes:
 
 
 def watched(*steps: "bytes | float", end: str = "hang") -> Streamed:
-    """A watch that plays ``steps`` and then hangs, ``end``s or is ``lost``."""
+    """A watch with ``steps``, which then hangs, ``end``s or is ``lost``."""
     return Streamed(steps, end)
 
 

@@ -1,4 +1,4 @@
-"""Coroutine tests that run inside of a simulation: ``async def test_…(simulation: Simulation)``.
+"""Coroutine tests inside a simulation: ``async def test_…(simulation: Simulation)``.
 
 ``pytest.mark.simulation`` says what is simulated; a test's mark adds to its module's:
 
@@ -25,7 +25,7 @@ from pilothouse.sim import Simulation, SimulationFailed, simulate
 
 @pytest.fixture
 def variant(request: pytest.FixtureRequest) -> str:
-    """Which of two variants a test of ``broken_without`` is."""
+    """The variant of a ``broken_without`` test."""
     return getattr(request, "param", "")
 
 
@@ -36,7 +36,7 @@ def simulation(variant: str) -> None:
 
 
 def _given(values: Mapping[str, Any], setting: Any) -> Any:
-    """A setting, or what a function gives for those values that it asks for by their names."""
+    """A setting, or the result of a function called with the values that its parameters name."""
     if not callable(setting):
         return setting
     return setting(**{name: values[name] for name in inspect.signature(setting).parameters})
@@ -44,7 +44,7 @@ def _given(values: Mapping[str, Any], setting: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
-    """Run a test with a ``simulation`` argument inside of one; leave others to the next hook."""
+    """Run a test with a ``simulation`` argument inside a simulation; leave others to the next hook."""
     names = pyfuncitem._fixtureinfo.argnames
     if "simulation" not in names or not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None

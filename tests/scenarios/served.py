@@ -1,4 +1,4 @@
-"""Simulated clusters whose API servers serve what is off by default."""
+"""Simulated clusters whose API servers serve kinds that are off by default."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from pilothouse.sim import Simulation
 
 
 async def serve(simulation: Simulation, *definitions: Doc) -> None:
-    """Define these kinds, and start the manager anew: one that found a kind missing has left out its controllers."""
+    """Define these kinds, and restart the manager, which skips controllers of missing kinds at startup."""
     user = User(simulation.user)
     for definition in definitions:
         await user.ask("POST", DEFINITIONS, definition)

@@ -1,4 +1,4 @@
-"""People at work on a simulated cluster: what they do is drawn from the seed."""
+"""Users of a simulated cluster whose actions are drawn from the seed."""
 
 import asyncio
 import contextlib
@@ -18,10 +18,10 @@ from pilothouse.simulate.bugs.user import replica_set as replica_set
 
 
 class Restless(User, ABC):
-    """A user who does one thing after the other, drawn from the seed."""
+    """A user with a sequence of random actions, drawn from the seed."""
 
     PAUSES: tuple[float, ...] = (0.0, 0.05, 0.5, 3.0, 8.0)
-    """Seconds between two of them, one as likely as the other."""
+    """Pauses between actions in seconds, equally likely."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation.user)
@@ -29,16 +29,16 @@ class Restless(User, ABC):
 
     @abstractmethod
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
+        """Possible actions; likelier ones are repeated."""
 
     async def delete_any(self, path: str, body: Any = None) -> None:
-        """Delete one of the objects of a collection."""
+        """Delete a random object of a collection."""
         items = await self.items(path)
         if items:
             await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
 
     async def work(self, count: int) -> None:
-        """Do so many things."""
+        """Perform ``count`` actions."""
         for _ in range(count):
             with contextlib.suppress(ApiError):  # rejected, or another client was faster
                 await self._chance.choice(self.actions())()
@@ -46,7 +46,7 @@ class Restless(User, ABC):
 
 
 class ReplicaSetUser(User):
-    """Works on one or two ReplicaSets and their pods."""
+    """Changes one or two ReplicaSets and their pods."""
 
     def __init__(self, client: Client, chance: random.Random) -> None:
         super().__init__(client)
@@ -54,7 +54,7 @@ class ReplicaSetUser(User):
         self._loose = 0
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """What may be done, the likelier more than once."""
+        """Possible actions; likelier ones are repeated."""
         return [
             self.scale,
             self.scale,
@@ -73,7 +73,7 @@ class ReplicaSetUser(User):
         ]
 
     async def work(self, seconds: float, count: int) -> None:
-        """Do ``count`` things within about that time."""
+        """Perform ``count`` actions within about ``seconds``."""
         for _ in range(count):
             await asyncio.sleep(
                 self._chance.choice((0.0, 0.01, 0.5, 2.0)) * 2 * seconds / count * self._chance.random()
@@ -92,12 +92,12 @@ class ReplicaSetUser(User):
         return self._chance.choice(items) if items else None
 
     async def scale(self) -> None:
-        """Up or down."""
+        """Scale a ReplicaSet up or down."""
         replicas = self._chance.choice((0, 1, 2, 3, 5, 8, 12))
         await self.merge(f"{SETS}/{await self._set()}", {"spec": {"replicas": replicas}})
 
     async def delete_pod(self) -> None:
-        """With grace or without."""
+        """Delete a pod, with or without a grace period."""
         pod = await self._pod()
         if pod is not None:
             grace = self._chance.choice((None, None, 0, 5))
@@ -105,11 +105,11 @@ class ReplicaSetUser(User):
             await self.ask("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}", body)
 
     async def relabel_pod(self) -> None:
-        """The pod is to be released."""
+        """Change a pod's label so that it is released."""
         await self._label("other")
 
     async def label_pod_back(self) -> None:
-        """A pod is to be adopted again."""
+        """Restore a pod's label so that it is adopted."""
         await self._label("web")
 
     async def _label(self, app: str) -> None:
@@ -118,38 +118,38 @@ class ReplicaSetUser(User):
             await self.merge(f"{NAMESPACE}/pods/{pod['metadata']['name']}", {"metadata": {"labels": {"app": app}}})
 
     async def disown_pod(self) -> None:
-        """Its owner must adopt it anew."""
+        """Remove a pod's owner reference, so that it is adopted again."""
         pod = await self._pod()
         if pod is not None:
             path = f"{NAMESPACE}/pods/{pod['metadata']['name']}"
             await self.merge(path, {"metadata": {"ownerReferences": None}})
 
     async def make_loose_pod(self) -> None:
-        """A pod that fits a selector and has no owner."""
+        """Create a matching pod without an owner."""
         self._loose += 1
         spec = {"containers": [{"name": "main", "image": "pause:1"}]}
         meta = {"name": f"loose-{self._loose}", "labels": {"app": "web"}}
         await self.ask("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
 
     async def change_template(self) -> None:
-        """Pods to come are different."""
+        """Change the image in the pod template."""
         image = f"pause:{self._chance.randrange(9)}"
         template = {"spec": {"containers": [{"name": "main", "image": image}]}}
         await self.merge(f"{SETS}/{await self._set()}", {"spec": {"template": template}})
 
     async def change_min_ready(self) -> None:
-        """Pods are available later."""
+        """Change minReadySeconds."""
         await self.merge(f"{SETS}/{await self._set()}", {"spec": {"minReadySeconds": self._chance.choice((0, 3, 20))}})
 
     async def fail_pod(self) -> None:
-        """The pod has ended, as the kubelet says when a node runs out of memory."""
+        """Set a pod to Failed, as after an eviction by the kubelet."""
         pod = await self._pod()
         if pod is not None:
             path = f"{NAMESPACE}/pods/{pod['metadata']['name']}/status"
             await self.merge(path, {"status": {"phase": "Failed", "reason": "Evicted"}})
 
     async def make_again(self) -> None:
-        """Delete a ReplicaSet in one of the three ways, and make it again."""
+        """Delete a ReplicaSet with a random propagation policy, and recreate it."""
         name = await self._set()
         policy = self._chance.choice(("Background", "Foreground", "Orphan"))
         await self.ask("DELETE", f"{SETS}/{name}", {"propagationPolicy": policy})
@@ -157,15 +157,15 @@ class ReplicaSetUser(User):
         await self.make(name)
 
     async def make_rival(self) -> None:
-        """A second ReplicaSet that selects the same pods."""
+        """Create a second ReplicaSet with an overlapping selector."""
         await self.make("rival")
 
     async def make(self, name: str) -> None:
-        """A ReplicaSet."""
+        """Create a ReplicaSet."""
         labels = {"app": "web", "track": name}
         await self.ask("POST", SETS, replica_set(name, self._chance.choice((1, 3, 7)), labels))
 
 
 def user_of(simulation: Simulation) -> ReplicaSetUser:
-    """The person of this simulation."""
+    """The user of this simulation."""
     return ReplicaSetUser(simulation.user, simulation.env.stream("user"))

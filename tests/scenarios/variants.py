@@ -1,4 +1,4 @@
-"""Tests that run twice: as pilothouse is, and without a protection, where an invariant must be broken."""
+"""Tests that run twice: unchanged, and without a protection, when an invariant must be violated."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from pilothouse.sim import SimulationOptions
 AS_IT_IS, WITHOUT = "as it is", "without"
 
 Patch = tuple[object, str, object]
-"""An object, the name of an attribute, and what it is replaced by."""
+"""An object, the name of an attribute, and its replacement."""
 
 
 def broken_without(
@@ -19,7 +19,7 @@ def broken_without(
     instead: SimulationOptions | None = None,
     **settings: Any,
 ) -> Callable[[Any], Any]:
-    """The scenario succeeds as it is, and fails like ``fails`` with the patches, or with the options ``instead``.
+    """The scenario succeeds unchanged, and fails matching ``fails`` with the patches, or with the options ``instead``.
 
     A test with an argument ``variant`` sees which of the two it is."""
     both = pytest.mark.parametrize("variant", [AS_IT_IS, WITHOUT], indirect=True)

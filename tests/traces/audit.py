@@ -1,4 +1,4 @@
-"""An API server that writes down what it is asked, as upstream's audit log does: the other half of the traces.
+"""An API server that records requests like upstream's audit log: the counterpart of the recorded traces.
 
 Every identity that upstream's roles speak of is held to them (``refuse_what_roles_forbid``), so a replay that comes out
 right was also allowed to.
@@ -23,11 +23,11 @@ SERVICE_ACCOUNT = "system:serviceaccount:kube-system:"
 MANAGER = "system:kube-controller-manager"
 
 PROCESS, CALL = "x-process", "x-call"
-"""Headers by which ``Traced`` and ``AuditedServer`` find each other's view of one call."""
+"""Headers that correlate the records of ``Traced`` and ``AuditedServer``."""
 
 
 def roles() -> RbacAuthorizer:
-    """The authorizer, with the roles and bindings that v1.36 begins with."""
+    """An authorizer with v1.36's bootstrap roles and bindings."""
     stored: dict[str, list[bytes]] = {}
     for resource, obj in bootstrap_objects():
         stored.setdefault(resource, []).append(msgspec.json.encode(obj))
@@ -40,7 +40,7 @@ def short(user: str) -> str:
 
 
 class AuditedServer(ApiServer):
-    """``records`` has every request of the manager, whoever it was for; ``decisions`` what its roles say to each."""
+    """``records`` has every request of the manager and its controllers, ``decisions`` the authorizer's decisions."""
 
     def __init__(self, env: Env, store: Store) -> None:
         super().__init__(env, store)
@@ -50,7 +50,7 @@ class AuditedServer(ApiServer):
         """Loop time at which ``t`` is 0."""
         self._turns = 0
         self.calls: dict[str, Record] = {}
-        """Records by what ``Traced`` numbered the call with."""
+        """Records by the call number of ``Traced``."""
         self._roles = roles()
         self.authorize = self._refuse_what_roles_forbid
 
@@ -76,7 +76,7 @@ class AuditedServer(ApiServer):
         return answer
 
     def turn(self) -> int:
-        """A number for each beginning and each end of a call, counting up."""
+        """A counter for starts and ends of calls."""
         self._turns += 1
         return self._turns
 
@@ -112,7 +112,7 @@ class AuditedServer(ApiServer):
 
 
 class Traced:
-    """A transport of the manager's that also writes down when calls begin and end as their caller sees it.
+    """A transport of the manager that also records the start and end of calls as seen by the caller.
 
     ``process`` tells several managers apart.
     """

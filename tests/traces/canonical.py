@@ -1,4 +1,4 @@
-"""Makes two traces comparable: what differs between any two runs is replaced, everything else must be equal.
+"""Canonical form of traces: values that differ between any two runs are masked, everything else must be equal.
 
 Replaced are uids (by whose they are), resourceVersions, times, generated names and the suffixes of Events. Taken out is
 what an API server fills in when it decodes a body (``data/README.md``: a recorded body shows it, the wire did not).
@@ -31,32 +31,32 @@ _TIMES = {
 }
 _GENERATED = re.compile(r"(?:POD|REFUSED|GEN)\d+$")
 _IDENTITY = re.compile(r"^[^_]+_(UID\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
-"""Of a manager: its host and a uid."""
+"""The identity of a manager: host and uid."""
 _INTERNAL = "meta.k8s.io/__internal"
 
 
 class Trace:
-    """Everything that one manager sent in one scenario."""
+    """All requests of one manager in one scenario."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.records = list(records)
         self._names = Names(self.records)
 
     def of(self, user: str) -> list[Record]:
-        """The requests of one user, in their order."""
+        """The requests of one user, in order."""
         return [record for record in self.records if record.user == user]
 
     def lines(self, records: Iterable[Record]) -> list[str]:
-        """Each of these requests as a line of JSON that is equal for equal requests."""
+        """The requests as canonical lines of JSON."""
         return [json.dumps(self._names.line(record), sort_keys=True) for record in records]
 
     def docs(self, records: Iterable[Record]) -> list[Doc]:
-        """Each of these requests as a document that is equal for equal requests."""
+        """The requests as canonical documents."""
         return [self._names.line(record) for record in records]
 
 
 def assert_same(ours: Iterable[str], theirs: Iterable[str]) -> None:
-    """Fail with every line that one side has and the other has not. Order does not count, numbers do."""
+    """Fail with every line that only one side has. Order is ignored, counts are not."""
     left, right = Counter(ours), Counter(theirs)
     extra = [f"  ours     {count}x {line}" for line, count in sorted((left - right).items())]
     missing = [f"  upstream {count}x {line}" for line, count in sorted((right - left).items())]
@@ -64,7 +64,7 @@ def assert_same(ours: Iterable[str], theirs: Iterable[str]) -> None:
 
 
 class Names:
-    """Knows which names were generated, and whose uids are whose, in one trace."""
+    """Generated names and uids of one trace."""
 
     def __init__(self, records: list[Record]) -> None:
         self._generated: dict[str, str] = {}
@@ -98,11 +98,11 @@ class Names:
                 self._learn_named(item)
 
     def name(self, name: str) -> str:
-        """The name without what chance added to it."""
+        """The name without its random suffix."""
         return self._generated.get(name) or _GENERATED.sub("GENERATED", name)
 
     def text(self, text: str) -> str:
-        """A message, with every generated name and uid in it replaced."""
+        """The message with generated names and uids masked."""
         # The longest first: web-POD1 is in web-POD10.
         for name in sorted(self._generated, key=len, reverse=True):
             text = text.replace(name, self._generated[name])
@@ -112,7 +112,7 @@ class Names:
         return f"uid of {self.name(self._owners[uid])}" if uid in self._owners else "uid of nobody seen"
 
     def line(self, record: Record) -> Doc:
-        """What is compared of a request."""
+        """The compared parts of a request."""
         name = self.name(record.name.rpartition(".")[0] if record.is_event else record.name)
         if record.verb == "create" and record.code >= 400:
             name = ""
@@ -175,7 +175,7 @@ def _content_type(record: Record) -> str:
 
 
 def _take_out_defaults(body: Doc) -> None:
-    """What decoding adds: empty structs and strings that Go writes out, and the defaults of fields."""
+    """Remove what decoding adds: empty structs and strings written by Go, and default values."""
     kind = body.get("kind")
     if body.get("status") in ({}, {"phase": "Active"} if kind == "Namespace" else {}):
         del body["status"]

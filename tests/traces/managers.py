@@ -1,4 +1,4 @@
-"""Managers on one virtual loop that elect a leader: the stage of 14-startup and 16-leader-election.
+"""Managers with leader election on one virtual loop: the environment of 14-startup and 16-leader-election.
 
 Nothing else is there, no node and no scheduler. A kill is a cut connection: what is killed says no more.
 """
@@ -23,7 +23,7 @@ from pilothouse.plane import LocalClients
 from pilothouse.storage import MemoryStore
 
 UPSTREAMS = tuple(one for one in DESCRIPTORS if one not in own_controllers(DESCRIPTORS))
-"""What the recordings can be compared with."""
+"""The controllers that the recordings include."""
 ELECTING = msgspec.structs.replace(OPTIONS, leader_election=LeaderElection())
 
 
@@ -45,7 +45,7 @@ class Process:
         self._task = group.start(manager.run(), name=f"manager {name}")
 
     def kill(self) -> None:
-        """``kill -9``."""
+        """Kill the process, as ``kill -9``."""
         for connection in self._connections:
             connection.clear()
             connection.add(Rule(refuse()))
@@ -53,7 +53,7 @@ class Process:
 
 
 def start_up(seconds: float = 22.0) -> AuditedServer:
-    """14: a manager starts on a cluster that has nothing but the roles of the beginning."""
+    """14: a manager starts on a cluster with only the bootstrap roles."""
 
     async def main(env: Env) -> AuditedServer:
         server = AuditedServer(env, MemoryStore(env))
@@ -75,7 +75,7 @@ def start_up(seconds: float = 22.0) -> AuditedServer:
 
 
 def take_over(seed: int = 0) -> AuditedServer:
-    """16: A has led for minutes, B starts, A is killed after 20 seconds."""
+    """16: A leads for minutes, B starts, A is killed after 20 seconds."""
 
     async def main(env: Env) -> AuditedServer:
         server = AuditedServer(env, MemoryStore(env))

@@ -37,22 +37,22 @@ class Record(msgspec.Struct, rename="camel", kw_only=True):
     process: str = ""
 
     began: int = 0
-    """Of our own: the turns of the client's in which it sent the request and had the answer (see ``audit.Traced``)."""
+    """For our records: the client's counters at the request and the response (see ``audit.Traced``)."""
     ended: int = 0
 
     @property
     def is_read(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether it is a read."""
         return self.verb in {"get", "list", "watch"}
 
     @property
     def is_status(self) -> bool:
-        """Whether it reports a status."""
+        """Whether it writes a status."""
         return self.resource.endswith("/status")
 
     @property
     def is_event(self) -> bool:
-        """Whether it records an event."""
+        """Whether it writes an Event."""
         return self.resource == "events" and not self.is_read and self.verb != "deletecollection"
 
     @property
@@ -69,7 +69,7 @@ _line = msgspec.json.Decoder(Record)
 
 
 def recorded(scenario: str, hashes: Sequence[str] = (HASH,)) -> list[Record]:
-    """What upstream sent, with the hashes that the placeholders HASH1, HASH2 … stand for."""
+    """The recorded requests, with the placeholders HASH1, HASH2 … replaced by hashes."""
     text = (DATA / f"{scenario}.jsonl").read_bytes()
     for number, each in enumerate(hashes, 1):
         text = re.sub(rb"HASH%d\b" % number, each.encode(), text)

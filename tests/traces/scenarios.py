@@ -39,7 +39,7 @@ spec:
 
 
 async def scale(stage: Stage) -> None:
-    """01: up, up, down, to nothing, up, away."""
+    """01: scaled up twice, down, to zero, up, and deleted."""
     await stage.create(REPLICA_SET % 0)
     for t, replicas in ((2.572, 5), (5.508, 8), (8.542, 3), (11.972, 0), (15.306, 2)):
         await stage.at(t)
@@ -50,7 +50,7 @@ async def scale(stage: Stage) -> None:
 
 
 async def adoption(stage: Stage) -> None:
-    """02: two pods are adopted, one is released and adopted again, all are orphaned."""
+    """02: two pods are adopted, one is released and readopted, all are orphaned."""
     await stage.create(POD % "orphan-a" + POD % "orphan-b")
     await stage.at(3.003)
     await stage.create(REPLICA_SET % 3)
@@ -67,7 +67,7 @@ async def adoption(stage: Stage) -> None:
 
 
 LONGEST_BACK_OFF = 200.0
-"""Where the end of 03 is."""
+"""The end of 03."""
 
 
 async def quota(stage: Stage) -> None:
@@ -95,7 +95,7 @@ async def foreground(stage: Stage) -> None:
 
 
 async def namespace(stage: Stage) -> None:
-    """11: a namespace goes, but a ConfigMap in it is held for a while."""
+    """11: a namespace is deleted, with a ConfigMap that has a finalizer for a while."""
     await stage.at(0.001)
     await stage.create(DEPLOYMENT % 2)
     await stage.at(2.815)
@@ -138,7 +138,7 @@ _BLOCKING = {"blockOwnerDeletion": True}
 
 
 async def garbage(stage: Stage) -> None:
-    """12: every way in which an owner can go, or never have been."""
+    """12: every way in which an owner is deleted, or never existed."""
     owner: Doc
     for t, child_at, deleted_at, way in (
         (0.0, 0.316, 2.059, "background"),

@@ -1,4 +1,4 @@
-"""The stage on which scenarios are replayed: a plane in virtual time, its audit log, and kubectl's requests.
+"""The environment of replayed scenarios: a cluster in virtual time, its audit log, and kubectl's requests.
 
 kubectl's verbs are those of v1.36; what it reads and waits for beside them is left out, no controller can notice.
 """
@@ -25,7 +25,7 @@ Steps = Callable[["Stage"], Awaitable[None]]
 OPTIONS = Options(
     use_service_account_credentials=True, qps=500, burst=1000, leader_election=LeaderElection(enabled=False)
 )
-"""The flags of the recorded manager. The lease is left out, as the traces leave it out."""
+"""The flags of the recorded manager, without leader election, which the traces exclude."""
 
 _CREATE = "?fieldManager=kubectl-create&fieldValidation=Strict"
 _PLURALS = {
@@ -53,13 +53,13 @@ class Stage:
         self._client = plane.client(agent="kubectl/v1.36.4")
 
     async def at(self, t: float) -> None:
-        """Wait until so many seconds after the start of the scenario."""
+        """Wait until this time after the start of the scenario."""
         await asyncio.sleep(self.server.zero + t - self.env.monotonic())
 
     # kubectl
 
     async def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Doc:
-        """Any request."""
+        """Send a request."""
         encoded = b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": content_type}
         response = await self._client.request(method, f"/{path}", body=encoded, headers=headers)
@@ -67,7 +67,7 @@ class Stage:
         return found
 
     def path(self, kind: str, name: str = "", namespace: str = "") -> str:
-        """Where objects of a kind are."""
+        """The path of the collection of a kind."""
         return _PLURALS[kind].format(namespace or self.namespace) + (f"/{name}" if name else "")
 
     async def create(self, manifests: str) -> list[Doc]:
@@ -116,7 +116,7 @@ def play(
     before: Steps | None = None,
     options: Options = OPTIONS,
 ) -> AuditedServer:
-    """Play a scenario; the server has written down what the controllers sent from its first step on.
+    """Replay a scenario; returns the server's records of the controllers' requests from its first step on.
 
     ``latency`` is how long every request and event of the programs takes at least and at most; None is no time at all.
     ``before`` is played before the first step.

@@ -1,4 +1,4 @@
-"""Walks of a status: which states an object's reported status went through, without those that only speed decides.
+"""Sequences of an object's reported status, without states that depend only on timing.
 
 Several changes that come close together are one status update or many. What is sure is where a walk turns. A state that
 lies between its neighbours, every number on the way from the one to the other, is a matter of speed.
@@ -15,7 +15,7 @@ COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplica
 
 
 def walk(trace: Trace, records: list[Record]) -> list[State]:
-    """What the accepted status updates of one object said, in order: the whole object, its counts on the top level."""
+    """The accepted status updates of one object, in order."""
     found: list[State] = []
     for doc in trace.docs(record for record in records if record.is_status and record.code < 400):
         body = doc.pop("body")
@@ -26,7 +26,7 @@ def walk(trace: Trace, records: list[Record]) -> list[State]:
 
 
 def turns(states: list[State]) -> list[State]:
-    """The walk without the states that lie on the straight way between two others."""
+    """The sequence without states that lie between two others."""
     kept: list[State] = []
     for index, state in enumerate(states):
         ahead = states[index + 1] if index + 1 < len(states) else None
@@ -36,7 +36,7 @@ def turns(states: list[State]) -> list[State]:
 
 
 def is_between(start: State, middle: State, end: State) -> bool:
-    """Whether somebody who goes from start to end may come by: the same counts move, in the same directions."""
+    """Whether the state lies between start and end: the same counts change, in the same directions."""
     for key in {*start} - {*COUNTS}:
         if start[key] != middle[key] or middle[key] != end[key]:
             return False

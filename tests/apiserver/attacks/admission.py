@@ -1,4 +1,4 @@
-"""Attacks by what admission asks and reckons with: webhooks that mean no good, and limits without end."""
+"""Attacks through admission: hostile webhooks, and excessive limits."""
 
 import base64
 import contextlib
@@ -30,7 +30,7 @@ Answer = Callable[[BaseHTTPRequestHandler, dict[str, Any]], None]
 def _webhook(
     plane: AttackedPlane, answer: Answer, *, ca_bundle: str = "", url: str = "", seconds: int = 1
 ) -> Iterator[str]:
-    """A webhook that is asked about the ConfigMaps of one namespace, and where these are."""
+    """A webhook for the ConfigMaps of one namespace, and their path."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -39,7 +39,7 @@ def _webhook(
                 answer(self, json.loads(self.rfile.read(length)))
 
         def log_message(self, *_arguments: object) -> None:
-            """Not told."""
+            """Nothing is logged."""
 
     authority = make_authority("webhooks", datetime.datetime.now(datetime.UTC))
     pair = issue_server(authority, ["localhost"], datetime.datetime.now(datetime.UTC))
@@ -163,7 +163,7 @@ def _hostile(answer: Answer) -> Callable[[AttackedPlane], None]:
 
 
 def _own_address(plane: AttackedPlane) -> None:
-    """It is asked without anybody's credentials, and so it can't ask itself for anything."""
+    """A webhook that points to the API server is called without credentials and gains nothing."""
     with plane.connect() as connection:
         peer = connection.getpeercert(binary_form=True)
     assert peer is not None

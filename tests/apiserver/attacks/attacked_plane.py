@@ -1,4 +1,4 @@
-"""A real ``pilothouse up`` under attack, and what must hold meanwhile.
+"""A ``pilothouse up`` process under attack, and the invariants checked meanwhile.
 
 ``AttackedPlane`` starts one process, and beside it a probe (``livez_probe``) that asks for ``/livez`` again and again,
 in a process of its own: neither the attacker's work nor the interpreter's lock counts as the server's. ``bounded`` is
@@ -24,45 +24,45 @@ from tests.connections import insecure_context
 from tests.programs import Program, environment, pilothouse
 
 LIVEZ_SECONDS = 0.25
-"""How long ``/livez`` may take, whatever others do."""
+"""The maximum latency of ``/livez``."""
 GROWTH_BYTES = 64 * 1024 * 1024
-"""How much memory one attack may cost."""
+"""The maximum memory growth by one attack."""
 USER, USER_TOKEN = "mallory", "token-of-mallory"
-"""Somebody who can log in: everything is allowed in the default mode, and nothing but the basics with RBAC."""
+"""An authenticated user: everything is allowed by default, and only the basic roles with RBAC."""
 
 _NO_ANSWER_SECONDS = 60.0
 
 
 class Attack(NamedTuple):
-    """One row of the table: what is done, and an ``AssertionError`` if it was answered as it must not be."""
+    """One attack: the actions, and an ``AssertionError`` for an unacceptable response."""
 
     name: str
     send: "Callable[[AttackedPlane], None]"
     flags: tuple[str, ...] = ()
-    """Of ``pilothouse up``. Rows with the same flags share a process."""
+    """Flags of ``pilothouse up``. Attacks with the same flags share a process."""
 
 
 RBAC = ("--authorization-mode=RBAC",)
 
 
 class Slow(AssertionError):
-    """``/livez`` took longer than it may."""
+    """``/livez`` exceeded its maximum latency."""
 
 
 class Answer(NamedTuple):
-    """Status and body."""
+    """The response."""
 
     status: int
     body: bytes
 
     @property
     def json(self) -> Any:
-        """The body, decoded."""
+        """The decoded body."""
         return json.loads(self.body)
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One time that the probe asked; see ``livez_probe``."""
+    """One sample of the probe; see ``livez_probe``."""
 
     at: float
     kept: float
@@ -72,7 +72,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class AttackedPlane:
-    """One ``pilothouse up`` and its probe, until the ``with`` block ends."""
+    """One ``pilothouse up`` and its probe, within a ``with`` block."""
 
     def __init__(self, directory: Path, flags: tuple[str, ...] = ()) -> None:
         tokens = directory / "tokens.csv"
@@ -117,7 +117,7 @@ class AttackedPlane:
     # For attackers
 
     def connect(self, context: ssl.SSLContext | None = None) -> ssl.SSLSocket:
-        """A new connection, its handshake done. The server's certificate is not looked at."""
+        """A new connection after its handshake. The server's certificate is not verified."""
 
         raw = socket.create_connection(("127.0.0.1", self.port), timeout=30)
         return (context or insecure_context()).wrap_socket(raw, server_hostname="localhost")
@@ -132,7 +132,7 @@ class AttackedPlane:
         headers: Mapping[str, str] | None = None,
         seconds: float = 30.0,
     ) -> Answer:
-        """One request over a connection of its own; without a token nobody logs in."""
+        """Send one request over a new connection; anonymous without a token."""
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=seconds, context=insecure_context())
         with contextlib.closing(connection):
             login = {"Authorization": f"Bearer {token}"} if token else {}
@@ -141,7 +141,7 @@ class AttackedPlane:
             return Answer(answer.status, answer.read())
 
     def ask_many(self, requests: Iterable[tuple[str, str, Mapping[str, str]]], *, token: str = "") -> list[Answer]:
-        """Requests without bodies (method, path, headers), one after the other over one connection."""
+        """Send requests without bodies (method, path, headers) in sequence over one connection."""
         login = {"Authorization": f"Bearer {token}"} if token else {}
         answers = []
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=insecure_context())
@@ -153,11 +153,11 @@ class AttackedPlane:
         return answers
 
     def as_user(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Answer:
-        """The same, as ``USER``; a body that is not bytes is sent as JSON."""
+        """Send a request as ``USER``; a body that is not bytes is sent as JSON."""
         return self._as(USER_TOKEN, method, path, body, content_type)
 
     def as_admin(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Answer:
-        """The same, as administrator: to prepare what is attacked, and to see what became of it."""
+        """Send a request as administrator: to prepare an attack and check its effects."""
         return self._as(self.admin_token, method, path, body, content_type)
 
     def _as(self, token: str, method: str, path: str, body: Any, content_type: str) -> Answer:
@@ -191,7 +191,7 @@ class AttackedPlane:
             raise Slow(f"/livez took {slowest:.3f} s")
 
     def _wait_for_samples(self, count: int) -> list[Sample]:
-        """Everything that the probe has measured since this was asked last, with so many samples from now on."""
+        """All samples of the probe since the last call. Waits for ``count`` new ones."""
         now, deadline = time.monotonic(), time.monotonic() + _NO_ANSWER_SECONDS
         while True:
             # The last line may not be whole yet.

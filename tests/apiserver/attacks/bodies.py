@@ -1,4 +1,4 @@
-"""Attacks by what stands in a request's body."""
+"""Attacks through request bodies."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ _numbers = itertools.count(1)
 
 
 def _flat_yaml(plane: AttackedPlane) -> None:
-    """What anybody may send who can log in."""
+    """Requests of any authenticated user."""
     body = b"".join(b"key%d: a value of some length\n" % number for number in range(90_000))
     with ThreadPoolExecutor(3) as senders:
         asked = [
@@ -60,7 +60,7 @@ def _lists_in_lists(plane: AttackedPlane) -> None:
 
 
 def _made(plane: AttackedPlane, target: str, obj: dict[str, Any]) -> str:
-    """Where the administrator has made an object of that kind."""
+    """Create an object as administrator; returns its path."""
     name = f"body-{next(_numbers)}"
     made = plane.as_admin("POST", target, {**obj, "metadata": {"name": name, **obj.get("metadata", {})}})
     assert made.status == 201, made.body
@@ -120,7 +120,7 @@ EXPENSIVE = (
 
 
 def _expensive_policies(plane: AttackedPlane) -> None:
-    """A policy that somebody may make for a namespace of their own, for objects that it makes expensive."""
+    """A policy that a user may create for their namespace, with expensive expressions."""
     text = {"text": "a" * 400_000, "other": "a" * 10_000 + "b", **{f"key{number}": "" for number in range(2_000)}}
     for number, expression in enumerate(EXPENSIVE):
         name, label = f"expensive-{number}", {"expensive": str(number)}
@@ -209,7 +209,7 @@ def _long_rules(plane: AttackedPlane) -> None:
 
 
 def _many_variables(plane: AttackedPlane) -> None:
-    """Each may name those before it."""
+    """Each variable may refer to previous ones."""
     for count in (700, 12_000):
         variables = [{"name": f"v{number}", "expression": "1"} for number in range(count)]
         spec = {"matchConstraints": {}, "variables": variables, "validations": [{"expression": "variables.v1 == 1"}]}

@@ -1,4 +1,4 @@
-"""Asks a server for ``/livez`` until it is ended, and writes what it measured, a line of JSON each time.
+"""Polls ``/livez`` of a server until it is stopped, and prints each sample as a line of JSON.
 
     python livez_probe.py PORT PID FILE
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 _PAUSE_SECONDS = 0.02
 _FRESH = 3
-"""A new connection each time would take a fifth of a processor from start to end."""
+"""A new connection for each request would take a fifth of a processor."""
 _GIVE_UP_SECONDS = 30.0
 
 

@@ -1,4 +1,4 @@
-"""Attacks on the way into the API server: connections, heads, logins, and what is authorized."""
+"""Attacks through connections, request heads, authentication and authorization."""
 
 import base64
 import contextlib
@@ -40,7 +40,7 @@ def grant(plane: AttackedPlane, *rules: dict[str, Any]) -> None:
 
 
 def _secrets(plane: AttackedPlane, names: Iterable[str]) -> str:
-    """Secrets in a namespace of their own, and where they are."""
+    """Secrets in a separate namespace, and their path."""
     namespace = f"secrets-{next(_numbers)}"
     assert plane.as_admin("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}).status == 201
     for name in names:
@@ -83,7 +83,7 @@ def _one_secret_is_not_all(plane: AttackedPlane) -> None:
 
 
 _LONG = 60_000
-"""Characters that still fit into a head."""
+"""The maximum number of characters in a head."""
 
 
 def _many_resources(plane: AttackedPlane) -> None:
@@ -124,7 +124,7 @@ def _heads_that_take_long_to_read(plane: AttackedPlane) -> None:
 
 @contextlib.contextmanager
 def _connections(plane: AttackedPlane, count: int, first: bytes = b"") -> Iterator[list[ssl.SSLSocket]]:
-    """Connections that are kept, after each has sent as much of the first bytes as the server takes."""
+    """Open connections, each of which has sent as much of the first bytes as the server accepts."""
     with contextlib.ExitStack() as stack:
         made = []
         for _ in range(count):
@@ -137,14 +137,14 @@ def _connections(plane: AttackedPlane, count: int, first: bytes = b"") -> Iterat
 
 
 def _unfinished(method: str, path: str, sent: int, token: str = "") -> bytes:
-    """A request whose body of 3 MB is not all there."""
+    """A request with an incomplete body of 3 MB."""
     login = f"Authorization: Bearer {token}\r\n" if token else ""
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{login}Content-Type: application/json\r\n"
     return f"{head}Content-Length: 3000000\r\n\r\n".encode() + b" " * sent
 
 
 _HOLD_SECONDS = 0.7
-"""How long what strangers hold is held before it is looked what that cost."""
+"""How long unauthenticated connections are held before their cost is measured."""
 
 
 def _silence(plane: AttackedPlane) -> None:
@@ -177,7 +177,7 @@ def _unfinished_bodies_of_a_user(plane: AttackedPlane) -> None:
 
 
 def _with_large_objects(plane: AttackedPlane) -> str:
-    """A namespace with 7 MB in it, and where that is listed."""
+    """A namespace with 7 MB of objects, and the path of their list."""
     namespace = f"large-{next(_numbers)}"
     assert plane.as_admin("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}).status == 201
     for name in "abcdefg":
@@ -208,7 +208,7 @@ def _hosts(plane: AttackedPlane) -> None:
 
 
 def _tokens(plane: AttackedPlane) -> None:
-    """Tokens with odd parts; other heads are in ``tests/apiserver/authentication/test_authenticator.py``."""
+    """Tokens with malformed parts; other headers are in ``tests/apiserver/authentication/test_authenticator.py``."""
     for head in (b'{"alg":"ES256","kid":["a"]}', b'{"alg":"ES256","kid":{}}', b'{"x":' + b"[" * 20_000):
         token = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in (head, b"{}", b"x" * 64))
         assert plane.request("GET", "/api/v1/secrets", token=token).status == 401
@@ -228,7 +228,7 @@ def _long_selectors(plane: AttackedPlane) -> None:
 
 
 def _with_many_objects(plane: AttackedPlane) -> str:
-    """Many ConfigMaps, and where they are listed."""
+    """Many ConfigMaps, and the path of their list."""
     namespace = f"many-{next(_numbers)}"
     assert plane.as_admin("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}).status == 201
     target = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -262,7 +262,7 @@ def _lists_in_other_forms(plane: AttackedPlane) -> None:
 
 
 def _costly_certificates(plane: AttackedPlane) -> None:
-    """A chain of nine, each of which may have signed each other, with RSA exponents as long as their moduli."""
+    """Nine certificates, each a possible issuer of each other, with RSA exponents as long as their moduli."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "same")])
     now = datetime.datetime.now(datetime.UTC)
     signer = rsa.generate_private_key(public_exponent=65537, key_size=2048)

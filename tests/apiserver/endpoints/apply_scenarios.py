@@ -1,4 +1,4 @@
-"""Applies, updates and patches of many kinds in a row, and the configurations that they are made of."""
+"""Sequences of applies, updates and patches of many kinds, and their configurations."""
 
 from typing import Any
 

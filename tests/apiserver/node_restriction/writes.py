@@ -1,4 +1,4 @@
-"""Writes as the plugin NodeRestriction sees them, over a store with the objects that upstream's tests begin with."""
+"""Admission attributes for the plugin NodeRestriction, with a store of the objects of upstream's tests."""
 
 import json
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def labelled(pod: Object, **labels: str) -> Object:
 
 
 def make_node(name: str = "mynode", *, labels: Object | None = None, owner: str = "", **spec: Any) -> Object:
-    """A Node as a node writes it."""
+    """A Node written by its kubelet."""
     meta: Object = {"name": name, "uid": f"{name}-uid"}
     if labels:
         meta["labels"] = labels
@@ -79,7 +79,7 @@ EXISTING: tuple[Stored, ...] = (("nodes", make_node()), *(("pods", pod) for pod 
 
 
 class Decides:
-    """An authorizer that is asked one question, and has one answer."""
+    """An authorizer that expects one request and returns a fixed decision."""
 
     def __init__(self, expected: Attributes, *, allowed: bool) -> None:
         self._expected = expected
@@ -105,7 +105,7 @@ def admit(
     existing: Iterable[Stored] = EXISTING,
     authorizer: Decides | None = None,
 ) -> StatusError | None:
-    """What the plugin says to a write of ``pods`` or ``pods/status``. Names are those of the object if not given."""
+    """The plugin's decision for a write of ``pods`` or ``pods/status``. Names default to those of the object."""
 
     async def main(env: Env) -> StatusError | None:
         core = ApiServer(env, new_store(env)).core
@@ -145,7 +145,7 @@ async def _put(store: Any, resource: str, obj: Object) -> None:
 
 
 def expect(error: StatusError | None, words: str) -> None:
-    """The error has these words; there is none if there are no words."""
+    """Assert that the error contains these words, or that there is none if ``words`` is empty."""
     if not words:
         assert error is None, error
         return

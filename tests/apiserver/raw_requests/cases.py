@@ -1,4 +1,4 @@
-"""One case of a number: a few requests that belong together, of which one is changed."""
+"""A case by its number: a few related requests, of which one is mutated."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ _TRIED_ONLY = {
     *("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"),
     *("HorizontalPodAutoscaler", "ServiceCIDR", "PersistentVolumeClaim"),
 }
-"""Kinds that change what becomes of other requests, or that controllers make many objects of: with ``dryRun=All``."""
+"""Kinds that affect other requests, or for which controllers create many objects: sent with ``dryRun=All``."""
 
 
 class Sent(NamedTuple):
@@ -39,9 +39,9 @@ class Sent(NamedTuple):
 
     data: bytes
     whole: bool = True
-    """Whether it is one request by the rules of HTTP, so that it has to be answered."""
+    """Whether it is a valid HTTP request, which requires a response."""
     expected: int = 0
-    """The only status that it may get; 0 for any that is not the server's fault."""
+    """The only acceptable status; 0 for any status below 500."""
 
 
 def head(method: str, target: str, *headers: str, length: int | None = None, token: str = USER_TOKEN) -> bytes:
@@ -57,7 +57,7 @@ def head(method: str, target: str, *headers: str, length: int | None = None, tok
 def request(
     method: str, target: str, body: bytes = b"", content_type: str = JSON, *headers: str, expected: int = 0
 ) -> Sent:
-    """One whole request."""
+    """One complete request."""
     if not body:
         return Sent(
             head(method, target, *headers, length=0 if method in ("POST", "PUT", "PATCH") else None), True, expected
@@ -68,7 +68,7 @@ def request(
 
 
 def make(number: int) -> tuple[Sent, ...]:
-    """The requests of one case, in their order."""
+    """The requests of one case, in order."""
     # Numbers beside each other would begin alike.
     random = Random(number * 2654435761)
     return random.choices(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))[0](random, number)
@@ -79,7 +79,7 @@ def _with(target: str, parameter: str) -> str:
 
 
 def _encoded(random: Random, value: Any) -> tuple[bytes, str]:
-    """A value as one of the media types has it."""
+    """A value encoded in one of the media types."""
     form = random.randrange(10)
     if form < 5 or form == 9:
         return dump(value), JSON if form < 5 else YAML
@@ -121,7 +121,7 @@ def _named(seed: Seed, name: str) -> dict[str, Any]:
 
 
 def _parameters(random: Random, target: str, *, kind: str = "") -> str:
-    """Some parameters of writes, mostly right ones."""
+    """Some query parameters of writes, mostly valid."""
     for name, values in _OF_WRITES.items():
         if random.random() < 0.1:
             value = random.choice(values) if random.random() < 0.7 else change_text(random, random.choice(values))
@@ -287,7 +287,7 @@ def _delete(random: Random, number: int) -> tuple[Sent, ...]:
 
 
 def _token(random: Random) -> str:
-    """A ``continue`` token that is nearly right."""
+    """A nearly valid ``continue`` token."""
     token: Any = {"v": "meta.k8s.io/v1", "rv": random.choice((1, 100, 0, -1, 2**70)), "start": "a\u0000"}
     if random.random() < 0.6:
         token = change_value(random, token)
@@ -395,7 +395,7 @@ def _path(random: Random, _number: int) -> tuple[Sent, ...]:
 
 
 def _head(random: Random, number: int) -> tuple[Sent, ...]:
-    """Bytes that may be no HTTP at all. Nothing is written with them."""
+    """Bytes that may not be HTTP. They contain no writes."""
     body = dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"raw-{number}"}})
     root = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
     lines = [f"Content-Type: {JSON}", _accept(random)]
@@ -484,7 +484,7 @@ def _login(random: Random, _number: int) -> tuple[Sent, ...]:
 
 
 def _subresource(random: Random, number: int) -> tuple[Sent, ...]:
-    """Bodies of subresources that are kinds of their own."""
+    """Bodies of subresources with their own kind."""
     name = f"raw-{number}"
     pods, accounts = f"/api/v1/namespaces/{NAMESPACE}/pods", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
     target, obj = random.choice(

@@ -1,4 +1,4 @@
-"""Sends requests as bytes over connections that are kept, and reads answers with as little trust as they get."""
+"""Sends requests as bytes over keep-alive connections, and parses responses strictly."""
 
 import contextlib
 import ssl
@@ -10,15 +10,15 @@ from tests.connections import insecure_context
 
 ANSWER_SECONDS = 30.0
 _SILENCE_SECONDS = 0.03
-"""How long bytes that are no request may remain without an answer before the connection is given up."""
+"""How long bytes that are no valid request may remain without a response."""
 
 
 class Unanswered(AssertionError):
-    """A whole request got no whole answer."""
+    """A complete request got no complete response."""
 
 
 class RawConnection:
-    """One client of a plane."""
+    """A client of a server."""
 
     def __init__(self, plane: AttackedPlane) -> None:
         self._plane = plane
@@ -26,13 +26,13 @@ class RawConnection:
         self._socket: ssl.SSLSocket | None = None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def request(self, sent: Sent) -> tuple[int, bytes]:
-        """Status and body; (0, b"") where no answer was due and none came."""
+        """Returns status and body; (0, b"") if no response is required and none came."""
         if self._socket is None:
             self._socket = self._plane.connect(self._context)
         connection = self._socket
@@ -79,7 +79,7 @@ class RawConnection:
         return self._answer(connection, to_head)
 
     def _stream(self, connection: ssl.SSLSocket, data: bytes) -> bytes:
-        """What came of chunks by now: those of a watch have no end."""
+        """The chunks received so far: those of a watch do not end."""
         deadline = time.monotonic() + ANSWER_SECONDS
         connection.settimeout(_SILENCE_SECONDS)
         with contextlib.suppress(OSError, Unanswered):

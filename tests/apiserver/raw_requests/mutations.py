@@ -1,4 +1,4 @@
-"""What is done to valid values, texts and bytes. Everything follows from the ``Random`` that is handed in."""
+"""Mutations of valid values, texts and bytes, determined by the ``Random`` argument."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 Json = Any
 _LONGEST = 256 * 1024
-"""No value gets longer in JSON. Longer bodies are among the attacks."""
+"""The maximum length of a value in JSON. Longer bodies are among the attacks."""
 DEEP = "(deep)"
 """Stands for lists that nest deeper than Python's encoders go; see ``dump``."""
 
@@ -202,7 +202,7 @@ def dump(value: Json) -> bytes:
 
 
 def nested(levels: int) -> Json:
-    """That many lists and maps in each other."""
+    """Nested lists and maps of this depth."""
     value: Json = 1
     for level in range(levels):
         value = [value] if level % 3 else {"a": value}
@@ -210,7 +210,7 @@ def nested(levels: int) -> Json:
 
 
 def odd_value(random: Random) -> Json:
-    """Something that is seldom what was asked for."""
+    """A value of a probably wrong type."""
     choice = random.randrange(4)
     if choice == 0:
         return random.choice(_TEXTS)
@@ -222,12 +222,12 @@ def odd_value(random: Random) -> Json:
 
 
 def odd_text(random: Random) -> str:
-    """One of the texts."""
+    """A random string."""
     return random.choice(_TEXTS)
 
 
 def change_value(random: Random, value: Json) -> Json:
-    """The value with one to four places changed. The value itself stays as it is."""
+    """A copy of the value with one to four mutations."""
     changed = json.loads(json.dumps(value))
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         text = json.dumps(changed)
@@ -281,7 +281,7 @@ def _change_one(random: Random, value: Json) -> Json:
 
 
 def change_bytes(random: Random, data: bytes) -> bytes:
-    """The bytes with one to four of them changed, doubled, cut or moved."""
+    """The bytes with one to four mutations."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 4))):
         at = random.randrange(len(changed) + 1)
@@ -305,7 +305,7 @@ def change_bytes(random: Random, data: bytes) -> bytes:
 
 
 def change_text(random: Random, text: str) -> str:
-    """A text with some of it exchanged, as a path or a parameter may be changed: it is still without spaces."""
+    """A mutated path or parameter, without spaces."""
     action = random.randrange(4)
     if action == 0:
         return quote(odd_text(random).encode("utf-8", "surrogatepass")[:3000], safe="/=,!()")

@@ -1,4 +1,4 @@
-"""Valid requests to begin with: what was recorded with v1.36.2, and one object of every kind."""
+"""Valid requests to mutate: recorded with v1.36.2, and one object of every kind."""
 
 import functools
 import json
@@ -9,25 +9,25 @@ from tests.apiserver.samples import KINDS, collection, sample
 from tests.custom_resources import definition, schema, version
 
 NAMESPACE = "raw"
-"""Where all namespaced objects are."""
+"""The namespace of all objects."""
 
 
 class Seed(NamedTuple):
-    """One object that is taken as it stands."""
+    """One valid object."""
 
     root: str
-    """The collection it belongs to."""
+    """The path of its collection."""
     body: dict[str, Any]
 
 
 class Seeds(NamedTuple):
-    """What cases begin with."""
+    """The seeds of cases."""
 
     objects: tuple[Seed, ...]
     patches: dict[str, tuple[Any, ...]]
-    """By content type: patches that were taken."""
+    """Accepted patches by content type."""
     queries: tuple[str, ...]
-    """Of reads."""
+    """Query parameters of reads."""
 
 
 WIDGETS = f"/apis/raw.example.com/v1/namespaces/{NAMESPACE}/widgets"
@@ -95,7 +95,7 @@ DEFINITION = definition(
 
 @functools.cache
 def load() -> Seeds:
-    """All of them, in an order that stays."""
+    """All seeds, in a fixed order."""
     objects = [Seed(WIDGETS, WIDGET)]
     for info in KINDS:
         objects.append(Seed(collection(info, NAMESPACE), sample(info)))

@@ -1,4 +1,4 @@
-"""Where two answers to the same request differ."""
+"""Differences between two responses to the same request."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ Json = Any
 
 
 class Absent:
-    """The value of a field that is not there."""
+    """The value of a missing field."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -23,7 +23,7 @@ ABSENT = Absent()
 
 @dataclass(frozen=True)
 class Difference:
-    """One place where the answers differ: a path into them whose positions in lists are ``*``, and both values."""
+    """One difference: a path with ``*`` for list indexes, and both values."""
 
     path: str
     theirs: Json
@@ -39,7 +39,7 @@ def _short(value: Json) -> str:
 
 
 def differences(exchange: Exchange, place: str, ours: Answer, translation: Translation) -> list[Difference]:
-    """Everything that differs. ``place`` is the path of the object.
+    """All differences. ``place`` is the path of the object.
 
     What each server chose for itself is no difference, and is what the translation learns from.
     """
@@ -52,7 +52,7 @@ def differences(exchange: Exchange, place: str, ours: Answer, translation: Trans
 
 
 def _names(exchange: Exchange, theirs: Json, ours: Json) -> Iterator[tuple[str, str]]:
-    """The names that the servers made for the object of a request."""
+    """The names that the servers generated for the object of a request."""
     prefix = exchange.generate_name
     if prefix and isinstance(theirs, dict) and isinstance(ours, dict):
         for key in ("metadata", "details"):
@@ -110,5 +110,5 @@ def _sorted(items: list[Json]) -> list[str]:
 
 
 def _manager(entry: Json) -> tuple[str, ...]:
-    """In place of the order of entries, which follows the second of each write."""
+    """Replaces the order of managedFields entries, which depends on the second of each write."""
     return tuple(str(entry.get(name, "")) for name in ("manager", "operation", "subresource", "apiVersion"))

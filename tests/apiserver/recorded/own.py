@@ -1,4 +1,4 @@
-"""What each server chooses for itself: uids, revisions, times of writes, allocated addresses and ports, made names.
+"""Values chosen by each server: uids, revisions, times, allocated addresses and ports, generated names.
 
 Where two answers to the same request differ only in such a value there is no difference; and a later request that
 repeats the value of one server is to carry the value of the other.
@@ -22,7 +22,7 @@ _PATCHED = re.compile(r'((?: "" is invalid: patch: )?Invalid value: )("(?:[^"\\]
 _SERVICE_RANGE = "10.0."
 _ARBITRARY = frozenset({"token", "continue", "expirationTimestamp"})
 _RECORDED = ("2026-11-22T10:", "2026-11-22T11:")
-"""The hours in which the recordings were made. Requests themselves only carry times that are older."""
+"""The hours of the recordings. Times in requests are older."""
 
 
 def _just_written(theirs: str, ours: str, now: float) -> bool:
@@ -32,7 +32,7 @@ def _just_written(theirs: str, ours: str, now: float) -> bool:
 
 
 def is_made(prefix: str, name: str) -> bool:
-    """Whether a server made this name from a ``generateName``."""
+    """Whether a server generated this name from a ``generateName``."""
     return name.startswith(prefix) and _SUFFIX.fullmatch(name[len(prefix) :]) is not None
 
 
@@ -65,7 +65,7 @@ def _common(key: str, value: Json) -> Json:
 
 
 class Translation:
-    """Which value of ours stands for which of theirs, in one scenario."""
+    """The mapping between our values and theirs in one scenario."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str, Json], Json] = {}
@@ -75,11 +75,11 @@ class Translation:
         self._split_seconds: set[tuple[str, str]] = set()
 
     def learn_name(self, theirs: str, ours: str) -> None:
-        """Take a pair of names that the servers made for the same object."""
+        """Add a pair of names generated for the same object."""
         self._texts[theirs] = ours
 
     def learn(self, place: str, key: str, theirs: Json, ours: Json) -> None:
-        """Take a pair of values that stood in the same field of two answers about the object at ``place``."""
+        """Add a pair of values of the same field in two responses for the object at ``place``."""
         if isinstance(theirs, str) and _TIME.match(theirs) and self._values.get((place, key, theirs), ours) != ours:
             self._split_seconds.add((place, theirs))
         self._values[place, key, theirs] = ours
@@ -111,7 +111,7 @@ class Translation:
         return _just_written(theirs, ours, time.time()) or self.same_text(theirs, ours)
 
     def same_text(self, theirs: str, ours: str) -> bool:
-        """Whether two texts are the same but for uids, made names and revisions."""
+        """Whether two texts are equal except for uids, generated names and revisions."""
         return theirs == ours or self.comparable(self.text(theirs)) == self.comparable(ours)
 
     @staticmethod
@@ -120,14 +120,14 @@ class Translation:
         return _TEXT_ADDRESS.sub(r"\1(own)", _TEXT_REVISION.sub(r"\1(own)", _ANY_UUID.sub("(uid)", _opened(text))))
 
     def text(self, text: str) -> str:
-        """A path or another text with our uids and made names."""
+        """The text with our uids and generated names."""
         for theirs, ours in self._texts.items():
             if theirs in text:
                 text = text.replace(theirs, ours)
         return text
 
     def target(self, place: str, target: str) -> str:
-        """The target of a request."""
+        """The request target with our values."""
         path, mark, query = target.partition("?")
         parts = []
         for part in query.split("&") if mark else ():

@@ -1,4 +1,4 @@
-"""Sends recorded scenarios to our server and collects where it answers otherwise than kube-apiserver did."""
+"""Sends recorded scenarios to our server and collects responses that differ from kube-apiserver's."""
 
 import contextlib
 import http.client
@@ -20,12 +20,12 @@ from tests.apiserver.recorded.shown import shown
 Json = Any
 _PLACE = re.compile(r"^(/api/v1|/apis/[^/]+/[^/]+)(/namespaces/[^/]+(?=/[^/]+))?/[^/]+(/[^/]+)?")
 _SETTLING = ("/apis/apiextensions.k8s.io/v1/", "/apis/apiregistration.k8s.io/v1/")
-"""What the API server itself has controllers for: it was read until it stayed as it was."""
+"""Resources with controllers in the API server: they were read until unchanged."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """One request that was answered otherwise, and the rows that explain it."""
+    """One request with a different response, and the rows that explain it."""
 
     seed: int
     exchange: Exchange
@@ -41,7 +41,7 @@ class Found:
 
 @dataclass
 class Report:
-    """What came of it."""
+    """The result of the run."""
 
     requests: int = 0
     granted: int = 0
@@ -49,10 +49,10 @@ class Report:
     rows: Counter[str] = field(default_factory=Counter)
     unexplained: list[Found] = field(default_factory=list)
     shown: Counter[tuple[str, bool]] = field(default_factory=Counter)
-    """Values and diffs in recorded refusals, and whether ours has them."""
+    """Values and diffs in recorded rejections, and whether our response has them."""
 
     def summary(self) -> str:
-        """The figures."""
+        """A summary of the result."""
         return (
             f"{self.requests} requests, {self.granted} granted by both, {self.refused} refused by both, "
             f"{sum(self.rows.values())} differ as {len(self.rows)} rows say, {len(self.unexplained)} unexplained; "
@@ -75,12 +75,12 @@ class Player:
         self.report = Report()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         with contextlib.suppress(OSError):
             self._connection.close()
 
     def play(self, scenario: Scenario, *, verbose: bool = False) -> None:
-        """One scenario, to its end or to the first request that one server grants and the other refuses."""
+        """Play one scenario until its end or the first request that only one server rejects."""
         translation = Translation()
         revisions: dict[str, tuple[str, str]] = {}
         for exchanges in _steps(scenario):
@@ -128,7 +128,7 @@ class Player:
         return Answer.read(answer.status, answer.read())
 
     def _settled(self, exchange: Exchange, place: str, translation: Translation) -> Answer:
-        """What our server answers once the object has its conditions and stays as it is."""
+        """Our server's response once the object's conditions are stable."""
         seen: list[str] = []
         while True:
             answer = self._ask(exchange, place, translation)
@@ -153,13 +153,13 @@ def _steps(scenario: Scenario) -> Iterator[list[Exchange]]:
 
 
 def _place(exchange: Exchange) -> str:
-    """The path of the object that a request is about, without its subresource, or of the collection."""
+    """The path of the request's object without subresource, or of the collection."""
     found = _PLACE.match(exchange.path)
     return found[0] if found else exchange.path
 
 
 def _where(place: str, answer: Answer) -> str:
-    """The path of the object in an answer: a create names it only there."""
+    """The path of the object in a response: needed for creates."""
     body = answer.body
     if isinstance(body, dict) and "items" not in body and answer.code == 201:
         name = (body.get("metadata") or {}).get("name")
@@ -176,7 +176,7 @@ def _is_of_the_second(exchange: Exchange, difference: Difference) -> bool:
 
 
 def _written(exchange: Exchange, ours: Answer, place: str, revisions: dict[str, tuple[str, str]]) -> list[Difference]:
-    """Whether one server stored what the other found unchanged."""
+    """Whether one server stored a write that was a no-op for the other."""
     theirs = exchange.answer
     if not (theirs.accepted and ours.accepted and isinstance(theirs.body, dict) and isinstance(ours.body, dict)):
         return []

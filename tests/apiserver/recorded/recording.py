@@ -1,4 +1,4 @@
-"""Reads the recordings: scenarios of requests with the answers of kube-apiserver v1.36.2."""
+"""Reads the recordings: scenarios of requests with the responses of kube-apiserver v1.36.2."""
 
 import json
 import lzma
@@ -18,24 +18,24 @@ PARTIAL = {
     kind: f"application/json;as={kind};g=meta.k8s.io;v=v1"
     for kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
 }
-"""What was asked for where an answer is of one of these kinds."""
+"""Media types that were requested for responses of these kinds."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered. ``body`` is text where it is not JSON."""
+    """A response. ``body`` is text if it is not JSON."""
 
     code: int
     body: Json
 
     @property
     def accepted(self) -> bool:
-        """Whether the request was granted."""
+        """Whether the status is 2xx."""
         return 200 <= self.code < 300
 
     @classmethod
     def read(cls, code: int, content: bytes) -> Self:
-        """From what came over the wire."""
+        """Decode a response."""
         try:
             return cls(code, json.loads(content))
         except ValueError:
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One recorded request with its answer.
+    """One recorded request with its response.
 
     What it asked to get (``Accept``) was not recorded and follows from the answer.
     """
@@ -53,14 +53,14 @@ class Exchange:
     path: str
     """Without the query, decoded."""
     target: str
-    """As it stood in the request line."""
+    """The target of the request line."""
     content_type: str
     text: str
     answer: Answer
 
     @classmethod
     def parse(cls, asked: str, code: int, body: Json) -> Self:
-        """From the text of a recording: ``METHOD TARGET TYPE BODY``."""
+        """Parse the text of a recording: ``METHOD TARGET TYPE BODY``."""
         method, target, content_type, text = asked.split(" ", 3)
         if isinstance(body, dict):
             _without_marks_of_the_build(body)
@@ -68,12 +68,12 @@ class Exchange:
 
     @property
     def query(self) -> list[tuple[str, str]]:
-        """Keys and values, decoded, in their order."""
+        """The decoded query parameters, in order."""
         return parse_qsl(self.target.partition("?")[2], keep_blank_values=True)
 
     @property
     def accept(self) -> str:
-        """The media types that it asked for."""
+        """The Accept header."""
         if self.answer.code == 406:
             return "text/html"
         body = self.answer.body
@@ -82,7 +82,7 @@ class Exchange:
 
     @property
     def generate_name(self) -> str:
-        """The prefix of the name that the server is to make, or ""."""
+        """``generateName``, or ""."""
         if self.method != "POST" or "generateName" not in self.text:
             return ""
         body = json.loads(self.text)
@@ -92,13 +92,13 @@ class Exchange:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing was to be stored."""
+        """Whether it is a dry run."""
         return ("dryRun", "All") in self.query
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Requests about objects of one kind, one after the other."""
+    """A sequence of requests for objects of one kind."""
 
     seed: int
     exchanges: tuple[Exchange, ...]
@@ -118,7 +118,7 @@ def _without_marks_of_the_build(body: Json) -> None:
 
 
 def scenarios(file: str = SHORT) -> Iterator[Scenario]:
-    """Every scenario of a recording, in its order."""
+    """All scenarios of a recording, in order."""
     with lzma.open(DATA / file, "rt", encoding="utf-8") as lines:
         for line in lines:
             found = json.loads(line)

@@ -1,4 +1,4 @@
-"""Deliberate differences of our answers. ``docs/conformance.md`` shows these rows; nothing else may differ."""
+"""Intended differences of our responses. ``docs/conformance.md`` lists these rows; nothing else may differ."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.apiserver.recorded.recording import Answer, Exchange
 
 @dataclass(frozen=True)
 class Row:
-    """A deliberate difference: its subject, its reason, and a predicate for the differences that it explains."""
+    """An intended difference: its subject, its reason, and a predicate for the differences that it explains."""
 
     about: str
     reason: str
@@ -77,6 +77,6 @@ def explain(difference: Difference, exchange: Exchange, ours: Answer) -> Row | N
 
 
 def table() -> str:
-    """The rows as the page shows them, in Markdown."""
+    """The rows as Markdown, for the page."""
     lines = ["| About | Difference and reason |", "|---|---|"]
     return "\n".join([*lines, *(f"| {row.about} | {row.reason} |" for row in ROWS)]) + "\n"

@@ -1,4 +1,4 @@
-"""Which values of Go's types, and which diffs of them, our server prints in its refusals as kube-apiserver did."""
+"""Go values and diffs in rejections that our server formats as kube-apiserver did."""
 
 import re
 from collections import Counter

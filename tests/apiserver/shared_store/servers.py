@@ -43,7 +43,7 @@ async def running(*found: Api) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def servers(env: Env, count: int = 2, *, event_ttl: float = 3600) -> AsyncIterator[list[Api]]:
-    """So many servers on one root."""
+    """``count`` servers with one etcd prefix."""
     etcd = shared_etcd()
     root = etcd.root()
     found = [Api(env, store=open_store(env, etcd, root, event_ttl=event_ttl)) for _ in range(count)]

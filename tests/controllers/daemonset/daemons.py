@@ -1,4 +1,4 @@
-"""Pods, nodes and DaemonSets for the tables of this folder, in a line each."""
+"""Builders of pods, nodes and DaemonSets for tables."""
 
 import datetime
 from typing import Any

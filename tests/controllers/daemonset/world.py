@@ -37,7 +37,7 @@ class World(OwnerWorld):
 
     @property
     def controller(self) -> DaemonSetController:
-        """The one that was started last."""
+        """The controller that was started last."""
         controller = self.controllers[-1]
         assert isinstance(controller, DaemonSetController)
         return controller
@@ -79,24 +79,24 @@ class World(OwnerWorld):
             await self.report(name)
 
     async def bind(self, pod: str, node: str) -> None:
-        """What the scheduler does."""
+        """Bind the pod, as the scheduler."""
         body = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
         await self.request("POST", f"{PODS}/{pod}/binding", body)
 
     async def add_nodes(self, count: int, *, first: int = 0, labels: Doc | None = None) -> None:
-        """Nodes ``n<first>`` and on."""
+        """Create ready nodes from ``n<first>``."""
         for number in range(first, first + count):
             await self.request("POST", NODES, {"metadata": {"name": f"n{number}", "labels": labels or {}}})
             # A new node is not ready until its kubelet says so, and tainted: nobody here takes that taint away.
             await self.taint(f"n{number}")
 
     async def taint(self, node: str, *taints: tuple[str, str]) -> None:
-        """Give the node these taints, (key, effect), and no others."""
+        """Replace the node's taints by these (key, effect)."""
         found = [{"key": key, "effect": effect} for key, effect in taints]
         await self.merge(f"{NODES}/{node}", {"spec": {"taints": found or None}})
 
     async def create_set(self, name: str = "agent", *, template: Doc | None = None, **spec: Any) -> Doc:
-        """A DaemonSet; ``template`` are fields of the pods' spec."""
+        """Create a DaemonSet; ``template`` are fields of the pod spec."""
         pod = pod_spec("pause:1", **(template or {}))
         return await self.request("POST", SETS, workload("DaemonSet", name, pod=pod, **spec))
 
@@ -119,13 +119,13 @@ class World(OwnerWorld):
 
 
 def uncontrolled(env: Env) -> contextlib.AbstractAsyncContextManager[World]:
-    """A world without nodes and a controller yet; everything in it ends with the block."""
+    """An environment without nodes and controller. It is torn down with the block."""
     return in_group(World, env)
 
 
 @contextlib.asynccontextmanager
 async def controlled(env: Env, options: DaemonSetOptions | None = None, *, nodes: int = 3) -> AsyncIterator[World]:
-    """A world with nodes, in which the controller runs."""
+    """An environment with nodes and the controller running."""
     async with uncontrolled(env) as world:
         await world.add_nodes(nodes)
         await world.start(options)

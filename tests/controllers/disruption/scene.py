@@ -1,4 +1,4 @@
-"""Budgets, workloads and pods on the embedded API server, with the disruption controller, in short words."""
+"""Helpers for tests of the disruption controller on the embedded API server: budgets, workloads, pods, evictions."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ async def budget(world: World, name: str = "web", **spec: Any) -> Doc:
 
 
 async def status(world: World, name: str = "web") -> tuple[int, int, int, int]:
-    """Allowed, healthy, desired, expected; as upstream's tests have them."""
+    """(disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods), as in upstream's tests."""
     found = (await world.must_get(f"{PDBS}/{name}"))["status"]
     return found["disruptionsAllowed"], found["currentHealthy"], found["desiredHealthy"], found["expectedPods"]
 
@@ -47,7 +47,7 @@ async def disrupted(world: World, name: str = "web") -> list[str]:
 
 
 async def workload(world: World, plural: str, kind: str, replicas: int = 3, **metadata: Any) -> Doc:
-    """Something of ``apps/v1``, and the reference to it."""
+    """Create a workload of ``apps/v1``; returns a controller reference to it."""
     template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
     spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": template}
     made = await world.request("POST", f"{APPS}/{plural}", {"metadata": {"name": "web", **metadata}, "spec": spec})
@@ -75,7 +75,7 @@ async def evict(world: World, name: str, **options: Any) -> None:
 
 
 async def note_evicted(world: World, name: str) -> None:
-    """An eviction that dies between the budget and the pod: the pod is noted, marked, and not deleted."""
+    """An eviction that failed between the budget and the pod: the pod is in ``disruptedPods`` and not deleted."""
     found = await world.must_get(f"{PDBS}/web")
     found["status"]["disruptedPods"] = {name: format_time(world.env.now())}
     found["status"]["disruptionsAllowed"] -= 1
@@ -83,7 +83,7 @@ async def note_evicted(world: World, name: str) -> None:
 
 
 async def define(world: World, *, scale: bool) -> None:
-    """A kind of workload that no cache has."""
+    """Define a custom workload kind, which no cache has."""
     paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     served = version(subresources={"scale": paths}) if scale else version()
     await world.request("POST", DEFINITIONS, definition("Widget", served))
@@ -91,7 +91,7 @@ async def define(world: World, *, scale: bool) -> None:
 
 
 async def widget(world: World) -> Doc:
-    """One of it, and the reference to it."""
+    """Create a custom workload; returns a controller reference to it."""
     path = "/apis/example.com/v1/namespaces/default/widgets"
     body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 10}}
     return reference("example.com/v1", "Widget", await world.request("POST", path, body))

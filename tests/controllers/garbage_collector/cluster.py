@@ -17,11 +17,11 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.runtime import Descriptor
 
 Hook = Callable[[wire.Request], Awaitable[wire.Response | None]]
-"""Called before a request of the controller. It may wait, change the world, or answer in the server's place."""
+"""Called before a request of the controller. It may wait, change objects, or respond instead of the server."""
 
 
 class Watched:
-    """A transport that remembers requests. Watches are left out of ``sent``."""
+    """A transport that records requests in ``sent``, except watches."""
 
     def __init__(self, inner: wire.Transport) -> None:
         self._inner = inner
@@ -41,7 +41,7 @@ class Watched:
 
 
 class Cluster(ApiWorld):
-    """What tests say about the world, in plain documents."""
+    """An environment with helpers for objects, owner references and recorded requests."""
 
     def __init__(self, env: Env, group: TaskGroup, server: ServerOptions | None = None) -> None:
         super().__init__(env, group, server, user="system:kube-controller-manager")
@@ -49,7 +49,7 @@ class Cluster(ApiWorld):
 
     @property
     def controller(self) -> Any:
-        """The one that was started last."""
+        """The controller that was started last."""
         return self.controllers[-1]
 
     # The world
@@ -71,7 +71,7 @@ class Cluster(ApiWorld):
         return [item["metadata"]["name"] for item in (await self.must_get(path))["items"]]
 
     async def configmaps(self, namespace: str = "default") -> list[str]:
-        """The ConfigMaps of a namespace, but for those that every namespace gets."""
+        """The ConfigMaps of a namespace, except ``kube-root-ca.crt``."""
         names = await self.names(f"/api/v1/namespaces/{namespace}/configmaps")
         return [name for name in names if name != "kube-root-ca.crt"]
 
@@ -80,17 +80,17 @@ class Cluster(ApiWorld):
         await self.request("DELETE", path, {"propagationPolicy": policy} if policy else None)
 
     async def release(self, path: str) -> None:
-        """Take all finalizers off."""
+        """Remove all finalizers."""
         await self.merge(path, {"metadata": {"finalizers": None}})
 
     # The controller
 
     def writes(self) -> list[str]:
-        """``METHOD path`` of what the controller changed, events left out."""
+        """``METHOD path`` of the controller's writes, except events."""
         return [text for text in self.requests() if not text.startswith("GET ") and "/events" not in text]
 
     def requests(self) -> list[str]:
-        """``METHOD path`` of everything the controller asked, without queries, watches and discovery."""
+        """``METHOD path`` of the controller's requests, without queries, watches and discovery."""
         paths = [(request.method, request.target.partition("?")[0]) for request in self.transport.sent]
         return [f"{method} {path}" for method, path in paths if path not in ("/api", "/apis")]
 
@@ -117,7 +117,7 @@ def owner_reference(owner: Doc, *, blocking: bool = True, **changes: Any) -> Doc
 
 @contextlib.asynccontextmanager
 async def running(env: Env, descriptor: Descriptor | None = None, options: object = None) -> AsyncIterator[Cluster]:
-    """A cluster, with the controller running if one is given. Everything ends with the block."""
+    """A cluster, with the controller running if one is given. It is torn down with the block."""
     async with in_group(Cluster, env) as cluster:
         if descriptor is not None:
             await cluster.launch(descriptor, options)

@@ -1,4 +1,4 @@
-"""Words for graph histories: who exists, what happens, and what the graph wants done, as short texts."""
+"""Graph events and resulting instructions in a compact text form."""
 
 import datetime
 
@@ -50,7 +50,7 @@ def meta(
 
 
 class History:
-    """A graph, and what it asked for in answer to each stimulus."""
+    """A graph, and the instructions that result from each event."""
 
     def __init__(self) -> None:
         self.graph = Graph()

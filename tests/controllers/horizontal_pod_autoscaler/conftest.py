@@ -1,4 +1,4 @@
-"""What the tests of this controller run in."""
+"""The fixture ``scene``: an API server with the controller running."""
 
 from tests.controllers.horizontal_pod_autoscaler.scene import scaling
 from tests.controllers.node_world import fixture_of

@@ -1,7 +1,6 @@
-"""A Deployment, its metrics and the autoscaler of it, on the embedded API server in virtual time; and metrics as short
-words.
+"""A Deployment, its metrics and autoscaler, on the embedded API server in virtual time; and builders of metric specs.
 
-The scenarios of ``test_sizes``, ``test_metrics``, ``test_targets``, ``test_writes`` and ``test_to_zero`` play here.
+Used by ``test_sizes``, ``test_metrics``, ``test_targets``, ``test_writes`` and ``test_to_zero``.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ PERCENT = "cpu resource utilization (percentage of request)"
 
 
 class Scene:
-    """A Deployment that nobody but the autoscaler touches, and its pods, which the test makes."""
+    """A Deployment that only the autoscaler scales, and pods created by the test."""
 
     def __init__(self, world: World, meter: Meter) -> None:
         self.world = world
@@ -49,7 +48,7 @@ class Scene:
         ready: bool = True,
         whole: str = "",
     ) -> None:
-        """Pods that have just begun to run, each with a request for cpu, of its container and maybe as a ``whole``."""
+        """Pods that just started, with a CPU request of the container and optionally of the pod (``whole``)."""
         world, now = self.world, format_time(self.world.env.now())
         for number in range(first, first + count):
             name = f"{app}-{number}"
@@ -75,7 +74,7 @@ class Scene:
         return found
 
     async def reasons(self, name: str = "web") -> dict[str, str]:
-        """``True ReadyForNewScale`` by condition."""
+        """Status and reason by condition type, such as ``True ReadyForNewScale``."""
         found = await self.world.conditions(f"{HPAS}/{name}")
         return {kind: f"{each['status']} {each['reason']}" for kind, each in found.items()}
 
@@ -87,12 +86,12 @@ class Scene:
 async def scaling(
     env: Env, *, options: HorizontalPodAutoscalerOptions | None = None, metered: bool = True, settle: float = 3600.0
 ) -> AsyncIterator[Scene]:
-    """The controller is started first, an hour before the scenario, so that pods made by then are old."""
+    """Start the controller an hour before the scenario."""
     async with node_world.world(env) as world:
         meter = Meter()
         if metered:
             world.server.serve_resource_metrics(meter)
-        # Old enough that its use of cpu is believed at once.
+        # CPU samples of new pods are used immediately.
         options_ = options or HorizontalPodAutoscalerOptions(cpu_initialization_period=0.0)
         await world.start(DESCRIPTOR, options_)
         await asyncio.sleep(settle)

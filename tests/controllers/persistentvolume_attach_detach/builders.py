@@ -31,17 +31,17 @@ def attachment(node: str, volume: str = "data") -> str:
 
 
 class Attacher:
-    """What a driver's external-attacher does. ``trouble`` has what goes wrong, by node; ``idle`` does nothing."""
+    """A simulated external-attacher. ``trouble`` has attach errors by node; with ``idle`` it does nothing."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.idle = False
         self.trouble: dict[str, str] = {}
         self.stuck: dict[str, str] = {}
-        """What goes wrong when it detaches, by node."""
+        """Detach errors by node."""
 
     async def run(self) -> None:
-        """Until cancelled. What it cannot finish it looks at again after half a second."""
+        """Run until cancelled. Failed operations are retried after half a second."""
         informers = InformerFactory(self._world.admin, self._world.env)
         bell = asyncio.Event()
         informers.informer(VOLUME_ATTACHMENTS).add_handler(
@@ -104,7 +104,7 @@ async def machine(world: World, name: str, **more: Any) -> None:
 
 
 async def use(world: World, node: str, *volumes: str) -> None:
-    """The kubelet has these volumes mounted, and no others."""
+    """Set the node's ``volumesInUse``, as its kubelet."""
     await world.merge(
         f"{NODES}/{node}/status", {"status": {"volumesInUse": [name_of(each) for each in volumes] or None}}
     )
@@ -124,12 +124,12 @@ async def user(world: World, name: str, node: str, *volumes: str) -> Doc:
 
 
 async def end(world: World, name: str) -> None:
-    """The pod is gone."""
+    """Delete the pod."""
     await world.delete(f"{PODS}/{name}", grace=0)
 
 
 async def attached(world: World) -> list[str]:
-    """``volume@node`` of what is attached, by the VolumeAttachments."""
+    """``volume@node`` of attached VolumeAttachments."""
     items = (await world.must_get(ATTACHMENTS))["items"]
     return sorted(
         f"{each['spec']['source']['persistentVolumeName'].removeprefix('pv-')}@{each['spec']['nodeName']}"
@@ -139,12 +139,12 @@ async def attached(world: World) -> list[str]:
 
 
 async def reported(world: World, node: str) -> list[str]:
-    """What the node is told of: the names of volumes."""
+    """The volume names in the node's ``volumesAttached``."""
     listed = (await world.must_get(f"{NODES}/{node}"))["status"].get("volumesAttached") or []
     assert all(each["devicePath"] == "" for each in listed)
     return [each["name"].rpartition("h-")[2] for each in listed]
 
 
 async def soon(seconds: float = 2.0) -> None:
-    """Let it happen."""
+    """Wait until pending work is done."""
     await asyncio.sleep(seconds)

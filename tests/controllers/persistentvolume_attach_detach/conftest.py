@@ -1,4 +1,4 @@
-"""Two nodes, a claim ``data`` with its volume, and a driver. Tests start the controller."""
+"""Fixtures: two nodes, a claim ``data`` with its volume, and a CSI driver. Tests start the controller."""
 
 import pytest
 from tests.controllers.node_world import World

@@ -1,4 +1,4 @@
-"""A cluster with the binder, and words for claims and volumes."""
+"""An environment with the binder, and builders of claims and volumes."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 @contextlib.asynccontextmanager
 async def binding(env: Env, *, options: BinderOptions | None = None) -> AsyncIterator[World]:
-    """Tell a story in which the binder runs."""
+    """An environment with the binder running."""
     async with node_world.world(env) as world:
         await world.start(DESCRIPTOR, options)
         yield world

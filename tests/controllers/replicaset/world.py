@@ -1,4 +1,4 @@
-"""The embedded API server in virtual time with a ReplicaSet controller on it, and words for what tests do and see."""
+"""The embedded API server in virtual time with a ReplicaSet controller, and helpers."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -21,13 +21,13 @@ class World(OwnerWorld):
     path = WEB
 
     async def create_set(self, replicas: int, name: str = "web", *, labels: Doc | None = None, **fields: Any) -> Doc:
-        """A ReplicaSet whose pods are bound to node n1 from the start, so that deleting them takes its time."""
+        """Create a ReplicaSet whose pods have ``nodeName: n1``, so that their deletion is graceful."""
         spec, labels = {"replicas": replicas, **fields.pop("spec", {})}, labels or {"app": "web"}
         body = workload("ReplicaSet", name, pod=pod_spec(nodeName="n1"), labels=labels, metadata=fields, **spec)
         return await self.request("POST", SETS, body)
 
     async def create_pod(self, name: str, *, labels: Doc | None = None, **metadata: Any) -> Doc:
-        """A pod of somebody's own."""
+        """Create a pod that no controller created."""
         meta = {"name": name, "labels": {"app": "web"} if labels is None else labels, **metadata}
         spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "pause"}]}
         return await self.request("POST", PODS, {"metadata": meta, "spec": spec})
@@ -45,13 +45,13 @@ class World(OwnerWorld):
 
 
 def world(env: Env) -> contextlib.AbstractAsyncContextManager[World]:
-    """A world without a controller yet; everything in it ends with the block."""
+    """An environment without a controller. It is torn down with the block."""
     return in_group(World, env)
 
 
 @contextlib.asynccontextmanager
 async def controlled(env: Env, options: ReplicaSetOptions | None = None) -> AsyncIterator[World]:
-    """A world in which the controller runs."""
+    """An environment with the controller running."""
     async with world(env) as made:
         await made.start(options)
         yield made

@@ -23,7 +23,7 @@ TEMPLATE = {
 
 
 class World(OwnerWorld):
-    """A cluster of one API server and one controller. Pods run as soon as they are made, and end when deleted."""
+    """An API server and the controller. Pods run when created, and terminate when deleted."""
 
     descriptor = DESCRIPTOR
     path = WEB
@@ -49,7 +49,7 @@ class World(OwnerWorld):
                     await self.report(meta["name"])
 
     async def create(self, **spec: Any) -> Doc:
-        """The StatefulSet ``web``."""
+        """Create the StatefulSet ``web``."""
         body = workload("StatefulSet", pod=pod_spec("pause:1"), **{"serviceName": "web", **spec})
         return await self.request("POST", SETS, body)
 
@@ -75,7 +75,7 @@ class World(OwnerWorld):
 
 @contextlib.asynccontextmanager
 async def controlled(env: Env, options: StatefulSetOptions | None = None) -> AsyncIterator[World]:
-    """A world in which the controller runs."""
+    """An environment with the controller running."""
     # The controller's gate is an option of its own; the server keeps the field for those that have it on.
     async with in_group(World, env, ServerOptions(gates=("MaxUnavailableStatefulSet",))) as made:
         await made.start(options)

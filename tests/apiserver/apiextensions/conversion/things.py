@@ -1,4 +1,4 @@
-"""A definition of two versions that differ, and a webhook that converts between them."""
+"""A CustomResourceDefinition with two different versions, and a webhook that converts between them."""
 
 import asyncio
 import copy
@@ -75,7 +75,7 @@ def v2_thing(name: str = "a", host: str = "h", port: str = "1", **more: Any) -> 
 
 
 def convert(obj: Object, target: str) -> Object:
-    """What the webhook makes of one object."""
+    """Convert one object, as the webhook."""
     obj = copy.deepcopy(obj)
     spec = obj.get("spec") or {}
     if target == "example.com/v2":
@@ -95,7 +95,7 @@ def convert(obj: Object, target: str) -> Object:
 
 
 Respond = Callable[[Object], Object]
-"""Makes the ``response`` of a review of its ``request``."""
+"""A function from the ``request`` to the ``response`` of a review."""
 
 
 def good(request: Object) -> Object:
@@ -104,14 +104,14 @@ def good(request: Object) -> Object:
 
 
 class Hook:
-    """Answers in place of the network, and remembers what it was asked."""
+    """A stub webhook that records its requests."""
 
     def __init__(self, api: Api, answer: Respond = good) -> None:
         self.answer = answer
         self.asked: list[Object] = []
         self.targets: list[Target] = []
         self.seconds = 0.0
-        """How long an answer takes."""
+        """The delay of a response."""
         self.failure = ""
         api.server.custom_resources.converter_factory.send = self.send
 
@@ -129,7 +129,7 @@ class Hook:
 
     @property
     def calls(self) -> list[tuple[list[str], str]]:
-        """The names of the objects of each call, and the version that was asked for; forgotten once read."""
+        """The object names and desired version of each call since the last read."""
         asked, self.asked = self.asked, []
         return [
             ([obj["metadata"]["name"] for obj in request["objects"]], request["desiredAPIVersion"].rpartition("/")[2])
@@ -138,7 +138,7 @@ class Hook:
 
 
 async def served(api: Api, answer: Respond = good, *, storage: str = "v1", **conversion: Any) -> Hook:
-    """The definition, and its webhook."""
+    """Create the definition with its webhook."""
     hook = Hook(api, answer)
     await api.create(DEFINITIONS, definition(storage, **conversion))
     return hook
@@ -150,7 +150,7 @@ def spec_of(answer: Answer) -> Object:
 
 
 def stored(api: Api, name: str = "a") -> Object:
-    """An object as the store has it."""
+    """The stored object."""
     record = api.store.staged(f"example.com/things/default/{name}")
     assert record is not None
     found: Object = json.loads(record.value)
