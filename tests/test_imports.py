@@ -1,5 +1,6 @@
 """Import rules that import-linter has no contract for: no cycles, and a layer for every module."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -47,6 +48,14 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
 )
 def test_circles(imports: dict[str, set[str]], expected: list[list[str]]) -> None:
     assert circles(imports) == expected
+
+
+def test_child_interpreters_import_nothing_from_the_current_directory() -> None:
+    """A ``logging.py`` in the directory of the user would be imported instead of Python's own, hence ``-P``."""
+    sources = [path.read_text("utf-8") for path in Path("src").rglob("*.py")]
+    started = [words for text in sources for words in re.findall(r"sys\.executable,\s*(.*)", text)]
+    assert len(started) >= 4
+    assert [words for words in started if not words.startswith('"-P",')] == []
 
 
 def test_no_import_cycles() -> None:

@@ -60,7 +60,7 @@ class User:
     def run(self, *words: str, code: int = 0) -> str:
         """What the command prints, its errors too."""
         done = subprocess.run(
-            [sys.executable, "-m", "pilothouse", *words],
+            [sys.executable, "-P", "-m", "pilothouse", *words],
             cwd=self.home, env=self.environment, timeout=100, check=False,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
@@ -97,6 +97,8 @@ def test_three_clusters_and_an_unchanged_kubeconfig(user: User) -> None:
     user.kubeconfig.parent.mkdir()
     user.kubeconfig.write_text(FOREIGN)
     user.kubeconfig.chmod(0o640)
+    for module in ("http", "logging", "token", "yaml"):
+        (user.home / f"{module}.py").write_text("raise SystemExit('a file of the current directory is no module')")
     for name in ("one", "two", "three"):
         assert f"kubectl --context pilothouse-{name} get nodes" in user.run("create", "cluster", name, "--nodes=1")
     assert user.listed() == {"one": "Running", "three": "Running", "two": "Running"}
@@ -256,6 +258,23 @@ def test_cluster_runs_while_its_lock_is_held(tmp_path: Path) -> None:
     assert cluster.pid == 4711
     os.close(inherited)
     assert cluster.pid is None
+
+
+@posix
+def test_the_lock_has_no_place_among_the_standard_streams(tmp_path: Path) -> None:
+    cluster = Clusters(tmp_path).create(record("a"))
+    kept = os.dup(0)
+    os.close(0)
+    try:
+        with cluster.locked() as descriptor:
+            assert descriptor > 2
+            assert cluster.is_running
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(0)
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+    assert not cluster.is_running
 
 
 @cases(

@@ -130,7 +130,7 @@ class Sandbox:
             raise RuntimeError("the server is stopping")
         self._is_ready = False
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pilothouse.cel.sandboxed"],
+            [sys.executable, "-P", "-m", "pilothouse.cel.sandboxed"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

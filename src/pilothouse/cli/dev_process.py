@@ -41,6 +41,7 @@ class OperatorProcess:
         """Start a process that loads the file, ``words`` being those of ``pilothouse run``. Raises ``LoadFailed``."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",
             "-m",
             "pilothouse.cli.operator_process",
             *words,

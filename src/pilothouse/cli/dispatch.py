@@ -1,10 +1,10 @@
 """The commands. Each is imported when it is used, so that ``pilothouse --help`` is fast."""
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import pilothouse
+from pilothouse.cli import standard_streams
 from pilothouse.cli.commands import COMMANDS
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.memory import begin_startup
@@ -78,6 +78,10 @@ _PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """``pilothouse``. Returns the exit code."""
     words = _words(argv)
+    return standard_streams.written(lambda: _main(words))
+
+
+def _main(words: list[str]) -> int:
     if not words or words[0] in {"-h", "--help", "help"}:
         print(usage())
         return 0 if words else 2
@@ -100,34 +104,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _words(argv: Sequence[str] | None) -> list[str]:
     if argv is not None:
         return list(argv)
+    standard_streams.prepare()
     begin_startup()  # the process is this program's
     return sys.argv[1:]
 
 
 def kube_controller_manager(argv: Sequence[str] | None = None) -> int:
     """``kube-controller-manager``: the manager with upstream's name and exit codes, which are 0 or 1."""
-    code = _run("manager", _words(argv), program="kube-controller-manager")
+    words = _words(argv)
+    code = standard_streams.written(lambda: _run("manager", words, program="kube-controller-manager"))
     return 1 if code == 2 else code
 
 
 def stand_in(name: str, argv: Sequence[str]) -> int:
     """A program under another's name, as test suites start it: ``kube-apiserver`` or ``etcd``, with the other's exit
     codes."""
-    code = _run(name, list(argv), program=name)
+    standard_streams.prepare()
+    code = standard_streams.written(lambda: _run(name, list(argv), program=name))
     return 1 if code == 2 else code
 
 
 def _run(name: str, words: Sequence[str], program: str = "") -> int:
     try:
-        code = _PROGRAMS[name](program or f"pilothouse {name}", words)
-        sys.stdout.flush()  # buffered output must fail here, not at exit
-        return code
+        return _PROGRAMS[name](program or f"pilothouse {name}", words)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our output has exited; the interpreter must not report that again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
 
 
 def _version() -> int:

@@ -12,6 +12,7 @@ from pilothouse.cli.clientside import command_connection, command_flags, common_
 from pilothouse.cli.clusters import kind_words
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.resource_arguments import find_resource, revision_at, times_of_revisions
+from pilothouse.cli.standard_streams import takes_unicode
 from pilothouse.cli.terminal import cell, escaped, escaped_json
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
@@ -177,9 +178,10 @@ async def _check_reached(client: Client, kind: Kind[Any], revision: str) -> None
 
 
 def yaml_text(document: Any) -> str:
-    """YAML without invisible characters: a text that has some is written in ASCII, as its plain style cannot escape."""
+    """YAML without invisible characters, and such that standard output lacks: a text that has some is written in ASCII,
+    as its plain style cannot escape."""
     text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-    if any(line != escaped(line) for line in text.split("\n")):
+    if not takes_unicode() or any(line != escaped(line) for line in text.split("\n")):
         text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=False))
     return text
 

@@ -30,6 +30,7 @@ FORMAT = 1
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,48}[a-z0-9])?")
 _RESERVED = ("cluster", "clusters")
 _REMOVED = ".removed-"
+_STANDARD_ERROR = 2
 _PATIENCE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.01
 
@@ -162,6 +163,10 @@ class Cluster:
         if fcntl is None:
             raise UserError("clusters in the background need POSIX file locks; run `pilothouse up` in the foreground")
         descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if descriptor <= _STANDARD_ERROR:  # of a program with closed streams: a child's own would take its place
+            low = descriptor
+            descriptor = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _STANDARD_ERROR + 1)
+            os.close(low)
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             yield descriptor

@@ -59,7 +59,9 @@ def _spawn(cluster: Cluster, lock: int) -> tuple[subprocess.Popen[bytes], int]:
     record = cluster.record
     stored = ["--in-memory"] if record.in_memory else [f"--data-dir={cluster.data}"]
     port = [] if _names_port(record.flags) else [f"--port={_port(cluster)}"]
-    words = [sys.executable, "-m", "pilothouse", "up", *record.flags, *stored, f"--kubeconfig={cluster.kubeconfig}"]
+    # -P: files of the directory must not take the place of modules.
+    program = [sys.executable, "-P", "-m", "pilothouse", "up"]
+    words = [*program, *record.flags, *stored, f"--kubeconfig={cluster.kubeconfig}"]
     directory = Path(record.directory)
     if not directory.is_dir():
         raise UserError(f"{directory}, which the cluster was created in, is no directory any more")

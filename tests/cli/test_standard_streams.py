@@ -1,0 +1,63 @@
+"""Standard streams that are closed, full, not read, or in an encoding with few characters."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.tables import cases
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+NO_FILE = "get pods --kubeconfig=nothing"
+"""It starts an event loop, which libuv ends with an assertion if a standard stream is among its descriptors."""
+
+
+def run(command: str, directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a shell, in which ``pilothouse`` is this one."""
+    here = f'pilothouse() {{ "{sys.executable}" -m pilothouse "$@"; }}\n'
+    return subprocess.run(
+        ["sh", "-c", here + command], cwd=directory, timeout=60, check=False, capture_output=True, text=True,
+        env={**os.environ, "XDG_STATE_HOME": str(directory), "KUBECONFIG": "", **environment},
+    )  # fmt: skip
+
+
+@posix
+@cases(
+    "command, code, errors",
+    {
+        "no standard input": (f"pilothouse {NO_FILE} <&-", 1, "no such kubeconfig file"),
+        "no standard output": (f"pilothouse {NO_FILE} >&-", 1, "no such kubeconfig file"),
+        "no standard error": (f"pilothouse {NO_FILE} 2>&-", 1, ""),
+        "none at all": ("pilothouse list <&- >&- 2>&-", 0, ""),
+        "a reader that has exited": ("{ pilothouse --help; echo $? >&2; } | :", 0, "141"),
+    },
+)
+def test_closed_streams(command: str, code: int, errors: str, tmp_path: Path) -> None:
+    done = run(command, tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert errors in done.stderr
+    assert done.stderr.count("\n") <= 1
+
+
+@posix
+@FULL
+@cases("unbuffered", {"buffered": "", "unbuffered": "1"})
+def test_output_on_a_full_disk(unbuffered: str, tmp_path: Path) -> None:
+    done = run("pilothouse list -o json >/dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
+    assert done.returncode == 1
+    assert done.stderr == "Error: unable to write the output: No space left on device\n"
+
+
+@posix
+def test_output_in_an_encoding_with_few_characters(tmp_path: Path) -> None:
+    code = (
+        "import json, sys; from pilothouse.cli import standard_streams, get; standard_streams.prepare();"
+        "value = {'a': 'ü 🙂'}; print(json.dumps(value, ensure_ascii=False)); print(get.yaml_text(value))"
+    )
+    done = run(f'"{sys.executable}" -c "{code}"', tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    first, second = done.stdout.strip().split("\n")
+    assert json.loads(first) == {"a": "ü 🙂"}
+    assert second == r'a: "\xFC \U0001F642"'
