@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 _NO_PLUGINS = Chain()
 _MOST_CONVERSIONS = 100
+_TURN_BYTES = 256 * 1024
+"""How many bytes of a list are converted before yielding, some 3 ms."""
 _KEEP_UP_ATTEMPTS = 10
 _log = Log("apiserver")
 Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]
@@ -251,17 +253,27 @@ class Core:
         """As ``shown`` for several objects, which are converted together."""
         if info.custom is not None and info.custom.converter is not None:
             errors.check_readable(values)
-            shown: list[bytes] = await info.custom.converter.shown(info, values)
-            return shown
-        return [self.view(info, value) for value in values]
+            converted: list[bytes] = await info.custom.converter.shown(info, values)
+            return converted
+        shown, size = list[bytes](), 0
+        for value in values:
+            shown.append(self.view(info, value))
+            size += len(value)
+            if size >= _TURN_BYTES:
+                size = 0
+                await asyncio.sleep(0)  # other requests have waited
+        return shown
 
-    async def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
-        """An object in the version of ``info``, converted to the storage version. May share parts with ``obj``. Raises
-        ``StatusError`` if it cannot be converted."""
+    async def to_storage(self, info: ResourceInfo, obj: Object, size: int) -> Object:
+        """An object in the version of ``info``, converted to the storage version. May share parts with ``obj``, of
+        about ``size`` bytes. Raises ``StatusError`` if it cannot be converted."""
         strategy = self.strategy(info)
         if info.custom is not None and info.custom.converter is not None and strategy.stored_as(info) is not info:
             stored: Object = await info.custom.converter.stored(info, obj)
             return stored
+        if info.custom is not None:
+            # All of its values are copied.
+            return await self.long_work.run(size, strategy.to_storage, info, obj)
         return strategy.to_storage(info, obj)
 
     async def run_converting(

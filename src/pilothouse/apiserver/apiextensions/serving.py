@@ -39,9 +39,27 @@ _UNCHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
     "validation"
 )
-_MOST_SEEN, _LARGEST_SEEN = 1024, 32 * 1024
+_SEEN_BYTES, _SEEN_OVERHEAD = 8 * 1024 * 1024, 200
 _READ_WRITE = ("get", "patch", "update")
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+class RecentlyShown:
+    """Stored bytes → the object fitted to the current schema, up to a number of bytes."""
+
+    def __init__(self) -> None:
+        self._shown: dict[bytes, bytes] = {}
+        self._size = 0
+        self.get = self._shown.get
+
+    def add(self, value: bytes, shown: bytes) -> None:
+        """Remember an object; all others are forgotten if they have become too many."""
+        size = len(value) + len(shown) + _SEEN_OVERHEAD
+        if self._size + size > _SEEN_BYTES:
+            self._shown.clear()
+            self._size = 0
+        self._shown[value] = shown
+        self._size += size
 
 
 class CustomVersion(msgspec.Struct, frozen=True, eq=False):
@@ -62,8 +80,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     versions: dict[str, ResourceInfo] = {}
     converter: Any = None
     """The ``Converter`` of the definition."""
-    seen: dict[bytes, bytes] = {}
-    """Stored bytes → the object fitted to the current schema; recently used ones that are not large."""
+    seen: "RecentlyShown" = msgspec.field(default_factory=lambda: RecentlyShown())
 
     def from_stored(self, value: bytes) -> bytes:
         """A stored object in this version, if no webhook is needed to convert it.
@@ -84,10 +101,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
             obj["apiVersion"] = self.api_version
             text = encode(obj)
             shown = value if text == value else text
-            if len(value) <= _LARGEST_SEEN:
-                if len(self.seen) >= _MOST_SEEN:
-                    self.seen.clear()
-                self.seen[value] = shown
+            self.seen.add(value, shown)
         return shown
 
     def prune_and_default(self, obj: Object) -> None:

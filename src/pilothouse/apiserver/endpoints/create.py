@@ -147,7 +147,7 @@ def _is_revision(text: str) -> bool:
 async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, generated: bool) -> ObjectResult:
     info, store, strategy = call.info, core.store, call.strategy
     stored_as = strategy.stored_as(info)
-    stored = await core.to_storage(info, obj)
+    stored = await core.to_storage(info, obj, call.size)
     meta = stored["metadata"]
 
     def make(revision: int) -> bytes:

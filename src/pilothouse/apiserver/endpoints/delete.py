@@ -262,7 +262,7 @@ async def _write(core: Core, call: Call, record: Record, obj: Object, options: D
     if options.is_dry_run:
         return Record(record.key, encode_object(call.info, obj), record.revision, record.created)
     strategy = call.strategy
-    stored, stored_as = await core.to_storage(call.info, obj), strategy.stored_as(call.info)
+    stored, stored_as = await core.to_storage(call.info, obj, len(record.value)), strategy.stored_as(call.info)
     staged = stage_object(core.store, stored_as, record.key, stored, expected=record.revision)
     await core.commit(staged)
     assert staged.record is not None, "an update leaves a record"

@@ -329,7 +329,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         # is written even if its content does not change: storage versions are migrated, and keys rotated, by such
         # writes. A webhook may also convert it differently than before.
         return ObjectResult(200, info, core.view(info, record.value), warnings)
-    stored = await core.to_storage(info, obj)
+    stored = await core.to_storage(info, obj, attempt.size)
     if (
         stored_as is not info
         and not link

@@ -86,8 +86,8 @@ class Watch:
         self._watcher: Watcher | None = None
         self._closed = False
         self._prefix = self._narrow_prefix()
-        self._first: list[WatchEvent] | None = None
-        """The initial events; None until they are determined."""
+        self._first: list[WatchEvent | Record] | None = None
+        """The initial events; None until they are determined. Those of records are made when they are sent."""
         self._sent = 0
         """How many of them were sent."""
         self.converts = call.info.custom is not None and call.info.custom.converter is not None
@@ -143,12 +143,14 @@ class Watch:
             if self.converts:
                 self._initial_records = self._current_records()
             else:
-                view = self._core.view
+                records = self._now()
                 try:
-                    self._first += [WatchEvent("ADDED", view(info, record.value)) for record in self._now()]
+                    if store.has_unreadable:
+                        errors.check_readable([record.value for record in records])
                 except StatusError as error:
                     self._fail(error)
                     return
+                self._first += records
             if metrics is not None:
                 metrics.storage.watch_began(info, len(self._first) + len(self._initial_records))
             if self._options.bookmarks:
@@ -244,7 +246,14 @@ class Watch:
                 if self.converts:
                     await self._within_watch(self.convert_first())
         if self._first:
-            return self._next_of(self._first)
+            if self._sent:
+                await asyncio.sleep(0)  # a reader that is quick waits for nothing
+            try:
+                return self._next_of(self._first)
+            except StatusError as error:
+                self._first = []
+                self.stop()
+                return [WatchEvent("ERROR", error.body)]
         watcher = self._watcher
         while not self._closed and watcher is not None:
             changes = watcher.take()
@@ -275,11 +284,14 @@ class Watch:
         self.stop()
         raise StopAsyncIteration
 
-    def _next_of(self, first: list[WatchEvent]) -> list[WatchEvent]:
-        begin = end = self._sent
-        size = 0
+    def _next_of(self, first: list[WatchEvent | Record]) -> list[WatchEvent]:
+        end, size = self._sent, 0
+        batch: list[WatchEvent] = []
         while end < len(first) and size < _BATCH_BYTES:
-            size += len(first[end].value)
+            next_ = first[end]
+            event = WatchEvent("ADDED", self._core.view(self.info, next_.value)) if isinstance(next_, Record) else next_
+            batch.append(event)
+            size += len(event.value)
             end += 1
         self._sent = end
         if end == len(first):
@@ -287,7 +299,7 @@ class Watch:
             if self._options.send_initial_events and self._core.metrics is not None:
                 seconds = self._core.env.monotonic() - self._began
                 self._core.metrics.requests.watch_listed(self._call.request_info, seconds)
-        return first[begin:end]
+        return batch
 
     # Bookmarks
 
