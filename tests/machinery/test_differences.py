@@ -1,5 +1,6 @@
 """Differences between two versions of an object."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from tests.tables import cases
@@ -46,6 +47,29 @@ from pilothouse.machinery.differences import ABSENT, Difference, differences, sh
 )
 def test_fields(before: dict[str, Any], after: dict[str, Any], expected: list[tuple[str, Any, Any]]) -> None:
     assert differences(before, after) == [Difference(*each) for each in expected]
+
+
+def test_rest_of_a_large_object_is_compared_as_a_whole() -> None:
+    before, after = ({"list": [{"a": n, "b": [n]} for n in range(first, first + 30_000)]} for first in (0, 1))
+    kept = {"a": {"b": 1}}
+    found = differences({**kept, **before, "z": 1}, {**kept, **after, "z": 2})
+    assert [each.path for each in found] == ["list", "z"]
+    assert [each.path for each in differences({"list": [*range(5000)]}, {"list": [7, *range(1, 5000)]})] == ["list[0]"]
+    wide = {"maps": {f"k{n:04}": {"x": n} for n in range(9000)}}
+    found = differences(wide, {"maps": {name: {"x": -1} for name in wide["maps"]}})
+    assert (found[0].path, found[-1].path) == ("maps.k0000.x", "maps.k8999")
+
+
+def test_short_json_is_the_beginning() -> None:
+    assert short_json({"a": [1, None, "ü"], "b": {}}, 100) == '{"a": [1, null, "ü"], "b": {}}'
+    assert short_json(["x" * 100], 10) == '["xxxxxxx…'
+
+    class Unread(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            yield from range(5)
+            raise AssertionError("the rest is not read")
+
+    assert short_json(Unread([1]), 10) == "[0, 1, 2,…"
 
 
 @cases(

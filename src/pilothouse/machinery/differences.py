@@ -1,7 +1,7 @@
 """The differences between two versions of an object, by field. Pure."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import msgspec
@@ -23,6 +23,9 @@ ABSENT = Absent()
 _MOST_DEPTH = 100
 """Deeper differences are not separated: custom objects may be nested to the limit of the JSON decoder."""
 _DEEP = "…"
+_MOST_VISITS = 20_000
+"""How many values are compared one by one. In larger objects the rest is compared as a whole: an object of 3 MB would
+take seconds, and have a hundred thousand differences."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -35,12 +38,13 @@ class Difference(msgspec.Struct, frozen=True):
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Difference]:
     """The changed fields, in the order of their paths, without those that every write changes (``resourceVersion`` and
-    ``managedFields``). Something added or removed as a whole is one difference."""
+    ``managedFields``). Something added or removed as a whole is one difference, and so is what differs in a list or map
+    after many thousand other values."""
     old, new = (
         {**each, "metadata": {k: v for k, v in (each.get("metadata") or {}).items() if k not in _OF_EVERY_WRITE}}
         for each in (before, after)
     )
-    return list(_of_maps("", old, new, 0))
+    return list(_of_maps("", old, new, 0, _Visits()))
 
 
 def is_public_in_secrets(path: str) -> bool:
@@ -51,24 +55,46 @@ def is_public_in_secrets(path: str) -> bool:
     return path in ("type", "immutable")
 
 
+_pieces = json.JSONEncoder(ensure_ascii=False).iterencode
+
+
 def short_json(value: Any, most: int) -> str:
     """A value as JSON, truncated to this many characters."""
+    text = ""
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        # In pieces: of a value of megabytes the beginning is needed.
+        for piece in _pieces(value):
+            text += piece
+            if len(text) > most:
+                break
     except RecursionError:
         return _DEEP
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _of_values(path: str, before: Any, after: Any, depth: int) -> Iterator[Difference]:
+class _Visits:
+    """How many values have still to be compared one by one."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = _MOST_VISITS
+
+    def take(self, before: Sized, after: Sized) -> bool:
+        """Whether the entries of both are compared one by one."""
+        self.left -= len(before) + len(after)
+        return self.left >= 0
+
+
+def _of_values(path: str, before: Any, after: Any, depth: int, visits: _Visits) -> Iterator[Difference]:
     if depth > _MOST_DEPTH:
         if not _are_equal(before, after):
             yield Difference(path, _DEEP, _DEEP)
-    elif isinstance(before, dict) and isinstance(after, dict):
-        yield from _of_maps(path + ".", before, after, depth)
-    elif isinstance(before, list) and isinstance(after, list):
-        yield from _of_lists(path, before, after, depth)
-    elif before != after or isinstance(before, bool) is not isinstance(after, bool):
+    elif isinstance(before, dict) and isinstance(after, dict) and visits.take(before, after):
+        yield from _of_maps(path + ".", before, after, depth, visits)
+    elif isinstance(before, list) and isinstance(after, list) and visits.take(before, after):
+        yield from _of_lists(path, before, after, depth, visits)
+    elif not _are_equal(before, after) or isinstance(before, bool) is not isinstance(after, bool):
         yield Difference(path, before, after)
 
 
@@ -79,16 +105,18 @@ def _are_equal(before: Any, after: Any) -> bool:
         return False
 
 
-def _of_maps(prefix: str, before: dict[str, Any], after: dict[str, Any], depth: int) -> Iterator[Difference]:
+def _of_maps(
+    prefix: str, before: dict[str, Any], after: dict[str, Any], depth: int, visits: _Visits
+) -> Iterator[Difference]:
     for name in sorted({*before, *after}):
         path = f'{prefix.removesuffix(".")}["{name}"]' if "." in name or "/" in name else prefix + name
-        yield from _of_values(path, before.get(name, ABSENT), after.get(name, ABSENT), depth + 1)
+        yield from _of_values(path, before.get(name, ABSENT), after.get(name, ABSENT), depth + 1, visits)
 
 
-def _of_lists(path: str, before: list[Any], after: list[Any], depth: int) -> Iterator[Difference]:
+def _of_lists(path: str, before: list[Any], after: list[Any], depth: int, visits: _Visits) -> Iterator[Difference]:
     old, new = _by_key(before, after)
     for entry in [*old, *(each for each in new if each not in old)]:
-        yield from _of_values(f"{path}[{entry}]", old.get(entry, ABSENT), new.get(entry, ABSENT), depth + 1)
+        yield from _of_values(f"{path}[{entry}]", old.get(entry, ABSENT), new.get(entry, ABSENT), depth + 1, visits)
 
 
 def _by_key(before: list[Any], after: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
