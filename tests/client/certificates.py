@@ -10,7 +10,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """A CA that lives as long as the test; ``above`` it may be another one, which then has signed it."""
+    """A CA for a test; ``above`` is its issuer, if it is an intermediate CA."""
 
     def __init__(self, name: str = "test-ca", *, above: "Authority | None" = None) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())

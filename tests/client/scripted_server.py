@@ -1,4 +1,4 @@
-"""An HTTP server for client tests that does what the test says, down to the byte and the moment."""
+"""A scripted HTTP server for client tests, with control of every byte and its time."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import httptools
 
 
 class Asked:
-    """One request as it came."""
+    """One received request."""
 
     def __init__(self, connection: "ServerConnection") -> None:
         self.connection = connection
@@ -24,18 +24,18 @@ class Asked:
         return next((value for key, value in self.headers if key == name.lower()), "")
 
     def answer(self, body: bytes = b"{}", *, status: int = 200, headers: str = "") -> None:
-        """A whole answer."""
+        """Send a complete response."""
         head = (
             f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
         )
         self.connection.send(head.encode() + body)
 
     def begin(self) -> None:
-        """The head of a chunked answer."""
+        """Send the head of a chunked response."""
         self.connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
 
     def chunk(self, piece: bytes) -> None:
-        """A piece of a chunked answer; an empty one ends it."""
+        """Send a chunk; an empty one ends the response."""
         self.connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
 
 
@@ -51,15 +51,15 @@ class ServerConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
 
     def send(self, data: bytes) -> None:
-        """Raw bytes."""
+        """Send raw bytes."""
         self.transport.write(data)
 
     def drop(self) -> None:
-        """Reset."""
+        """Reset the connection."""
         self.transport.abort()
 
     def close(self) -> None:
-        """End in an orderly way."""
+        """Close the connection."""
         self.transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -94,7 +94,7 @@ class ServerConnection(asyncio.Protocol):
 
 
 class ScriptedServer:
-    """Serves on a free loopback port for the length of an ``async with`` block."""
+    """Serves on a free loopback port within an ``async with`` block."""
 
     def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> None:
         self.handler = handler
@@ -103,16 +103,16 @@ class ScriptedServer:
         self.tasks: list[asyncio.Future[None]] = []
         self._tls = tls
         self._greeted: dict[socket.socket, asyncio.Future[None]] = {}
-        """Those that are in the handshake."""
+        """Connections in the TLS handshake."""
 
     @property
     def open_connections(self) -> int:
-        """How many clients are connected now."""
+        """The number of connected clients."""
         return sum(connection.open for connection in self.connections)
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> "ScriptedServer":

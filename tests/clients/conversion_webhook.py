@@ -1,4 +1,4 @@
-"""A conversion webhook over HTTPS on loopback, in threads of its own."""
+"""A conversion webhook over HTTPS on loopback, in separate threads."""
 
 import base64
 import json
@@ -55,7 +55,7 @@ class ConversionWebhook:
 
     @property
     def config(self) -> Object:
-        """Its ``clientConfig``."""
+        """The ``clientConfig`` of this webhook."""
         return {"url": f"https://127.0.0.1:{self._server.server_port}/convert", "caBundle": self.ca_bundle}
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What daemons do on a cluster of five nodes, told once and heard twice: on ``pilothouse up`` and on a real API server.
+"""DaemonSet scenarios on a cluster of five nodes, run on ``pilothouse up`` and on kube-apiserver.
 
 ``Ground`` is the cluster as kubectl shows it. ``Record`` follows every write to the pods of ``agent`` and to the
 DaemonSet itself through kubectl's watches, so that a bound is judged in each state there ever was, not in those that a
@@ -26,7 +26,7 @@ HASH = "controller-revision-hash"
 
 
 class Ground:
-    """A cluster with the nodes ``nodes``, of which nobody else makes use. ``command`` is how kubectl is started."""
+    """A cluster with the unshared nodes ``nodes``. ``command`` starts kubectl."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], nodes: Sequence[str]) -> None:
         self._command = list(command)
@@ -36,7 +36,7 @@ class Ground:
         self._reading = Reading(Path(flags["--kubeconfig"]), flags.get("-n", "default"))
 
     def __call__(self, *words: str, stdin: Any = None) -> str:
-        """What kubectl prints."""
+        """Run kubectl, and return its output."""
         done = subprocess.run(
             [*self._command, *words],
             input=None if stdin is None else json.dumps(stdin),
@@ -50,7 +50,7 @@ class Ground:
         return done.stdout
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
-        """kubectl in the background."""
+        """Start kubectl in the background."""
         return subprocess.Popen(
             [*self._command, *words], stdout=subprocess.PIPE, text=True, env=self._environment, bufsize=1
         )
@@ -60,15 +60,15 @@ class Ground:
         return self._reading.get(*words)
 
     def make(self, document: Any) -> str:
-        """By kubectl, which does not fetch the schema first: that is half of what it takes, and tested elsewhere."""
+        """Create with kubectl, without client-side validation, which takes half of the time and is tested elsewhere."""
         return self("create", "--validate=false", "-f", "-", stdin=document)
 
     def delete_all(self, *resources: str) -> None:
-        """All objects of these resources, without waiting; pods without a grace period."""
+        """Delete all objects of these resources, without waiting; pods without a grace period."""
         self._reading.delete_all(*resources)
 
     def clear(self) -> None:
-        """No daemons, no labels, no taints, and all nodes there."""
+        """Restore the initial state: no DaemonSets, labels or taints, and all nodes."""
         self.delete_all("ds", "pods")
         until(lambda: not self.get("pods")["items"], "all pods are gone")
         self.delete_all("controllerrevisions")
@@ -76,12 +76,12 @@ class Ground:
         self("patch", "nodes", *self.nodes, "--type=merge", "-p", '{"spec":{"taints":null,"unschedulable":null}}')
 
     def pods(self) -> list[Doc]:
-        """The daemons that are not being deleted."""
+        """The daemon pods that are not terminating."""
         items: list[Doc] = self.get("pods", "-l", "app=agent")["items"]
         return [item for item in items if "deletionTimestamp" not in item["metadata"]]
 
     def places(self) -> list[str]:
-        """The nodes on which a daemon is Running and Ready, once for each."""
+        """The node of each Running and Ready daemon pod."""
         return sorted(target(pod) for pod in self.pods() if is_ready(pod))
 
     def until_on(self, nodes: Iterable[str], why: str, *, wanted: int | None = None) -> None:
@@ -97,7 +97,7 @@ class Ground:
         until(lambda: self.status().get("numberAvailable", 0) == available, f"the status says so: {why}")
 
     def on(self, node: str) -> Doc:
-        """The one daemon of a node."""
+        """The daemon pod of a node."""
         (found,) = [pod for pod in self.pods() if target(pod) == node]
         return found
 
@@ -107,7 +107,7 @@ class Ground:
         return found
 
     def images(self) -> set[str]:
-        """What the daemons run."""
+        """The images of the daemon pods."""
         return {pod["spec"]["containers"][0]["image"] for pod in self.pods()}
 
     def revisions(self) -> dict[str, int]:
@@ -124,14 +124,14 @@ class Ground:
         self.make(document)
 
     def create_everywhere(self, **rolling: Any) -> None:
-        """On all nodes, and wait for it."""
+        """Create the DaemonSet on all nodes, and wait for it."""
         self("label", "node", *self.nodes, "pool=agents", "--overwrite")
         self.create(**rolling)
         self.until_on(self.nodes, "every node has a ready daemon")
 
 
 def target(pod: Doc) -> str:
-    """The node a daemon is on or is pinned to."""
+    """The node of a bound or pending daemon pod."""
     if pod["spec"].get("nodeName"):
         return str(pod["spec"]["nodeName"])
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -139,23 +139,23 @@ def target(pod: Doc) -> str:
 
 
 def is_live(pod: Doc) -> bool:
-    """Neither ended nor being deleted."""
+    """Whether the pod is active."""
     return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in {"Failed", "Succeeded"}
 
 
 def is_over(pod: Doc) -> bool:
-    """Ended, and being deleted."""
+    """Whether the pod is terminated and terminating."""
     return "deletionTimestamp" in pod["metadata"] and pod["status"].get("phase") in {"Failed", "Succeeded"}
 
 
 def is_ready(pod: Doc) -> bool:
-    """Running, Ready, and nobody has deleted it."""
+    """Whether the pod is Running, Ready and not terminating."""
     conditions = pod["status"].get("conditions", ())
     return is_live(pod) and any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 class Record:
-    """Every state of the pods and of their DaemonSet, or other ``owner``, between ``__enter__`` and ``__exit__``.
+    """Watches the pods and their DaemonSet, or other ``owner``, between ``__enter__`` and ``__exit__``.
 
     ``judge`` is called with all pods after each write to one of them; what it raises is raised at the end.
     """
@@ -174,14 +174,14 @@ class Record:
         self._selected = ("pods", "-l", pods)
         self._pods: dict[str, Doc] = {}
         self._known: set[str] = set()
-        """Names of the pods that were there in the beginning: until all are shown there is nothing to judge."""
+        """The initial pods: checks start when all have been observed."""
         self._watches: list[subprocess.Popen[str]] = []
         self._threads: list[threading.Thread] = []
         self._failure: AssertionError | None = None
         self.states = 0
-        """How many states of the pods were judged."""
+        """The number of checked states."""
         self.statuses: list[Doc] = []
-        """Every status the owner had."""
+        """All observed statuses of the owner."""
 
     def __enter__(self) -> Self:
         self._known = {pod["metadata"]["name"] for pod in self._ground.get(*self._selected)["items"]}
@@ -256,7 +256,7 @@ class Record:
 
 
 def lands_exactly_where_it_should(ground: Ground) -> None:
-    """The node selector chooses, tolerations open what taints close, and what changes about nodes moves daemons."""
+    """Node selectors, taints and tolerations, and changes of nodes."""
     first, second, third, fourth, fifth = ground.nodes
     ground("label", "node", first, second, third, "pool=agents")
     ground("taint", "node", second, "dedicated=agents:NoSchedule")
@@ -283,7 +283,7 @@ def lands_exactly_where_it_should(ground: Ground) -> None:
 
 
 def follows_nodes_that_come_and_go(ground: Ground) -> None:
-    """A node that is deleted no longer counts; made again, it has a daemon again."""
+    """A deleted node is not counted; when recreated, it gets a daemon pod."""
     *others, last = ground.nodes
     ground.create_everywhere(maxUnavailable=1)
     node = ground.get("node", last)
@@ -392,7 +392,7 @@ def _history(ground: Ground) -> list[int]:
 
 
 def heals(ground: Ground) -> None:
-    """A pod that is deleted, one that fails, and revisions that somebody has spoilt."""
+    """A deleted pod, a failed pod, and corrupt revisions."""
     ground.create_everywhere(maxUnavailable=1)
     before = {target(pod): pod["metadata"]["name"] for pod in ground.pods()}
     deleted, failed, *_rest = ground.nodes
@@ -427,5 +427,5 @@ def heals(ground: Ground) -> None:
 
 
 def environment(home: str) -> dict[str, str]:
-    """What kubectl sees of this machine."""
+    """The environment of kubectl."""
     return {"PATH": os.environ["PATH"], "HOME": home, "GOGC": GOGC}

@@ -1,4 +1,4 @@
-"""What Deployments, ReplicationControllers and Endpoints do, told once and heard twice: on ``pilothouse up`` and on a
+"""Scenarios of Deployments, ReplicationControllers and Endpoints, run on ``pilothouse up`` and on a
 real API server."""
 
 import json
@@ -17,10 +17,10 @@ NOWHERE = {"template": {"spec": {"nodeSelector": {"pool": "nowhere"}}}}
 
 
 class Shop(Ground):
-    """A cluster as kubectl shows it, with the Deployment ``shop``."""
+    """A cluster accessed with kubectl, with the Deployment ``shop``."""
 
     def clear(self) -> None:
-        """Nothing is left."""
+        """Delete everything."""
         self.delete_all("deploy", "rc", "rs")
         self("delete", "service", "--ignore-not-found", "shop")
         self.delete_all("pods")
@@ -39,27 +39,27 @@ class Shop(Ground):
         self.make(document)
 
     def rolled(self) -> None:
-        """Wait as people do."""
+        """Wait with ``kubectl rollout status``."""
         assert "successfully rolled out" in self("rollout", "status", "deploy/shop", "--timeout=50s")
 
     def patch(self, spec: Doc) -> None:
-        """Change the spec."""
+        """Patch the spec."""
         self("patch", "deploy", "shop", "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def members(self) -> dict[str, Doc]:
-        """The pods that are not being deleted, by name."""
+        """The pods that are not terminating, by name."""
         items = self.get("pods", *SELECTED)["items"]
         return {item["metadata"]["name"]: item for item in items if "deletionTimestamp" not in item["metadata"]}
 
     def running(self) -> Counter[str]:
-        """How many ready pods there are of each image, once none is on its way."""
+        """The number of ready pods by image, once no pod is pending or terminating."""
         members = self.members().values()
         if not all(map(is_ready, members)):
             return Counter()
         return Counter(image_of(pod) for pod in members)
 
     def sets(self) -> dict[str, int]:
-        """How many pods each ReplicaSet should have, by the revision it stands for."""
+        """The desired replicas of each ReplicaSet, by its revision."""
         items = self.get("rs", *SELECTED)["items"]
         return {item["metadata"]["annotations"].get(REVISION, ""): item["spec"]["replicas"] for item in items}
 
@@ -72,13 +72,13 @@ class Shop(Ground):
 
 
 def template(image: str = "pause:1") -> Doc:
-    """What each pod is made of."""
+    """The pod template."""
     spec = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": image}]}
     return {"metadata": {"labels": LABELS}, "spec": spec}
 
 
 def image_of(pod: Doc) -> str:
-    """What the pod runs."""
+    """The image of the pod."""
     return str(pod["spec"]["containers"][0]["image"])
 
 
@@ -119,7 +119,7 @@ def rolls_within_its_bounds_and_back(shop: Shop) -> None:
 
 
 def waits_while_it_is_paused(shop: Shop) -> None:
-    """A change of the template waits, a change of the size does not."""
+    """While paused, template changes wait and scaling works."""
     shop.create(replicas=2)
     shop.rolled()
     shop("rollout", "pause", "deploy/shop")
@@ -134,7 +134,7 @@ def waits_while_it_is_paused(shop: Shop) -> None:
 
 
 def recreates(shop: Shop) -> None:
-    """No new pod before the last old one has gone."""
+    """Recreate: no new pod before the last old one is deleted."""
     shop.create(strategy={"type": "Recreate"}, replicas=3)
     shop.rolled()
 
@@ -150,7 +150,7 @@ def recreates(shop: Shop) -> None:
 
 
 def scales_in_proportion_where_it_is_stuck(shop: Shop) -> None:
-    """An update that finds no place: it says so in time, shares a new size among both templates, and is undone."""
+    """An unschedulable update: the progress deadline is exceeded, scaling is proportional, and it is rolled back."""
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}}
     shop.create(progressDeadlineSeconds=2, strategy=strategy, replicas=5)
     shop.rolled()
@@ -166,7 +166,7 @@ def scales_in_proportion_where_it_is_stuck(shop: Shop) -> None:
 
 
 def leaves_its_parts_behind_and_takes_them_back(shop: Shop) -> None:
-    """Nothing happens to pods whose Deployment goes and comes; with its last deletion they go."""
+    """Pods are orphaned and readopted by a recreated Deployment, and finally deleted with it."""
     shop.create(replicas=2)
     shop.rolled()
     before = {name: pod["metadata"]["uid"] for name, pod in shop.members().items()}
@@ -187,7 +187,7 @@ def leaves_its_parts_behind_and_takes_them_back(shop: Shop) -> None:
 
 
 def is_found_by_its_service(shop: Shop) -> None:
-    """Endpoints have the addresses of its pods, and follow them."""
+    """Endpoints follow the addresses of the pods."""
     shop.create(replicas=2)
     shop("expose", "deploy", "shop", "--port=80", "--target-port=8080")
     shop.rolled()
@@ -214,7 +214,7 @@ def is_found_by_its_service(shop: Shop) -> None:
 
 
 def replicates_without_a_deployment(shop: Shop) -> None:
-    """A ReplicationController: the same in its own words."""
+    """A ReplicationController."""
     pods = ("pods", *SELECTED)
     spec = {"replicas": 2, "selector": LABELS, "template": template()}
     document = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"}, "spec": spec}

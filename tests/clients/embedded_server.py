@@ -1,4 +1,4 @@
-"""An embedded API server on a port of its own, over TLS, for clients that are programs.
+"""An embedded API server on its own port, over TLS, for client programs.
 
 It runs on a loop in a thread, as a program of its own would; RBAC is on. ``kubeconfig`` writes one for a user, who logs
 in with a client certificate, or with a token if ``token`` says so.
@@ -31,7 +31,7 @@ ADMIN_TOKEN = "admin-token"
 
 
 class EmbeddedServer:
-    """Serves from ``__enter__`` to ``__exit__``. ``directory`` takes the files it writes."""
+    """Serves from ``__enter__`` to ``__exit__``. Files are written to ``directory``."""
 
     def __init__(self, directory: Path, store: Callable[[Env], Store] | None = None) -> None:
         self.directory = directory
@@ -58,7 +58,7 @@ class EmbeddedServer:
 
     @property
     def authority(self) -> bytes:
-        """Who signed its certificate."""
+        """The CA of its certificate."""
         return self._authority.certificate
 
     def _run(self) -> None:
@@ -89,7 +89,7 @@ class EmbeddedServer:
         await core.close()
 
     def kubeconfig(self, user: str, groups: tuple[str, ...] = (), *, token: str = "") -> Path:
-        """A kubeconfig that logs in as this user."""
+        """A kubeconfig with the user's credentials."""
         path = self.directory / f"{user.replace(':', '_')}.kubeconfig"
         if token:
             login: dict[str, Any] = {"token": token}

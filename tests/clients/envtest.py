@@ -1,4 +1,4 @@
-"""What controller-runtime's envtest (v0.24.1) does with a folder of assets, step by step, with its flags and limits.
+"""Uses a directory of assets like controller-runtime's envtest (v0.24.1), with its steps, flags and timeouts.
 
 ``Environment`` writes the certificates that envtest writes, starts ``etcd`` and ``kube-apiserver`` with the arguments
 that it passes, polls what it polls, logs in as it does, and stops them as it does.
@@ -26,7 +26,7 @@ POLL_SECONDS = 0.1
 
 
 class Environment:
-    """One control plane from a folder. ``start``, ``stop``; a ``with`` block does both."""
+    """A control plane from a directory of assets. A ``with`` block starts and stops it."""
 
     def __init__(self, assets: Path, directory: Path) -> None:
         self.assets = assets
@@ -53,14 +53,14 @@ class Environment:
     # Processes
 
     def has_flag(self, program: str, flag: str) -> bool:
-        """Whether ``--help`` lists it; the program must exit with 0."""
+        """Whether ``--help`` lists the flag; the program must exit with 0."""
         found = subprocess.run(
             [self.assets / program, "--help"], capture_output=True, text=True, check=True, timeout=20
         )
         return re.search(rf"(?m)^\s*--{flag}\b", found.stdout + found.stderr) is not None
 
     def start_etcd(self) -> None:
-        """Start it and wait for its health."""
+        """Start etcd and wait until it is healthy."""
         url = f"http://127.0.0.1:{self.etcd_port}"
         words = [
             f"--advertise-client-urls={url}",
@@ -74,7 +74,7 @@ class Environment:
         self._poll(self.etcd, lambda: http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=2), "/health")
 
     def start_server(self, *more: str) -> None:
-        """Start it, wait for its health, and until an administrator finds the default namespace."""
+        """Start the API server, and wait until it is healthy and the default namespace exists."""
         assert not self.has_flag("kube-apiserver", "insecure-port")
         words = [
             "--allow-privileged=true",
@@ -121,11 +121,11 @@ class Environment:
     # Users
 
     def add_user(self, name: str, *groups: str) -> None:
-        """A client certificate, as ``AddUser`` makes one."""
+        """A client certificate like that of ``AddUser``."""
         issue_client(self._client_authority, name, groups, Env().now()).save(*self._user_files(name))
 
     def request(self, method: str, path: str, body: Any = None, user: str = "admin") -> tuple[int, Any]:
-        """One request with the user's certificate, the server's certificate verified."""
+        """Send a request with the user's certificate, verifying the server's certificate."""
         context = ssl.create_default_context(cafile=str(self.directory / "server-ca.crt"))
         context.load_cert_chain(*map(str, self._user_files(user)))
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=context)

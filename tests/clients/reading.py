@@ -42,7 +42,7 @@ _SELECTORS = {"-l": "labelSelector", "--field-selector": "fieldSelector"}
 
 
 def path_of(words: tuple[str, ...], namespace: str) -> str:
-    """Of ``kubectl get WORDS``: a resource, then a name or selectors."""
+    """Arguments of ``kubectl get``: a resource, then a name or selectors."""
     group, resource = _RESOURCES[words[0]]
     path = f"/{group}/{resource}" if resource in _CLUSTER_WIDE else f"/{group}/namespaces/{namespace}/{resource}"
     name, query, rest = "", "", [part for word in words[1:] for part in word.split("=", 1 if word[:2] == "--" else 0)]
@@ -57,7 +57,7 @@ def path_of(words: tuple[str, ...], namespace: str) -> str:
 
 
 class Reading:
-    """Reads as whoever the kubeconfig's first user is, in one namespace."""
+    """Reads as the first user of the kubeconfig, in one namespace."""
 
     def __init__(self, kubeconfig: Path, namespace: str = "default") -> None:
         self._kubeconfig = kubeconfig
@@ -73,7 +73,7 @@ class Reading:
         return json.loads(text)
 
     def delete_all(self, *resources: str) -> None:
-        """All objects of these resources, without waiting; pods without a grace period."""
+        """Delete all objects of these resources, without waiting; pods without a grace period."""
         for resource in resources:
             path = f"{path_of((resource,), self._namespace)}?propagationPolicy=Background"
             if resource == "pods":
@@ -82,9 +82,9 @@ class Reading:
             assert status == 200, f"DELETE {path}: {status} {text}"
 
     def raw(self, path: str, method: str = "GET") -> tuple[int, str]:
-        """Status and text of what is at a path."""
+        """Send a request for a path; returns status and text."""
         self._log_in()
-        # Nothing is kept open: nobody knows which test is the last.
+        # No keep-alive connection: which test is the last is unknown.
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=30, context=self._context)
         with contextlib.closing(connection):
             connection.request(method, path, headers=self._login)
@@ -92,7 +92,7 @@ class Reading:
             return answer.status, answer.read().decode("utf-8")
 
     def _log_in(self) -> None:
-        """At another server, if the kubeconfig names one by now."""
+        """Reload the kubeconfig if it has changed."""
         text = self._kubeconfig.read_text("utf-8")
         if text != self._text:
             config = yaml.safe_load(text)

@@ -14,7 +14,7 @@ G = TypeVar("G", bound=Ground)
 
 @contextlib.contextmanager
 def on_up(kind: type[G], directory: Path, nodes: int, *flags: str) -> Iterator[G]:
-    """A plane with so many quick nodes, as kubectl shows it; it has ended well at the end of the ``with`` block."""
+    """A cluster with fast nodes, accessed with kubectl. Checks that it exits cleanly at the end of the block."""
     delays = ["--pod-start-delay=50ms", "--pod-ready-delay=50ms", "--pod-stop-delay=50ms"]
     with pilothouse(directory, "up", "--port=0", f"--nodes={nodes}", *delays, *flags) as program:
         program.until("pilothouse is ready")

@@ -1,4 +1,4 @@
-"""What StatefulSets do, told once and heard twice: on ``pilothouse up`` and on a real API server."""
+"""StatefulSet scenarios, run on ``pilothouse up`` and on kube-apiserver."""
 
 import json
 from typing import Any
@@ -11,16 +11,16 @@ Doc = dict[str, Any]
 
 
 def stateful_set(name: str, **spec: Any) -> Doc:
-    """A StatefulSet of three small pods, or of what ``spec`` says."""
+    """A StatefulSet with three small pods, or as ``spec``."""
     pod = pod_spec("pause:1", terminationGracePeriodSeconds=1)
     return workload("StatefulSet", name, pod=pod, **{"replicas": 3, "serviceName": name, **spec})
 
 
 class Theatre(Ground):
-    """A cluster as kubectl shows it, with the StatefulSet ``web``."""
+    """A cluster accessed with kubectl, with the StatefulSet ``web``."""
 
     def clear(self) -> None:
-        """Nothing is left, not even claims."""
+        """Delete everything, including claims."""
         self.delete_all("sts", "pods")
         until(lambda: not self.get("pods")["items"], "all pods are gone")
         self.delete_all("pvc")
@@ -28,32 +28,32 @@ class Theatre(Ground):
         self.delete_all("controllerrevisions", "events")
 
     def create(self, **spec: Any) -> None:
-        """The StatefulSet, by kubectl."""
+        """Create the StatefulSet with kubectl."""
         self.make(stateful_set("web", **spec))
 
     def rolled(self) -> None:
-        """Wait as people do."""
+        """Wait with ``kubectl rollout status``."""
         self("rollout", "status", "sts/web", "--timeout=50s")
 
     def members(self) -> dict[str, Doc]:
-        """The pods that are not being deleted, by name."""
+        """The pods that are not terminating, by name."""
         items = self.get("pods", "-l", "app=web")["items"]
         return {item["metadata"]["name"]: item for item in items if "deletionTimestamp" not in item["metadata"]}
 
     def image_of(self) -> dict[str, str]:
-        """What each of them runs, once all are ready; else nothing."""
+        """The image of each pod, once all are ready; else empty."""
         members = self.members()
         if not all(map(is_ready, members.values())):
             return {}
         return {name: pod["spec"]["containers"][0]["image"].rpartition(":")[2] for name, pod in members.items()}
 
     def until_run(self, **images: str) -> None:
-        """Wait until these and no others run: ``web0="2"``."""
+        """Wait until exactly these pods run: ``web0="2"``."""
         wanted = {name.replace("web", "web-"): image for name, image in images.items()}
         until(lambda: self.image_of() == wanted, f"the pods run {wanted}")
 
     def until_there(self, count: int) -> None:
-        """Wait until so many are ready and the status says so."""
+        """Wait until this number of pods is ready and in the status."""
         names = {f"web-{ordinal}" for ordinal in range(count)}
         until(lambda: set(self.image_of()) == names, f"{count} pods are there")
         until(lambda: self.web()["status"].get("readyReplicas", 0) == count, "the status says so")
@@ -68,11 +68,11 @@ class Theatre(Ground):
         return {name: pod["metadata"]["uid"] for name, pod in self.members().items()}
 
     def patch(self, spec: Doc) -> None:
-        """Change the spec."""
+        """Patch the spec."""
         self("patch", "sts", "web", "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def told(self, reason: str) -> list[str]:
-        """The names of the pods of which events of this reason tell, in their order."""
+        """The pod names in events of this reason, in order."""
         items = self.get("events", "--field-selector", f"reason={reason},involvedObject.kind=StatefulSet")["items"]
         pods = [item for item in items if " Pod web-" in item["message"] and " Claim " not in item["message"]]
         pods.sort(key=lambda item: int(item["metadata"]["resourceVersion"]))
@@ -116,7 +116,7 @@ def comes_up_in_order_and_keeps_its_claims(stage: Theatre) -> None:
 
 
 def rolls_down_to_the_partition_and_back(stage: Theatre) -> None:
-    """A canary, the rest, and undone."""
+    """A canary by partition, the full rollout, and a rollback."""
     stage.create()
     stage.rolled()
     stage.patch({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}})
@@ -140,7 +140,7 @@ def rolls_down_to_the_partition_and_back(stage: Theatre) -> None:
 
 
 def is_orphaned_and_adopted(stage: Theatre) -> None:
-    """Nothing happens to pods whose StatefulSet goes and comes."""
+    """Pods are orphaned and readopted by a recreated StatefulSet."""
     stage.create()
     stage.until_there(3)
     before, revisions = stage.uids(), stage.revisions()
@@ -163,7 +163,7 @@ def is_orphaned_and_adopted(stage: Theatre) -> None:
 
 
 def replaces_what_has_ended(stage: Theatre) -> None:
-    """All at once, and the one that failed under its name."""
+    """Parallel pod management, and a failed pod that is recreated."""
     stage.create(podManagementPolicy="Parallel", replicas=4)
     stage.until_there(4)
     before = stage.uids()

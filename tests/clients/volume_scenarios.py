@@ -1,4 +1,4 @@
-"""What becomes of claims and volumes, told once and heard twice: on ``pilothouse up`` and on a real API server."""
+"""Claim and volume scenarios, run on ``pilothouse up`` and on kube-apiserver."""
 
 import copy
 import json
@@ -15,10 +15,10 @@ PROVISIONER = "simulated.pilothouse.dev"
 
 
 class Storehouse(Theatre):
-    """A cluster as kubectl shows it, with somebody who makes volumes."""
+    """A cluster accessed with kubectl, with a provisioner."""
 
     def clear(self) -> None:
-        """Nothing is left, not even volumes, and of the classes only the default one."""
+        """Delete everything, including volumes, and all classes except the default one."""
         super().clear()
         until(lambda: not self.volumes(), "the volumes are gone")
         for item in self.get("storageclass")["items"]:
@@ -42,11 +42,11 @@ class Storehouse(Theatre):
         return {name: item["status"].get("phase", "") for name, item in self.claims().items()}
 
     def give_up(self, claim: str) -> None:
-        """Delete a claim that no pod uses. kubectl returns when it is gone."""
+        """Delete an unused claim, and wait."""
         self("delete", "pvc", claim, "--timeout=30s")
 
     def make_class(self, name: str, **more: Any) -> None:
-        """A class of the same provisioner."""
+        """Create a class with the same provisioner."""
         head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
         self.make({**head, "provisioner": PROVISIONER, **more})
 
@@ -74,7 +74,7 @@ class Storehouse(Theatre):
 
 
 def a_stateful_set_gets_volumes_and_leaves_them(stage: Storehouse) -> None:
-    """Bound, shown, kept when the StatefulSet goes, and deleted with their claims."""
+    """Volumes of a StatefulSet: bound, kept when it is deleted, and deleted with their claims."""
     stage.create(volumeClaimTemplates=CLAIMS)
     stage.rolled()
     assert stage.phases() == {f"data-web-{n}": "Bound" for n in range(3)}
@@ -104,7 +104,7 @@ def a_stateful_set_gets_volumes_and_leaves_them(stage: Storehouse) -> None:
 
 
 def what_is_retained_is_kept(stage: Storehouse) -> None:
-    """Until a user frees it, and then for whom it fits."""
+    """A retained volume: kept until its claimRef is removed, then bound to a matching claim."""
     stage.make_class("kept", reclaimPolicy="Retain")
     stage.make_claim("mine", "kept")
     until(lambda: stage.phases()["mine"] == "Bound", "it is bound")
@@ -147,7 +147,7 @@ def pods_run_where_their_volumes_are(stage: Storehouse) -> None:
 
 
 def a_pod_waits_for_a_claim_that_nobody_serves(stage: Storehouse) -> None:
-    """It says so, and runs when an administrator has made a volume by hand."""
+    """A pod without a matching volume emits an event, and runs after one was created manually."""
     stage.make_pod("early", "late")
     until(
         lambda: 'persistentvolumeclaim "late" not found' in stage("describe", "pod", "early"), "it waits for the claim"
@@ -173,7 +173,7 @@ def a_pod_waits_for_a_claim_that_nobody_serves(stage: Storehouse) -> None:
 
 
 def what_is_in_use_stays(stage: Storehouse) -> None:
-    """A claim until its pod goes, even if that has ended; a volume until its claim goes."""
+    """Protection: a claim until its pod is deleted, even if terminated; a volume until its claim is deleted."""
     stage.make_claim("mine", "standard")
     stage.make_pod("holder", "mine")
     until(lambda: is_ready(stage.get("pod", "holder")), "the pod runs")
@@ -194,7 +194,7 @@ def what_is_in_use_stays(stage: Storehouse) -> None:
 
 
 def a_namespace_with_claims_goes(stage: Storehouse) -> None:
-    """Pods, claims and their volumes with it."""
+    """Deleting a namespace deletes pods, claims and volumes."""
     stage("create", "namespace", "doomed")
     away = stage.at("doomed")
     for number in range(3):
@@ -207,7 +207,7 @@ def a_namespace_with_claims_goes(stage: Storehouse) -> None:
 
 
 def a_stateful_set_grows_and_moves(stage: Storehouse) -> None:
-    """Its claim is expanded, its pod goes to another node, and its volume goes along: detached, then attached."""
+    """A claim is expanded, its pod moves to another node, and the volume is detached and attached there."""
     stage.create(replicas=1, volumeClaimTemplates=CLAIMS)
     stage.rolled()
     volume = stage.claims()["data-web-0"]["spec"]["volumeName"]
@@ -246,7 +246,7 @@ def a_stateful_set_grows_and_moves(stage: Storehouse) -> None:
 
 
 def two_nodes_want_one_volume(stage: Storehouse) -> None:
-    """The second pod says what it waits for, and gets the volume when the first is gone."""
+    """The second pod emits a multi-attach event, and gets the volume when the first is deleted."""
     stage.make_claim("mine", "standard")
     stage.make_pod("first", "mine")
     until(lambda: is_ready(stage.get("pod", "first")), "the first runs")
@@ -262,7 +262,7 @@ def two_nodes_want_one_volume(stage: Storehouse) -> None:
 
 
 def a_pod_has_room_of_its_own(stage: Storehouse) -> None:
-    """An ephemeral volume: a claim that comes and goes with the pod."""
+    """An ephemeral volume: its claim is created and deleted with the pod."""
     size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     spec = {
         "terminationGracePeriodSeconds": 1,
@@ -299,7 +299,7 @@ def policies_say_what_is_left(stage: Storehouse) -> None:
     until(lambda: {pod["metadata"]["name"] for pod in stage.get("pods")["items"] if is_ready(pod)} == pods, "all run")
 
     def phases() -> dict[str, str]:
-        """Of the volumes, by the claims that they are of or were of."""
+        """The phases of the volumes, by their current or former claims."""
         return {each["spec"]["claimRef"]["name"]: each["status"]["phase"] for each in stage.volumes().values()}
 
     def expected(is_left: Callable[[str, str, int], bool]) -> dict[str, str]:
@@ -332,7 +332,7 @@ ATTACHING = [
     a_pod_has_room_of_its_own,
     policies_say_what_is_left,
 ]
-"""What needs an API server of today, or a manager that attaches."""
+"""Scenarios that need a current API server, or the attach/detach controller."""
 SCENARIOS = [
     a_stateful_set_gets_volumes_and_leaves_them,
     what_is_retained_is_kept,

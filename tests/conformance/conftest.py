@@ -13,13 +13,13 @@ from pilothouse.storage.history import KEPT
 
 @pytest.fixture(params=[MEMORY, INLINE, THREAD, ETCD])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which store; tests that need virtual time choose from those that run in it."""
+    """The kind of store; tests that need virtual time select kinds that support it."""
     return str(request.param)
 
 
 @pytest.fixture
 def retention() -> Retention:
-    """What the store keeps of its history; tests may choose."""
+    """The retention of the store's history; tests may override it."""
     return KEPT
 
 

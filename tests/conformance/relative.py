@@ -1,4 +1,4 @@
-"""A store on etcd whose revisions begin with 1, as those of the others, in an etcd that has had others before."""
+"""A store on a used etcd whose revisions start at 1, as those of other stores."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from pilothouse.storage.etcd.values import Values
 
 
 class RelativeClient(EtcdClient):
-    """Takes a constant off every revision that etcd says, and adds it to every one that it is told."""
+    """Subtracts a constant from revisions received from etcd, and adds it to revisions sent to it."""
 
     base = 0
 
@@ -73,7 +73,7 @@ class RelativeStream:
 
 
 class RelativeStore(EtcdStore):
-    """A store that begins when it is opened."""
+    """A store whose revision is 1 when it is opened."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The stores that the suite holds to their promises, and short words for what is done with them."""
+"""The stores under test, and helpers."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ THREAD = pytest.param("thread", id="sqlite with its thread", marks=pytest.mark.r
 
 @contextlib.asynccontextmanager
 async def opened(env: Env, kind: str, directory: Path, retention: Retention = KEPT) -> AsyncIterator[Store]:
-    """A new, empty store, closed in the end."""
+    """A new, empty store, closed at the end."""
     store: Store
     if kind == "etcd":
         store = open_on_etcd(env, retention)
@@ -35,7 +35,7 @@ async def opened(env: Env, kind: str, directory: Path, retention: Retention = KE
 
 
 class PlainKeys:
-    """Keys under a root, as they are."""
+    """Unchanged keys under a prefix."""
 
     def __init__(self, root: str) -> None:
         self.root = root + "/"
@@ -66,7 +66,7 @@ class PlainCodec:
 
 
 def open_on_etcd(env: Env, retention: Retention = KEPT) -> Store:
-    """A store on the etcd of this process, whose revisions are counted from its opening."""
+    """A store on the etcd of this process, with revisions relative to its opening."""
     from tests.conformance.relative import RelativeStore  # needs an extra
     from tests.etcd import shared_etcd
 
@@ -88,12 +88,12 @@ async def remove(store: Store, key: str, *, expected: int | None = None) -> int:
 
 
 def assert_next(store: Store, revision: int) -> None:
-    """Which revision is next; what others write as well can't be known before."""
+    """Assert the next revision, unless other clients of the store write too."""
     assert store.is_shared or store.next_revision() == revision
 
 
 def assert_staged(store: Store, found: Record | None, expected: Record) -> None:
-    """A staged record; its revision is provisional where others write as well."""
+    """A staged record; its revision is provisional if other clients write too."""
     assert found is not None
     if store.is_shared:
         assert found.revision > 1 << 60

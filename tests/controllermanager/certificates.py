@@ -1,4 +1,4 @@
-"""Authorities and clients' certificates for tests of the secure port."""
+"""CAs and client certificates for tests of the secure port."""
 
 import ssl
 
@@ -13,12 +13,12 @@ USERS, OTHERS, PROXIES = (make_authority(name, NOW) for name in ("users", "other
 
 
 def peer(authority: Pair, name: str, *groups: str) -> Peer:
-    """What a server knows of a client that has shown a certificate of that authority."""
+    """The peer information of a client with a certificate of this CA."""
     pair = issue_client(authority, name or "x", groups, NOW)
     der = ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
     return Peer(der, name, groups, (der,))
 
 
 def with_uids(shown: Peer, *uids: str) -> Peer:
-    """The same client, whose certificate names it by these as well."""
+    """The same client, with uids in its certificate."""
     return msgspec.structs.replace(shown, uids=uids)

@@ -1,4 +1,4 @@
-"""What upstream's metrics are, as data, and what a page of ours shows."""
+"""Upstream's metrics as data, and a parser of exposed metrics."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Metric(NamedTuple):
-    """A family. ``buckets`` is "first..last/how many"."""
+    """A metric family. ``buckets`` is "first..last/count"."""
 
     name: str
     type: str
@@ -16,7 +16,7 @@ class Metric(NamedTuple):
 
 
 class Series(NamedTuple):
-    """A line of a page."""
+    """A line of the exposition."""
 
     name: str
     labels: dict[str, str]
@@ -24,10 +24,10 @@ class Series(NamedTuple):
 
 
 SOMETIMES: set[str] = set()
-"""Those that have no series before something goes wrong."""
+"""Metrics without series before an error occurs."""
 
 SLIS = "kubernetes_health"
-"""How the names of those begin that are at ``/metrics/slis``."""
+"""The name prefixes of metrics at ``/metrics/slis``."""
 
 
 def read_table(path: Path) -> list[Metric]:
@@ -53,7 +53,7 @@ def summary(bounds: Iterable[float]) -> str:
 
 
 def parsed(page: str) -> list[Series]:
-    """The series of a page, histograms by their parts."""
+    """The samples of an exposition, histograms by their parts."""
     found = []
     for line in page.splitlines():
         if line and not line.startswith("#"):
@@ -65,7 +65,7 @@ def parsed(page: str) -> list[Series]:
 
 
 def families(page: str) -> dict[str, Metric]:
-    """What a page shows, in the table's form. All series of a family must have the same labels."""
+    """The families of an exposition, in the table's form. All series of a family must have the same labels."""
     types = dict(re.findall(r"^# TYPE (\S+) (counter|gauge|histogram)$", page, re.MULTILINE))
     labels: dict[str, frozenset[str]] = {}
     bounds: dict[str, set[float]] = {name: set() for name in types}
@@ -82,5 +82,5 @@ def families(page: str) -> dict[str, Metric]:
 
 
 def total(page: str, name: str, /, **labels: str) -> float:
-    """The sum of all series of this name that have these labels."""
+    """The sum of all samples with this name and these labels."""
     return sum(s.value for s in parsed(page) if s.name == name and labels.items() <= s.labels.items())

@@ -1,4 +1,4 @@
-"""An API server of functions: each request is answered by the test."""
+"""A stub API server: the test responds to each request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ Answer = Callable[[str, str, Any], tuple[int, Any]]
 
 
 class Scripted:
-    """A ``wire.Transport``. ``asked`` has every request; while ``down`` connections are refused."""
+    """A ``wire.Transport``. ``asked`` are the requests; while ``down`` connections are refused."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -41,6 +41,6 @@ class Scripted:
 
 
 def status(code: int, reason: str, message: str = "") -> tuple[int, Any]:
-    """A failure."""
+    """An error response."""
     document = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
     return code, {**document, "message": message or reason}

@@ -1,4 +1,4 @@
-"""Which controllers a manager runs, whatever its command line does not say."""
+"""The controllers that a manager runs by default."""
 
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.manager import BUILT_FIRST
@@ -11,4 +11,4 @@ SERVED: tuple[Descriptor, ...] = tuple(
 """Those that have an account of their own and no gate that is off. ``BUILT_FIRST`` signs tokens as the manager itself,
 and only with a key."""
 USUAL: tuple[Descriptor, ...] = tuple(found for found in SERVED if found.default_on)
-"""Those of them that need not be asked for by name."""
+"""Those that are enabled by default."""

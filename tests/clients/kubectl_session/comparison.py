@@ -1,4 +1,4 @@
-"""Answers of two sides, held against each other once what is never the same has been masked."""
+"""Comparison of the outputs of two sides, with varying parts masked."""
 
 import re
 from collections.abc import Iterator
@@ -55,13 +55,13 @@ _OWN = (
     ".pod-template-hash",
 )
 _RENAMED = ".spec.selector.matchLabels.controller-uid"
-"""Of jobs; there is a prefix since v1.27."""
+"""Job labels, which have a prefix since v1.27."""
 _OWNED = re.compile(r"\.managedFields\[[^\]]*\]\.(?!manager$)")
-"""Which fields a manager owns; the recorded answers of v1.36.2 have that."""
+"""Managed fields are covered by the recorded responses of v1.36.2."""
 
 
 def differences(step: Step, real: Answer, ours: Answer) -> Iterator[str]:
-    """What the answers to a step differ in: the exit code, any line, or a field that the real one has.
+    """The differences of a step: the exit code, any line, or a field of kube-apiserver's object.
 
     Of objects, what only ours has is what releases have added: the recorded answers of v1.36.2 hold it, and golden
     output holds the text of steps that are ``newer``.
@@ -81,21 +81,21 @@ def differences(step: Step, real: Answer, ours: Answer) -> Iterator[str]:
 
 
 def mask(text: str) -> str:
-    """Without what is never the same twice."""
+    """The text with varying parts masked."""
     for pattern, replacement in _MASKS:
         text = pattern.sub(replacement, text)
     return text
 
 
 def lines(step: Step, text: str) -> list[str]:
-    """What a step has printed, in an order and a width that do not hang on chance."""
+    """The output of a step, with deterministic order and column widths."""
     # Columns are as wide as what stands in them.
     found = [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in mask(text).splitlines()]
     return sorted(found) if step.unordered else _sort_events(found)
 
 
 def _sort_events(found: list[str]) -> list[str]:
-    """The events at the end of a description come in any order within a second, and are counted if they come again."""
+    """Normalize the events of a description: their order within a second varies, and repeated ones are counted."""
     result: list[str] = []
     events: list[str] | None = None
     for line in [*found, ""]:
@@ -129,7 +129,7 @@ def _compare_objects(step: Step, real: Any, ours: Any) -> Iterator[str]:
 
 
 def _sorted(documents: list[Any]) -> list[Any]:
-    """Objects with generated names, in an order that does not hang on these."""
+    """Sort objects with generated names independently of these."""
     for document in documents:
         if isinstance(document, dict) and isinstance(document.get("items"), list):
             document["items"].sort(key=_rank)

@@ -1,4 +1,4 @@
-"""The files that lie in the directory of a kubectl session, by name. ``script`` applies them."""
+"""The files in the directory of a kubectl session, by name. ``script`` applies them."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def container(**more: Any) -> Doc:
 
 
 def pod_spec(node: str, **more: Any) -> Doc:
-    """Pods have their node, so that both schedulers come to the same."""
+    """Pods have a node name, so that both schedulers agree."""
     return {"nodeSelector": {HERE: node}, "terminationGracePeriodSeconds": 1, "containers": [container()], **more}
 
 

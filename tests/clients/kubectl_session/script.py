@@ -1,4 +1,4 @@
-"""The kubectl session itself: what is typed, in order, and what has to hold before it is.
+"""The commands of the kubectl session, in order, and their preconditions.
 
 The commands go to namespace ``shop``. Names are unique and say what a step shows.
 """
@@ -27,12 +27,12 @@ BATCH = "/apis/batch/v1/namespaces/shop"
 
 
 def quoted(document: Any) -> str:
-    """JSON as one word of a shell."""
+    """JSON quoted for a shell."""
     return shlex.quote(json.dumps(document))
 
 
 def patch(what: str, change: Any, kind: str = "strategic") -> str:
-    """A command that patches."""
+    """A patch command."""
     return f"patch {what} --type={kind} -p {quoted(change)}"
 
 

@@ -38,7 +38,7 @@ def missing_programs() -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one command gave."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -46,7 +46,7 @@ class Answer:
 
 
 class Side:
-    """One cluster as its administrator sees it, in a directory that all commands run in."""
+    """One cluster accessed as administrator, with a working directory for commands."""
 
     def __init__(self, name: str, directory: Path, server: str, authority: Path) -> None:
         self.name = name
@@ -73,12 +73,12 @@ class Side:
         return [str(self._assets / "kubectl"), *words]
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """kubectl's: the directory is its home, so that nothing known of the other side is found."""
+        """The environment of kubectl: its home is the directory, so that caches of the other side are not used."""
         own = {"KUBECONFIG": str(self.kubeconfig), "TMPDIR": str(self.directory / "tmp"), "TZ": "UTC"}
         return environment(self.directory, **own, **(more or {}))
 
     def kubectl(self, words: tuple[str, ...], *, stdin: str = "", more: Mapping[str, str] | None = None) -> Answer:
-        """Run kubectl to its end."""
+        """Run kubectl until it exits."""
         done = subprocess.run(
             self.command(words),
             input=stdin,
@@ -92,14 +92,14 @@ class Side:
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def read(self, path: str) -> Any:
-        """What the server has at this path, or None if it has nothing there. Quicker than a kubectl, for waiting."""
+        """The object at this path, or None. Faster than kubectl, for polling."""
         headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
         status, text = self._connections.request(self._port, "GET", path, headers=headers)
         assert status in {200, 404}, f"{self.name}: GET {path}: {status} {text}"
         return json.loads(text) if status == 200 else None
 
     def close(self) -> None:
-        """Nothing more is read."""
+        """Close the connections."""
         self._connections.close()
 
 
@@ -155,7 +155,7 @@ def _our_side(directory: Path, server: Program) -> Side:
 
 
 def _programs(side: Side, keys: RealCluster) -> Iterator[Program]:
-    """Both sides' managers sign with the same keys."""
+    """Start the programs of a side. The managers of both sides sign with the same keys."""
     yield _go(
         side,
         "kube-controller-manager",
@@ -187,7 +187,7 @@ def _go(side: Side, name: str, *flags: str) -> Program:
 
 
 def _ready(side: Side) -> bool:
-    """Nodes are ready and open to pods, and the account that pods run as is there."""
+    """Whether all nodes are untainted and the default ServiceAccount has its token Secret."""
     nodes = side.read("/api/v1/nodes")["items"]
     open_ones = [node for node in nodes if not node["spec"].get("taints")]
     account = side.read("/api/v1/namespaces/default/serviceaccounts/default")

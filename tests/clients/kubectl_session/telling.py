@@ -1,4 +1,4 @@
-"""How a kubectl session is told to a side: its steps one after the other, each when the cluster has come to rest.
+"""Runs a kubectl session on a side: its steps in sequence, each when the cluster is idle.
 
 What changes while it is looked at cannot be compared, so a step says what it waits for (``after``); the checks below
 are for that. ``script`` has the steps.
@@ -25,7 +25,7 @@ APPS = "/apis/apps/v1/namespaces/shop"
 
 @dataclass(frozen=True)
 class Step:
-    """One command. ``editor`` is what ``kubectl edit`` starts; ``unordered``: the order of lines says nothing.
+    """One command. ``editor`` is for ``kubectl edit``; with ``unordered`` the order of lines is ignored.
 
     ``newer``: what is printed has changed since v1.20, so that only the exit code is compared; golden output has the
     rest.
@@ -46,7 +46,7 @@ class Step:
 
 
 def tell(side: Side, script: tuple[Step, ...], answers: dict[str, Answer]) -> None:
-    """Run the script, and note the answers under the steps' names."""
+    """Run the script, and return the results by step name."""
     for name, documents in FILES.items():
         (side.directory / name).write_text("\n---\n".join(json.dumps(document, indent=1) for document in documents))
     watches: dict[str, subprocess.Popen[bytes]] = {}
@@ -124,7 +124,7 @@ def where(path: str, text: str, holds: Callable[[Any], object]) -> Check:
 
 
 def items(path: str, count: int, text: str = "", holds: Callable[[Any], object] = lambda _item: True) -> Check:
-    """As many in this list, and each as it is meant to be."""
+    """A check that the list has ``count`` objects, for each of which ``holds`` is true."""
     return where(
         path,
         f"lists {count} {text}",
@@ -133,19 +133,19 @@ def items(path: str, count: int, text: str = "", holds: Callable[[Any], object] 
 
 
 def events(selector: str, count: int) -> Check:
-    """At least so many of the namespace's events; they come later than what they tell of."""
+    """A check for at least ``count`` events, which arrive later than their cause."""
     path = f"{SHOP}/events?fieldSelector={quote(selector)}"
     return where(path, f"lists {count}", lambda found: len(found["items"]) >= count)
 
 
 def is_ready(pod: Any) -> bool:
-    """Running for good: nobody deletes it."""
+    """Whether the pod is Ready and not terminating."""
     conditions = {condition["type"]: condition["status"] for condition in pod.get("status", {}).get("conditions", ())}
     return "deletionTimestamp" not in pod["metadata"] and conditions.get("Ready") == "True"
 
 
 def is_settled(replica_set: Any) -> bool:
-    """It has seen what it should be, and is."""
+    """Whether the ReplicaSet is observed and all its replicas are available."""
     status, spec = replica_set["status"], replica_set["spec"]
     counts = [status.get(key, 0) for key in ("replicas", "readyReplicas", "availableReplicas")]
     return (
@@ -158,7 +158,7 @@ def pods(app: str, count: int) -> Check:
 
 
 def deployed(name: str, replicas: int) -> tuple[Check, ...]:
-    """The Deployment has said the last word about its pods, and they run."""
+    """Checks that the Deployment is complete and its pods are ready."""
 
     def settled(found: Any) -> bool:
         status = found["status"]

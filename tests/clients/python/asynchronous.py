@@ -24,7 +24,7 @@ NS = "default"
 
 
 async def refusal(call: Awaitable[Any]) -> ApiException:
-    """The error of a call that has to fail."""
+    """The error of a call that must fail."""
     try:
         await call
     except ApiException as error:
@@ -86,7 +86,7 @@ async def lists(core: client.CoreV1Api) -> None:
 
 
 async def runs(core: client.CoreV1Api, api: client.ApiClient) -> None:
-    """A pod until it runs, its log, and its end."""
+    """A pod until it runs, its log, and its deletion."""
     await utils.create_from_dict(api, pod("p"), namespace=NS)
     async with watch.Watch() as watcher:
         async for event in watcher.stream(core.list_namespaced_pod, NS, field_selector="metadata.name=p"):
@@ -125,14 +125,14 @@ async def custom_objects(api: client.ApiClient) -> None:
 
 
 async def nobody_may() -> None:
-    """Who has no rights is told so."""
+    """A user without rights gets Forbidden."""
     api = await config.new_client_from_config(os.environ["KUBECONFIG_OF_NOBODY"])
     async with api:
         assert (await refusal(client.CoreV1Api(api).list_namespaced_secret(NS))).status == 403
 
 
 class Mirror:
-    """List, watch, and again: what this client's users write, who have no informer."""
+    """A list and watch loop, as users of this client write it, which has no informer."""
 
     def __init__(self, core: client.CoreV1Api) -> None:
         self._core = core
@@ -140,7 +140,7 @@ class Mirror:
         self.expired = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 found = await self._core.list_namespaced_config_map(NS, label_selector="watched=yes")
@@ -169,7 +169,7 @@ class Mirror:
 
 
 async def follows(core: client.CoreV1Api) -> None:
-    """A watch that goes on where it was, over a restart after which its version is too old."""
+    """A watch that resumes, across a restart after which its resourceVersion is too old."""
     for name in ("leaves", "stays"):
         await core.create_namespaced_config_map(NS, config_map(name, WATCHED))
     mirror = Mirror(core)
@@ -188,7 +188,7 @@ async def follows(core: client.CoreV1Api) -> None:
 
 
 async def main() -> None:
-    """All of it."""
+    """Run the scenario."""
     await config.load_kube_config()
     async with client.ApiClient() as api:
         core = client.CoreV1Api(api)

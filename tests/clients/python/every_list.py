@@ -16,7 +16,7 @@ _METHOD = re.compile(r"^list_(?!.*_with_http_info$|.*_without_preload_content$)"
 
 
 def main() -> None:
-    """All of it."""
+    """Run the scenario."""
     config.load_kube_config()
     problems: list[str] = []
     lists, items = 0, dict[str, int]()

@@ -1,4 +1,4 @@
-"""The server that Python's clients are tried on: ``pilothouse up`` with RBAC, over HTTPS, kept on disk.
+"""The server for Python clients: ``pilothouse up`` with RBAC, over HTTPS, with a data directory.
 
 ``Ground.run`` runs one client's scenario (a program beside this file) as the user ``dev``, who logs in with a client
 certificate and has what a cluster's owner would grant an author of operators. ``nobody`` logs in with a token and may
@@ -42,7 +42,7 @@ class Ground:
         self.directory = directory
         self.port = free_port()
         self.gone_versions: list[str] = []
-        """For each restart: a version from before it, which the server answered 410 for."""
+        """For each restart: a previous resourceVersion that the server rejected with 410."""
         self._up: Program | None = None
         (directory / "tokens.csv").write_text(f"{NOBODY_TOKEN},nobody,1001\n")
 
@@ -68,7 +68,7 @@ class Ground:
             self._up.__exit__(kind, error, trace)
 
     def run(self, scenario: str, *, seconds: float = 200.0) -> str:
-        """Run the scenario to its end; what it printed. Fails when it does."""
+        """Run the scenario; returns its output. Fails if it fails."""
         log = self.directory / f"{scenario}.log"
         with log.open("w") as errors:
             client = subprocess.Popen(
@@ -123,7 +123,7 @@ class Ground:
         self._go_on(page)
 
     def _go_on(self, page: Any) -> None:
-        """A page of before the restart has no next one, but the rest of what there is now."""
+        """A continue token from before the restart is expired, and the inconsistent one returns the current rest."""
         rest = f"{CONFIG_MAPS}?continue="
         gone = self.request("GET", rest + page["metadata"]["continue"], refused=410)
         assert gone["reason"] == "Expired" and "too old to display a consistent list" in gone["message"], gone
@@ -132,7 +132,7 @@ class Ground:
         assert "comes" in names or page["items"][0]["metadata"]["name"] >= "comes", names
 
     def request(self, method: str, path: str, body: Any = None, *, refused: int = 0) -> Any:
-        """One request as the administrator; ``refused`` is the code of the failure that is meant."""
+        """Send a request as administrator; ``refused`` is an expected error code."""
         token = (self.directory / "data" / "admin.token").read_text()
         return ask(self._url, (self.directory / "data" / "ca.crt").read_bytes(), token, method, path, body, refused)
 
@@ -174,7 +174,7 @@ class Ground:
 
 
 def ask(url: str, authority: bytes, token: str, method: str, path: str, body: Any = None, refused: int = 0) -> Any:
-    """One request to a server with that authority, as whoever has the token. ``refused``: the failure that is meant."""
+    """Send a request with the token to a server with this CA. ``refused`` is an expected error code."""
     request = urllib.request.Request(
         f"{url}{path}",
         method=method,

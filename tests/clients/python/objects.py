@@ -1,4 +1,4 @@
-"""What the scenarios of all clients have in common: the objects, and waiting.
+"""Common parts of the client scenarios: objects, and waiting.
 
 A scenario is a program: it asserts, and ends with 0 when everything held. ``ask_for_restart`` is how it has the server
 restarted (``tests/clients/python/ground.py``).
@@ -13,7 +13,7 @@ from typing import Any
 Doc = dict[str, Any]
 WATCHED = {"watched": "yes"}
 LOG = ["first", "second"]
-"""What a pod writes."""
+"""The log of a pod."""
 
 
 def config_map(name: str, labels: Doc | None = None, **data: str) -> Doc:
@@ -25,7 +25,7 @@ def config_map(name: str, labels: Doc | None = None, **data: str) -> Doc:
 
 
 def pod(name: str) -> Doc:
-    """A pod that a simulated node runs, and that goes quickly."""
+    """A pod that terminates quickly."""
     spec = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "nginx"}]}
     metadata = {
         "name": name,
@@ -43,7 +43,7 @@ def replica_set(name: str, replicas: int) -> Doc:
 
 
 def definition(plural: str, kind: str) -> Doc:
-    """A CustomResourceDefinition with a status of its own: ``size`` from 1 on in its spec, anything in its status."""
+    """A CustomResourceDefinition with a status subresource: ``size`` of at least 1 in its spec, any status."""
     size = {"type": "integer", "minimum": 1}
     properties = {
         "spec": {"type": "object", "required": ["size"], "properties": {"size": size}},
@@ -70,12 +70,12 @@ def definition(plural: str, kind: str) -> Doc:
 
 
 def custom(kind: str, name: str, size: int) -> Doc:
-    """An object of such a kind."""
+    """An object of this kind."""
     return {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": name}, "spec": {"size": size}}
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
-    """Wait until it holds."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"never true within {seconds} s: {what}"
@@ -83,7 +83,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> 
 
 
 def ask_for_restart() -> None:
-    """Have the server restarted, and return when it is back. Afterwards ``leaves`` is gone and ``comes`` is there."""
+    """Restart the server, and wait for it. Afterwards ``leaves`` is deleted and ``comes`` created."""
     print("RESTART", flush=True)
     assert sys.stdin.readline(), "nobody restarts the server"
 
@@ -91,7 +91,7 @@ def ask_for_restart() -> None:
 async def until_async(
     condition: Callable[[], object] | Callable[[], Awaitable[object]], what: str, seconds: float = 20.0
 ) -> None:
-    """Wait until it holds; the condition may be a coroutine function."""
+    """Wait until the condition, possibly a coroutine function, is true."""
     deadline = time.monotonic() + seconds
     while True:
         found = condition()

@@ -22,7 +22,7 @@ NS = "default"
 
 
 def refusal(call: Any, *arguments: Any, **more: Any) -> ApiException:
-    """The error of a call that has to fail."""
+    """The error of a call that must fail."""
     try:
         call(*arguments, **more)
     except ApiException as error:
@@ -87,7 +87,7 @@ def applies(api: client.ApiClient) -> None:
 
 
 def lists(core: client.CoreV1Api) -> None:
-    """Selectors, pages, and deletion of what a selector names."""
+    """Selectors, pages, and deletecollection with a selector."""
     for number in range(7):
         core.create_namespaced_config_map(NS, config_map(f"page-{number}", {"page": "yes", "odd": str(number % 2)}))
     odd = core.list_namespaced_config_map(NS, label_selector="page=yes,odd in (1)")
@@ -107,7 +107,7 @@ def lists(core: client.CoreV1Api) -> None:
 
 
 def runs(core: client.CoreV1Api, apps: client.AppsV1Api, api: client.ApiClient) -> None:
-    """Pods: watched until they run, their logs, scale, eviction, what deletion answers."""
+    """Pods: watched until they run, logs, scale, eviction, delete responses."""
     utils.create_from_dict(api, pod("p"), namespace=NS)
     watcher = watch.Watch()
     for event in watcher.stream(core.list_namespaced_pod, NS, field_selector="metadata.name=p", timeout_seconds=20):
@@ -160,7 +160,7 @@ def custom_objects(api: client.ApiClient) -> None:
 
 
 def nobody_may() -> None:
-    """Who has no rights is told so."""
+    """A user without rights gets Forbidden."""
     core = client.CoreV1Api(config.new_client_from_config(os.environ["KUBECONFIG_OF_NOBODY"]))
     error = refusal(core.list_namespaced_secret, NS)
     assert error.status == 403
@@ -168,7 +168,7 @@ def nobody_may() -> None:
 
 
 def informs(core: client.CoreV1Api) -> None:
-    """The informer: its cache follows, also over a restart after which its version is too old."""
+    """The informer: its cache is updated, also across a restart after which its resourceVersion is too old."""
     core.create_namespaced_config_map(NS, config_map("leaves", WATCHED))
     core.create_namespaced_config_map(NS, config_map("stays", WATCHED))
     told: list[tuple[str, str]] = []
@@ -194,7 +194,7 @@ def informs(core: client.CoreV1Api) -> None:
 
 
 def main() -> None:
-    """All of it."""
+    """Run the scenario."""
     config.load_kube_config()
     api = client.ApiClient()
     core, apps = client.CoreV1Api(api), client.AppsV1Api(api)

@@ -1,4 +1,4 @@
-"""A kopf operator with a CRD: a ``Pair`` has a config map, a status, and a finalizer while it is there.
+"""A kopf operator with a CRD: a ``Pair`` has a ConfigMap, a status, and a finalizer.
 
 The operator runs on a loop in a thread; the scenario is run from outside with the official client's untyped API.
 """
@@ -20,14 +20,14 @@ seen: set[str] = set()
 
 @kopf.on.startup()
 def settle(settings: kopf.OperatorSettings, **_: Any) -> None:
-    """Quick to reconnect, and annotations as the place for progress."""
+    """Fast reconnects, and progress stored in annotations."""
     settings.watching.reconnect_backoff = 0.1
     settings.networking.error_backoffs = [0.1] * 100
 
 
 @kopf.on.create("example.com", "v1", "pairs")
 def create(name: str, spec: Any, body: Any, namespace: str, **_: Any) -> dict[str, Any]:
-    """Make the config map. What is returned goes into the status."""
+    """Create the ConfigMap. The return value is stored in the status."""
     core = client.CoreV1Api()
     made = {"metadata": {"name": f"{name}-pair"}, "data": {"size": str(spec["size"])}}
     kopf.adopt(made)
@@ -38,7 +38,7 @@ def create(name: str, spec: Any, body: Any, namespace: str, **_: Any) -> dict[st
 
 @kopf.on.update("example.com", "v1", "pairs", field="spec.size")
 def resize(name: str, new: int, patch: Any, namespace: str, **_: Any) -> None:
-    """Follow the size."""
+    """Update the ConfigMap when the size changes."""
     core = client.CoreV1Api()
     core.patch_namespaced_config_map(f"{name}-pair", namespace, {"data": {"size": str(new)}})
     patch.status["size"] = new
@@ -46,13 +46,13 @@ def resize(name: str, new: int, patch: Any, namespace: str, **_: Any) -> None:
 
 @kopf.on.delete("example.com", "v1", "pairs")
 def delete(name: str, **_: Any) -> None:
-    """Say good-bye, before the finalizer goes."""
+    """Handle the deletion, before the finalizer is removed."""
     deleted.append(name)
 
 
 @kopf.on.event("", "v1", "configmaps")
 def watch_config_maps(type: str | None, name: str, **_: Any) -> None:  # noqa: A002  # kopf's name of it
-    """A plain watch, over everything."""
+    """A watch of all ConfigMaps."""
     (seen.discard if type == "DELETED" else seen.add)(name)
 
 
@@ -62,7 +62,7 @@ def operate(ready: threading.Event, stop: threading.Event) -> None:
 
 
 def main() -> None:
-    """All of it."""
+    """Run the scenario."""
     config.load_kube_config()
     objects, core = client.CustomObjectsApi(), client.CoreV1Api()
     client.ApiextensionsV1Api().create_custom_resource_definition(definition("pairs", "Pair"))

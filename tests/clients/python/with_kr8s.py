@@ -1,4 +1,4 @@
-"""kr8s: objects with methods. It knows no PUT and no apply; those go through its ``call_api``."""
+"""kr8s: objects with methods. It has no PUT and no apply; those use its ``call_api``."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from tests.clients.python.objects import (
 
 
 async def refusal(call: Any) -> int:
-    """The code of a call that has to fail."""
+    """The status code of a call that must fail."""
     try:
         await call
     except kr8s.ServerError as error:
@@ -88,7 +88,7 @@ async def apply(api: Any, manifest: Any) -> Any:
 
 
 async def lists(api: Any) -> None:
-    """Selectors; pages of 100, which kr8s asks for itself."""
+    """Selectors; pages of 100, which kr8s requests by itself."""
     await api.create(
         [await ConfigMap(config_map(f"page-{number}", {"page": str(number % 2)}), api=api) for number in range(105)]
     )
@@ -147,7 +147,7 @@ async def custom_objects(api: Any) -> None:
 
 
 async def nobody_may() -> None:
-    """Who has no rights is told so; who one is, too."""
+    """A user without rights gets Forbidden; ``whoami`` returns the user."""
     api = await kr8s.asyncio.api(kubeconfig=os.environ["KUBECONFIG_OF_NOBODY"])
     async with api.call_api("GET", version="", base="/version") as answer:
         assert answer.json()["minor"] == "36"
@@ -160,14 +160,14 @@ async def nobody_may() -> None:
 
 
 class Mirror:
-    """Watch, and again when the stream ends. ``since`` is left out: kr8s asks for it again and again after a 410."""
+    """Watch, and again when the stream ends. ``since`` is omitted: kr8s keeps requesting it after a 410."""
 
     def __init__(self, api: Any) -> None:
         self._api = api
         self.names: set[str] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 self.names = {item.name async for item in self._api.get("configmaps", label_selector=WATCHED)}
@@ -179,7 +179,7 @@ class Mirror:
 
 
 async def follows(api: Any) -> None:
-    """A watch over a restart."""
+    """A watch across a restart."""
     for name in ("leaves", "stays"):
         await (await ConfigMap(config_map(name, WATCHED), api=api)).create()
     mirror = Mirror(api)
@@ -198,7 +198,7 @@ async def follows(api: Any) -> None:
 
 
 async def main() -> None:
-    """All of it."""
+    """Run the scenario."""
     with warnings.catch_warnings():
         # "Supported versions for kr8s 0.20.15 are 1.28 to 1.35."
         warnings.filterwarnings("ignore", message="Kubernetes version .* is not supported")

@@ -1,4 +1,4 @@
-"""lightkube: typed models, synchronous here; its watch goes on by itself after errors, if asked to."""
+"""lightkube: typed models, synchronous here; its watch resumes after errors if configured."""
 
 import os
 import threading
@@ -27,7 +27,7 @@ from tests.clients.python.objects import (
 
 
 def refusal(call: Any, *arguments: Any, **more: Any) -> int:
-    """The code of a call that has to fail."""
+    """The status code of a call that must fail."""
     try:
         call(*arguments, **more)
     except ApiError as error:
@@ -116,13 +116,13 @@ def custom_objects(client: Client) -> None:
 
 
 def nobody_may() -> None:
-    """Who has no rights is told so."""
+    """A user without rights gets Forbidden."""
     with Client(config=KubeConfig.from_file(os.environ["KUBECONFIG_OF_NOBODY"])) as client:
         assert refusal(lambda: list(client.list(Secret))) == 403
 
 
 class Mirror:
-    """What a watch has told: its handler of errors has it go on, from the beginning after a 410."""
+    """Events of a watch: its error handler resumes it, with a new list after a 410."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -130,7 +130,7 @@ class Mirror:
         self.expired = 0
 
     def run(self) -> None:
-        """Until the program ends."""
+        """Run until the program exits."""
         version = self._list()
         while True:
             try:
@@ -157,7 +157,7 @@ class Mirror:
 
 
 def follows(client: Client) -> None:
-    """A watch over a restart after which its version is too old."""
+    """A watch across a restart after which its resourceVersion is too old."""
     for name in ("leaves", "stays"):
         client.create(from_dict(config_map(name, WATCHED)))
     mirror = Mirror(client)
@@ -173,7 +173,7 @@ def follows(client: Client) -> None:
 
 
 def main() -> None:
-    """All of it."""
+    """Run the scenario."""
     client = Client(field_manager="lightkube")
     writes(client)
     lists(client)

@@ -1,4 +1,4 @@
-"""A suite that a user could have written: kr8s and lightkube in asynchronous tests, run by anyio's plugin."""
+"""A sample test suite: kr8s and lightkube in asynchronous tests, run by anyio's plugin."""
 
 from typing import Any
 

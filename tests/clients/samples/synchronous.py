@@ -1,4 +1,4 @@
-"""A suite that a user could have written: the official client and lightkube in synchronous tests."""
+"""A sample test suite: the official client and lightkube in synchronous tests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ WEB = {
 
 @pytest.fixture
 def api(pilothouse: Any) -> Iterator[client.ApiClient]:
-    """The official client, logged in."""
+    """The official client with credentials."""
     with config.new_client_from_config(str(pilothouse.kubeconfig)) as made:
         yield made
 
