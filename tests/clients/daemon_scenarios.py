@@ -1,8 +1,7 @@
 """DaemonSet scenarios on a cluster of five nodes, run on ``pilothouse up`` and on kube-apiserver.
 
-``Ground`` is the cluster as kubectl shows it. ``Record`` follows every write to the pods of ``agent`` and to the
-DaemonSet itself through kubectl's watches, so that a bound is judged in each state there ever was, not in those that a
-test happens to look at.
+``KubectlCluster`` is the cluster accessed with kubectl. ``Record`` watches the pods of ``agent`` and the DaemonSet, so
+that bounds are checked in every state and not only in sampled ones.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ Doc = dict[str, Any]
 HASH = "controller-revision-hash"
 
 
-class Ground:
+class KubectlCluster:
     """A cluster with the unshared nodes ``nodes``. ``command`` starts kubectl."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], nodes: Sequence[str]) -> None:
@@ -143,7 +142,7 @@ def is_live(pod: Doc) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in {"Failed", "Succeeded"}
 
 
-def is_over(pod: Doc) -> bool:
+def is_terminated_and_terminating(pod: Doc) -> bool:
     """Whether the pod is terminated and terminating."""
     return "deletionTimestamp" in pod["metadata"] and pod["status"].get("phase") in {"Failed", "Succeeded"}
 
@@ -162,7 +161,7 @@ class Record:
 
     def __init__(
         self,
-        ground: Ground,
+        ground: KubectlCluster,
         judge: Callable[[list[Doc]], None],
         *,
         owner: tuple[str, str] = ("ds", "agent"),
@@ -255,7 +254,7 @@ class Record:
 # The scenarios
 
 
-def lands_exactly_where_it_should(ground: Ground) -> None:
+def node_selectors_taints_and_node_changes(ground: KubectlCluster) -> None:
     """Node selectors, taints and tolerations, and changes of nodes."""
     first, second, third, fourth, fifth = ground.nodes
     ground("label", "node", first, second, third, "pool=agents")
@@ -282,7 +281,7 @@ def lands_exactly_where_it_should(ground: Ground) -> None:
     assert fifth not in ground.places()
 
 
-def follows_nodes_that_come_and_go(ground: Ground) -> None:
+def deleted_and_recreated_node(ground: KubectlCluster) -> None:
     """A deleted node is not counted; when recreated, it gets a daemon pod."""
     *others, last = ground.nodes
     ground.create_everywhere(maxUnavailable=1)
@@ -299,7 +298,7 @@ def follows_nodes_that_come_and_go(ground: Ground) -> None:
     assert ground.on(last)["metadata"]["name"] != lost
 
 
-def never_misses_more_than_two(ground: Ground) -> None:
+def rolling_update_respects_max_unavailable(ground: KubectlCluster) -> None:
     """``maxUnavailable: 2``, after every write."""
     ground.create_everywhere(maxUnavailable=2)
     most = 0
@@ -307,7 +306,7 @@ def never_misses_more_than_two(ground: Ground) -> None:
     def judge(pods: list[Doc]) -> None:
         nonlocal most
         # Of a pod that has ended and is being deleted nothing is there but a record: it holds no place.
-        on = Counter(target(pod) for pod in pods if not is_over(pod))
+        on = Counter(target(pod) for pod in pods if not is_terminated_and_terminating(pod))
         assert max(on.values()) == 1, f"two pods on a node, one of them perhaps on its way out: {on}"
         missing = sorted({*ground.nodes} - {target(pod) for pod in pods if is_ready(pod)})
         assert len(missing) <= 2, f"nobody serves {missing}"
@@ -321,10 +320,10 @@ def never_misses_more_than_two(ground: Ground) -> None:
     assert most == 2, "the bound was made use of"
     # Five pods, each deleted, gone, created, bound, pending and running.
     assert record.states >= 5 * 5, record.states
-    _judge_statuses(record, ground, unavailable=2)
+    _check_statuses(record, ground, unavailable=2)
 
 
-def serves_all_nodes_during_a_surge(ground: Ground) -> None:
+def rolling_update_respects_max_surge(ground: KubectlCluster) -> None:
     """``maxSurge: 1``, after every write."""
     ground.create_everywhere(maxUnavailable=0, maxSurge=1)
     most = 0
@@ -350,10 +349,10 @@ def serves_all_nodes_during_a_surge(ground: Ground) -> None:
         assert ground.images() == {"pause:2"}
     assert most == 1, "there was a surge"
     assert record.states >= 5 * 5, record.states
-    _judge_statuses(record, ground, unavailable=0)
+    _check_statuses(record, ground, unavailable=0)
 
 
-def _judge_statuses(record: Record, ground: Ground, *, unavailable: int) -> None:
+def _check_statuses(record: Record, ground: KubectlCluster, *, unavailable: int) -> None:
     generations = [status.get("observedGeneration", 0) for status in record.statuses]
     assert generations == sorted(generations)
     for status in record.statuses:
@@ -362,7 +361,7 @@ def _judge_statuses(record: Record, ground: Ground, *, unavailable: int) -> None
         assert status["numberMisscheduled"] == 0, status
 
 
-def goes_back(ground: Ground) -> None:
+def rollback(ground: KubectlCluster) -> None:
     """``kubectl rollout history``, ``undo`` and ``status``."""
     ground.create_everywhere(maxUnavailable=5)
     for number in (2, 3):
@@ -386,12 +385,12 @@ def goes_back(ground: Ground) -> None:
         assert "already matches revision 5" in ground("rollout", "undo", "ds/agent", "--to-revision=5")
 
 
-def _history(ground: Ground) -> list[int]:
+def _history(ground: KubectlCluster) -> list[int]:
     lines = ground("rollout", "history", "ds/agent").splitlines()
     return [int(line.split()[0]) for line in lines if line[:1].isdigit()]
 
 
-def heals(ground: Ground) -> None:
+def recovers_from_changed_pods_and_revisions(ground: KubectlCluster) -> None:
     """A deleted pod, a failed pod, and corrupt revisions."""
     ground.create_everywhere(maxUnavailable=1)
     before = {target(pod): pod["metadata"]["name"] for pod in ground.pods()}

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from tests.clients.daemon_scenarios import Ground, Record, is_live, is_ready
+from tests.clients.daemon_scenarios import KubectlCluster, Record, is_live, is_ready
 from tests.programs import until
 
 Doc = dict[str, Any]
@@ -16,7 +16,7 @@ SELECTED = ("-l", "app=shop")
 NOWHERE = {"template": {"spec": {"nodeSelector": {"pool": "nowhere"}}}}
 
 
-class Shop(Ground):
+class DeploymentCluster(KubectlCluster):
     """A cluster accessed with kubectl, with the Deployment ``shop``."""
 
     def clear(self) -> None:
@@ -38,7 +38,7 @@ class Shop(Ground):
         document = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "shop"}, "spec": whole}
         self.make(document)
 
-    def rolled(self) -> None:
+    def wait_for_rollout(self) -> None:
         """Wait with ``kubectl rollout status``."""
         assert "successfully rolled out" in self("rollout", "status", "deploy/shop", "--timeout=50s")
 
@@ -82,10 +82,10 @@ def image_of(pod: Doc) -> str:
     return str(pod["spec"]["containers"][0]["image"])
 
 
-def rolls_within_its_bounds_and_back(shop: Shop) -> None:
+def rollout_respects_bounds_and_rolls_back(shop: DeploymentCluster) -> None:
     """``maxSurge: 1`` and ``maxUnavailable: 1``, after every write; history and undo."""
     shop.create()
-    shop.rolled()
+    shop.wait_for_rollout()
     most, least = 4, 4
     exceeded_at = 0.0
 
@@ -102,11 +102,11 @@ def rolls_within_its_bounds_and_back(shop: Shop) -> None:
 
     with Record(shop, judge, owner=("deploy", "shop"), pods="app=shop") as record:
         shop("set", "image", "deploy/shop", "main=pause:2")
-        shop.rolled()
+        shop.wait_for_rollout()
         until(lambda: shop.running() == {"pause:2": 4}, "all are new")
         assert shop.sets() == {"1": 0, "2": 4}
         shop("rollout", "undo", "deploy/shop")
-        shop.rolled()
+        shop.wait_for_rollout()
         until(lambda: shop.running() == {"pause:1": 4}, "all are old again")
     assert (most, least) == (5, 3), "the bounds were made use of"
     # Twice four pods, each made, bound, running, deleted and gone.
@@ -118,10 +118,10 @@ def rolls_within_its_bounds_and_back(shop: Shop) -> None:
     assert shop.condition("Available") == ("True", "MinimumReplicasAvailable")
 
 
-def waits_while_it_is_paused(shop: Shop) -> None:
+def paused_rollout(shop: DeploymentCluster) -> None:
     """While paused, template changes wait and scaling works."""
     shop.create(replicas=2)
-    shop.rolled()
+    shop.wait_for_rollout()
     shop("rollout", "pause", "deploy/shop")
     until(lambda: shop.condition("Progressing") == ("Unknown", "DeploymentPaused"), "it says that it is paused")
     shop("set", "image", "deploy/shop", "main=pause:2")
@@ -129,14 +129,14 @@ def waits_while_it_is_paused(shop: Shop) -> None:
     until(lambda: shop.running() == {"pause:1": 3}, "it grows as it was")
     assert shop.sets() == {"1": 3}
     shop("rollout", "resume", "deploy/shop")
-    shop.rolled()
+    shop.wait_for_rollout()
     until(lambda: shop.running() == {"pause:2": 3}, "and now it changes")
 
 
-def recreates(shop: Shop) -> None:
+def recreate_strategy(shop: DeploymentCluster) -> None:
     """Recreate: no new pod before the last old one is deleted."""
     shop.create(strategy={"type": "Recreate"}, replicas=3)
-    shop.rolled()
+    shop.wait_for_rollout()
 
     def judge(pods: list[Doc]) -> None:
         images = {image_of(pod) for pod in pods if pod["status"].get("phase") not in {"Failed", "Succeeded"}}
@@ -144,16 +144,16 @@ def recreates(shop: Shop) -> None:
 
     with Record(shop, judge, owner=("deploy", "shop"), pods="app=shop") as record:
         shop("set", "image", "deploy/shop", "main=pause:2")
-        shop.rolled()
+        shop.wait_for_rollout()
         until(lambda: shop.running() == {"pause:2": 3}, "all are new")
     assert min(status.get("replicas", 0) for status in record.statuses) == 0, "there was a moment without any"
 
 
-def scales_in_proportion_where_it_is_stuck(shop: Shop) -> None:
+def stuck_rollout_is_scaled_proportionally(shop: DeploymentCluster) -> None:
     """An unschedulable update: the progress deadline is exceeded, scaling is proportional, and it is rolled back."""
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}}
     shop.create(progressDeadlineSeconds=2, strategy=strategy, replicas=5)
-    shop.rolled()
+    shop.wait_for_rollout()
     shop.patch(NOWHERE)
     until(lambda: shop.condition("Progressing") == ("False", "ProgressDeadlineExceeded"), "it gives up")
     assert shop.sets() == {"1": 4, "2": 3}
@@ -161,20 +161,20 @@ def scales_in_proportion_where_it_is_stuck(shop: Shop) -> None:
     until(lambda: sum(shop.sets().values()) == 12, "ten and two more")
     assert shop.sets() == {"1": 7, "2": 5}
     shop("rollout", "undo", "deploy/shop")
-    shop.rolled()
+    shop.wait_for_rollout()
     until(lambda: shop.sets() == {"2": 0, "3": 10}, "the first template has all of them")
 
 
-def leaves_its_parts_behind_and_takes_them_back(shop: Shop) -> None:
+def orphaned_replica_sets_are_adopted(shop: DeploymentCluster) -> None:
     """Pods are orphaned and readopted by a recreated Deployment, and finally deleted with it."""
     shop.create(replicas=2)
-    shop.rolled()
+    shop.wait_for_rollout()
     before = {name: pod["metadata"]["uid"] for name, pod in shop.members().items()}
     shop("delete", "deploy", "shop", "--cascade=orphan")
     (left,) = shop.get("rs", *SELECTED)["items"]
     assert "ownerReferences" not in left["metadata"]
     shop.create(replicas=2)
-    shop.rolled()
+    shop.wait_for_rollout()
     (taken,) = shop.get("rs", *SELECTED)["items"]
     assert (taken["metadata"]["uid"], taken["metadata"]["ownerReferences"][0]["kind"]) == (
         left["metadata"]["uid"],
@@ -186,11 +186,11 @@ def leaves_its_parts_behind_and_takes_them_back(shop: Shop) -> None:
     assert not shop.members()
 
 
-def is_found_by_its_service(shop: Shop) -> None:
+def endpoints_follow_pods(shop: DeploymentCluster) -> None:
     """Endpoints follow the addresses of the pods."""
     shop.create(replicas=2)
     shop("expose", "deploy", "shop", "--port=80", "--target-port=8080")
-    shop.rolled()
+    shop.wait_for_rollout()
 
     def addresses() -> set[str]:
         subsets = shop.get("endpoints", "shop").get("subsets") or ()
@@ -213,7 +213,7 @@ def is_found_by_its_service(shop: Shop) -> None:
     until(lambda: not shop.get("endpoints", "--field-selector=metadata.name=shop")["items"], "they go with it")
 
 
-def replicates_without_a_deployment(shop: Shop) -> None:
+def replication_controller(shop: DeploymentCluster) -> None:
     """A ReplicationController."""
     pods = ("pods", *SELECTED)
     spec = {"replicas": 2, "selector": LABELS, "template": template()}
@@ -242,11 +242,11 @@ def replicates_without_a_deployment(shop: Shop) -> None:
 
 
 ALL = (
-    rolls_within_its_bounds_and_back,
-    waits_while_it_is_paused,
-    recreates,
-    scales_in_proportion_where_it_is_stuck,
-    leaves_its_parts_behind_and_takes_them_back,
-    is_found_by_its_service,
-    replicates_without_a_deployment,
+    rollout_respects_bounds_and_rolls_back,
+    paused_rollout,
+    recreate_strategy,
+    stuck_rollout_is_scaled_proportionally,
+    orphaned_replica_sets_are_adopted,
+    endpoints_follow_pods,
+    replication_controller,
 )

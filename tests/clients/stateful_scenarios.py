@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.clients.daemon_scenarios import Ground, is_ready
+from tests.clients.daemon_scenarios import KubectlCluster, is_ready
 from tests.programs import until
 from tests.workloads import pod_spec, workload
 
@@ -16,7 +16,7 @@ def stateful_set(name: str, **spec: Any) -> Doc:
     return workload("StatefulSet", name, pod=pod, **{"replicas": 3, "serviceName": name, **spec})
 
 
-class Theatre(Ground):
+class StatefulSetCluster(KubectlCluster):
     """A cluster accessed with kubectl, with the StatefulSet ``web``."""
 
     def clear(self) -> None:
@@ -31,7 +31,7 @@ class Theatre(Ground):
         """Create the StatefulSet with kubectl."""
         self.make(stateful_set("web", **spec))
 
-    def rolled(self) -> None:
+    def wait_for_rollout(self) -> None:
         """Wait with ``kubectl rollout status``."""
         self("rollout", "status", "sts/web", "--timeout=50s")
 
@@ -47,12 +47,12 @@ class Theatre(Ground):
             return {}
         return {name: pod["spec"]["containers"][0]["image"].rpartition(":")[2] for name, pod in members.items()}
 
-    def until_run(self, **images: str) -> None:
+    def wait_for_images(self, **images: str) -> None:
         """Wait until exactly these pods run: ``web0="2"``."""
         wanted = {name.replace("web", "web-"): image for name, image in images.items()}
         until(lambda: self.image_of() == wanted, f"the pods run {wanted}")
 
-    def until_there(self, count: int) -> None:
+    def wait_for_ready(self, count: int) -> None:
         """Wait until this number of pods is ready and in the status."""
         names = {f"web-{ordinal}" for ordinal in range(count)}
         until(lambda: set(self.image_of()) == names, f"{count} pods are there")
@@ -87,11 +87,11 @@ CLAIMS: list[Doc] = [
 ]
 
 
-def comes_up_in_order_and_keeps_its_claims(stage: Theatre) -> None:
+def ordered_scaling_keeps_claims(stage: StatefulSetCluster) -> None:
     """Names, labels and claims; up to five and down to one."""
     stage.create(volumeClaimTemplates=CLAIMS)
-    stage.rolled()
-    stage.until_there(3)
+    stage.wait_for_rollout()
+    stage.wait_for_ready(3)
     assert stage.told("SuccessfulCreate") == ["web-0", "web-1", "web-2"]
     pod = stage.members()["web-1"]
     assert pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "web-1"
@@ -105,9 +105,9 @@ def comes_up_in_order_and_keeps_its_claims(stage: Theatre) -> None:
     assert volumes == ["data-web-1"]
     assert "3/3" in stage("get", "sts", "web")
     stage("scale", "sts", "web", "--replicas=5")
-    stage.until_there(5)
+    stage.wait_for_ready(5)
     stage("scale", "sts", "web", "--replicas=1")
-    stage.until_there(1)
+    stage.wait_for_ready(1)
     assert stage.told("SuccessfulDelete") == ["web-4", "web-3", "web-2", "web-1"]
     assert [each["metadata"]["name"] for each in stage.get("pvc")["items"]] == [f"data-web-{n}" for n in range(5)]
     stage("delete", "sts", "web")
@@ -115,41 +115,41 @@ def comes_up_in_order_and_keeps_its_claims(stage: Theatre) -> None:
     assert len(stage.get("pvc")["items"]) == 5, "and the claims stay"
 
 
-def rolls_down_to_the_partition_and_back(stage: Theatre) -> None:
+def partitioned_rollout_and_rollback(stage: StatefulSetCluster) -> None:
     """A canary by partition, the full rollout, and a rollback."""
     stage.create()
-    stage.rolled()
+    stage.wait_for_rollout()
     stage.patch({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}})
     stage("set", "image", "sts/web", "main=pause:2")
-    stage.until_run(web0="1", web1="1", web2="2")
+    stage.wait_for_images(web0="1", web1="1", web2="2")
     first = stage.uids()["web-0"]
     stage("delete", "pod", "web-0")
     until(lambda: stage.uids().get("web-0", first) != first, "it is made again")
-    stage.until_run(web0="1", web1="1", web2="2")
+    stage.wait_for_images(web0="1", web1="1", web2="2")
     status = stage.web()["status"]
     assert (status["currentReplicas"], status["updatedReplicas"]) == (2, 1)
     stage.patch({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}})
-    stage.rolled()
-    stage.until_run(web0="2", web1="2", web2="2")
+    stage.wait_for_rollout()
+    stage.wait_for_images(web0="2", web1="2", web2="2")
     until(lambda: stage.web()["status"]["currentRevision"] == stage.web()["status"]["updateRevision"], "it is over")
     assert sorted(stage.revisions().values()) == [1, 2]
     stage("rollout", "undo", "sts/web")
-    stage.until_run(web0="1", web1="1", web2="1")
+    stage.wait_for_images(web0="1", web1="1", web2="1")
     assert sorted(stage.revisions().values()) == [2, 3], "the old revision is the newest"
     assert stage("rollout", "history", "sts/web").count("<none>") == 2
 
 
-def is_orphaned_and_adopted(stage: Theatre) -> None:
+def orphaned_pods_are_adopted(stage: StatefulSetCluster) -> None:
     """Pods are orphaned and readopted by a recreated StatefulSet."""
     stage.create()
-    stage.until_there(3)
+    stage.wait_for_ready(3)
     before, revisions = stage.uids(), stage.revisions()
     stage("delete", "sts", "web", "--cascade=orphan")
     assert stage.uids() == before
     assert all("ownerReferences" not in pod["metadata"] for pod in stage.members().values())
     stage.create()
     until(lambda: all("ownerReferences" in pod["metadata"] for pod in stage.members().values()), "all are adopted")
-    stage.until_there(3)
+    stage.wait_for_ready(3)
     assert (stage.uids(), stage.revisions()) == (before, revisions)
     stage("label", "pod", "web-1", "statefulset.kubernetes.io/pod-name=other", "--overwrite")
     name = "statefulset.kubernetes.io/pod-name"
@@ -157,31 +157,31 @@ def is_orphaned_and_adopted(stage: Theatre) -> None:
     stage("label", "pod", "web-2", "app=other", "--overwrite")
     until(lambda: "ownerReferences" not in stage.get("pod", "web-2")["metadata"], "who does not match is released")
     stage("delete", "pod", "web-2")
-    stage.until_there(3)
+    stage.wait_for_ready(3)
     stage("delete", "sts", "web", "--cascade=foreground")
     assert not stage.members()
 
 
-def replaces_what_has_ended(stage: Theatre) -> None:
+def parallel_management_replaces_failed_pods(stage: StatefulSetCluster) -> None:
     """Parallel pod management, and a failed pod that is recreated."""
     stage.create(podManagementPolicy="Parallel", replicas=4)
-    stage.until_there(4)
+    stage.wait_for_ready(4)
     before = stage.uids()
     failed = {"status": {"phase": "Failed", "conditions": [{"type": "Ready", "status": "False"}]}}
     stage("patch", "pod", "web-1", "--subresource=status", "--type=merge", "-p", json.dumps(failed))
     until(lambda: stage.uids().get("web-1", before["web-1"]) != before["web-1"], "it is made again")
-    stage.until_there(4)
+    stage.wait_for_ready(4)
     after = stage.uids()
     assert {name for name in after if after[name] != before[name]} == {"web-1"}
 
 
-def hands_claims_to_the_garbage_collector(stage: Theatre) -> None:
+def claim_retention_policy(stage: StatefulSetCluster) -> None:
     """The retention policy. (A v1.20 server drops it.)"""
     stage.create(
         volumeClaimTemplates=CLAIMS,
         persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete", "whenDeleted": "Delete"},
     )
-    stage.until_there(3)
+    stage.wait_for_ready(3)
 
     def owners() -> dict[str, list[str]]:
         return {
@@ -192,7 +192,7 @@ def hands_claims_to_the_garbage_collector(stage: Theatre) -> None:
 
     until(lambda: owners() == {f"data-web-{n}": ["StatefulSet"] for n in range(3)}, "all belong to the StatefulSet")
     stage("scale", "sts", "web", "--replicas=2")
-    stage.until_there(2)
+    stage.wait_for_ready(2)
     until(lambda: set(owners()) == {"data-web-0", "data-web-1"}, "the third is collected")
     stage("delete", "sts", "web")
     until(lambda: not owners(), "and the others with their StatefulSet")

@@ -4,21 +4,21 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients import daemon_scenarios as scenarios
-from tests.clients.daemon_scenarios import Ground
-from tests.clients.stages import on_up
+from tests.clients.daemon_scenarios import KubectlCluster
+from tests.clients.stages import running_up
 from tests.clients.test_kubectl import KUBECTL
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with on_up(Ground, tmp_path_factory.mktemp("up"), nodes=5) as made:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubectlCluster]:
+    with running_up(KubectlCluster, tmp_path_factory.mktemp("up"), nodes=5) as made:
         yield made
 
 
 @pytest.fixture
-def ground(up: Ground) -> Iterator[Ground]:
+def ground(up: KubectlCluster) -> Iterator[KubectlCluster]:
     """The cluster without daemons and without marks on its nodes."""
     yield up
     up.clear()
@@ -27,13 +27,13 @@ def ground(up: Ground) -> Iterator[Ground]:
 @pytest.mark.parametrize(
     "scenario",
     [
-        scenarios.lands_exactly_where_it_should,
-        scenarios.follows_nodes_that_come_and_go,
-        scenarios.never_misses_more_than_two,
-        scenarios.serves_all_nodes_during_a_surge,
-        scenarios.goes_back,
-        scenarios.heals,
+        scenarios.node_selectors_taints_and_node_changes,
+        scenarios.deleted_and_recreated_node,
+        scenarios.rolling_update_respects_max_unavailable,
+        scenarios.rolling_update_respects_max_surge,
+        scenarios.rollback,
+        scenarios.recovers_from_changed_pods_and_revisions,
     ],
 )
-def test_daemon_set_scenarios(scenario: Callable[[Ground], None], ground: Ground) -> None:
+def test_daemon_set_scenarios(scenario: Callable[[KubectlCluster], None], ground: KubectlCluster) -> None:
     scenario(ground)

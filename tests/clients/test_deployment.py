@@ -5,26 +5,26 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients import deployment_scenarios as scenarios
-from tests.clients.deployment_scenarios import Shop
-from tests.clients.stages import on_up
+from tests.clients.deployment_scenarios import DeploymentCluster
+from tests.clients.stages import running_up
 from tests.clients.test_kubectl import KUBECTL
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    with on_up(Shop, tmp_path_factory.mktemp("up"), nodes=2) as made:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeploymentCluster]:
+    with running_up(DeploymentCluster, tmp_path_factory.mktemp("up"), nodes=2) as made:
         yield made
 
 
 @pytest.fixture
-def shop(up: Shop) -> Iterator[Shop]:
+def shop(up: DeploymentCluster) -> Iterator[DeploymentCluster]:
     """The cluster without workloads."""
     yield up
     up.clear()
 
 
 @pytest.mark.parametrize("scenario", scenarios.ALL)
-def test_deployment_scenarios(scenario: Callable[[Shop], None], shop: Shop) -> None:
+def test_deployment_scenarios(scenario: Callable[[DeploymentCluster], None], shop: DeploymentCluster) -> None:
     scenario(shop)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from tests.clients.kubectl_session.comparison import differences, lines
+from tests.clients.kubectl_session.runner import Step, run_script
 from tests.clients.kubectl_session.script import SCRIPT
 from tests.clients.kubectl_session.sides import Answer, Side, missing_programs, running_sides
-from tests.clients.kubectl_session.telling import Step, tell
 from tests.golden import Golden
 from tests.tables import cases
 
@@ -51,7 +51,7 @@ def write_recorded(answers: Mapping[str, Answer], directory: Path) -> None:
 
 def run_session(side: Side) -> Answers:
     answers: Answers = {}
-    tell(side, SCRIPT, answers)
+    run_script(side, SCRIPT, answers)
     return answers
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import yaml
 from tests.clients.kubectl_session.comparison import differences
+from tests.clients.kubectl_session.runner import Step
 from tests.clients.kubectl_session.sides import Answer
-from tests.clients.kubectl_session.telling import Step
 from tests.tables import cases
 
 OBJECT = {"metadata": {"name": "a", "managedFields": [{"manager": "m", "operation": "Update", "time": "x"}]}}

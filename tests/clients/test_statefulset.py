@@ -4,21 +4,21 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients import stateful_scenarios as scenarios
-from tests.clients.stages import on_up
-from tests.clients.stateful_scenarios import Theatre
+from tests.clients.stages import running_up
+from tests.clients.stateful_scenarios import StatefulSetCluster
 from tests.clients.test_kubectl import KUBECTL
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
-    with on_up(Theatre, tmp_path_factory.mktemp("up"), nodes=2) as made:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StatefulSetCluster]:
+    with running_up(StatefulSetCluster, tmp_path_factory.mktemp("up"), nodes=2) as made:
         yield made
 
 
 @pytest.fixture
-def stage(up: Theatre) -> Iterator[Theatre]:
+def stage(up: StatefulSetCluster) -> Iterator[StatefulSetCluster]:
     """The cluster without pods and claims."""
     yield up
     up.clear()
@@ -27,12 +27,12 @@ def stage(up: Theatre) -> Iterator[Theatre]:
 @pytest.mark.parametrize(
     "scenario",
     [
-        scenarios.comes_up_in_order_and_keeps_its_claims,
-        scenarios.rolls_down_to_the_partition_and_back,
-        scenarios.is_orphaned_and_adopted,
-        scenarios.replaces_what_has_ended,
-        scenarios.hands_claims_to_the_garbage_collector,
+        scenarios.ordered_scaling_keeps_claims,
+        scenarios.partitioned_rollout_and_rollback,
+        scenarios.orphaned_pods_are_adopted,
+        scenarios.parallel_management_replaces_failed_pods,
+        scenarios.claim_retention_policy,
     ],
 )
-def test_stateful_set_scenarios(scenario: Callable[[Theatre], None], stage: Theatre) -> None:
+def test_stateful_set_scenarios(scenario: Callable[[StatefulSetCluster], None], stage: StatefulSetCluster) -> None:
     scenario(stage)

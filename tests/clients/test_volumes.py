@@ -3,38 +3,38 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients.stages import on_up
+from tests.clients.stages import running_up
 from tests.clients.test_kubectl import KUBECTL
-from tests.clients.volume_scenarios import ATTACHING, PROVISIONER, SCENARIOS, Storehouse
+from tests.clients.volume_scenarios import ATTACHING, PROVISIONER, SCENARIOS, VolumeCluster
 from tests.programs import until
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storehouse]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VolumeCluster]:
     flags = "--controllers=*,selinux-warning-controller"
-    with on_up(Storehouse, tmp_path_factory.mktemp("up"), 2, flags) as made:
+    with running_up(VolumeCluster, tmp_path_factory.mktemp("up"), 2, flags) as made:
         yield made
 
 
 @pytest.fixture
-def stage(up: Storehouse) -> Iterator[Storehouse]:
+def stage(up: VolumeCluster) -> Iterator[VolumeCluster]:
     """The cluster without pods, claims and volumes."""
     yield up
     up.clear()
 
 
-def test_default_storage_class_exists(up: Storehouse) -> None:
+def test_default_storage_class_exists(up: VolumeCluster) -> None:
     assert "standard (default)" in up("get", "storageclass")
 
 
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *ATTACHING])
-def test_claim_and_volume_scenarios(scenario: Callable[[Storehouse], None], stage: Storehouse) -> None:
+def test_claim_and_volume_scenarios(scenario: Callable[[VolumeCluster], None], stage: VolumeCluster) -> None:
     scenario(stage)
 
 
-def test_conflicting_selinux_labels_emit_events(stage: Storehouse) -> None:
+def test_conflicting_selinux_labels_emit_events(stage: VolumeCluster) -> None:
     """Once the driver says that it mounts with labels."""
     stage.make_claim("shared", "standard")
     levels = {"web": "s0:c1,c2", "backup": "s0:c98,c99"}

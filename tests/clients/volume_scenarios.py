@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.clients.daemon_scenarios import is_ready
-from tests.clients.stateful_scenarios import CLAIMS, Theatre, stateful_set
+from tests.clients.stateful_scenarios import CLAIMS, StatefulSetCluster, stateful_set
 from tests.programs import until
 
 Doc = dict[str, Any]
 PROVISIONER = "simulated.pilothouse.dev"
 
 
-class Storehouse(Theatre):
+class VolumeCluster(StatefulSetCluster):
     """A cluster accessed with kubectl, with a provisioner."""
 
     def clear(self) -> None:
@@ -25,9 +25,9 @@ class Storehouse(Theatre):
             if item["metadata"]["name"] != "standard":
                 self("delete", "storageclass", item["metadata"]["name"])
 
-    def at(self, namespace: str) -> "Storehouse":
+    def at(self, namespace: str) -> "VolumeCluster":
         """The same cluster, in another namespace."""
-        return Storehouse([*self._command, f"-n={namespace}"], self._environment, self.nodes)
+        return VolumeCluster([*self._command, f"-n={namespace}"], self._environment, self.nodes)
 
     def volumes(self) -> dict[str, Doc]:
         """The volumes by name."""
@@ -73,10 +73,10 @@ class Storehouse(Theatre):
         return {item["reason"] for item in items}
 
 
-def a_stateful_set_gets_volumes_and_leaves_them(stage: Storehouse) -> None:
+def stateful_set_volumes_are_kept(stage: VolumeCluster) -> None:
     """Volumes of a StatefulSet: bound, kept when it is deleted, and deleted with their claims."""
     stage.create(volumeClaimTemplates=CLAIMS)
-    stage.rolled()
+    stage.wait_for_rollout()
     assert stage.phases() == {f"data-web-{n}": "Bound" for n in range(3)}
     line = next(line for line in stage("get", "pvc").splitlines() if line.startswith("data-web-1"))
     volume = stage.claims()["data-web-1"]["spec"]["volumeName"]
@@ -93,7 +93,7 @@ def a_stateful_set_gets_volumes_and_leaves_them(stage: Storehouse) -> None:
     assert {"ExternalProvisioning", "Provisioning"} <= stage.told_of("data-web-1")
     before = {name: item["spec"]["volumeName"] for name, item in stage.claims().items()}
     stage("delete", "pod", "web-1")
-    stage.until_there(3)
+    stage.wait_for_ready(3)
     assert {name: item["spec"]["volumeName"] for name, item in stage.claims().items()} == before, "the same volumes"
     stage("delete", "sts", "web")
     until(lambda: not stage.members(), "the pods go with it")
@@ -103,7 +103,7 @@ def a_stateful_set_gets_volumes_and_leaves_them(stage: Storehouse) -> None:
     assert len(stage.volumes()) == 2
 
 
-def what_is_retained_is_kept(stage: Storehouse) -> None:
+def retained_volume_is_kept(stage: VolumeCluster) -> None:
     """A retained volume: kept until its claimRef is removed, then bound to a matching claim."""
     stage.make_class("kept", reclaimPolicy="Retain")
     stage.make_claim("mine", "kept")
@@ -121,7 +121,7 @@ def what_is_retained_is_kept(stage: Storehouse) -> None:
     stage("delete", "pv", name, "--timeout=30s")
 
 
-def pods_run_where_their_volumes_are(stage: Storehouse) -> None:
+def wait_for_first_consumer(stage: VolumeCluster) -> None:
     """A class whose volumes wait for their first consumer."""
     stage.make_class("local", volumeBindingMode="WaitForFirstConsumer")
     stage.make_claim("mine", "local")
@@ -146,7 +146,7 @@ def pods_run_where_their_volumes_are(stage: Storehouse) -> None:
     assert stage.get("pod", "second")["spec"]["nodeName"] == node
 
 
-def a_pod_waits_for_a_claim_that_nobody_serves(stage: Storehouse) -> None:
+def pod_waits_for_an_unbound_claim(stage: VolumeCluster) -> None:
     """A pod without a matching volume emits an event, and runs after one was created manually."""
     stage.make_pod("early", "late")
     until(
@@ -172,7 +172,7 @@ def a_pod_waits_for_a_claim_that_nobody_serves(stage: Storehouse) -> None:
     until(lambda: not stage.volumes(), "the volume goes, too")
 
 
-def what_is_in_use_stays(stage: Storehouse) -> None:
+def claims_and_volumes_in_use_are_protected(stage: VolumeCluster) -> None:
     """Protection: a claim until its pod is deleted, even if terminated; a volume until its claim is deleted."""
     stage.make_claim("mine", "standard")
     stage.make_pod("holder", "mine")
@@ -193,7 +193,7 @@ def what_is_in_use_stays(stage: Storehouse) -> None:
     until(lambda: not stage.volumes(), "and the volume with its claim")
 
 
-def a_namespace_with_claims_goes(stage: Storehouse) -> None:
+def namespace_deletion_deletes_volumes(stage: VolumeCluster) -> None:
     """Deleting a namespace deletes pods, claims and volumes."""
     stage("create", "namespace", "doomed")
     away = stage.at("doomed")
@@ -206,10 +206,10 @@ def a_namespace_with_claims_goes(stage: Storehouse) -> None:
     until(lambda: not stage.volumes(), "the volumes are gone")
 
 
-def a_stateful_set_grows_and_moves(stage: Storehouse) -> None:
+def claim_expansion_and_pod_move(stage: VolumeCluster) -> None:
     """A claim is expanded, its pod moves to another node, and the volume is detached and attached there."""
     stage.create(replicas=1, volumeClaimTemplates=CLAIMS)
-    stage.rolled()
+    stage.wait_for_rollout()
     volume = stage.claims()["data-web-0"]["spec"]["volumeName"]
     old = stage.get("pod", "web-0")["spec"]["nodeName"]
 
@@ -245,7 +245,7 @@ def a_stateful_set_grows_and_moves(stage: Storehouse) -> None:
     until(lambda: volume not in stage.volumes(), "the volume goes with its claim")
 
 
-def two_nodes_want_one_volume(stage: Storehouse) -> None:
+def multi_attach_of_a_volume(stage: VolumeCluster) -> None:
     """The second pod emits a multi-attach event, and gets the volume when the first is deleted."""
     stage.make_claim("mine", "standard")
     stage.make_pod("first", "mine")
@@ -261,7 +261,7 @@ def two_nodes_want_one_volume(stage: Storehouse) -> None:
     until(lambda: is_ready(stage.get("pod", "second")), "the second runs")
 
 
-def a_pod_has_room_of_its_own(stage: Storehouse) -> None:
+def ephemeral_volume(stage: VolumeCluster) -> None:
     """An ephemeral volume: its claim is created and deleted with the pod."""
     size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     spec = {
@@ -277,7 +277,7 @@ def a_pod_has_room_of_its_own(stage: Storehouse) -> None:
     until(lambda: not stage.volumes(), "and the volume")
 
 
-def policies_say_what_is_left(stage: Storehouse) -> None:
+def retention_and_reclaim_policies(stage: VolumeCluster) -> None:
     """StatefulSets under each retention policy, on volumes of each reclaim policy: scaled down, then deleted."""
     stage.make_class("kept", reclaimPolicy="Retain")
     ways = [
@@ -327,17 +327,17 @@ def policies_say_what_is_left(stage: Storehouse) -> None:
 
 
 ATTACHING = [
-    a_stateful_set_grows_and_moves,
-    two_nodes_want_one_volume,
-    a_pod_has_room_of_its_own,
-    policies_say_what_is_left,
+    claim_expansion_and_pod_move,
+    multi_attach_of_a_volume,
+    ephemeral_volume,
+    retention_and_reclaim_policies,
 ]
 """Scenarios that need a current API server, or the attach/detach controller."""
 SCENARIOS = [
-    a_stateful_set_gets_volumes_and_leaves_them,
-    what_is_retained_is_kept,
-    pods_run_where_their_volumes_are,
-    a_pod_waits_for_a_claim_that_nobody_serves,
-    what_is_in_use_stays,
-    a_namespace_with_claims_goes,
+    stateful_set_volumes_are_kept,
+    retained_volume_is_kept,
+    wait_for_first_consumer,
+    pod_waits_for_an_unbound_claim,
+    claims_and_volumes_in_use_are_protected,
+    namespace_deletion_deletes_volumes,
 ]

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from tests.clients.daemon_scenarios import Ground, environment
+from tests.clients.daemon_scenarios import KubectlCluster, environment
 from tests.programs import Program, pilothouse, until
 from tests.real_cluster import RealCluster
 
-G = TypeVar("G", bound=Ground)
+G = TypeVar("G", bound=KubectlCluster)
 
 
 @dataclass(frozen=True)
-class Troupe:
+class Programs:
     """Running programs and their nodes. ``name`` is the prefix of nodes and namespaces."""
 
     cluster: RealCluster
@@ -26,7 +26,7 @@ class Troupe:
     programs: Sequence[Program]
 
     @contextlib.contextmanager
-    def stage(self, kind: type[G]) -> Iterator[G]:
+    def in_namespace(self, kind: type[G]) -> Iterator[G]:
         """A new namespace for a test, accessed with kubectl. Checks that it is empty afterwards and programs logged no
         errors."""
         namespace = self.cluster.namespace(self.name)
@@ -39,7 +39,7 @@ class Troupe:
 
 
 @contextlib.contextmanager
-def troupe(
+def running_programs(
     cluster: RealCluster,
     directory: Path,
     name: str,
@@ -48,7 +48,7 @@ def troupe(
     controllers: Sequence[str] = (),
     storage: bool = False,
     delay: str = "50ms",
-) -> Iterator[Troupe]:
+) -> Iterator[Programs]:
     """Start the programs and wait until the nodes are ready. Without ``controllers`` there is no manager.
 
     ``delay`` is how long a pod takes for each step of its life; ``storage`` brings the default storage class.
@@ -71,7 +71,7 @@ def troupe(
             return listed.count(" Ready") == nodes
 
         until(ready, "the nodes are ready")
-        yield Troupe(cluster, name, names, running)
+        yield Programs(cluster, name, names, running)
     # Nobody else's pods are to be scheduled to nodes that are no longer there.
     cluster.kubectl("delete", "node", *names)
     if storage:

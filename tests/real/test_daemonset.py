@@ -7,35 +7,37 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients import daemon_scenarios as scenarios
-from tests.clients.daemon_scenarios import Ground
-from tests.real.stages import Troupe, troupe
+from tests.clients.daemon_scenarios import KubectlCluster
+from tests.real.stages import Programs, running_programs
 from tests.real_cluster import RealCluster
 
 
 @pytest.fixture(scope="module")
-def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troupe]:
+def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Five nodes of this module's own, a scheduler, and the manager."""
     controllers = ["daemonset", "garbagecollector"]
-    with troupe(real_cluster, tmp_path_factory.mktemp("daemons"), "daemons", 5, controllers=controllers) as made:
+    with running_programs(
+        real_cluster, tmp_path_factory.mktemp("daemons"), "daemons", 5, controllers=controllers
+    ) as made:
         yield made
 
 
 @pytest.fixture
-def ground(programs: Troupe) -> Iterator[Ground]:
+def ground(programs: Programs) -> Iterator[KubectlCluster]:
     """A namespace of the test's own, and the five nodes without marks."""
-    with programs.stage(Ground) as made:
+    with programs.in_namespace(KubectlCluster) as made:
         yield made
 
 
 @pytest.mark.parametrize(
     "scenario",
     [
-        scenarios.lands_exactly_where_it_should,
-        scenarios.follows_nodes_that_come_and_go,
-        scenarios.never_misses_more_than_two,
-        scenarios.goes_back,
-        scenarios.heals,
+        scenarios.node_selectors_taints_and_node_changes,
+        scenarios.deleted_and_recreated_node,
+        scenarios.rolling_update_respects_max_unavailable,
+        scenarios.rollback,
+        scenarios.recovers_from_changed_pods_and_revisions,
     ],
 )
-def test_daemon_set_scenarios(scenario: Callable[[Ground], None], ground: Ground) -> None:
+def test_daemon_set_scenarios(scenario: Callable[[KubectlCluster], None], ground: KubectlCluster) -> None:
     scenario(ground)

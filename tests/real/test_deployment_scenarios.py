@@ -5,26 +5,26 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients import deployment_scenarios as scenarios
-from tests.clients.deployment_scenarios import Shop
-from tests.real.stages import Troupe, troupe
+from tests.clients.deployment_scenarios import DeploymentCluster
+from tests.real.stages import Programs, running_programs
 from tests.real_cluster import RealCluster
 
 
 @pytest.fixture(scope="module")
-def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troupe]:
+def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Nodes of this module's own, a scheduler, and the manager."""
     controllers = ["deployment", "replicaset", "replicationcontroller", "endpoint", "garbagecollector"]
-    with troupe(real_cluster, tmp_path_factory.mktemp("shops"), "shops", 2, controllers=controllers) as made:
+    with running_programs(real_cluster, tmp_path_factory.mktemp("shops"), "shops", 2, controllers=controllers) as made:
         yield made
 
 
 @pytest.fixture
-def shop(programs: Troupe) -> Iterator[Shop]:
+def shop(programs: Programs) -> Iterator[DeploymentCluster]:
     """A namespace of the test's own."""
-    with programs.stage(Shop) as made:
+    with programs.in_namespace(DeploymentCluster) as made:
         yield made
 
 
 @pytest.mark.parametrize("scenario", scenarios.ALL)
-def test_deployment_scenarios(scenario: Callable[[Shop], None], shop: Shop) -> None:
+def test_deployment_scenarios(scenario: Callable[[DeploymentCluster], None], shop: DeploymentCluster) -> None:
     scenario(shop)

@@ -8,35 +8,35 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients import stateful_scenarios as scenarios
-from tests.clients.stateful_scenarios import Theatre
-from tests.real.stages import Troupe, troupe
+from tests.clients.stateful_scenarios import StatefulSetCluster
+from tests.real.stages import Programs, running_programs
 from tests.real_cluster import RealCluster
 
 
 @pytest.fixture(scope="module")
-def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troupe]:
+def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Nodes of this module's own, a scheduler, and the manager."""
     controllers = ["statefulset", "garbagecollector", "persistentvolume-binder", "pvc-protection", "pv-protection"]
     directory = tmp_path_factory.mktemp("numbered")
-    with troupe(real_cluster, directory, "numbered", 2, controllers=controllers, storage=True) as made:
+    with running_programs(real_cluster, directory, "numbered", 2, controllers=controllers, storage=True) as made:
         yield made
 
 
 @pytest.fixture
-def stage(programs: Troupe) -> Iterator[Theatre]:
+def stage(programs: Programs) -> Iterator[StatefulSetCluster]:
     """A namespace of the test's own."""
-    with programs.stage(Theatre) as made:
+    with programs.in_namespace(StatefulSetCluster) as made:
         yield made
 
 
 @pytest.mark.parametrize(
     "scenario",
     [
-        scenarios.comes_up_in_order_and_keeps_its_claims,
-        scenarios.rolls_down_to_the_partition_and_back,
-        scenarios.is_orphaned_and_adopted,
-        scenarios.replaces_what_has_ended,
+        scenarios.ordered_scaling_keeps_claims,
+        scenarios.partitioned_rollout_and_rollback,
+        scenarios.orphaned_pods_are_adopted,
+        scenarios.parallel_management_replaces_failed_pods,
     ],
 )
-def test_stateful_set_scenarios(scenario: Callable[[Theatre], None], stage: Theatre) -> None:
+def test_stateful_set_scenarios(scenario: Callable[[StatefulSetCluster], None], stage: StatefulSetCluster) -> None:
     scenario(stage)

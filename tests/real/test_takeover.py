@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.daemon_scenarios import Ground, Record, is_over, is_ready, target
+from tests.clients.daemon_scenarios import KubectlCluster, Record, is_ready, is_terminated_and_terminating, target
 from tests.programs import Program, kube_controller_manager, pilothouse, until
-from tests.real.stages import Troupe, troupe
+from tests.real.stages import Programs, running_programs
 from tests.real.test_handover import ACQUIRED, SHORT, forget_leader
 from tests.real_cluster import RealCluster
 from tests.tables import cases
@@ -35,16 +35,16 @@ def gos(cluster: RealCluster, directory: Path) -> Program:
 
 
 @pytest.fixture(scope="module")
-def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troupe]:
+def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Nodes of this module's own, and a scheduler."""
-    with troupe(real_cluster, tmp_path_factory.mktemp("relay"), "relay", 6, delay="200ms") as made:
+    with running_programs(real_cluster, tmp_path_factory.mktemp("relay"), "relay", 6, delay="200ms") as made:
         yield made
 
 
 @pytest.fixture
-def ground(programs: Troupe) -> Iterator[Ground]:
+def ground(programs: Programs) -> Iterator[KubectlCluster]:
     """A namespace of the test's own."""
-    with programs.stage(Ground) as made:
+    with programs.in_namespace(KubectlCluster) as made:
         yield made
 
 
@@ -63,7 +63,7 @@ def rounds(soak: bool) -> int:
     },
 )
 def test_rolling_update_continues_when_the_leader_changes(
-    real_cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start, rounds: int
+    real_cluster: RealCluster, ground: KubectlCluster, directory: Path, first: Start, second: Start, rounds: int
 ) -> None:
     for number in range(rounds):
         if number:
@@ -71,11 +71,11 @@ def test_rolling_update_continues_when_the_leader_changes(
         change_hands(real_cluster, ground, directory, first, second)
 
 
-def change_hands(cluster: RealCluster, ground: Ground, directory: Path, first: Start, second: Start) -> None:
+def change_hands(cluster: RealCluster, ground: KubectlCluster, directory: Path, first: Start, second: Start) -> None:
     """The leader dies in the middle of a rolling update."""
 
     def check(pods: list[dict[str, Any]]) -> None:
-        on = Counter(target(pod) for pod in pods if not is_over(pod))
+        on = Counter(target(pod) for pod in pods if not is_terminated_and_terminating(pod))
         assert max(on.values()) == 1, f"two pods on a node: {on}"
         missing = sorted({*ground.nodes} - {target(pod) for pod in pods if is_ready(pod)})
         assert len(missing) <= 1, f"nobody serves {missing}"

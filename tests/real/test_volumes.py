@@ -6,8 +6,8 @@ The scenarios are those of ``tests/clients/test_volumes.py``.
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients.volume_scenarios import SCENARIOS, Storehouse
-from tests.real.stages import Troupe, troupe
+from tests.clients.volume_scenarios import SCENARIOS, VolumeCluster
+from tests.real.stages import Programs, running_programs
 from tests.real_cluster import RealCluster
 
 CONTROLLERS = [
@@ -21,20 +21,20 @@ CONTROLLERS = [
 
 
 @pytest.fixture(scope="module")
-def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troupe]:
+def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Nodes and volumes of this module's own, a scheduler, and the manager."""
     directory = tmp_path_factory.mktemp("stored")
-    with troupe(real_cluster, directory, "stored", 2, controllers=CONTROLLERS, storage=True) as made:
+    with running_programs(real_cluster, directory, "stored", 2, controllers=CONTROLLERS, storage=True) as made:
         yield made
 
 
 @pytest.fixture
-def stage(programs: Troupe) -> Iterator[Storehouse]:
+def stage(programs: Programs) -> Iterator[VolumeCluster]:
     """A namespace of the test's own."""
-    with programs.stage(Storehouse) as made:
+    with programs.in_namespace(VolumeCluster) as made:
         yield made
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_claim_and_volume_scenarios(scenario: Callable[[Storehouse], None], stage: Storehouse) -> None:
+def test_claim_and_volume_scenarios(scenario: Callable[[VolumeCluster], None], stage: VolumeCluster) -> None:
     scenario(stage)

@@ -6,8 +6,8 @@ from difflib import unified_diff
 from typing import Any
 
 import yaml
+from tests.clients.kubectl_session.runner import Step
 from tests.clients.kubectl_session.sides import Answer
-from tests.clients.kubectl_session.telling import Step
 
 ABSENT = "(absent)"
 # What generated names end with (k8s.io/apimachinery, util/rand).

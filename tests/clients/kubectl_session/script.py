@@ -8,8 +8,7 @@ import shlex
 from typing import Any
 
 from tests.clients.kubectl_session.manifests import HERE
-from tests.clients.kubectl_session.sides import NODES as NODE_COUNT
-from tests.clients.kubectl_session.telling import (
+from tests.clients.kubectl_session.runner import (
     APPS,
     SHOP,
     Check,
@@ -22,6 +21,7 @@ from tests.clients.kubectl_session.telling import (
     there,
     where,
 )
+from tests.clients.kubectl_session.sides import NODES as NODE_COUNT
 
 BATCH = "/apis/batch/v1/namespaces/shop"
 

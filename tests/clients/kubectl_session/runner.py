@@ -45,7 +45,7 @@ class Step:
     last: str = ""
 
 
-def tell(side: Side, script: tuple[Step, ...], answers: dict[str, Answer]) -> None:
+def run_script(side: Side, script: tuple[Step, ...], answers: dict[str, Answer]) -> None:
     """Run the script, and return the results by step name."""
     for name, documents in FILES.items():
         (side.directory / name).write_text("\n---\n".join(json.dumps(document, indent=1) for document in documents))
