@@ -122,11 +122,14 @@ async def test_anonymous_may_read_health_and_version(world: World, authorization
     "path, headers",
     {
         "without anything": (MAPS, {}),
-        "as somebody": (MAPS, {"impersonate-user": "x"}),
-        "as administrator": (MAPS, {"impersonate-user": "admin", "impersonate-group": "system:masters"}),
-        "as nobody": (MAPS, {"impersonate-uid": "x"}),
-        "as somebody, to a public path": ("/livez", {"impersonate-user": "x"}),
-        "as somebody, to another path": ("/metrics", {"impersonate-user": "x"}),
+        "with a user to impersonate": (MAPS, {"impersonate-user": "x"}),
+        "with system:masters to impersonate": (
+            MAPS,
+            {"impersonate-user": "admin", "impersonate-group": "system:masters"},
+        ),
+        "with only a uid to impersonate": (MAPS, {"impersonate-uid": "x"}),
+        "with a user to impersonate, public path": ("/livez", {"impersonate-user": "x"}),
+        "with a user to impersonate, another path": ("/metrics", {"impersonate-user": "x"}),
     },
 )
 async def test_always_allow_serves_anonymous_requests(

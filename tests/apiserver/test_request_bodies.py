@@ -80,15 +80,15 @@ def client(
 @cases(
     "method, target, headers, length, status",
     {
-        "of nobody": ("POST", MAPS, {}, 9, 403),
+        "of an anonymous client": ("POST", MAPS, {}, 9, 403),
         "with a bad token": ("POST", MAPS, {"authorization": "Bearer bad"}, 9, 401),
-        "of somebody who may not": ("POST", MAPS, JANE, 9, 403),
-        "of somebody who may not, and far too large": ("POST", MAPS, JANE, 9 * MEBIBYTE, 403),
+        "of a client without rights": ("POST", MAPS, JANE, 9, 403),
+        "of a client without rights, and far too large": ("POST", MAPS, JANE, 9 * MEBIBYTE, 403),
         "far too large": ("POST", MAPS, ADMIN, 9 * MEBIBYTE, 413),
         "without end": ("POST", MAPS, ADMIN, 10**30, 413),
         "to where nothing is created": ("POST", f"{MAPS}/x", ADMIN, 9, 405),
-        "to what is not there": ("POST", "/apis/apps/v1/none", ADMIN, 9, 404),
-        "to what is no resource": ("POST", "/version", ADMIN, 9, 405),
+        "to a missing object": ("POST", "/apis/apps/v1/none", ADMIN, 9, 404),
+        "to an unknown resource": ("POST", "/version", ADMIN, 9, 405),
         "that means nothing": ("GET", MAPS, ADMIN, 9, 200),
     },
 )

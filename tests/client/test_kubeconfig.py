@@ -106,7 +106,7 @@ def test_impersonation_headers(tmp_path: Path) -> None:
     {
         "nothing": ({}, Anonymous),
         "token": ({"token": "t"}, StaticHeader),
-        "a token file goes before a token": ({"token": "t", "tokenFile": "token"}, TokenFile),
+        "a token file takes precedence over a token": ({"token": "t", "tokenFile": "token"}, TokenFile),
         "basic": ({"username": "u", "password": "p"}, StaticHeader),
         "exec": (
             {"exec": {"command": "c", "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}},

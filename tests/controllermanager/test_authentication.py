@@ -57,15 +57,15 @@ async def identify(
 @cases(
     "shown, headers, user",
     {
-        "nothing: nobody in particular": (None, [], ANONYMOUS),
+        "no credentials: anonymous": (None, [], ANONYMOUS),
         "not a bearer token: nothing": (None, [("Authorization", "Basic abc")], ANONYMOUS),
         "an empty token: nothing": (None, [("Authorization", "Bearer ")], ANONYMOUS),
         "a good token": (None, [("Authorization", "Bearer good")], READER),
         "a good token, spelled freely": (None, [("Authorization", "bearer  good ")], READER),
         "a bad token": (None, [("Authorization", "Bearer bad")], None),
         "a certificate": (JANE, [], JANE_USER),
-        "a certificate goes before a bad token": (JANE, [("Authorization", "Bearer bad")], JANE_USER),
-        "a certificate of somebody else's": (peer(OTHERS, "eve"), [], None),
+        "a certificate takes precedence over a bad token": (JANE, [("Authorization", "Bearer bad")], JANE_USER),
+        "a certificate of another CA": (peer(OTHERS, "eve"), [], None),
         "and a good token beside it": (peer(OTHERS, "eve"), [("Authorization", "Bearer good")], READER),
         "a certificate without a name, and wrong for a proxy": (peer(USERS, ""), [], None),
     },

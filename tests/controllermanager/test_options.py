@@ -292,7 +292,7 @@ RS, GC, NS = ("replicaset-controller", "garbage-collector-controller", "namespac
         "the first match wins: on": (["replicaset", "-replicaset"], {RS}),
         "the first match wins: off": (["-replicaset", "replicaset"], set()),
         "name and alias are the same": (["-replicaset", "replicaset-controller"], set()),
-        "nothing asked, nothing runs": ([], set()),
+        "an empty list runs no controllers": ([], set()),
         "upstream's others are not here": (["storage-version-migrator-controller"], set()),
     },
 )

@@ -40,10 +40,10 @@ def test_serialization(paths: list[tuple[str, ...]], written: bytes) -> None:
     {
         "union of a field and one below it": ("union", [A], [AB], [A, AB]),
         "union of neighbours": ("union", [AB], [AC, B], [AB, AC, B]),
-        "difference leaves what is below": ("difference", [A, AB], [A], [AB]),
-        "and what is above": ("difference", [A, AB], [AB], [A]),
+        "difference keeps children": ("difference", [A, AB], [A], [AB]),
+        "difference keeps parents": ("difference", [A, AB], [AB], [A]),
         "difference with itself is empty": ("difference", [AB], [AB], []),
-        "recursive difference takes what is below": ("recursive_difference", [A, AB, B], [A], [B]),
+        "recursive difference removes children": ("recursive_difference", [A, AB, B], [A], [B]),
         "and leaves what is beside": ("recursive_difference", [AB, AC], [AB], [AC]),
         "intersection of siblings": ("intersection", [A, AB], [A, AC], [A]),
         "a field is not what is above it": ("intersection", [AB], [A], []),

@@ -17,7 +17,7 @@ from pilothouse.machinery.fields import (
 @cases(
     "text, terms",
     {
-        "nothing said": ("", ()),
+        "an empty selector": ("", ()),
         "equal": ("a=b", (FieldTerm("a", "=", "b"),)),
         "double equals is equals": ("a==b", (FieldTerm("a", "=", "b"),)),
         "not equal": ("a!=b", (FieldTerm("a", "!=", "b"),)),

@@ -21,7 +21,7 @@ from pilothouse.machinery.labels import (
 @cases(
     "text, canonical",
     {
-        "nothing said selects everything": ("", ""),
+        "an empty selector matches everything": ("", ""),
         "equality": ("x=a,y=b,z=c", "x=a,y=b,z=c"),
         "double equals stays as written": ("x==a", "x==a"),
         "requirements are sorted by key": ("z=1,a!=2", "a!=2,z=1"),

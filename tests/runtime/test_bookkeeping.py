@@ -104,7 +104,7 @@ async def test_expected_deletion_has_its_owner_until_observed_or_deleted(env: En
         "just there": ("10", "10", False),
         "ahead": ("11", "10", False),
         "nothing read yet never blocks": ("", "10", False),
-        "what cannot be compared never blocks": ("09", "10", False),
+        "incomparable resourceVersions never block": ("09", "10", False),
         "nor does a write whose version cannot be compared": ("9", "not-a-version", False),
     },
 )

@@ -162,7 +162,7 @@ async def test_owner_differing_from_the_cache_adopts_nothing(
 @cases(
     "code, reason, adopts, releases",
     {
-        "gone: not claimed, no error": (404, "NotFound", [], True),
+        "not found: not claimed, no error": (404, "NotFound", [], True),
         "invalid: an error when adopting, none when releasing": (422, "Invalid", None, True),
         "anything else is an error": (409, "Conflict", None, False),
     },

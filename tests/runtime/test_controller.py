@@ -45,7 +45,7 @@ class Answering(Controller):
     "answers, times, counted",
     {
         "done": ([None], [0.0], {}),
-        "asked to come back": ([Requeue(5.0), Requeue(2.0)], [0.0, 5.0, 7.0], {}),
+        "requeue after a delay": ([Requeue(5.0), Requeue(2.0)], [0.0, 5.0, 7.0], {}),
         "failed: backoff": ([KeyError("a bug"), OSError("x"), ValueError()], [0.0, 1.0, 3.0, 7.0], {"retried": 3}),
         "given up": ([TerminalError("never")], [0.0], {"given_up": 1}),
         "must wait: backoff, no error": ([RetryLater("stale"), RetryLater("stale")], [0.0, 1.0, 3.0], {}),
@@ -87,11 +87,11 @@ def missing(name: str) -> NotFound:
 @cases(
     "error, level",
     {
-        "changed by somebody else": (
+        "changed by another client": (
             Conflict(Status(message="the object has been modified", reason="Conflict", code=409)),
             logging.INFO,
         ),
-        "deleted by somebody else": (missing("web"), logging.INFO),
+        "deleted by another client": (missing("web"), logging.INFO),
         "something else is missing": (missing("shop"), logging.ERROR),
     },
 )

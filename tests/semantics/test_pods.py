@@ -50,8 +50,8 @@ def test_pod_phases(seen: Pod, active: bool, terminal: bool, terminating: bool) 
     {
         "not ready": (pod(), 0, None),
         "ready is False": (pod(ready="False", since=60), 0, None),
-        "ready is enough when nothing is asked for": (pod(ready="True"), 0, 0),
-        "ready since nobody knows when": (pod(ready="True"), 5, None),
+        "Ready suffices without minReadySeconds": (pod(ready="True"), 0, 0),
+        "Ready without a transition time": (pod(ready="True"), 5, None),
         "exactly long enough": (pod(ready="True", since=5), 5, 0),
         "two seconds left": (pod(ready="True", since=3), 5, 2),
         "ready in the future: clocks differ": (pod(ready="True", since=-10), 5, 15),

@@ -79,7 +79,7 @@ MILESTONES = [
     pytest.param((1, 1, 3, 2, 3, 0), id="all are ready"),
     pytest.param((1, 0, 2, 2, 4, 0), id="one was evicted, its successor is there"),
     pytest.param((1, 1, 3, 2, 4, 0), id="and ready"),
-    pytest.param((1, 1, 3, 2, 3, 0), id="the evicted one is gone"),
+    pytest.param((1, 1, 3, 2, 3, 0), id="the evicted pod is deleted"),
     pytest.param((2, 1, 3, 2, 3, 0), id="a share, of the ReplicaSet"),
 ]
 STEPS = [figures_ for (figures_,) in (each.values for each in MILESTONES)]

@@ -37,12 +37,12 @@ def admitted(
 @cases(
     "tolerations, expected",
     {
-        "a pod that says nothing gets both": (None, [NOT_READY, UNREACHABLE]),
+        "a pod without tolerations gets both": (None, [NOT_READY, UNREACHABLE]),
         "what it says of one stays": (
             [{**NOT_READY, "tolerationSeconds": 5}],
             [{**NOT_READY, "tolerationSeconds": 5}, UNREACHABLE],
         ),
-        "whoever tolerates everything gets none": ([{"operator": "Exists"}], [{"operator": "Exists"}]),
+        "a pod that tolerates everything gets none": ([{"operator": "Exists"}], [{"operator": "Exists"}]),
         "no effect means every effect": (
             [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
             [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, UNREACHABLE],

@@ -108,10 +108,10 @@ NOT_GROWING = (
 @cases(
     "phase, name, why",
     {
-        "bound, and the class says yes": ("Bound", "grows", ""),
+        "bound, and the class allows expansion": ("Bound", "grows", ""),
         "not bound": ("Pending", "grows", NOT_BOUND),
-        "the class says no": ("Bound", "stays", NOT_GROWING),
-        "the class is gone": ("Bound", "missing", NOT_GROWING),
+        "the class does not allow expansion": ("Bound", "stays", NOT_GROWING),
+        "the class is deleted": ("Bound", "missing", NOT_GROWING),
         "no class": ("Bound", "", NOT_GROWING),
     },
 )

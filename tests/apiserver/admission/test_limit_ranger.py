@@ -103,7 +103,7 @@ async def test_pod_with_all_resources_gets_no_annotation(api: Api) -> None:
             a_container(requests={"cpu": "1"}),
             "cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0",
         ),
-        "everything that is wrong is told": (
+        "all errors are reported": (
             {"type": "Pod", "max": {"cpu": "1"}, "min": {"memory": "1Gi"}},
             a_container(requests={"memory": "1Mi"}, limits={"cpu": "2"}),
             "[minimum memory usage per Pod is 1Gi, but request is 1Mi, maximum cpu usage per Pod is 1, but limit is 2]",

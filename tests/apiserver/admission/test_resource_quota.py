@@ -83,7 +83,7 @@ async def test_all_quotas_are_charged_or_none(api: Api) -> None:
     "hard, status, message",
     {
         "nobody has looked at the quota: it limits nothing": ({"pods": "1"}, {}, ""),
-        "what is used of a resource is not known yet": (
+        "the usage of a resource is not known yet": (
             {"pods": "1", "requests.memory": "1Gi"},
             {"hard": {"pods": "1", "requests.memory": "1Gi"}, "used": {"pods": "0"}},
             "status unknown for quota: q, resources: pods,requests.memory",
@@ -113,7 +113,7 @@ async def test_containers_must_specify_quota_limited_resources(api: Api) -> None
         "a pod with a deadline": (["Terminating"], {"activeDeadlineSeconds": 5}, True),
         "without one": (["Terminating"], {}, False),
         "without one, and that is the scope": (["NotTerminating"], {}, True),
-        "a pod that asks for nothing": (["BestEffort"], {}, True),
+        "a pod without requests": (["BestEffort"], {}, True),
         "is not the other kind": (["NotBestEffort"], {}, False),
         "all scopes must match": (["BestEffort", "Terminating"], {}, False),
         "a priority that is listed": (

@@ -40,9 +40,9 @@ async def test_pod_gets_the_default_account_and_token_mounts(env: Env) -> None:
 @cases(
     "of_account, of_pod, mounted",
     {
-        "nobody says anything: mounted": (None, None, True),
-        "the account says no": (False, None, False),
-        "the pod knows better": (False, True, True),
+        "not specified: mounted": (None, None, True),
+        "the account disables it": (False, None, False),
+        "the pod takes precedence": (False, True, True),
         "also when it says no": (True, False, False),
     },
 )

@@ -260,7 +260,7 @@ async def test_policies_do_not_apply_to_policies(api: Api) -> None:
             policy({"expression": "variables.z"}, variables=[{"name": "a", "expression": "1"}]),
             "undefined field 'z'",
         ),
-        "a message that is none": (
+        "an invalid messageExpression": (
             policy({"expression": "true", "messageExpression": "1"}),
             'spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string',
         ),
@@ -302,7 +302,7 @@ NO_OPERATOR = 'Internal error occurred: "Is" is not a valid label selector opera
             "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: "
             + NO_OPERATOR,
         ),
-        "a policy whose failures are ignored": (KEY, "Ignore", ""),
+        "failurePolicy Ignore": (KEY, "Ignore", ""),
         "a binding of such a policy": (BINDING_KEY, "Ignore", ""),
     },
 )

@@ -30,7 +30,7 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
             'service/s in "ns" is not listening on port 443',
         ),
         "no slices": (SPEC, SERVICE, [], "EndpointsNotFound", 'cannot find endpointslices for service/s in "ns"'),
-        "nobody ready at the port": (
+        "no ready endpoint at the port": (
             SPEC,
             SERVICE,
             [{**READY, "endpoints": [{"conditions": {"ready": False}}]}, {**READY, "ports": [{"name": "", "port": 1}]}],

@@ -133,14 +133,14 @@ NEW_OR_SAME = ruled("!oldSelf.hasValue() || self.b == oldSelf.value().b", option
         ),
         "an optional old value is none on create": (NEW_OR_SAME, ABSENT, {"b": 1}, [], []),
         "and some on update": (NEW_OR_SAME, {"b": 2}, {"b": 1}, ["spec: Invalid value: fixed"], []),
-        "what was not changed is warned of": (
+        "unchanged values are warnings": (
             ruled("self.a == 'z'", message="a must be z"),
             {"a": "y"},
             {"a": "y"},
             [],
             ["spec: Invalid value: a must be z"],
         ),
-        "what was changed is rejected": (
+        "changed values are rejected": (
             ruled("self.a == 'z'", message="a must be z"),
             {"a": "y"},
             {"a": "y", "b": 1},

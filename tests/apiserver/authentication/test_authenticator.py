@@ -141,11 +141,11 @@ async def _wait(door: Door) -> None:
 @cases(
     "bound, ends",
     {
-        "the account goes": (None, _delete_account),
+        "the account is deleted": (None, _delete_account),
         "another account has the name": (None, _renew_account),
-        "the pod goes": (reference("Pod", "p"), _delete_pod),
-        "the secret goes": (reference("Secret", "s"), _delete_secret),
-        "the node goes": (reference("Node", "n1"), _delete_node),
+        "the pod is deleted": (reference("Pod", "p"), _delete_pod),
+        "the secret is deleted": (reference("Secret", "s"), _delete_secret),
+        "the node is deleted": (reference("Node", "n1"), _delete_node),
         "the time is over": (None, _wait),
     },
 )

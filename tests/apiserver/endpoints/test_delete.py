@@ -30,15 +30,15 @@ async def test_delete_returns_a_status_with_details(api: Api) -> None:
 @cases(
     "had, options, finalizers, code",
     {
-        "nothing said, nothing there: gone": ([], {}, None, 200),
-        "background: gone": ([], {"propagationPolicy": "Background"}, None, 200),
+        "no options, no finalizers: deleted": ([], {}, None, 200),
+        "background: deleted": ([], {"propagationPolicy": "Background"}, None, 200),
         "orphan: kept for the collector": ([], {"propagationPolicy": "Orphan"}, ["orphan"], 200),
         "foreground: kept too": ([], {"propagationPolicy": "Foreground"}, ["foregroundDeletion"], 200),
         "the old word for orphan": ([], {"orphanDependents": True}, ["orphan"], 200),
         "the old word for background": ([], {"orphanDependents": False}, None, 200),
         "a finalizer keeps the object": (["a.b/c"], {}, ["a.b/c"], 200),
-        "still there though asked: accepted": (["a.b/c"], {"orphanDependents": False}, ["a.b/c"], 202),
-        "nothing said: what is there stays": (["orphan"], {}, ["orphan"], 200),
+        "still existing after the request: accepted": (["a.b/c"], {"orphanDependents": False}, ["a.b/c"], 202),
+        "no options: finalizers are kept": (["orphan"], {}, ["orphan"], 200),
         "background drops orphan": (["orphan"], {"propagationPolicy": "Background"}, None, 200),
         "foreground takes the place of orphan": (
             ["a.b/c", "orphan"],
@@ -105,9 +105,9 @@ async def _running(api: Api, name: str = "p", **more: Any) -> Object:
         "bound: the pod's own period": (True, "Running", {}, 30, "00:00:30"),
         "the request's period wins": (True, "Running", {"gracePeriodSeconds": 5}, 5, "00:00:05"),
         "a negative period is a second": (True, "Running", {"gracePeriodSeconds": -1}, 1, "00:00:01"),
-        "zero: gone": (True, "Running", {"gracePeriodSeconds": 0}, None, None),
-        "not on a node: gone": (False, "Pending", {}, None, None),
-        "ended: gone": (True, "Succeeded", {}, None, None),
+        "zero: deleted": (True, "Running", {"gracePeriodSeconds": 0}, None, None),
+        "not on a node: deleted": (False, "Pending", {}, None, None),
+        "terminated: deleted": (True, "Succeeded", {}, None, None),
     },
 )
 async def test_grace_period(

@@ -259,8 +259,8 @@ TWO = [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]
             400,
             "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]",
         ),
-        "of a pod on a node that is none": ({"nodeName": "n3"}, "", 404, 'pods "n3" not found'),
-        "of a pod on somebody else's node": (
+        "of a pod on a missing node": ({"nodeName": "n3"}, "", 404, 'pods "n3" not found'),
+        "of a pod on a node that is not simulated": (
             {"nodeName": "n2"},
             "",
             500,
@@ -312,7 +312,7 @@ async def test_log_follow_ends_with_the_container(api: Api) -> None:
     {
         "exec without a node": ("p/exec", {}, {}, 400, "pod p does not have a host assigned"),
         "exec in an unknown container": ("p/exec?container=z", {}, {}, 400, "container z is not valid for pod p"),
-        "attach on a node that is none": ("p/attach", {"nodeName": "n3"}, {}, 404, 'pods "n3" not found'),
+        "attach on a missing node": ("p/attach", {"nodeName": "n3"}, {}, 404, 'pods "n3" not found'),
         "exec without an upgrade": ("p/exec", {"nodeName": "n1"}, {}, 400, "Upgrade request required"),
         "exec": (
             "p/exec",

@@ -20,20 +20,23 @@ async def _two(api: Api) -> None:
 @cases(
     "query, seen",
     {
-        "unset: what is there, then what comes": ("", ["ADDED a 8", "ADDED b 7", "ADDED c 9"]),
+        "unset: existing objects, then events": ("", ["ADDED a 8", "ADDED b 7", "ADDED c 9"]),
         "zero: the same": ("resourceVersion=0", ["ADDED a 8", "ADDED b 7", "ADDED c 9"]),
-        "a revision: what came after it": ("resourceVersion=7", ["ADDED a 8", "ADDED c 9"]),
-        "the newest: only what comes": ("resourceVersion=8", ["ADDED c 9"]),
+        "a revision: events after it": ("resourceVersion=7", ["ADDED a 8", "ADDED c 9"]),
+        "the newest: only new events": ("resourceVersion=8", ["ADDED c 9"]),
         "one: the whole history": ("resourceVersion=1", ["ADDED b 7", "ADDED a 8", "ADDED c 9"]),
-        "asked for: what is there, its end, what comes": (
+        "sendInitialEvents: existing objects, bookmark, events": (
             "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
             ["ADDED a 8", "ADDED b 7", "BOOKMARK  8 end", "ADDED c 9", "BOOKMARK  9"],
         ),
-        "without bookmarks the end is not told": (
+        "sendInitialEvents without bookmarks: no end marker": (
             "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
             ["ADDED a 8", "ADDED b 7", "ADDED c 9"],
         ),
-        "declined: only what comes": ("sendInitialEvents=false&resourceVersionMatch=NotOlderThan", ["ADDED c 9"]),
+        "sendInitialEvents false: only new events": (
+            "sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
+            ["ADDED c 9"],
+        ),
         "bookmarks tell the end of what is there, asked for or not": (
             "resourceVersion=0&allowWatchBookmarks=true",
             ["ADDED a 8", "ADDED b 7", "BOOKMARK  8 end", "ADDED c 9", "BOOKMARK  9"],

@@ -43,7 +43,7 @@ def inside(data: bytes, *numbers: int) -> list[Any]:
     "path, accept, expected",
     {
         "v2 without a wish": ("/openapi/v2", "", "application/json"),
-        "v2 as kubectl asks for it": (
+        "v2 as requested by kubectl": (
             "/openapi/v2",
             "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
             V2_PROTOBUF,
@@ -187,7 +187,7 @@ def _without_descriptions(value: Any) -> Any:
                 },
             },
         ),
-        "what may be null has no type and is not required": (
+        "nullable fields have no type and are not required": (
             {
                 "type": "object",
                 "required": ["a", "b"],

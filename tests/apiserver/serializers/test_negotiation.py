@@ -30,7 +30,7 @@ COLLECTOR = (
 @cases(
     "accept, protobuf, table, expected",
     {
-        "nothing asked: JSON": ("", True, True, Choice()),
+        "no Accept header: JSON": ("", True, True, Choice()),
         "anything: JSON": ("*/*", True, True, Choice()),
         "JSON first": ("application/json, */*", True, True, Choice()),
         "Go clients: protobuf": (f"{PROTOBUF},application/json", True, True, Choice(PROTOBUF)),

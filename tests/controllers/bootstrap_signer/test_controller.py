@@ -66,7 +66,7 @@ def token(number: str = "abc123", **data: str) -> Secret:
             {"kubeconfig": "payload", KEY: SIGNATURE},
         ),
         "an old one": ({"kubeconfig": "payload", KEY: "old"}, [token()], {"kubeconfig": "payload", KEY: SIGNATURE}),
-        "nobody's": ({"kubeconfig": "payload", KEY: "old"}, [], {"kubeconfig": "payload"}),
+        "a signature without a token": ({"kubeconfig": "payload", KEY: "old"}, [], {"kubeconfig": "payload"}),
         "only signatures go": (
             {"kubeconfig": "payload", KEY: SIGNATURE, "more": "x", "jws-kubeconfig": "y"},
             [token(usage_bootstrap_signing="false")],

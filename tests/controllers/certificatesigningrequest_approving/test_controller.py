@@ -79,14 +79,14 @@ def test_recognizers(
 @cases(
     "request_, expected",
     {
-        "nobody has said anything": (user(), True),
+        "pending": (user(), True),
         "that a signer gave it up is no decision": (user("Failed"), True),
         "approved": (user("Approved"), False),
         "denied": (user("Denied"), False),
         "served": (user(served=True), False),
         "for a kubelet's server": (user(signer=KUBELET_SERVING), False),
         "for another client": (user(signer=API_SERVER_CLIENT), False),
-        "somebody else's signer": (user(signer="example.com/own"), False),
+        "another signer": (user(signer="example.com/own"), False),
     },
 )
 def test_requests_needing_a_decision(request_: CertificateSigningRequest, expected: bool) -> None:

@@ -36,7 +36,7 @@ MINUTE, HOUR, DAY = (datetime.timedelta(**{unit: 1}) for unit in ("minutes", "ho
         "less than ten minutes": (599, 600),
         "ten minutes": (600, 600),
         "the limit": (3600, 3600),
-        "nothing said: the limit": (None, 3600),
+        "no expirationSeconds: the limit": (None, 3600),
     },
 )
 def test_signer_duration(seconds: int | None, expected: int) -> None:

@@ -68,11 +68,11 @@ async def soon(seconds: float = 6.0) -> None:
         "node is not ready and does not exist": (UNREADY, "gone", False, []),
         "node is unknown and does not exist": ({"Ready": "Unknown"}, "gone", False, []),
         "node has no Ready condition and does not exist": ({}, "gone", False, []),
-        "node is ready, whatever the cloud says": (HEALTHY, "gone", True, []),
+        "node is ready, for any instance state": (HEALTHY, "gone", True, []),
         "node is not ready, but exists": (UNREADY, "", True, []),
         "node is unknown, but exists": ({"Ready": "Unknown"}, "", True, []),
         "node is not ready and was shut down, but exists": (UNREADY, "stopped", True, [TAINT]),
-        "node is ready, and its machine is said to be off": (HEALTHY, "stopped", True, []),
+        "node is ready, and its instance is shut down": (HEALTHY, "stopped", True, []),
     },
 )
 async def test_node_by_instance_state(

@@ -50,15 +50,15 @@ SAW = role("saw", NOT_BAR, BOARDS)
     "roles, aggregate, expected",
     {
         "dead rules go": ([HAMMER], combined(BAR, rules=(BOARDS,)), (NAILS, WEDGES)),
-        "nobody is picked: all rules go": ([SAW], combined(BAR, rules=(NAILS, WEDGES)), ()),
-        "who is picked, by name": ([HAMMER, CHISEL, SAW], combined(BAR), (MORTISES, NAILS, WEDGES)),
+        "no role is selected: all rules are removed": ([SAW], combined(BAR, rules=(NAILS, WEDGES)), ()),
+        "selected roles are sorted by name": ([HAMMER, CHISEL, SAW], combined(BAR), (MORTISES, NAILS, WEDGES)),
         "selector by selector": ([HAMMER, CHISEL, SAW], combined(BAR, NOT_BAR), (MORTISES, NAILS, WEDGES, BOARDS)),
-        "the order of selectors goes before that of names": (
+        "the order of selectors precedes that of names": (
             [HAMMER, CHISEL, SAW],
             combined(NOT_BAR, BAR),
             (BOARDS, MORTISES, NAILS, WEDGES),
         ),
-        "a rule that another role has too comes once": (
+        "duplicate rules are merged": (
             [HAMMER, CHISEL, role("saw", BAR, BOARDS), role("other-saw", NOT_BAR, BOARDS)],
             combined(BAR, NOT_BAR),
             (MORTISES, NAILS, WEDGES, BOARDS),
@@ -79,8 +79,8 @@ SAW = role("saw", NOT_BAR, BOARDS)
         "a role does not pick itself": ([], combined(BAR, rules=(NAILS,)), ()),
         "no aggregation rule: the rules are its own": ([HAMMER], SAW, None),
         "they are right: nothing to write": ([HAMMER], combined(BAR, rules=(NAILS, WEDGES)), None),
-        "none, and none are there": ([SAW], combined(BAR), None),
-        "another order is put right": ([HAMMER], combined(BAR, rules=(WEDGES, NAILS)), (NAILS, WEDGES)),
+        "no rules, and none exist": ([SAW], combined(BAR), None),
+        "the order is corrected": ([HAMMER], combined(BAR, rules=(WEDGES, NAILS)), (NAILS, WEDGES)),
         "but not among roles that could pick each other": (
             [HAMMER, msgspec.structs.replace(combined(NOT_BAR), metadata=ObjectMeta(name="zzz", labels=BAR))],
             combined(BAR, rules=(WEDGES, NAILS)),

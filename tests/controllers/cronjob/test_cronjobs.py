@@ -202,7 +202,7 @@ async def test_changed_schedule_applies_from_the_next_time(world: World, ender: 
 @cases(
     "before, after, moments",
     {
-        "more seldom": ("@every 2m", "@every 6m", (2, 8, 14)),
+        "less often": ("@every 2m", "@every 6m", (2, 8, 14)),
         "more often": ("@every 6m", "@every 2m", (6, 8, 10)),
     },
 )

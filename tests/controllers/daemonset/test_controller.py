@@ -339,7 +339,7 @@ async def test_slow_start_stops_when_the_quota_is_exceeded(env: Env) -> None:
     {
         "the create fails": (True, False, PodWriteErrors),
         "the status fails": (False, True, ApiError),
-        "both fail: the create is told": (True, True, PodWriteErrors),
+        "both fail: the create error is raised": (True, True, PodWriteErrors),
     },
 )
 async def test_first_of_two_errors_is_raised(

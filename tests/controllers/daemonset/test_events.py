@@ -109,7 +109,7 @@ ALLOCATABLE = msgspec.structs.replace(node(), status=NodeStatus(allocatable={"cp
 @cases(
     "old, new, template, synced, enqueued",
     {
-        "TestAddNode: one that nobody wants": (None, node(), {"nodeSelector": BLUE}, True, False),
+        "TestAddNode: no DaemonSet matches": (None, node(), {"nodeSelector": BLUE}, True, False),
         "TestAddNode: one that is wanted": (None, node("n1", BLUE), {"nodeSelector": BLUE}, True, True),
         "nothing changed": (node(), node(), {"nodeSelector": BLUE}, False, False),
         "the labels changed": (node(), node("n1", BLUE), {"nodeSelector": BLUE}, True, True),

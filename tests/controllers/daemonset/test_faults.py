@@ -23,7 +23,7 @@ def one_pod_per_node(pods: list[Doc]) -> None:
 @cases(
     "wait_for_own_writes, created",
     {
-        "the consistency store knows that the cache is old, for however long": (True, 3),
+        "the consistency store detects the stale cache, without a time limit": (True, 3),
         "expectations alone give up after five minutes": (False, 6),
     },
 )

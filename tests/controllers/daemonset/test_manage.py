@@ -14,9 +14,9 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
     {
         "nothing there: create": (site(), PLAIN, NodeChanges(create=True)),  # TestSimpleDaemonSetLaunchesPods
         "one there: nothing": (site(pod("a")), PLAIN, NOTHING),
-        "none wanted, none there": (site(run=False), PLAIN, NOTHING),
-        "none new wanted, none there": (site(run=False, stay=True), PLAIN, NOTHING),
-        "none allowed: it goes": (site(pod("a"), run=False), PLAIN, NodeChanges(delete=("a",))),
+        "should not run, no pod": (site(run=False), PLAIN, NOTHING),
+        "should not start, no pod": (site(run=False, stay=True), PLAIN, NOTHING),
+        "should not run: the pod is deleted": (site(pod("a"), run=False), PLAIN, NodeChanges(delete=("a",))),
         # TestSelectorDaemonDeletesUnselectedPods, TestNoExecuteTaintedDoesEvicitRunningIntolerantPod
         "may stay: it stays": (site(pod("a"), run=False, stay=True), PLAIN, NOTHING),
         # TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod
@@ -51,7 +51,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             PLAIN,
             NodeChanges(delete=("b",)),
         ),
-        "failed: it goes, no create yet": (
+        "failed: it is deleted, no create yet": (
             site(pod("a", phase="Failed")),
             PLAIN,
             NodeChanges(delete=("a",), failed="a"),
@@ -61,7 +61,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             PLAIN,
             NodeChanges(delete=("a",), failed="a", waits=True),
         ),
-        "ended well: it goes too": (
+        "succeeded: it is deleted too": (
             site(pod("a", phase="Succeeded")),
             PLAIN,
             NodeChanges(delete=("a",), succeeded=("a",)),
@@ -71,13 +71,13 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             PLAIN,
             NodeChanges(delete=("a",), failed="a"),
         ),
-        "failed beside three: it goes, and all but the oldest": (
+        "failed beside three: it and all but the oldest are deleted": (
             site(pod("a", phase="Failed"), pod("b"), pod("c"), pod("d")),
             PLAIN,
             NodeChanges(delete=("a", "c", "d"), failed="a"),
         ),  # TestDaemonKillFailedPods: "1 failed pod (kill 1), 3 normal pods (kill 2)"
         "failed and going": (site(pod("a", phase="Failed", deleted=True), pod("b")), PLAIN, NOTHING),
-        "no such node: only what was never bound goes": (
+        "no such node: only unbound pods are deleted": (
             site(pod("a", pinned="n1"), pod("b"), listed=False),
             PLAIN,
             NodeChanges(delete=("a",)),

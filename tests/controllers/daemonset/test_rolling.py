@@ -58,7 +58,7 @@ def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> Sit
         "as many are missing already": ([site(at="n0"), site(at="n1"), old(2)], 2, ()),
         "new ones don't serve yet": ([new(0, ready=False), new(1, ready=False), old(2)], 2, ()),
         # TestDaemonSetUpdatesWhenNewPodIsNotReady
-        "none serves": ([old(n, ready=False) for n in range(5)], 3, tuple(f"old-{n}" for n in range(5))),
+        "none available": ([old(n, ready=False) for n in range(5)], 3, tuple(f"old-{n}" for n in range(5))),
         # TestDaemonSetUpdatesAllOldPodsNotReady
         "those that don't serve count": ([old(0), old(1, ready=False), old(2), new(3)], 2, ("old-1", "old-0")),
         "the old ones that don't serve go even so": (
@@ -91,7 +91,7 @@ def test_max_unavailable_bounds_deleted_old_pods(sites: list[Site], unavailable:
             2,
             Plan(create=("n2", "n3"), delete=("old-0", "old-1")),
         ),
-        "none serves: all come at once": (
+        "none available: all are created at once": (
             [old(n, ready=False) for n in range(5)],
             3,
             Plan(create=tuple(f"n{n}" for n in range(5))),
@@ -132,13 +132,13 @@ def test_surge_keeps_pods_of_nodes_that_should_not_run_until_others_are_availabl
         "no nodes": (rolling(0), 0, Bounds(0, 0)),
         "a number": (rolling(1), 2, Bounds(1, 0)),
         "both 0: one may be missing": (rolling(0), 2, Bounds(1, 0)),
-        "both 0, said so": (rolling(0, 0), 2, Bounds(1, 0)),
+        "both explicitly 0": (rolling(0, 0), 2, Bounds(1, 0)),
         "a percentage": (rolling("50%"), 2, Bounds(1, 0)),
         "a percentage, rounded up": (rolling("50%"), 3, Bounds(2, 0)),
         "surge in percent": (rolling(0, "50%"), 2, Bounds(0, 1)),
         "surge in percent, rounded up too": (rolling(0, "1%"), 2, Bounds(0, 1)),
         "surge everywhere": (rolling(0, "100%"), 2, Bounds(0, 2)),
-        "nothing said": (DaemonSetUpdateStrategy(type="RollingUpdate"), 2, Bounds(1, 0)),
+        "defaults": (DaemonSetUpdateStrategy(type="RollingUpdate"), 2, Bounds(1, 0)),
         "another strategy": (DaemonSetUpdateStrategy(type="OnDelete"), 2, Bounds(1, 0)),
     },
 )

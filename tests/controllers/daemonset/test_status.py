@@ -20,11 +20,11 @@ from pilothouse.controllers.workloads.daemonset.status import NONE, StatusCounts
         "all well": (site(pod("a")), StatusCounts(desired=1, current=1, ready=1, available=1, updated=1)),
         "not ready": (site(pod("a", ready=False)), StatusCounts(desired=1, current=1, updated=1)),
         "of an older template": (site(pod("a", hash="old")), StatusCounts(desired=1, current=1, ready=1, available=1)),
-        "where none should be": (site(pod("a"), run=False), StatusCounts(misscheduled=1)),
+        "where none should run": (site(pod("a"), run=False), StatusCounts(misscheduled=1)),
         "where no new one may come": (site(pod("a"), run=False, stay=True), StatusCounts(misscheduled=1)),
         "neither wanted nor there": (site(run=False), NONE),
-        "on a node that is gone": (site(pod("a"), listed=False), NONE),
-        "a pod that is going counts until it is gone": (
+        "on a deleted node": (site(pod("a"), listed=False), NONE),
+        "a terminating pod counts until it is removed": (
             site(pod("a", deleted=True)),
             StatusCounts(desired=1, current=1, ready=1, available=1, updated=1),
         ),

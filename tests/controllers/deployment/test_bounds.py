@@ -17,12 +17,12 @@ from pilothouse.machinery.int_or_percent import InvalidBound, scaled
     "surge, unavailable, replicas, expected",
     {
         "of nothing, nothing is missing": ("0%", "0%", 0, Bounds(0, 0)),
-        "a surge is rounded up, what may be missing down": ("39%", "39%", 10, Bounds(3, 4)),
+        "maxSurge is rounded up, maxUnavailable down": ("39%", "39%", 10, Bounds(3, 4)),
         "no percentage: no surge": ("oops", "39%", 10, Bounds(0, 0)),
         "no percentage: nothing may be missing": ("55%", "urg", 10, Bounds(0, 0)),
         "numbers are what they are": (5, 1, 7, Bounds(1, 5)),
         "no surge given": (None, "39%", 10, Bounds(3, 0)),
-        "nothing given about what may be missing": ("39%", None, 10, Bounds(0, 4)),
+        "no maxUnavailable": ("39%", None, 10, Bounds(0, 4)),
         "both 0: one may be missing": (None, None, 10, Bounds(1, 0)),
         "both rounded to 0: one may be missing": ("0%", "1%", 10, Bounds(1, 0)),
         "no more may be missing than there are": (1, 20, 10, Bounds(10, 1)),
@@ -59,7 +59,7 @@ def test_invalid_percentages_are_errors(text: str) -> None:
         "rolling: no more than wanted": ("RollingUpdate", 5, 5, 5, 0, 5),
         "rolling: too many already, nothing is taken away": ("RollingUpdate", 5, 1, 9, 3, 3),
         "recreate: all at once": ("Recreate", 3, 0, 1, 1, 3),
-        "recreate: also when none are wanted": ("Recreate", 0, 0, 1, 2, 0),
+        "recreate: also with zero replicas": ("Recreate", 0, 0, 1, 2, 0),
     },
 )
 def test_new_rs_new_replicas(strategy: str, replicas: int, surge: int, total: int, new: int, expected: int) -> None:

@@ -33,9 +33,9 @@ WISH = {ROLLBACK_TO: "1"}
         "rolling update": (deployment(), [], SyncCase.ROLL),
         "recreate": (deployment(strategy="Recreate"), [], SyncCase.RECREATE),
         "scaled": (deployment(), SCALED, SyncCase.SCALE),
-        "going back comes before scaling": (deployment(annotations=WISH), SCALED, SyncCase.ROLL_BACK),
-        "a pause comes before going back": (deployment(annotations=WISH, paused=True), [], SyncCase.SCALE),
-        "deletion comes first": (deployment(deleted=True, paused=True), SCALED, SyncCase.REPORT),
+        "rollback precedes scaling": (deployment(annotations=WISH), SCALED, SyncCase.ROLL_BACK),
+        "pause precedes rollback": (deployment(annotations=WISH, paused=True), [], SyncCase.SCALE),
+        "deletion precedes everything": (deployment(deleted=True, paused=True), SCALED, SyncCase.REPORT),
     },
 )
 def test_sync_path(owner: Deployment, sets: list[ReplicaSet], expected: SyncCase) -> None:
@@ -78,12 +78,12 @@ def pod(phase: str, *, terminating: bool = False) -> Pod:
     "old, pods, expected",
     {
         "nothing old": ([], [], False),
-        "a ReplicaSet says it has some": ([replica_set("old", replicas=1)], [], True),
+        "a ReplicaSet has status.replicas": ([replica_set("old", replicas=1)], [], True),
         "one runs": ([replica_set("old")], [pod("Running")], True),
         "one is on its way out": ([replica_set("old")], [pod("Running", terminating=True)], True),
         "one is to run": ([replica_set("old")], [pod("Pending")], True),
-        "nobody knows": ([replica_set("old")], [pod("Unknown")], True),
-        "what has ended is gone": ([replica_set("old")], [pod("Succeeded"), pod("Failed")], False),
+        "an unknown phase": ([replica_set("old")], [pod("Unknown")], True),
+        "terminated pods do not count": ([replica_set("old")], [pod("Succeeded"), pod("Failed")], False),
     },
 )
 def test_old_pods_running(old: list[ReplicaSet], pods: list[Pod], expected: bool) -> None:

@@ -91,7 +91,7 @@ HASHED = {"app": "web", "pod-template-hash": "abc"}
         "null is nothing": ({"affinity": None}, {}, True),
         "an empty object is something": ({"affinity": {}}, {}, False),
         "quantities count by their value": ({"overhead": {"cpu": "1000m"}}, {"overhead": {"cpu": "1"}}, True),
-        "fields that nobody here knows count": ({"newField": 1}, {}, False),
+        "unknown fields count": ({"newField": 1}, {}, False),
     },
 )
 def test_equal_ignore_hash(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
@@ -123,15 +123,15 @@ def spent(name: str, revision: int | None, **more: Any) -> ReplicaSet:
         "within the limit": (5, [spent("a", 1)], []),
         "no limit": (None, [spent("a", 1)], []),
         "the limit that is none": (2**31 - 1, [spent("a", 1)], []),
-        "what is being deleted is no candidate": (0, [spent("a", 1, deleted=True), spent("b", 2)], ["b"]),
+        "terminating ReplicaSets are not candidates": (0, [spent("a", 1, deleted=True), spent("b", 2)], ["b"]),
         "it wants pods": (0, [spent("a", 1, size=1)], []),
         "it has pods": (0, [spent("a", 1, replicas=1)], []),
         "its size is not seen yet": (0, [spent("a", 1, generation=2, observed_generation=1)], []),
-        "no other goes in the place of one that stays": (1, [spent("a", 1, size=1), spent("b", 2)], []),
+        "a kept ReplicaSet is not replaced by another candidate": (1, [spent("a", 1, size=1), spent("b", 2)], []),
         "of one revision the older one": (1, [spent("b", 1, age=1), spent("a", 1, age=5)], ["a"]),
         "without a revision it is older than all": (1, [spent("a", 1, age=5), spent("b", None)], ["b"]),
         "without one, and older": (1, [spent("a", None, age=5), spent("b", 2)], ["a"]),
-        "the oldest is in use, the next goes": (1, [spent("a", 1, size=1), spent("b", 2), spent("c", 3)], ["b"]),
+        "the oldest is in use, the next is deleted": (1, [spent("a", 1, size=1), spent("b", 2), spent("c", 3)], ["b"]),
         "the two oldest are in use": (1, [spent("a", 1, size=1), spent("b", 2, size=1), spent("c", 3)], []),
         "by revision, not by age": (
             2,

@@ -17,7 +17,7 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize
         "the surge": (10, 2, 10, 0, 2),
         "the surge and what the old one has left": (10, 2, 5, 0, 7),
         "the surge is used up": (10, 2, 10, 2, None),
-        "too large: down to what is wanted": (10, 2, 2, 11, 10),
+        "too large: scaled down to the desired replicas": (10, 2, 2, 11, 10),
         "as wanted: nothing": (10, 2, 0, 10, None),
     },
 )
@@ -32,9 +32,9 @@ def test_reconcile_new_replica_set(replicas: int, surge: int, old: int, new: int
     "replicas, unavailable, old, new, old_available, new_available, expected",
     {
         "everything is needed": (10, 0, 10, 0, 10, 0, []),
-        "what may be missing goes": (10, 2, 10, 0, 10, 0, [8]),
+        "scaled down by maxUnavailable": (10, 2, 10, 0, 10, 0, [8]),
         "the unhealthy two go, and no healthy one with them": (10, 2, 10, 0, 8, 0, [8]),
-        "first the one that serves nobody, then one that does": (10, 2, 10, 0, 9, 0, [9, 8]),
+        "unhealthy replicas first, then healthy ones": (10, 2, 10, 0, 9, 0, [9, 8]),
         "the new ones that are not there yet count as missing": (10, 2, 8, 2, 8, 0, []),
         "for each new one that serves an old one goes": (10, 2, 8, 2, 8, 2, [6]),
         "one of the surge is available: one goes": (10, 0, 10, 2, 10, 1, [9]),

@@ -53,7 +53,7 @@ def scaled_to(
         "what the sum was short of is the largest's": (10, 3, 10, 3, [8], [3, 10]),
         "twice as many": (5, 0, 10, 2, [3], [4, 6]),
         "5 to 3": (5, 0, 3, 2, [3], [1, 2]),
-        "9 to 4: the small one goes": (9, 0, 4, 8, [1], [4, 0]),
+        "9 to 4: the small one is scaled to zero": (9, 0, 4, 8, [1], [4, 0]),
         "7 to 10": (7, 0, 10, 2, [3, 2], [3, 4, 3]),
         "13 to 8": (13, 0, 8, 2, [8, 3], [1, 5, 2]),
         "3 to 4: the new one gets it": (3, 0, 4, 1, [1, 1], [2, 1, 1]),
@@ -87,7 +87,7 @@ def test_replica_set_that_was_not_updated_is_scaled_later() -> None:
 @cases(
     "replicas, surge, said, size, most, expected",
     {
-        "none are wanted": (0, 0, 0, 10, None, -10),
+        "zero desired replicas": (0, 0, 0, 10, None, -10),
         "nobody knows of how many": (10, 0, 0, 5, None, 0),
         "of none, as somebody wrote": (10, 0, 0, 5, 0, 0),
         "a fifth more, by the status": (120, 0, 100, 50, None, 10),
@@ -115,7 +115,7 @@ def test_saturated_new_replica_set_scales_old_ones_to_zero() -> None:
     "new, expected",
     {
         "all there, and it knows": (replica_set("new", 4, desired=4, available=4), True),
-        "it does not say what it was sized for": (replica_set("new", 4, available=4), False),
+        "no desired-replicas annotation": (replica_set("new", 4, available=4), False),
         "sized for another number": (replica_set("new", 4, desired=3, available=4), False),
         "another size": (replica_set("new", 3, desired=4, available=4), False),
         "one is not available": (replica_set("new", 4, desired=4, available=3), False),
@@ -150,11 +150,11 @@ def test_all_replica_sets_are_annotated_at_the_same_size() -> None:
         "sized for this one": ([replica_set("a", 1, desired=4)], False),
         "not in use": ([replica_set("a", 0, desired=2)], False),
         "does not say": ([replica_set("a", 1)], False),
-        "says nonsense": (
+        "an invalid annotation": (
             [replica_set("a", 1, annotations={"deployment.kubernetes.io/desired-replicas": "-1"})],
             False,
         ),
-        "says too much": (
+        "an annotation out of range": (
             [replica_set("a", 1, annotations={"deployment.kubernetes.io/desired-replicas": "2147483648"})],
             False,
         ),

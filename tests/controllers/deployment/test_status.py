@@ -145,7 +145,7 @@ def test_changed_status_sets_the_transition_time_and_moves_last() -> None:
         "paused from the start": (True, None, "DeploymentPaused"),
         "paused still": (True, progressing("DeploymentPaused", "Unknown"), None),
         "resumed": (False, progressing("DeploymentPaused", "Unknown"), "DeploymentResumed"),
-        "nobody has paused it": (False, progressing("ReplicaSetUpdated"), None),
+        "not paused": (False, progressing("ReplicaSetUpdated"), None),
         "late: that stays": (True, progressing("ProgressDeadlineExceeded", "False"), None),
     },
 )

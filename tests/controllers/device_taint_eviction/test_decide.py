@@ -245,7 +245,7 @@ WHEN = (
             Counts(pending=2, namespaces=2),
             ("True", "PodsPendingEviction", "2 pods need to be evicted in 2 different namespaces."),
         ),
-        "some have gone, others will": (
+        "some are evicted, others pending": (
             "NoExecute",
             Counts(pending=2, namespaces=1, evicted=1),
             (

@@ -31,13 +31,13 @@ from pilothouse.machinery.labels import SelectorError
 @cases(
     "spec, pods, scale, expected, desired",
     {
-        "TestNoSelector: a number, and nobody there": ({"min_available": 3}, 0, 0, 0, 3),
+        "TestNoSelector: a number, and no pods": ({"min_available": 3}, 0, 0, 0, 3),
         "TestUnavailable: a number is of the pods that there are": ({"min_available": 3}, 4, 0, 4, 3),
-        "none need be there": ({"min_available": 0}, 4, 0, 4, 0),
+        "minAvailable 0": ({"min_available": 0}, 4, 0, 4, 0),
         "TestIntegerMaxUnavailableWithScaling: of 7": ({"max_unavailable": 2}, 1, 7, 7, 5),
         "TestIntegerMaxUnavailableWithScaling: of 5": ({"max_unavailable": 2}, 1, 5, 5, 3),
         "more may be missing than there should be": ({"max_unavailable": 9}, 1, 5, 5, 0),
-        "none may be missing": ({"max_unavailable": 0}, 1, 5, 5, 5),
+        "maxUnavailable 0": ({"max_unavailable": 0}, 1, 5, 5, 5),
         "TestPercentageMaxUnavailableWithScaling: of 7": ({"max_unavailable": "30%"}, 1, 7, 7, 4),
         "TestPercentageMaxUnavailableWithScaling: of 3": ({"max_unavailable": "30%"}, 1, 3, 3, 2),
         "all may be missing": ({"max_unavailable": "100%"}, 1, 3, 3, 0),
@@ -46,7 +46,7 @@ from pilothouse.machinery.labels import SelectorError
         "TestTwoControllers: 28 % of 22": ({"min_available": "28%"}, 22, 22, 22, 7),
         "TestNakedPod: nobody's pods are nothing to be a part of": ({"min_available": "28%"}, 1, 0, 0, 0),
         "more than there should be": ({"min_available": "150%"}, 4, 4, 4, 6),
-        "maxUnavailable goes first": ({"min_available": 1, "max_unavailable": 1}, 4, 4, 4, 3),
+        "maxUnavailable takes precedence": ({"min_available": 1, "max_unavailable": 1}, 4, 4, 4, 3),
         "it says nothing": ({}, 4, 4, 0, 0),
     },
 )
@@ -171,7 +171,7 @@ SURE = ("True", "SufficientPods")
         "no condition": (said(expected_pods=3, **FINE), True),
         "the other condition": (said(("False", "InsufficientPods"), expected_pods=3, **FINE), True),
         "another reason": (said(("True", "Whatever"), expected_pods=3, **FINE), True),
-        "somebody who is gone is noted": (said(SURE, expected_pods=3, disrupted_pods={"gone": NOW}, **FINE), True),
+        "a deleted pod is in disruptedPods": (said(SURE, expected_pods=3, disrupted_pods={"gone": NOW}, **FINE), True),
         "what else is in the condition does not count": (
             PodDisruptionBudgetStatus(
                 conditions=(condition_of(*SURE, message="something", generation=9),), expected_pods=3, **FINE
@@ -270,7 +270,7 @@ def test_basic_finder_functions(reference: OwnerReference, scale: Scale | None) 
         "the Deployment counts": ("apps/v1", owner("Deployment", "d", "extensions/v1"), Scale("d", 10)),
         "the ReplicaSet is of another group": ("invalid/v1", owner("Deployment", "d"), None),
         "so is the Deployment": ("extensions/v1", owner("Deployment", "d", "deployment/v1"), None),
-        "somebody else's ReplicaSet counts": ("extensions/v1", owner("InvalidKind", "d"), Scale("rs", 5)),
+        "a ReplicaSet of another owner counts": ("extensions/v1", owner("InvalidKind", "d"), Scale("rs", 5)),
         "another Deployment of its name": ("apps/v1", owner("Deployment", "old"), None),
         "a Deployment that is not cached": ("apps/v1", owner("Deployment", "d", name="other"), None),
     },
@@ -301,7 +301,7 @@ def expression(key: str, operator: str, *values: str) -> LabelSelector:
 @cases(
     "selector, selects",
     {
-        "no selector selects nobody": (None, False),
+        "a nil selector matches nothing": (None, False),
         "TestNoSelector: an empty one selects all": (LabelSelector(), True),
         "a label": (LabelSelector(match_labels=LABELS), True),
         "another value": (LabelSelector(match_labels={"foo": "other"}), False),

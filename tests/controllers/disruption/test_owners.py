@@ -39,8 +39,8 @@ async def test_scale_of_a_custom_resource_is_used(world: World) -> None:
 @cases(
     "scale, text",
     {
-        "the owner is gone": (True, 'found no controllers for pod "p0"'),
-        "the kind has none": (False, "widgets.example.com does not implement the scale subresource"),
+        "the owner is deleted": (True, 'found no controllers for pod "p0"'),
+        "the kind has no scale": (False, "widgets.example.com does not implement the scale subresource"),
     },
 )
 async def test_owner_without_a_scale_subresource_is_an_error(world: World, scale: bool, text: str) -> None:

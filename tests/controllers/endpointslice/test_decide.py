@@ -171,8 +171,13 @@ def test_250_pods_need_three_slices() -> None:
         ),
         "ten more fit best into the fuller one": ([range(50), range(50, 90)], range(100), [60, 40], (0, 1, 0)),
         "fifty more fill one of two equal ones": ([range(50), range(50, 100)], range(150), [100, 50], (0, 1, 0)),
-        "new ones go where something goes anyway": ([range(100), range(100, 190)], range(50, 195), [55, 90], (0, 1, 0)),
-        "an empty one goes": ([range(100), range(100, 110)], range(100), [100], (0, 0, 1)),
+        "new endpoints fill slices that are updated anyway": (
+            [range(100), range(100, 190)],
+            range(50, 195),
+            [55, 90],
+            (0, 1, 0),
+        ),
+        "an empty slice is deleted": ([range(100), range(100, 110)], range(100), [100], (0, 0, 1)),
         "half full ones are not merged": ([range(30), range(30, 60)], range(60), [30, 30], (0, 0, 0)),
         "one too many: a new one": ([range(100)], range(101), [100, 1], (1, 0, 0)),
     },
@@ -266,7 +271,7 @@ def test_slices_of_a_previous_service_of_the_same_name_are_deleted() -> None:
     {
         "none of its own [TestSetEndpointSliceLabels]": (service(), {}),
         "the service's": (service(labels={"a": "b"}), {"a": "b"}),
-        "but not what is reserved": (service(labels={MANAGED_BY: "me", SERVICE_NAME: "x"}), {}),
+        "but not reserved labels": (service(labels={MANAGED_BY: "me", SERVICE_NAME: "x"}), {}),
         "headless": (service(cluster_ip="None"), {"service.kubernetes.io/headless": ""}),
     },
 )

@@ -29,7 +29,7 @@ def owners(*standings: OwnerState) -> tuple[tuple[OwnerReference, OwnerState], .
 @cases(
     "seen, expected",
     {
-        "no owners: nobody's business": (Observed(), Keep()),
+        "no owners: ignored": (Observed(), Keep()),
         "a solid owner: keep": (Observed(owners=owners(SOLID)), Keep()),
         "solid owners: keep": (Observed(owners=owners(SOLID, SOLID)), Keep()),
         "one owner is left: drop the other": (Observed(owners=owners(SOLID, DANGLING)), RemoveOwners(("u1",))),
@@ -46,11 +46,11 @@ def owners(*standings: OwnerState) -> tuple[tuple[OwnerReference, OwnerState], .
             Observed(owners=owners(DANGLING), finalizers=("foregroundDeletion",)),
             Delete("Foreground"),
         ),
-        "orphaning goes before foreground": (
+        "orphan precedes foreground": (
             Observed(owners=owners(DANGLING), finalizers=("foregroundDeletion", "orphan")),
             Delete("Orphan"),
         ),
-        "the owner waits, nobody waits for this: delete": (Observed(owners=owners(WAITING)), Delete("Background")),
+        "the owner waits, no dependents block: delete": (Observed(owners=owners(WAITING)), Delete("Background")),
         "the owner waits, and so must this for its own dependents": (
             Observed(owners=owners(WAITING), has_dependents=True),
             Delete("Foreground"),

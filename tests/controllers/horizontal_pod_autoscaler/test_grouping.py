@@ -29,7 +29,7 @@ DONE = "Succeeded"
             "memory",
             Groups(1, (), (), ()),
         ),
-        "cpu: nobody knows whether it is ready": (
+        "cpu: no Ready condition": (
             [pod("a", phase=DONE, ready="", started=NOW)],
             {"a": KNOWN},
             "cpu",
@@ -89,7 +89,7 @@ DONE = "Succeeded"
             Groups(1, ("a",), ("c",), ()),
         ),
         "pending is not ready": ([pod("a", phase="Pending")], {}, "cpu", Groups(0, ("a",), (), ())),
-        "being deleted comes first": (
+        "terminating precedes the other states": (
             [pod("a", phase="Pending", deleted=True)],
             {"a": KNOWN},
             "cpu",
@@ -110,7 +110,7 @@ TWO = {"c1": "100m", "c2": "50m"}
     {
         "void": ([], "", {}),
         "the containers' requests add up": ([pod("a", requests=TWO)], "", {"a": 150}),
-        "what the pod asks for comes first": ([pod("a", requests=TWO, whole={"cpu": "800m"})], "", {"a": 800}),
+        "pod-level requests take precedence": ([pod("a", requests=TWO, whole={"cpu": "800m"})], "", {"a": 800}),
         "also where a container asks for nothing": (
             [pod("a", requests={"c1": "", "c2": "50m"}, whole={"cpu": "800m"})],
             "",

@@ -138,9 +138,7 @@ def case(
         case(
             100, 0, 100, "ScaleDownLimit", down=rules(None, (10, 120)), downs=[10] * 3, id="117 are more than there are"
         ),
-        case(
-            10, 5, 5, "DesiredWithinRange", down=rules(None, (1000, 120)), downs=[10] * 3, id="less than none is none"
-        ),
+        case(10, 5, 5, "DesiredWithinRange", down=rules(None, (1000, 120)), downs=[10] * 3, id="negative is zero"),
         case(100, 200, 200, "DesiredWithinRange", up=rules((1000, 60)), ups=FORTY, id="old rises do not count, up"),
         case(100, 200, 200, "DesiredWithinRange", up=rules((1000, 120), (100, 60)), ups=FORTY, id="two periods, up"),
         case(100, 200, 200, "DesiredWithinRange", up=rules((1000, 30), (100, 60)), ups=FORTY, id="shorter ones, up"),
@@ -176,7 +174,7 @@ BOTH = rules((10, 60), (100, 60))
 @cases(
     "known, by, counted, left",
     {
-        "without policies nobody remembers": ([], None, 0, []),
+        "without policies no events are stored": ([], None, 0, []),
         "the first": ([], BOTH, 0, [5]),
         "without policies what is known stays": ([(7, 61)], None, 0, [7]),
         "one too old is replaced": ([(7, 61)], BOTH, 0, [5]),

@@ -104,7 +104,7 @@ def counts(said: JobStatus) -> Counts:
             (("a", "e"), ("b", "f"), 3, 4),
             ((), (), 5, 6),
         ),
-        "it succeeds: what runs on has not failed": (
+        "complete: running pods are not counted as failed": (
             status(),
             [pod("a", S), pod("b", F), pod("c", P)],
             (),
@@ -113,7 +113,7 @@ def counts(said: JobStatus) -> Counts:
             (("a",), ("b",), 0, 0),
             ((), (), 1, 1),
         ),
-        "it fails: what runs has failed": (
+        "failed: running pods are counted as failed": (
             status(),
             [pod("a", S), pod("b", F), pod("c", R)],
             (),
@@ -375,14 +375,14 @@ OVER = JobStatus(conditions=(JobCondition(type="Complete", status="True"),))
 @cases(
     "candidate, owner, expected",
     {
-        "its Job is gone": (owned(), None, True),
+        "its Job is deleted": (owned(), None, True),
         "another Job has the name by now": (owned(uid="other"), job(), True),
         "its Job runs": (owned(), job(), False),
         "its Job is over": (owned(), job(OVER), True),
-        "somebody else looks after its Job": (owned(), job(managed_by="example.com/other"), False),
+        "its Job has another managedBy": (owned(), job(managed_by="example.com/other"), False),
         "somebody else's Job that is over": (owned(), job(OVER, managed_by="example.com/other"), False),
         "ours by name": (owned(), job(managed_by="kubernetes.io/job-controller"), False),
-        "nobody's": (pod("a", R), None, True),
+        "without an owner": (pod("a", R), None, True),
         "a Job that does not control it": (owned(controller=False), job(), True),
         "another kind, no controller": (owned(api_version="example.com/v1", controller=False), None, True),
         "a CronJob's": (owned(kind="CronJob"), None, False),

@@ -64,14 +64,14 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
         "no failure allowed": ({"backoff_limit": 0}, JobStatus(), failed(1), BACKOFF),
         "one more than allowed": ({"backoff_limit": 1}, JobStatus(failed=1), failed(1), BACKOFF),
         "as many as allowed": ({"backoff_limit": 1}, JobStatus(failed=1), running(1), None),
-        "six are allowed where nothing is said": ({}, JobStatus(failed=7), [], BACKOFF),
+        "the default backoffLimit is 6": ({}, JobStatus(failed=7), [], BACKOFF),
         "none allowed, and none failed": ({"backoff_limit": 0}, JobStatus(), running(1), None),
         "one allowed, the first": ({"backoff_limit": 1}, JobStatus(), failed(1), None),
         "one allowed, the second": ({"backoff_limit": 1}, JobStatus(), failed(2), BACKOFF),
         "six allowed, the sixth": ({"backoff_limit": 6}, JobStatus(), [*running(1), *failed(6)], None),
         "six allowed, the seventh": ({"backoff_limit": 6}, JobStatus(), failed(7), BACKOFF),
         "indexed, too": ({"backoff_limit": 0, **INDEXED}, JobStatus(), indexed((0, S), (1, F), (2, R)), BACKOFF),
-        "what is ignored does not count": (
+        "ignored failures do not count": (
             {"backoff_limit": 0, "pod_failure_policy": IGNORE_EVICTIONS},
             JobStatus(),
             [pod("a", F, conditions=EVICTED)],
@@ -83,7 +83,7 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
             [pod("a", F, containers=(ended("c", 5),))],
             BACKOFF,
         ),
-        "the policy comes before the limit": (
+        "the policy precedes the limit": (
             {"backoff_limit": 0, "pod_failure_policy": on_exit("FailJob", 5)},
             JobStatus(),
             [pod("a", F, containers=(ended("c", 5),))],
@@ -105,13 +105,13 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
             [pod("a", S, containers=(ended("c", 5),))],
             None,
         ),
-        "what was decided stays: failure": (
+        "FailureTarget is kept": (
             {"pod_failure_policy": on_exit("FailJob", 5)},
             has(FAILURE_TARGET),
             [pod("a", F, containers=(ended("c", 5),))],
             Ending(FAILURE_TARGET, "R", "m"),
         ),
-        "what was decided stays: success": (
+        "SuccessCriteriaMet is kept": (
             {"backoff_limit": 0},
             has(SUCCESS_CRITERIA_MET),
             failed(3),
@@ -122,7 +122,7 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
         "over its deadline": ({"active_deadline_seconds": 100}, JobStatus(), running(1), DEADLINE),
         "not yet over it": ({"active_deadline_seconds": 101}, JobStatus(), running(1), None),
         "suspended: no deadline": ({"active_deadline_seconds": 100, "suspend": True}, JobStatus(), [], None),
-        "the limit comes before the deadline": (
+        "the limit precedes the deadline": (
             {"active_deadline_seconds": 1, "backoff_limit": 0},
             JobStatus(),
             failed(1),
@@ -222,7 +222,7 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
             Ending(SUCCESS_CRITERIA_MET, "SuccessPolicy", "Matched rules at index 0"),
         ),
         "not enough": ({**INDEXED, "success_policy": FIRST_SUFFICES}, JobStatus(), indexed((0, R), (1, S)), None),
-        "failure comes before the success policy": (
+        "failure precedes the success policy": (
             {**INDEXED, "success_policy": FIRST_SUFFICES, "backoff_limit": 0},
             JobStatus(),
             indexed((0, S), (1, F)),

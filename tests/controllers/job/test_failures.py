@@ -140,7 +140,7 @@ def test_pods_with_delayed_deletion_per_index(
             ("b", "f"),
             (4, 5),
         ),
-        "what goes before its end has failed": (
+        "a terminating pod has failed": (
             JobStatus(succeeded=1, failed=1),
             [
                 pod("a", S, deleted=0),

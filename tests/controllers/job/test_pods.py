@@ -64,14 +64,14 @@ from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
             NONE,
             0,
         ),
-        "one runs, one failed, one goes": (
+        "one active, one failed, one terminating": (
             {"parallelism": 1, "completions": 1},
             [running(1), failed(1), going(1)],
             NONE,
             0,
         ),
-        "one that goes is replaced": ({"parallelism": 1, "completions": 1}, [going(1)], NONE, 1),
-        "one that goes is not replaced before it has failed": (
+        "a terminating pod is replaced": ({"parallelism": 1, "completions": 1}, [going(1)], NONE, 1),
+        "a terminating pod is not replaced before it has failed": (
             {"parallelism": 1, "completions": 1, "pod_replacement_policy": "Failed"},
             [going(1)],
             NONE,

@@ -60,7 +60,11 @@ def test_estimate_graceful_termination(pods: list[Pod], seconds_later: int, expe
             RemainingContent(2, {"a": 2, "b": 1}, 15),
         ),
         "one object with a finalizer is enough": ([current("a"), current()], 0, RemainingContent(2, {"a": 1}, 15)),
-        "an estimate goes before the finalizers' default": ([current("a")], 20, RemainingContent(1, {"a": 1}, 20)),
+        "the estimate takes precedence over the default for finalizers": (
+            [current("a")],
+            20,
+            RemainingContent(1, {"a": 1}, 20),
+        ),
     },
 )
 def test_remaining_objects(items: list[Object], estimate: int, expected: RemainingContent) -> None:

@@ -91,7 +91,7 @@ def lease(renewed: float | None) -> Lease | None:
         "no condition Ready: 60 s after its creation (…WithStatus)": ([(0, None, None)], 61),
         "also when it was first seen later": ([(45, None, None)], 61),
         "from its first status on the grace period is 50 s": ([(0, None, None), (20, 20, None)], 71),
-        "a Lease keeps alive whoever never reported": ([(0, None, 0), (50, None, 50)], 111),
+        "a Lease keeps a node without conditions healthy": ([(0, None, 0), (50, None, 50)], 111),
     },
 )
 def test_heartbeat_grace_period(looks: list[tuple[float, float | None, float | None]], silent_at: float) -> None:
@@ -314,7 +314,7 @@ def taint(name: str, effect: str = "NoSchedule") -> Taint:
             [],
             [],
         ),
-        "said already": (node(condition("Ready", "False"), taints=(taint("not-ready"),)), [], []),
+        "already tainted": (node(condition("Ready", "False"), taints=(taint("not-ready"),)), [], []),
     },
 )
 def test_condition_taints(one: Node, add: list[str], remove: list[str]) -> None:

@@ -37,14 +37,14 @@ def observed(**facts: Any) -> Observed:
         "six minutes are not over": (observed(mounted=True, healthy=False, waited=360.0), Wait()),
         "six minutes are over": (observed(mounted=True, healthy=False, waited=LONG), Detach("timeout")),
         "a healthy node is waited for forever": (observed(mounted=True, waited=LONG), Wait()),
-        "nobody wants it by force": (observed(mounted=True, healthy=False, waited=LONG, force=False), Wait()),
+        "force detach disabled": (observed(mounted=True, healthy=False, waited=LONG, force=False), Wait()),
         "out of service: at once": (observed(mounted=True, out_of_service=True), Detach("out-of-service")),
         "out of service and not mounted": (observed(out_of_service=True), Detach("out-of-service")),
         "out of service, and the time is over: counted as that": (
             observed(mounted=True, healthy=False, out_of_service=True, waited=LONG),
             Detach("timeout"),
         ),
-        "out of service counts though nobody wants it by force": (
+        "out of service counts with force detach disabled": (
             observed(mounted=True, healthy=False, out_of_service=True, waited=LONG, force=False),
             Detach("out-of-service"),
         ),
@@ -60,7 +60,7 @@ def observed(**facts: Any) -> Observed:
             observed(mounted=True, unreported=True, healthy=False, waited=LONG),
             Detach("timeout"),
         ),
-        "who is out of service is not asked": (
+        "a node out of service is not read": (
             observed(mounted=True, unreported=True, out_of_service=True, waited=10.1),
             Detach("out-of-service"),
         ),

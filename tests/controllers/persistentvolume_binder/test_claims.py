@@ -154,7 +154,7 @@ BOTH = (CONTROLLER, COMPLETED)
             {"v": "Bound c#u"},
             [],
         ),
-        "2-6 somebody else has it": (
+        "2-6 it is bound to another claim": (
             [volume("v", "1Gi", "x", "other", "Bound")],
             claim("c", "u", "1Gi", "v", "Bound"),
             "Pending v",
@@ -197,7 +197,7 @@ BOTH = (CONTROLLER, COMPLETED)
             {},
             ["Warning ClaimLost"],
         ),
-        "3-2 the volume is gone": (
+        "3-2 the volume is deleted": (
             [],
             claim("c", "u", "10Gi", "v", "Bound", *BOTH),
             "Lost v  controller+completed",
@@ -225,7 +225,7 @@ BOTH = (CONTROLLER, COMPLETED)
             {"v": "Bound c#u"},
             [],
         ),
-        "3-6 the volume is somebody else's": (
+        "3-6 the volume is bound to another claim": (
             [volume("v", "10Gi", "x", "other", "Pending")],
             claim("c", "u", "10Gi", "v", "Pending", COMPLETED),
             "Lost v  completed",
@@ -239,7 +239,7 @@ BOTH = (CONTROLLER, COMPLETED)
             {"v": "Bound c#u controller"},
             [],
         ),
-        "a loss is told once": (
+        "the event for a lost claim is emitted once": (
             [],
             claim("c", "u", "10Gi", "v", "Lost", *BOTH),
             "Lost v  controller+completed",
@@ -374,7 +374,7 @@ NOTHING = ClaimEvent(
         "a volume without class is taken before the default": ([volume("v")], claim("c"), DEFAULT, [], Bind("v")),
         "the old annotation is a choice, too": ([], old_style(claim("c"), ""), DEFAULT, [], StayPending(NOTHING)),
         "and it wins": ([], old_style(claim("c", class_name="x"), "gold"), CLASSES, [], Provision()),
-        "1-13 nobody uses it yet: also where there is a volume": (
+        "1-13 no consumer yet: also if a volume matches": (
             [volume("v", class_name="later")],
             claim("c", class_name="later"),
             CLASSES,

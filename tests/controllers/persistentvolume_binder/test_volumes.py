@@ -125,7 +125,7 @@ def test_sync_volume(doc: Doc, other: Doc | None, step: VolumeStep, then: str) -
     {
         "never bound": (volume("v"), None, False),
         "only reserved": (volume("v", "1Gi", "", "c"), None, False),
-        "the claim is gone": (volume("v", "1Gi", "u", "c"), None, True),
+        "the claim is deleted": (volume("v", "1Gi", "u", "c"), None, True),
         "8-9 the claim is another one": (volume("v", "1Gi", "u", "c"), claim("c", "x"), True),
         "the claim is not bound yet": (volume("v", "1Gi", "u", "c"), claim("c"), False),
         "8-7 the claim is there": (volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "v"), False),
@@ -154,7 +154,7 @@ OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
     {
         "13-1 ours to delete": (made_by(HOST_PATH), (IN_TREE_FINALIZER,)),
         "others stay": (made_by(HOST_PATH, "Delete", OTHER), (OTHER, IN_TREE_FINALIZER)),
-        "nobody's to delete": (made_by(HOST_PATH, "Retain", IN_TREE_FINALIZER), ()),
+        "no deleter": (made_by(HOST_PATH, "Retain", IN_TREE_FINALIZER), ()),
         "nor when recycled": (made_by(HOST_PATH, "Recycle", IN_TREE_FINALIZER, OTHER), (OTHER,)),
         "13-3 no longer somebody else's": (made_by(HOST_PATH, "Delete", EXTERNAL_FINALIZER), (IN_TREE_FINALIZER,)),
         "13-2 no longer ours": (
@@ -162,7 +162,7 @@ OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
             (EXTERNAL_FINALIZER,),
         ),
         "never ours": (made_by("vendor.com/x", "Delete", EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,)),
-        "13-4 made by hand": (as_volume(volume("v", policy="Delete")), ()),
+        "13-4 created manually": (as_volume(volume("v", policy="Delete")), ()),
     },
 )
 def test_modify_deletion_finalizers(found: Any, wanted: tuple[str, ...]) -> None:

@@ -93,7 +93,7 @@ def test_equal_ages_are_ordered_by_name() -> None:
         "a running pod is nothing": (pod("a", "Running"), ()),
         "a bound one that is being deleted": (pod("a", "Running", leaving=True), ("leaving",)),
         "finished, unbound": (pod("a", "Failed", node="", leaving=True), ("terminated", "unscheduled")),
-        "unbound, and nobody deletes it": (pod("a", "Pending", node=""), ()),
+        "unbound, and not terminating": (pod("a", "Pending", node=""), ()),
     },
 )
 def test_garbage_kind_of_a_pod(one: Pod, kinds: tuple[str, ...]) -> None:

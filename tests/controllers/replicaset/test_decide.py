@@ -12,7 +12,7 @@ from pilothouse.controllers.workloads.replicaset.decide import BURST, CreatePods
         "as wanted: nothing to do": (Observed(desired=2, active=2), None),
         "short: create the difference": (Observed(desired=3, active=1), CreatePods(2)),
         "over: delete the difference": (Observed(desired=1, active=3), DeletePods(2)),
-        "none wanted, none there": (Observed(desired=0, active=0), None),
+        "none desired, none existing": (Observed(desired=0, active=0), None),
         "far short: one burst at a time": (Observed(desired=5000, active=0), CreatePods(BURST)),
         "far over: one burst at a time": (Observed(desired=0, active=5000), DeletePods(BURST)),
         # TestControllerBurstReplicas

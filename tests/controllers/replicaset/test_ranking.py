@@ -60,7 +60,7 @@ PENDING = {"phase": "Pending", "ready": False}
         pytest.param(
             pod("z", phase="Strange", ready=False),
             pod("a", phase="Unknown", ready=False),
-            id="a phase nobody knows ranks like pending",
+            id="an unknown phase ranks like Pending",
         ),
         pytest.param(pod("z", ready=False), pod("a"), id="upstream: not ready before ready"),
         pytest.param(

@@ -40,7 +40,7 @@ FULL = {"app": "web", "type": "production"}
             3600,
             StatusCounts(active=1, fully_labeled=1, ready=1, available=1),
         ),
-        "ready since nobody knows when is not available": ([pod("a")], 1, StatusCounts(active=1, ready=1)),
+        "Ready without a transition time is not available": ([pod("a")], 1, StatusCounts(active=1, ready=1)),
     },
 )
 def test_count(pods: list[Pod], min_ready_seconds: int, expected: StatusCounts) -> None:

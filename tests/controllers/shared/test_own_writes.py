@@ -18,8 +18,8 @@ def answer(code: int, reason: str, message: str = "", details: StatusDetails | N
     "error, expected",
     {
         "the connection broke": (ConnectionLost("broken"), True),
-        "nobody answered in time": (TimeoutError("10 s"), True),
-        "nobody listened": (ConnectionRefused("nobody"), False),
+        "timeout": (TimeoutError("10 s"), True),
+        "connection refused": (ConnectionRefused("nobody"), False),
         "it was refused": (answer(403, "Forbidden"), False),
         "the generated name was taken": (answer(409, "AlreadyExists"), False),
         "the generated name was taken, as servers before v1.23 say it": (

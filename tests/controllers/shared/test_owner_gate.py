@@ -120,7 +120,7 @@ async def test_owner_deleted_on_the_server_is_not_synced(
     assert scene.forgotten == []
 
 
-@cases("gone", {"owner cached": False, "owner gone": True})
+@cases("gone", {"owner cached": False, "owner deleted": True})
 async def test_cache_behind_an_own_write_delays_the_sync(scene: Scene, gone: bool) -> None:
     uid = "gone" if gone else (await scene.owner()).uid
     scene.gate.writes.wrote(KEY, uid, PODS.group_resource, FAR_AHEAD)

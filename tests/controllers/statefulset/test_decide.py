@@ -53,8 +53,8 @@ def test_ordered_ready_creates_pods_one_by_one(states: str, living: list[Any]) -
     "states, living",
     {
         "all at once": ("...", [create(0), create(1), create(2)]),
-        "nobody waits for anybody": ("-.x", [create(1)]),
-        "those that failed go, the rest comes": ("ff.", [(delete(0),), (delete(1),), create(2)]),
+        "pods do not wait for each other": ("-.x", [create(1)]),
+        "failed pods are deleted, missing ones created": ("ff.", [(delete(0),), (delete(1),), create(2)]),
         "all is well": ("+++", []),
     },
 )
@@ -77,7 +77,7 @@ def test_min_ready_seconds_delay_the_next_pod() -> None:
 @cases(
     "states, doomed",
     {
-        "the highest goes first": ("+++", [delete(2)]),
+        "the highest ordinal is deleted first": ("+++", [delete(2)]),
         "one at a time": ("++x", []),
         "the one that is not well may go itself": ("++-", [delete(2)]),
         "one that is too many itself holds nobody up": ("+-+", [delete(2)]),

@@ -130,7 +130,7 @@ def test_has_stale_owner_ref() -> None:
     {
         "nothing: kept": ({}, Policy()),
         "as written": ({"whenDeleted": "Delete", "whenScaled": "Retain"}, Policy(DELETE, RETAIN)),
-        "what nobody knows: kept": ({"whenDeleted": "Delete", "whenScaled": "Maybe"}, Policy()),
+        "an unknown policy: Retain": ({"whenDeleted": "Delete", "whenScaled": "Maybe"}, Policy()),
     },
 )
 def test_retention_policy_defaults(written: dict[str, str], policy: Policy) -> None:

@@ -32,7 +32,7 @@ SEEN = Tally(replicas=3, ready=3, available=3, current=2, updated=1)
 @cases(
     "states, counted",
     {
-        "nobody": ([], Tally()),
+        "no pods": ([], Tally()),
         "one of each": (["+", "+o"], Tally(replicas=2, ready=2, available=2, current=1, updated=1)),
         "on their way out: of no revision": (["x", "xo"], Tally(replicas=2, ready=2, available=2)),
         "not ready": (["-", "p"], Tally(replicas=2, updated=2)),
@@ -99,7 +99,7 @@ DONE = Tally(replicas=3, ready=3, available=0, current=0, updated=3)
         "one is too many": (Tally(replicas=4, ready=4, updated=4), RULES, OLD),
         "one is missing": (Tally(replicas=2, ready=2, updated=2), RULES, OLD),
         "OnDelete never ends": (DONE, Rules(name="web", desired=3, strategy="OnDelete"), OLD),
-        "nobody is wanted: done": (Tally(), Rules(name="web", desired=0), NEW),
+        "zero replicas: complete": (Tally(), Rules(name="web", desired=0), NEW),
     },
 )
 def test_complete_rolling_update(seen: Tally, rules: Rules, current: str) -> None:

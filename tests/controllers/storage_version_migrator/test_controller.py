@@ -279,7 +279,7 @@ async def test_retry_after_is_respected(world: World) -> None:
 @cases(
     "resource, group, expected",
     {
-        "a resource nobody serves": ("gadgets", "example.com", "resource does not exist in discovery"),
+        "an unserved resource": ("gadgets", "example.com", "resource does not exist in discovery"),
         "a group that it is not in": ("widgets", "", "resource does not exist in discovery"),
     },
 )

@@ -52,13 +52,13 @@ def one(name: str, *true: str, age: int = 0, **status: Any) -> StorageVersionMig
     {
         "none": ([], ([], None)),
         "one that is new may run": ([one("a")], ([], "a")),
-        "one that runs goes on": ([one("a", "Running")], ([], None)),
+        "a running migration continues": ([one("a", "Running")], ([], None)),
         "an older one waits for it, too": ([one("a", "Running"), one("b", age=5)], ([], None)),
-        "the oldest goes first": ([one("a"), one("b", age=5)], ([], "b")),
+        "the oldest runs first": ([one("a"), one("b", age=5)], ([], "b")),
         "of one second the first by name": ([one("b"), one("a")], ([], "a")),
         "note is taken of the end first": ([one("a", "Running", "Succeeded"), one("b")], (["a"], "b")),
         "of a failure as well": ([one("a", "Running", "Failed")], (["a"], None)),
-        "what is over stays over": ([one("a", "Succeeded"), one("b", "Failed")], ([], None)),
+        "finished migrations are not run again": ([one("a", "Succeeded"), one("b", "Failed")], ([], None)),
         "while another one runs": ([one("a", "Running", "Succeeded"), one("b", "Running"), one("c")], (["a"], None)),
     },
 )

@@ -84,15 +84,15 @@ async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: boo
     "steps, expected",
     {
         "no taint (TestCreatePod, TestCreateNode)": ([(0, made())], None),
-        "a pod on a tainted node goes at once (TestCreatePod)": ([(0, tainted(A)), (5, made())], 5),
+        "a pod on a tainted node is evicted immediately (TestCreatePod)": ([(0, tainted(A)), (5, made())], 5),
         "so does one that was there (TestUpdateNode, TestCreateNode)": ([(0, made()), (5, tainted(A))], 5),
         "after its time (TestUpdateNode)": ([(0, made("p", toleration("a", 100))), (5, tainted(A))], 105),
         "never if it tolerates (TestUpdateNode)": ([(0, made("p", toleration("a"))), (5, tainted(A))], None),
-        "the taint goes in time (TestUpdateNode 'Taint removed')": (
+        "the taint is removed in time (TestUpdateNode 'Taint removed')": (
             [(0, made("p", toleration("a", 100))), (5, tainted(A)), (60, tainted())],
             None,
         ),
-        "the taint comes again: the whole time anew": (
+        "the taint is re-added: tolerationSeconds restart": (
             [(0, made("p", toleration("a", 300))), (0, tainted(A)), (100, tainted()), (150, tainted(A))],
             450,
         ),

@@ -52,7 +52,7 @@ def tolerates(number: int, seconds: int | None = None) -> Toleration:
         "ever, 1 s: 1 s (TestGetMinTolerationTime)": ((1, 2), (tolerates(1), tolerates(2, 1)), EvictAfter(1)),
         "zero seconds are over": ((1,), (tolerates(1, 0),), EvictAfter(0)),
         "so are negative ones": ((1,), (tolerates(1, -5),), EvictAfter(0)),
-        "whoever tolerates everything stays": ((1, 2), (Toleration(operator="Exists"),), Stay()),
+        "a pod that tolerates everything stays": ((1, 2), (Toleration(operator="Exists"),), Stay()),
     },
 )
 def test_eviction_decision(taints: tuple[int, ...], tolerations: tuple[Toleration, ...], expected: Decision) -> None:
@@ -88,7 +88,7 @@ def since(number: int, seconds: int | None) -> Taint:
         "another has stayed": ((since(1, 0), since(2, 0)), (since(1, 9), since(2, 0)), False),
         "swapped for another: nothing says that it was off": ((since(1, 0),), (since(2, 9),), False),
         "off, and on again with another": ((since(1, 0),), (since(2, 9), since(1, 9)), True),
-        "without times nobody knows": ((since(1, None),), (since(1, None),), False),
+        "without timeAdded it is unknown": ((since(1, None),), (since(1, None),), False),
         "nor with only one": ((since(1, None),), (since(1, 9),), False),
         "new": ((), (since(1, 9),), False),
     },

@@ -121,8 +121,8 @@ ENDED = condition("Running", "False")
         "from running to succeeded": (("123", [RUNNING]), ("123", [ENDED, SUCCEEDED]), ""),
         "over, and no note taken of that": (("123", [RUNNING]), ("123", [RUNNING, SUCCEEDED]), ""),
         "from running to failed": (("123", [RUNNING]), ("123", [ENDED, FAILED]), ""),
-        "what succeeded stays so": (("123", [SUCCEEDED]), ("123", [SUCCEEDED]), ""),
-        "what failed stays so": (("123", [FAILED]), ("123", [FAILED]), ""),
+        "Succeeded cannot be removed": (("123", [SUCCEEDED]), ("123", [SUCCEEDED]), ""),
+        "Failed cannot be removed": (("123", [FAILED]), ("123", [FAILED]), ""),
         "another version": (
             ("123", [RUNNING]),
             ("456", [RUNNING]),

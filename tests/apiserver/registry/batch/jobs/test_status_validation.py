@@ -124,13 +124,13 @@ NEGATIVE = "must be greater than or equal to 0"
                 f"{C}: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
             ],
         ),
-        "only what is complete has a time of completion": (
+        "completionTime requires Complete": (
             {},
             {},
             {"completionTime": NOW},
             [f'{END}: Invalid value: "{NOW}": cannot set completionTime when there is no Complete=True condition'],
         ),
-        "what is complete has a time of completion": (
+        "Complete requires completionTime": (
             {},
             _are("SuccessCriteriaMet", startTime=NOW),
             _are("SuccessCriteriaMet", "Complete", startTime=NOW),
@@ -203,7 +203,7 @@ NEGATIVE = "must be greater than or equal to 0"
                 "SuccessCriteriaMet=True",
             ],
         ),
-        "what has ended stays so": (
+        "finished conditions cannot be removed": (
             {"completions": 5},
             {"failed": 3, "succeeded": 3},
             {"failed": 1, "succeeded": 1},
