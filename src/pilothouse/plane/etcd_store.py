@@ -3,7 +3,8 @@
 import msgspec
 
 from pilothouse.apiserver.storage_codec import KeyLayout, ObjectCodec, location_of, ttl_seconds
-from pilothouse.env import Env
+from pilothouse.env import Env, Log
+from pilothouse.plane.older_servers import older_server_warning
 from pilothouse.storage import Retention, Store
 from pilothouse.storage.encryption.at_rest import EncryptionAtRest
 from pilothouse.storage.etcd.codecs import Keys
@@ -11,9 +12,11 @@ from pilothouse.storage.etcd.options import EtcdOptions, locations_of
 from pilothouse.storage.etcd.routed import KeysOfLocation, RoutedStore
 from pilothouse.storage.etcd.store import EtcdStore
 
+_log = Log("etcd")
+
 
 def open_store(env: Env, etcd: EtcdOptions, retention: Retention, at_rest: EncryptionAtRest | None = None) -> Store:
-    """Open the store, and read its data from etcd. Raises as ``EtcdStore.open``."""
+    """Open the store, and read its data from etcd; nothing is written yet. Raises as ``EtcdStore.open``."""
     layout, codec = KeyLayout(etcd.prefix), ObjectCodec()
 
     def opened(servers: tuple[str, ...], keys: Keys) -> EtcdStore:
@@ -27,10 +30,14 @@ def open_store(env: Env, etcd: EtcdOptions, retention: Retention, at_rest: Encry
             encryption=at_rest,
         )
 
-    if not etcd.overrides:
-        return opened(etcd.servers, layout)
-    location = location_of(etcd)
-    return RoutedStore(
-        [opened(servers, KeysOfLocation(layout, location, at)) for at, servers in enumerate(locations_of(etcd))],
-        location,
-    )
+    if etcd.overrides:
+        location = location_of(etcd)
+        store: Store = RoutedStore(
+            [opened(servers, KeysOfLocation(layout, location, at)) for at, servers in enumerate(locations_of(etcd))],
+            location,
+        )
+    else:
+        store = opened(etcd.servers, layout)
+    if values := older_server_warning(store, codec.older, env.now()):
+        _log.warning("Another API server on this etcd may be too old to read what this one writes", **values)
+    return store

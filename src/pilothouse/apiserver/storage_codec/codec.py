@@ -56,6 +56,10 @@ class ObjectCodec:
     """Converts between the objects of this server and bytes in etcd. Built-in resources are recognized by their keys;
     all others are custom ones."""
 
+    def __init__(self) -> None:
+        self.older: dict[str, str] = {}
+        """By group and resource: the last version of a decoded object that is not the version that it has in memory."""
+
     def encode(self, key: str, value: bytes) -> bytes:
         """The bytes in etcd for an object in this server's form."""
         obj = _decode(value)
@@ -94,7 +98,10 @@ class ObjectCodec:
             return _encode({**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}})
         info = _stored_in(key)
         if info is not None:
+            api_version = obj["apiVersion"]
             obj = _in_storage_version(info, key, obj)
+            if api_version != info.api_version:
+                self.older[f"{info.group}/{info.resource}"] = api_version
             obj["kind"], obj["apiVersion"] = info.kind, info.api_version
             if not in_protobuf:
                 # Go also decodes JSON to its types, which readers of stored objects rely on.
