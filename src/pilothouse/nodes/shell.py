@@ -1,8 +1,8 @@
 """Interprets shell scripts: their duration, exit code and output. Pure; nothing is executed.
 
 Supported are ``sleep``, ``exit``, ``true``, ``false``, ``echo`` and similar commands, with lists, loops and conditions.
-An unknown program makes the script ``Unclear``, unless it runs in the background or in an endless loop. Size, depth and
-the number of commands are limited.
+An unknown program makes the script ``Unclear``, unless it runs in the background or in an endless loop. Size, depth, the
+number of commands and the text that they produce are limited.
 """
 
 import math
@@ -28,6 +28,8 @@ from pilothouse.nodes.shell_words import TEXT, VARIABLE, Unclear, Word, tokens
 
 MAX_SCRIPT_LENGTH = 32_768
 MAX_COMMANDS = 2_000
+MAX_TEXT = 1 << 20
+"""How many characters all words and lines of output may have after expansion: ``a=$a$a`` doubles a variable."""
 MAX_SHELL_DEPTH = 5
 TERMINATION_LOG = "/dev/termination-log"
 
@@ -73,7 +75,7 @@ def run_words(words: Sequence[Value]) -> Result:
 
 
 class _TooMuch(Unclear):
-    """More commands than the limit."""
+    """More commands or text than the limit."""
 
 
 class _Forever(Exception):
@@ -100,6 +102,8 @@ class Shell:
         self._output: list[tuple[float, str]] = parent._output if parent else []
         self._message: list[str] = parent._message if parent else []
         self._commands: list[int] = parent._commands if parent else [0]
+        self._texts: list[int] = parent._texts if parent else [0]
+        """The number of characters so far."""
         self._variables: dict[str, Value] = dict(parent._variables) if parent else {}
         self._exits_on_error: bool = parent._exits_on_error if parent else False
         self._depth: int = parent._depth if parent else 0
@@ -256,8 +260,19 @@ class Shell:
     # Words
 
     def _value(self, word: Word) -> Value:
-        texts = [text if kind == TEXT else self._variable(text, kind) for kind, text in word.pieces]
-        return None if None in texts else "".join(text for text in texts if text is not None)
+        texts = []
+        for kind, text in word.pieces:
+            value = text if kind == TEXT else self._variable(text, kind)
+            if value is None:
+                return None
+            texts.append(self._counted(value))
+        return "".join(texts)
+
+    def _counted(self, text: str) -> str:
+        self._texts[0] += len(text)
+        if self._texts[0] > MAX_TEXT:
+            raise _TooMuch("too much text")
+        return text
 
     def _variable(self, name: str, kind: str) -> Value:
         if kind != VARIABLE:
@@ -269,7 +284,7 @@ class Shell:
         shown = []
         for kind, text in word.pieces:
             value = text if kind == TEXT else self._variable(text, kind)
-            shown.append(value if value is not None else f"${text}" if kind == VARIABLE else text)
+            shown.append(self._counted(value if value is not None else f"${text}" if kind == VARIABLE else text))
         return "".join(shown)
 
     # Simple commands
@@ -385,7 +400,7 @@ class Shell:
         self._write(re.sub("%s", lambda _found: next(values, ""), text))
 
     def _write(self, text: str) -> None:
-        self._output.append((self.seconds, text))
+        self._output.append((self.seconds, self._counted(text)))
         self.status = 0
 
     def _set(self, arguments: Sequence[Value]) -> None:
