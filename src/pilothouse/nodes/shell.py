@@ -1,8 +1,8 @@
 """Interprets shell scripts: their duration, exit code and output. Pure; nothing is executed.
 
 Supported are ``sleep``, ``exit``, ``true``, ``false``, ``echo`` and similar commands, with lists, loops and conditions.
-An unknown program makes the script ``Unclear``, unless it runs in the background or in an endless loop. Size, depth, the
-number of commands and the text that they produce are limited.
+An unknown program makes the script ``Unclear``, unless it runs in the background or in an endless loop. Size, depth,
+the number of commands and the text that they produce are limited.
 """
 
 import math

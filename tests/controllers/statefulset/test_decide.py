@@ -14,7 +14,9 @@ from pilothouse.controllers.workloads.statefulset.decide import (
     UpdateClaimOwners,
     UpdateStatefulPod,
     decide,
+    unavailable_replicas,
 )
+from pilothouse.controllers.workloads.statefulset.replicas import MOST_MISSING
 from pilothouse.controllers.workloads.statefulset.retention import DELETE, RETAIN, Policy
 
 
@@ -61,6 +63,23 @@ def test_ordered_ready_creates_pods_one_by_one(states: str, living: list[Any]) -
 def test_parallel_creates_pods_together(states: str, living: list[Any]) -> None:
     plan = decide(observed(pods(*states), ordered=False))
     assert plan == Plan(ordered=False, living=tuple(living))
+
+
+@cases(
+    "found, replaced",
+    {
+        "the highest is old": (("web-0", "web-2147483646"), ("web-2147483646",)),
+        "those above are missing": (("web-0", "web-7"), ()),
+    },
+)
+def test_as_many_replicas_as_the_field_holds(found: tuple[str, ...], replaced: tuple[str, ...]) -> None:
+    seen = observed([pod(name, revision=OLD) for name in found], desired=2**31 - 1, ordered=False)
+    plan = decide(seen)
+    assert len(plan.living) == MOST_MISSING
+    assert plan.living[0] == create(1)
+    assert tuple(each.name for each in plan.update) == replaced
+    assert unavailable_replicas(seen) == 2**31 - 3
+    assert decide(observed([], desired=2**31 - 1)).living == (create(0),)
 
 
 def test_failed_terminating_pod_is_awaited() -> None:

@@ -224,9 +224,12 @@ def _pods_to_update(observed: Observed) -> tuple[DeletePod, ...]:
     if rules.max_unavailable is not None:
         room = rules.max_unavailable - unavailable_replicas(observed)
     in_use = 0
-    for slot in reversed(observed.replicas.slots[rules.first_to_update :]):
-        if in_use >= room:
+    first, highest = rules.start + rules.first_to_update, rules.start + rules.desired - 1
+    for position, slot in enumerate(reversed(observed.replicas.slots)):
+        if in_use >= room or slot.ordinal < first:
             break
+        if rules.max_unavailable is None and slot.ordinal != highest - position:
+            break  # one above is missing
         pod = slot.pod
         if pod is not None and pod.metadata.deletion_timestamp is None:
             revision = revision_of(pod.metadata)
@@ -244,8 +247,9 @@ def _pods_to_update(observed: Observed) -> tuple[DeletePod, ...]:
 
 def unavailable_replicas(observed: Observed) -> int:
     """How many replicas are unavailable, whatever the partition."""
-    return sum(
+    listed = sum(
         1
         for slot in observed.replicas.slots
         if slot.pod is None or observed.rules.is_unavailable(slot.pod, observed.now)
     )
+    return listed + observed.replicas.unlisted

@@ -5,6 +5,7 @@ Upstream: the first half of ``updateStatefulSet``, v1.36 ``pkg/controller/statef
 
 import datetime
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
@@ -17,6 +18,9 @@ from pilothouse.semantics.pods import is_available, is_ready
 PARALLEL = "Parallel"
 ON_DELETE = "OnDelete"
 ROLLING_UPDATE = "RollingUpdate"
+MOST_MISSING = 500
+"""How many missing pods one sync considers: those with the lowest ordinals. The events of their creation cause the next
+sync. ``spec.replicas`` may be two thousand million, with which upstream's controller ends for lack of memory."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,11 +85,13 @@ class Slot(msgspec.Struct, frozen=True):
 
 class Replicas(msgspec.Struct, frozen=True):
     slots: tuple[Slot, ...]
-    """The replicas, by ordinal."""
+    """The replicas, by ordinal: all that exist, and the first ``MOST_MISSING`` that do not."""
     condemned: tuple[Pod, ...]
     """Pods out of range, the highest ordinal first."""
     first_unavailable: str
     """The name of the lowest pod that is unavailable or terminating, ``""`` if there is none."""
+    unlisted: int = 0
+    """How many more are missing."""
 
     def pods(self) -> tuple[Pod, ...]:
         return (*(slot.pod for slot in self.slots if slot.pod is not None), *self.condemned)
@@ -105,11 +111,13 @@ def split_replicas(pods: Iterable[Pod], rules: Rules, now: datetime.datetime) ->
         else:
             condemned.append(pod)
     condemned.sort(key=lambda pod: -ordinal_of(pod.metadata.name))
-    ordinals = range(rules.start, rules.start + rules.desired)
+    every = range(rules.start, rules.start + rules.desired)
+    missing = islice((ordinal for ordinal in every if ordinal not in by_ordinal), MOST_MISSING)
+    ordinals = sorted([*by_ordinal, *missing])
     slots = tuple(Slot(ordinal, pod_name(rules.name, ordinal), by_ordinal.get(ordinal)) for ordinal in ordinals)
     missed = [slot.name for slot in slots if slot.pod is None or rules.is_unavailable(slot.pod, now)]
     missed += [pod.metadata.name for pod in reversed(condemned) if rules.is_unavailable(pod, now)]
-    return Replicas(slots, tuple(condemned), missed[0] if missed else "")
+    return Replicas(slots, tuple(condemned), missed[0] if missed else "", len(every) - len(slots))
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
