@@ -8,6 +8,8 @@ from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from pilothouse.api.core import CONFIG_MAPS, NODES, PODS
 from pilothouse.api.storage import STORAGE_CLASSES
+from pilothouse.env import Env
+from pilothouse.testing import async_plane
 from pilothouse.why import Reference, ServerEvidence, explain
 
 ADMIN = "kubernetes-admin with pilothouse-testing"
@@ -282,6 +284,18 @@ async def test_label_change_before_a_deletion_is_a_hint(cluster: Cluster) -> Non
     assert root.by == "joon with pilothouse-testing"
     (hint,) = root.hints
     assert hint.endswith(', by ana with pilothouse-testing: metadata.labels added ({"review": "q4"})'), hint
+
+
+async def test_budget_that_has_not_been_processed(env: Env) -> None:
+    async with async_plane(env=env, nodes=0, controllers=("*", "-disruption-controller")) as plane:
+        cluster = Cluster(plane)
+        budget = {"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}}
+        await cluster.create(
+            {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": budget}
+        )
+        found = await cluster.why("poddisruptionbudgets.policy", "web")
+    assert found.state == "not processed", text(found)
+    assert "disruption-controller has not processed its last change; evictions of its pods are rejected" in text(found)
 
 
 async def test_budget_with_a_terminating_pod(cluster: Cluster) -> None:

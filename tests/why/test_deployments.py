@@ -66,6 +66,8 @@ async def test_similar_names(cluster: Cluster) -> None:
     for asked in ("we", "web-1"):
         assert await names_alike(evidence, Reference("pods", NAMESPACE, asked)) == [f"{old} (gone)", new]
     assert await names_alike(evidence, Reference("pods", NAMESPACE, "none")) == []
+    for misspelled in ("wbe", "webb", "ewb"):
+        assert await names_alike(evidence, Reference("deployments.apps", NAMESPACE, misspelled)) == ["web"]
 
 
 async def test_object_that_never_existed(cluster: Cluster) -> None:

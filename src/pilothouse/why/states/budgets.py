@@ -4,6 +4,7 @@ from pilothouse.why.evidence import Document
 from pilothouse.why.selection import bounds, selects
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.replicas import is_unready, unready_pod_steps
+from pilothouse.why.states.unprocessed import unprocessed
 from pilothouse.why.steps import STATE, Step, pluralize
 from pilothouse.why.view import Finding, View, condition, controller_of
 
@@ -63,7 +64,8 @@ async def blocked_evictions(node: View) -> list[Step]:
             if not blocked:
                 continue
             budget_view = node.of(BUDGETS, document["metadata"]["name"], document, namespace=namespace)
-            step = await _exhausted_step(budget_view)
+            outdated = await unprocessed(budget_view)
+            step = await _exhausted_step(budget_view) if outdated is None else outdated.steps[0]
             more = f" and {pluralize(len(blocked) - 1, 'more pod')}" if len(blocked) > 1 else ""
             text = f"has pod/{blocked[0]}{more} of namespace {namespace}, which a drain can't evict now"
             steps.append(node.step(text, because=[step]))

@@ -23,7 +23,7 @@ CHECKS: Mapping[str, Sequence[Check]] = {
     "jobs.batch": (job,),
     "namespaces": (namespace,),
     "persistentvolumeclaims": (claim,),
-    BUDGETS: (budget,),
+    BUDGETS: (unprocessed, budget),
     "services": (service,),
     "endpoints": (endpoints,),
     "endpointslices.discovery.k8s.io": (endpoint_slice,),

@@ -1,4 +1,4 @@
-"""Workloads with an outdated observedGeneration: the controller is not running, or is behind."""
+"""Objects with an outdated observedGeneration: the controller is not running, or is behind."""
 
 from pilothouse.why.states import lifetime
 from pilothouse.why.steps import STATE
@@ -10,7 +10,9 @@ _CONTROLLERS = {
     "replicationcontrollers": "replicationcontroller-controller",
     "statefulsets.apps": "statefulset-controller",
     "daemonsets.apps": "daemonset-controller",
+    "poddisruptionbudgets.policy": "disruption-controller",
 }
+_EFFECTS = {"poddisruptionbudgets.policy": "; evictions of its pods are rejected until then"}
 
 
 async def unprocessed(view: View) -> Finding | None:
@@ -21,6 +23,7 @@ async def unprocessed(view: View) -> Finding | None:
     controller = _CONTROLLERS[view.reference.resource]
     step = view.step(
         f"is of generation {generation}, its status of {observed}: {controller} has not processed its last change"
+        f"{_EFFECTS.get(view.reference.resource, '')}"
     )
     last = await lifetime.last_change(view)
     if last is not None:
