@@ -112,9 +112,9 @@ def _parts(value: dict[str, Any]) -> tuple[tuple[int, ...], list[str]]:
 
 
 def _compare_versions(left: dict[str, Any], right: dict[str, Any]) -> int:
-    (mine, before), (theirs, other) = _parts(left), _parts(right)
-    if mine != theirs:
-        return 1 if mine > theirs else -1
+    (left_version, before), (right_version, other) = _parts(left), _parts(right)
+    if left_version != right_version:
+        return 1 if left_version > right_version else -1
     if not before or not other:
         return bool(other) - bool(before)
     key = cmp_to_key(_compare_identifiers)

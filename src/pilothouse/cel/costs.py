@@ -204,7 +204,7 @@ class _Coster:
             self._push(node.variables[1], (*path, "@items" if of_list else "@values"), value, None)
         else:
             self._push(node.variables[0], (*path, "@items" if of_list else "@keys"), value if of_list else key, None)
-        each = self.cost(condition) + self.cost(step)
+        iteration = self.cost(condition) + self.cost(step)
         for name in node.variables:
             self._locals[name].pop()
         total += self.cost(result)
@@ -219,7 +219,7 @@ class _Coster:
             result_entries = self._entry_sizes(step)
             if result_entries is not None:
                 self._entries[node.id] = result_entries
-        return total + count * each
+        return total + count * iteration
 
     def _bind(self, node: Node) -> Bounds:
         assert node.range is not None, "a binding loops over nothing"
@@ -325,8 +325,8 @@ class _Coster:
                     self._entries[node.id] = both
                 return (ONE if overload == "add_list" else size.scaled(_TEXT)) + paid, size
         if overload in ("equals", "not_equals") or overload in _COMPARES:
-            most = min(sizes[0].high, sizes[1].high)
-            return Bounds(1 if most else 0, most).scaled(_TEXT) + paid, None
+            max_size = min(sizes[0].high, sizes[1].high)
+            return Bounds(1 if max_size else 0, max_size).scaled(_TEXT) + paid, None
         return ONE + paid, None
 
     def _sized(self, value: _Value) -> Bounds:
@@ -370,8 +370,8 @@ class _Coster:
                     return on.scaled(2 * _TEXT), _replaced(on, size, self._sized(arguments[1]))
                 case "split":
                     limit = arguments[1].node.literal if len(arguments) > 1 and arguments[1].node else None
-                    most = on.high if not isinstance(limit, int) else limit % 2**64
-                    return on.scaled(2 * _TEXT), Bounds(0, most)
+                    max_size = on.high if not isinstance(limit, int) else limit % 2**64
+                    return on.scaled(2 * _TEXT), Bounds(0, max_size)
                 case "join":
                     return self._joined(target, arguments)
                 case "find" | "findAll" if arguments:
@@ -399,10 +399,10 @@ class _Coster:
         element = self._element(target)
         if element is None:
             return self._sized(target).scaled(_TEXT)
-        each = ONE
+        element_cost = ONE
         if element.kind.kind in ("string", "bytes"):
-            each += self._sized(element).scaled(_TEXT)
-        return self._sized(target) * each
+            element_cost += self._sized(element).scaled(_TEXT)
+        return self._sized(target) * element_cost
 
     def _joined(self, target: _Value, arguments: list[_Value]) -> tuple[Bounds, Bounds]:
         count, size, element = self._sized(target), _NOTHING, self._element(target)

@@ -319,7 +319,9 @@ def _extension(functions: Iterable[Function], **implementation: str) -> Any:
                 **{name: getattr(function, attribute) for name, attribute in implementation.items()},
             )
         )
-    return cel.CelExtension("kubernetes", [cel.FunctionDecl(name, some) for name, some in overloads.items()])
+    return cel.CelExtension(
+        "kubernetes", [cel.FunctionDecl(name, declarations) for name, declarations in overloads.items()]
+    )
 
 
 @lru_cache(maxsize=1)

@@ -19,9 +19,9 @@ _WHOLE = re.compile(r"__([a-z]+)__")
 
 def unescape(name: str) -> str:
     """The property for an escaped name: ``my__dash__name`` → ``my-name``."""
-    whole = _WHOLE.fullmatch(name)
-    if whole is not None and whole[1] not in _UNESCAPED:
-        return whole[1]
+    name_text = _WHOLE.fullmatch(name)
+    if name_text is not None and name_text[1] not in _UNESCAPED:
+        return name_text[1]
     return _ESCAPE.sub(lambda found: _UNESCAPED[found[1]], name)
 
 

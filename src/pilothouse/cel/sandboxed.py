@@ -127,8 +127,8 @@ def _end_after(seconds: float) -> None:
 def _limit_memory() -> None:
     with contextlib.suppress(OSError, ImportError):  # only Linux reports the memory in use
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        most = used + MEMORY_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        limit = used + MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 if __name__ == "__main__":

@@ -87,11 +87,11 @@ class Known:
 
     def elements(self) -> "Known":
         """Any element of a list or value of a map."""
-        return Known([one for value in self.values for one in _elements(value)])
+        return Known([element for value in self.values for element in _elements(value)])
 
     def keys(self) -> "Known":
         """What a macro with one variable iterates over: elements of a list, keys of a map."""
-        return Known([one for value in self.values if isinstance(value, dict | list) for one in value])
+        return Known([element for value in self.values if isinstance(value, dict | list) for element in value])
 
 
 def _elements(value: Any) -> Iterable[Any]:
@@ -111,19 +111,19 @@ def measure(value: Any) -> Extent:
     containers: list[Any] = [[value]]
     texts: list[Any] = []
     items = weight = 0
-    for one in containers:  # grows during the loop
-        size = len(one)
+    for container in containers:  # grows during the loop
+        size = len(container)
         weight += size
         if size > items:  # noqa: PLR1730  # max() is a call for each
             items = size
         if weight > MAX_MEASURED:
             return _UNMEASURED
-        if type(one) is dict:
-            texts += one
+        if type(container) is dict:
+            texts += container
             weight += size
-            members = one.values()
+            members = container.values()
         else:
-            members = one
+            members = container
         for member in members:
             kind = type(member)
             if kind is str or kind is bytes or kind is bytearray:
@@ -275,19 +275,19 @@ class _Estimate:
                 return Extent()
         extents = [value.extent for value in values]
         if self._is_own_function(node):
-            self.spend(200 + sum(6 * one.weight + one.chars for one in extents))
+            self.spend(200 + sum(6 * extent.weight + extent.chars for extent in extents))
         handler = _FUNCTIONS.get(node.name)
         if handler is not None and len(extents) > 1:
             units, result = handler(values, extents)
             self.spend(units)
             return result
-        self.spend(1 + sum(one.chars / 16 + one.items / 4 for one in extents))
+        self.spend(1 + sum(extent.chars / 16 + extent.items / 4 for extent in extents))
         if self._checked.type_of(node).kind in ("bool", "int", "uint", "double"):
             return Extent()
         return Extent(
-            max((one.items for one in extents), default=0),
-            4 * sum(one.chars for one in extents) + 64,
-            sum(one.weight for one in extents) * 4 + 8,
+            max((extent.items for extent in extents), default=0),
+            4 * sum(extent.chars for extent in extents) + 64,
+            sum(extent.weight for extent in extents) * 4 + 8,
         )
 
     def _is_own_function(self, node: Node) -> bool:
@@ -302,19 +302,21 @@ def _capped(units: float) -> float:
 
 def _items(value: Value) -> int:
     if isinstance(value, Known):
-        return max((len(one) for one in value.values if isinstance(one, dict | list)), default=0)
+        return max((len(value_) for value_ in value.values if isinstance(value_, dict | list)), default=0)
     return value.extent.items
 
 
 def _shallow(value: Value) -> Extent:
     if not isinstance(value, Known):
         return value.extent
-    return Extent(_items(value), max((len(one) for one in value.values if isinstance(one, str)), default=0))
+    return Extent(_items(value), max((len(extent) for extent in value.values if isinstance(extent, str)), default=0))
 
 
 def _largest(extents: list[Extent]) -> Extent:
     return Extent(
-        max(one.items for one in extents), max(one.chars for one in extents), max(one.weight for one in extents)
+        max(extent.items for extent in extents),
+        max(extent.chars for extent in extents),
+        max(extent.weight for extent in extents),
     )
 
 
@@ -326,8 +328,8 @@ def _union(first: Value, second: Value) -> Value:
 
 def _added(step: Node) -> int:
     """The maximum number of elements that one iteration adds: those of its literals."""
-    own = len(step.parts) if step.kind == "list" else 0
-    return max([own, *(_added(part) for part in step.parts)])
+    added = len(step.parts) if step.kind == "list" else 0
+    return max([added, *(_added(part) for part in step.parts)])
 
 
 _Handler = Callable[[list[Value], list[Extent]], tuple[float, Extent]]
@@ -337,7 +339,7 @@ def _match(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     """Matching a string: the regular expression is compiled, then its program runs over each character."""
     text, pattern = extents[0], values[1]
     if isinstance(pattern, Known):
-        program = max((_program(one) for one in pattern.values if isinstance(one, str)), default=0)
+        program = max((_program(extent) for extent in pattern.values if isinstance(extent, str)), default=0)
     else:
         program = pattern.extent.chars * (1 if pattern.extent.chars < 4 else _MAX_REPEATED)
     matches = Extent(text.chars + 1, text.chars, 1 + 2 * text.chars)
@@ -381,7 +383,7 @@ def _join(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
 def _format(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     text = values[0]
     if isinstance(text, Known):
-        clauses = max((one.count("%") for one in text.values if isinstance(one, str)), default=0)
+        clauses = max((extent.count("%") for extent in text.values if isinstance(extent, str)), default=0)
     else:
         clauses = extents[0].chars // 2 + 1
     chars = extents[0].chars + clauses * extents[1].weight * 24

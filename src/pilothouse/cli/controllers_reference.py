@@ -94,11 +94,11 @@ def _page() -> Iterator[str]:
     own = own_controllers(DESCRIPTORS)
     summary = f"{len(DESCRIPTORS) - len(own)} of the {len(upstream)} controllers of Kubernetes {version}."
     if own:
-        summary += f" Only pilothouse has {', '.join(f'`{one.name}`' for one in own)}."
+        summary += f" Only pilothouse has {', '.join(f'`{descriptor.name}`' for descriptor in own)}."
     yield _HEAD.format(summary=summary).rstrip("\n")
-    for descriptor in sorted(DESCRIPTORS, key=lambda one: one.name):
+    for descriptor in sorted(DESCRIPTORS, key=lambda descriptor: descriptor.name):
         yield f"| {' | '.join(_cells(descriptor))} |"
-    missing = sorted(upstream.keys() - {one.name for one in DESCRIPTORS})
+    missing = sorted(upstream.keys() - {descriptor.name for descriptor in DESCRIPTORS})
     if missing:
         yield (
             "\nNot here yet; `--controllers` takes their names with a warning: "
@@ -111,7 +111,7 @@ def _page() -> Iterator[str]:
 
 def _servers() -> str:
     rows = []
-    for descriptor in sorted(DESCRIPTORS, key=lambda one: one.name):
+    for descriptor in sorted(DESCRIPTORS, key=lambda descriptor: descriptor.name):
         kinds = [watch.kind for watch in descriptor.watches if not watch.option]
         newest = max(map(_since, kinds), default=0)
         if newest > _TESTED or not all(map(_is_stable, kinds)):
@@ -135,7 +135,7 @@ def _is_stable(kind: Kind[Any]) -> bool:
 
 
 def _rights() -> str:
-    unbounded = [one.name for one in DESCRIPTORS if one.watches_discovered]
+    unbounded = [descriptor.name for descriptor in DESCRIPTORS if descriptor.watches_discovered]
     resources: dict[str, set[str]] = {}
     for descriptor in DESCRIPTORS:
         if not descriptor.watches_discovered:

@@ -167,7 +167,7 @@ class _Session:
             _say(f"{reason}; waiting until a file changes")
 
     def _report_end(self) -> None:
-        for process in [each for each in self._processes if each.code is not None]:
+        for process in [operator_process for operator_process in self._processes if operator_process.code is not None]:
             self._processes.remove(process)
             _say(f"{process.loaded.app} ended with code {process.code}; it starts again when a file changes")
 

@@ -93,8 +93,8 @@ async def _save(parsed: Parsed, path: Path) -> int:
             saved = await saving.save(client, env, path, saving.SaveOptions(exclude=("events",)))
         except (errors.ApiError, ConnectionError, TimeoutError) as error:
             raise UserError(f"the cluster can't be read: {error}") from error
-    for each in saved.totals.skipped[:_SHOWN]:
-        print(escaped(f"warning: {each.resource} could not be read: {each.reason}"), file=sys.stderr)
+    for skipped in saved.totals.skipped[:_SHOWN]:
+        print(escaped(f"warning: {skipped.resource} could not be read: {skipped.reason}"), file=sys.stderr)
     return 0
 
 

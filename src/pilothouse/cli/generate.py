@@ -72,7 +72,7 @@ def _models(path: str) -> str:
     """The source of the views of a file's definitions, or of the manifests of a directory; other objects are
     ignored."""
     loaded = [manifest.document for manifest in manifest_files.load(path)]
-    definitions = [each for each in loaded if each["kind"] == "CustomResourceDefinition"]
+    definitions = [document for document in loaded if document["kind"] == "CustomResourceDefinition"]
     try:
         return models.models(definitions)
     except models.InvalidDefinition as error:

@@ -200,8 +200,8 @@ async def _print(client: Client, kinds: Sequence[Kind[Any]], namespace: str, req
                 print(f"{kind.group_resource}/{row.object['metadata']['name']}")
         return
     if not filled:
-        place = request.namespace(kinds[0], namespace)
-        print(f"No resources found{f' in {place} namespace' if place else ''}.", file=sys.stderr)
+        within = request.namespace(kinds[0], namespace)
+        print(f"No resources found{f' in {within} namespace' if within else ''}.", file=sys.stderr)
     for number, (kind, table) in enumerate(filled):
         if number:
             print()
@@ -230,7 +230,7 @@ async def _print_documents(client: Client, kinds: Sequence[Kind[Any]], namespace
         document = {
             "kind": "List",
             "apiVersion": "v1",
-            "items": [item for each in documents for item in each["items"]],
+            "items": [item for listed in documents for item in listed["items"]],
         }
     text = msgspec.json.format(msgspec.json.encode(document), indent=4).decode() + "\n"
     print(escaped_json(text) if request.output == "json" else yaml_text(document), end="")
@@ -256,7 +256,7 @@ def set_ages(table: Table, time: datetime.datetime) -> None:
 
 def _name_kinds(kind: Kind[Any], table: Table) -> None:
     """Put the kind before the names, as kubectl does where there are several."""
-    index = next((n for n, each in enumerate(table.column_definitions) if each.name == "Name"), None)
+    index = next((n for n, column in enumerate(table.column_definitions) if column.name == "Name"), None)
     singular = kind.kind.lower() + (f".{kind.group}" if kind.group else "")
     for row in table.rows if index is not None else ():
         row.cells[index or 0] = f"{singular}/{row.cells[index or 0]}"
@@ -270,7 +270,7 @@ def _missing(kind: Kind[Any], namespace: str, request: _Request) -> UserError:
 
 def table_lines(table: Table, *, wide: bool, with_namespace: bool) -> list[str]:
     """The table as kubectl aligns it: columns as wide as their longest cell, three spaces between them."""
-    chosen = [index for index, each in enumerate(table.column_definitions) if wide or not each.priority]
+    chosen = [index for index, column in enumerate(table.column_definitions) if wide or not column.priority]
     lines = [[escaped(table.column_definitions[index].name.upper()) for index in chosen]]
     lines += [
         ["<none>" if row.cells[index] is None else cell(str(row.cells[index])) for index in chosen]

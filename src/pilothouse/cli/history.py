@@ -118,8 +118,8 @@ async def _print_writes(parsed: Parsed) -> int:
     if evidence.unseen and not found:
         raise UserError("; ".join(evidence.unseen))
     if parsed["output"] == "json":
-        for each in found:
-            print(escaped_json(msgspec.json.encode(each).decode()))
+        for write in found:
+            print(escaped_json(msgspec.json.encode(write).decode()))
     else:
         print("\n".join(write_lines(found)))
     for unseen in evidence.unseen:
@@ -127,10 +127,10 @@ async def _print_writes(parsed: Parsed) -> int:
     if older:
         print(f"{older} older writes are not shown; see --since", file=sys.stderr)
     elif not found:
-        place = (
+        scope = (
             f"in namespace {namespace}; -A is for all, and for objects without one" if namespace else "in the history"
         )
-        print(f"There are no writes of users {place}.", file=sys.stderr)
+        print(f"There are no writes of users {scope}.", file=sys.stderr)
     return 0
 
 
@@ -181,7 +181,7 @@ async def origins_of(client: Client, kind: Kind[Any], namespace: str, name: str)
         recorded = await recorded_changes(client, kind.group, kind.resource, namespace, name)
     except ApiError:
         return {}
-    return {each.resource_version: each for each in recorded}
+    return {change.resource_version: change for change in recorded}
 
 
 async def versions(
@@ -338,12 +338,12 @@ def _lines(version: Version, *, all_fields: bool, triggers: bool) -> Iterator[st
     yield f"{version.revision}  {version.time or 'time unknown':20}  {version.type}{f'  by {by}' if by else ''}"
     cause = version.origin.cause if version.origin is not None else None
     for trigger in cause.triggers if triggers and cause is not None else ():
-        about = "/".join(part for part in (trigger.namespace, trigger.name) if part)
+        full_name = "/".join(part for part in (trigger.namespace, trigger.name) if part)
         at = f" at {trigger.resource_version}" if trigger.resource_version else ""
-        yield f"    after {' '.join(part for part in (trigger.type, trigger.resource, about) if part)}{at}"
+        yield f"    after {' '.join(part for part in (trigger.type, trigger.resource, full_name) if part)}{at}"
     shown = version.changes if all_fields else version.changes[:_SHOWN_FIELDS]
-    for each in shown:
-        yield f"    {_line(each)}"
+    for difference in shown:
+        yield f"    {_line(difference)}"
     if len(shown) < len(version.changes):
         yield f"    and {len(version.changes) - len(shown)} more fields; see --all-fields"
 

@@ -64,10 +64,10 @@ def find_resource(discovery: Discovery, text: str) -> Resource:
     (``deployments.apps``, ``deployments.v1.apps``). Raises ``UserError``."""
     name, _dot, rest = text.lower().partition(".")
     preferred = discovery.preferred_resources()
-    matching = [each for each in preferred if name in (each.name, each.singular, each.kind.lower())]
-    for each in matching or [each for each in preferred if name in each.short_names]:
-        if rest in ("", each.group):
-            return each
+    matching = [resource for resource in preferred if name in (resource.name, resource.singular, resource.kind.lower())]
+    for resource in matching or [resource for resource in preferred if name in resource.short_names]:
+        if rest in ("", resource.group):
+            return resource
     version, _dot, group = rest.partition(".")
     for resource in discovery.resources():
         if (resource.version, resource.group) == (version, group) and name in (
@@ -76,7 +76,7 @@ def find_resource(discovery: Discovery, text: str) -> Resource:
             resource.kind.lower(),
         ):
             return resource
-    near = closest(name, [known for each in preferred for known in (each.name, each.singular)])
+    near = closest(name, [known for resource in preferred for known in (resource.name, resource.singular)])
     hint = f" (did you mean {near}?)" if near else ""
     raise UserError(f'the server doesn\'t have a resource type "{text}"{hint}')
 
@@ -119,7 +119,7 @@ async def times_of_revisions(client: Client) -> Callable[[int], str]:
     revisions = [int(mark.resource_version) for mark in marks]
 
     def time_of(revision: int) -> str:
-        place = bisect_right(revisions, revision)
-        return marks[place - 1].time if place else ""
+        index = bisect_right(revisions, revision)
+        return marks[index - 1].time if index else ""
 
     return time_of

@@ -121,4 +121,4 @@ def _taken(names: Names) -> str:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
-    return next((each for each in (names.kind, names.constant) if each in imported), "")
+    return next((name for name in (names.kind, names.constant) if name in imported), "")

@@ -166,7 +166,7 @@ async def _restore(parsed: Parsed, path: Path) -> int:
 
 def print_skipped(skipped: "Iterable[Skipped]", what: str) -> None:
     """Print a warning for everything that was left out."""
-    lines = [f"warning: {each.resource} {what}: {each.reason}" for each in skipped]
+    lines = [f"warning: {skipped_item.resource} {what}: {skipped_item.reason}" for skipped_item in skipped]
     for line in lines[:_SHOWN]:
         print(escaped(line), file=sys.stderr)
     if len(lines) > _SHOWN:

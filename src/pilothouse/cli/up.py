@@ -154,7 +154,7 @@ async def _up(parsed: Parsed) -> int:
                     running.plane.client(agent="pilothouse-up"),
                     manifests,
                     limit=parsed["timeout"] if parsed["wait"] else None,
-                    missing_controller=lambda one: _missing_controller(one, parsed),
+                    missing_controller=lambda applied_object: _missing_controller(applied_object, parsed),
                 )
             except UserError:
                 print(_cleanup_message(parsed), flush=True)
@@ -325,10 +325,10 @@ def _ready_message(
     ).rstrip("\n")
 
 
-def _missing_controller(one: "AppliedObject", parsed: Parsed) -> str:
+def _missing_controller(applied_object: "AppliedObject", parsed: Parsed) -> str:
     """The controller that the object requires and that this plane does not run. Without a manager the plane leaves that
     to other programs."""
-    needed = rollout.CONTROLLER_OF.get(one.kind.kind, "")
+    needed = rollout.CONTROLLER_OF.get(applied_object.kind.kind, "")
     selection = controller_selection.Selection(tuple(parsed["controllers"]))
     if parsed["no-manager"] or any(found.name == needed and selection.enables(found) for found in registry.DESCRIPTORS):
         return ""

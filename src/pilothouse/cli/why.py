@@ -105,7 +105,7 @@ async def _run(parsed: Parsed) -> int:
             revision, time = await _at(parsed, client)
             async with _evidence(parsed, client, discovery, revision) as evidence:
                 explanation = await explain(evidence, reference, time=time)
-                alike = await names_alike(evidence, reference) if explanation.state == NOT_FOUND else []
+                similar = await names_alike(evidence, reference) if explanation.state == NOT_FOUND else []
         except ApiError as error:
             raise UserError(str(error)) from error
     if parsed["output"] == "json":
@@ -114,21 +114,21 @@ async def _run(parsed: Parsed) -> int:
         print("\n".join(map(escaped, text_lines(explanation))))
     if explanation.state != NOT_FOUND:
         return 0
-    for line in not_found_lines(reference, info.title, alike, unseen=explanation.unseen):
+    for line in not_found_lines(reference, info.title, similar, unseen=explanation.unseen):
         print(escaped(line), file=sys.stderr)
     return 1
 
 
 def not_found_lines(
-    reference: Reference, cluster: str, alike: Sequence[str], *, unseen: Collection[str] = ()
+    reference: Reference, cluster: str, similar: Sequence[str], *, unseen: Collection[str] = ()
 ) -> Iterator[str]:
     """The context and namespace, and how to find the correct name."""
     yield f"Looked in {cluster}{f', namespace {reference.namespace}' if reference.namespace else ''}."
-    if alike:
-        yield f"Names that begin alike: {', '.join(alike)}"
+    if similar:
+        yield f"Names that begin alike: {', '.join(similar)}"
     if NO_ORIGINS not in unseen:
-        place = f" -n {reference.namespace}" if reference.namespace else ""
-        yield f"`pilothouse get {reference.resource}{place} --at 10m` lists those of ten minutes ago."
+        scope = f" -n {reference.namespace}" if reference.namespace else ""
+        yield f"`pilothouse get {reference.resource}{scope} --at 10m` lists those of ten minutes ago."
 
 
 async def _at(parsed: Parsed, client: "Client") -> tuple[int, datetime.datetime | None]:
@@ -150,8 +150,8 @@ async def _evidence(parsed: Parsed, client: "Client", discovery: "Discovery", re
         yield server
         return
     index = logs.LogIndex(Env())
-    sources = [logs.LogSource(logs.DECISIONS, each) for each in parsed["decision-log"]]
-    sources += [logs.LogSource(logs.AUDIT, each) for each in parsed["audit-log"]]
+    sources = [logs.LogSource(logs.DECISIONS, path) for path in parsed["decision-log"]]
+    sources += [logs.LogSource(logs.AUDIT, path) for path in parsed["audit-log"]]
     try:
         await index.read(sources, seconds=parsed["log-timeout"])
         yield logs.LogEvidence(server, index, trusted_users=parsed["trusted-users"])

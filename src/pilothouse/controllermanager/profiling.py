@@ -94,7 +94,7 @@ class _Profiling:
         if seconds is None or self._busy:
             return _cannot_profile_reason(self._busy)
         self._busy = True
-        began = self._env.now()
+        started = self._env.now()
         sampler = _Sampler()
         try:
             sampler.start()
@@ -106,7 +106,7 @@ class _Profiling:
             return Response(HTTPStatus.OK, "".join(collapsed(sampler.stacks)))
         body = encode_profile(
             sampler.stacks,
-            time_nanos=int(began.timestamp() * 1e9),
+            time_nanos=int(started.timestamp() * 1e9),
             duration_nanos=int(seconds * 1e9),
             period_nanos=1_000_000_000 // SAMPLES_PER_SECOND,
         )

@@ -50,13 +50,13 @@ def flagz_page(env: Env, program: str, flags: Mapping[str, str]) -> Page:
 
 def statusz_page(env: Env, program: str, paths: Callable[[], list[str]]) -> Page:
     """``/statusz``: uptime, versions, and pages."""
-    separator, started_at, began = _separator(env), env.now(), env.monotonic()
+    separator, started_at, started = _separator(env), env.now(), env.monotonic()
 
     def page(request: Request) -> Response:
         desired = _requested_format(request.accept, "Statusz")
         if desired is None:
             return _NOT_ACCEPTABLE
-        seconds = int(env.monotonic() - began)
+        seconds = int(env.monotonic() - started)
         version = pilothouse.KUBERNETES_VERSION.removeprefix("v")
         emulated = ".".join(version.split(".")[:2])
         listed = [path for path in paths() if path not in _UNLISTED]

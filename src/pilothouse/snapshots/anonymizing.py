@@ -158,8 +158,8 @@ class Anonymizer:
             case "list":
                 assert kind.element is not None, "lists have elements"
                 if field in ("args", "command"):
-                    return [self._argument(each) for each in value]
-                return [self._value(each, kind.element, field) for each in value]
+                    return [self._argument(member) for member in value]
+                return [self._value(member, kind.element, field) for member in value]
             case "string" | "int-or-string":
                 return self._string(value, field)
             case "bytes":
@@ -171,32 +171,32 @@ class Anonymizer:
 
     def _object(self, value: Object, kind: Type) -> Object:
         fields, changed = kind.definition.fields, {}
-        for key, each in value.items():
+        for key, member in value.items():
             if key in _LEFT_OUT:
                 continue
-            if key in ("kind", "apiVersion") and isinstance(each, str):
-                changed[key] = self._api(each, key)
+            if key in ("kind", "apiVersion") and isinstance(member, str):
+                changed[key] = self._api(member, key)
                 continue
             if key == "value" and "valueFrom" in fields:
                 changed[key] = REDACTED  # of an environment variable
             elif key in fields:
-                changed[key] = self._value(each, fields[key].type, key)
+                changed[key] = self._value(member, fields[key].type, key)
             else:
-                changed[key] = self._any(each)  # of an older version
+                changed[key] = self._any(member)  # of an older version
         return changed
 
     def _map(self, value: Object, element: Type, field: str) -> Object:
         if field == "annotations":
             annotations = {
-                key: each for key, each in value.items() if _is_well_known(key) and "last-applied" not in key
+                key: member for key, member in value.items() if _is_well_known(key) and "last-applied" not in key
             }
             return {
-                key: each if key == "kubernetes.io/description" else self._text(each)
-                for key, each in annotations.items()
+                key: member if key == "kubernetes.io/description" else self._text(member)
+                for key, member in annotations.items()
             }
         if element.name == "quantity":
-            return {key if "/" not in key else self._text(key): each for key, each in value.items()}
-        return {self._text(key): self._value(each, element, key) for key, each in value.items()}
+            return {key if "/" not in key else self._text(key): member for key, member in value.items()}
+        return {self._text(key): self._value(member, element, key) for key, member in value.items()}
 
     def _string(self, text: str, field: str) -> str:
         if field in _EMPTIED:
@@ -230,9 +230,9 @@ class Anonymizer:
     def _any(self, value: Any) -> Any:
         """A value without a known schema."""
         if isinstance(value, dict):
-            return {self._text(key): self._any(each) for key, each in value.items()}
+            return {self._text(key): self._any(member) for key, member in value.items()}
         if isinstance(value, list):
-            return [self._any(each) for each in value]
+            return [self._any(member) for member in value]
         return self._text(value) if isinstance(value, str) else value
 
     def _text(self, text: str) -> str:

@@ -192,7 +192,7 @@ class Saving:
         discovery = await self._client.discover()
         for name, reason in sorted(discovery.failures.items()):
             self.skipped.append(Skipped(name, f"discovery failed: {reason}"))
-        definitions = [each for each in listed_resources(discovery) if (each.group, each.name) == DEFINITIONS]
+        definitions = [listed for listed in listed_resources(discovery) if (listed.group, listed.name) == DEFINITIONS]
         for resource in definitions:
             await self.save(resource)
         for resource in listed_resources(discovery, self.storage_versions):

@@ -23,7 +23,7 @@ def service_range_of(services: Iterable[Mapping[str, Any]], ranges: Sequence[Map
                 return ",".join(cidrs)
     ranges_by_family: dict[int, list[Address]] = {}
     # The sort is stable, and the API server's own Service determines the first family.
-    for service in sorted(services, key=lambda each: each["metadata"].get("name") != _DEFAULT):
+    for service in sorted(services, key=lambda service_range: service_range["metadata"].get("name") != _DEFAULT):
         spec = service["spec"]
         for text in spec.get("clusterIPs") or [spec.get("clusterIP") or ""]:
             address = _address(text)

@@ -105,8 +105,8 @@ async def answer_lines(send: Send, frames: AsyncIterator[bytes]) -> None:
     first = await anext(frames, b"")
     await _start(send, 200, {"content_type": "application/x-ndjson", "cache_control": "no-store"})
     await send({"type": "http.response.body", "body": first, "more_body": True})
-    async for one in frames:
-        await send({"type": "http.response.body", "body": one, "more_body": True})
+    async for line in frames:
+        await send({"type": "http.response.body", "body": line, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -293,10 +293,10 @@ class Live:
         """All rows as frames. Rows are replaced, never edited, so concurrent changes follow in later frames."""
         tables = [(rows.table, rows.current()) for rows in self._tables.values()]
         mark = self._time_mark()
-        async for one in table_frames(tables, self._env):
-            yield one
-        for one in self.first_frames():
-            yield one
+        async for frame_ in table_frames(tables, self._env):
+            yield frame_
+        for frame_ in self.first_frames():
+            yield frame_
         yield mark
         yield frame({"complete": True})
 
@@ -314,8 +314,8 @@ class Live:
                 )
                 await slices.turn()
             tables.append((rows.table, past_rows))
-        async for one in table_frames(tables, self._env):
-            yield one
+        async for frame_ in table_frames(tables, self._env):
+            yield frame_
 
 
 def _drop_oldest(rows: Rows) -> list[str]:

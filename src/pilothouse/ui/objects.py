@@ -195,8 +195,8 @@ def changed_managers(before: dict[str, Any], after: dict[str, Any]) -> list[str]
         if managed_field not in old
     ]
     names = [
-        f"{each.get('manager') or 'unknown'}" + (f" ({each['subresource']})" if each.get("subresource") else "")
-        for each in changed
+        f"{entry.get('manager') or 'unknown'}" + (f" ({entry['subresource']})" if entry.get("subresource") else "")
+        for entry in changed
     ]
     return list(dict.fromkeys(names))
 

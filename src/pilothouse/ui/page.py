@@ -231,12 +231,12 @@ class Page:
 
     async def _end(self, session: Session, receive: Receive, close: Callable[[], None]) -> None:
         """End a stream when its client disconnects or its session ends."""
-        gone = asyncio.get_running_loop().create_task(_disconnected(receive))
+        disconnected = asyncio.get_running_loop().create_task(_disconnected(receive))
         try:
-            while not gone.done() and self.sessions.is_valid(session):
-                await asyncio.wait([gone], timeout=_SESSION_CHECK_SECONDS)
+            while not disconnected.done() and self.sessions.is_valid(session):
+                await asyncio.wait([disconnected], timeout=_SESSION_CHECK_SECONDS)
         finally:
-            gone.cancel()
+            disconnected.cancel()
             close()
 
     async def _session(self, _question: Question, send: Send) -> None:
@@ -254,10 +254,10 @@ class Page:
         await answer_lines(send, self._past(revision, at))
 
     async def _past(self, revision: int, at: float) -> AsyncIterator[bytes]:
-        async for one in self.live.past(revision):
-            yield one
-        for one in self._programs.past(at):
-            yield one
+        async for frame_ in self.live.past(revision):
+            yield frame_
+        for frame_ in self._programs.past(at):
+            yield frame_
         yield frame({"revision": str(revision), "time": at, "complete": True})
 
     async def _object(self, question: Question, send: Send) -> None:

@@ -103,7 +103,7 @@ class RecentErrors(logging.Handler):
 
     def since(self, number: int) -> list[tuple[Any, ...]]:
         """Errors after that number, oldest first."""
-        return [each for each in self._last if each[0] > number]
+        return [error for error in self._last if error[0] > number]
 
 
 class _Sample(msgspec.Struct):
@@ -144,8 +144,8 @@ class Programs:
                 self._samples.append((self._env.now().timestamp(), self._sample()))
             if self._live.readers:
                 self._live.publish(self._samples[-1][1])
-                for one in self._news():
-                    self._live.publish(one)
+                for frame_ in self._news():
+                    self._live.publish(frame_)
             await asyncio.sleep(SAMPLE_SECONDS)
 
     def first_frames(self) -> Iterable[bytes]:
@@ -193,7 +193,7 @@ class Programs:
         return frame({"decisions": rows})
 
     def _error_frame(self, after: int, until: float) -> bytes:
-        return frame({"errors": [each for each in self._errors.since(after) if each[1] <= until]})
+        return frame({"errors": [error for error in self._errors.since(after) if error[1] <= until]})
 
     def _sample(self) -> bytes:
         """One row for each queue that has been used, and for each controller without one."""

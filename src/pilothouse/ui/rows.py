@@ -41,9 +41,16 @@ def node_row(key: str, value: bytes) -> Row:
     node = _read_node(value)
     spec, status = node.spec or views.NodeSpec(), node.status or views.NodeStatus()
     conditions = status.conditions or ()
-    condition = next((each for each in conditions if each.type == "Ready"), views.Condition(status="Unknown"))
+    condition = next(
+        (node_condition for node_condition in conditions if node_condition.type == "Ready"),
+        views.Condition(status="Unknown"),
+    )
     ready = condition.status
-    notes = [each.type for each in conditions if each.type != "Ready" and each.status == "True"]
+    notes = [
+        node_condition.type
+        for node_condition in conditions
+        if node_condition.type != "Ready" and node_condition.status == "True"
+    ]
     notes += [f"{taint.key}:{taint.effect}" for taint in spec.taints or () if taint.key != _CORDONED]
     allocatable = status.allocatable or {}
     return (

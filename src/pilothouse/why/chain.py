@@ -142,9 +142,9 @@ class Chain:
                 step.because.append(await self.step(reason.change, text=reason.text, seen=seen))
             if not step.because and root_kind(change) == FAULT:
                 step.because = await self.injected(reference, until=change.revision)
-                about = key_reference(cause)
-                if not step.because and about is not None and about != reference:
-                    step.because = await self.injected(about, until=change.revision)
+                target = key_reference(cause)
+                if not step.because and target is not None and target != reference:
+                    step.because = await self.injected(target, until=change.revision)
         if not step.because:
             step.because = self._unreachable_fault(cause, change.revision)
         if not step.because:
@@ -291,11 +291,11 @@ class Chain:
         return result
 
     @staticmethod
-    def _acts(change: ObjectChange, each: ObjectChange, before: Document | None, after: Document | None) -> bool:
-        """Whether the controller acts on a field that ``each`` changed."""
+    def _acts(change: ObjectChange, spec_change: ObjectChange, before: Document | None, after: Document | None) -> bool:
+        """Whether the controller acts on a field that ``spec_change`` changed."""
         if before is None or after is None:
             return True
-        return bool(relevant_differences(each, before, after, keeps_records=_may_prune_history(change)))
+        return bool(relevant_differences(spec_change, before, after, keeps_records=_may_prune_history(change)))
 
 
 def _may_prune_history(change: ObjectChange) -> bool:

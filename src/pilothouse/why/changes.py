@@ -210,22 +210,22 @@ def is_fulfilled(resource: str, document: Document) -> bool:
     """Whether the status of an object shows that its controller has done everything for the spec: later writes then
     have another cause."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
-    wanted = spec.get("replicas", 1)
+    desired = spec.get("replicas", 1)
     observed = status.get("observedGeneration", 0) == _metadata(document).get("generation", 0)
-    has_replicas = status.get("replicas", 0) == wanted
+    has_replicas = status.get("replicas", 0) == desired
     match resource:
         case "replicasets.apps" | "replicationcontrollers":
             return bool(has_replicas)
         case "deployments.apps":
-            return bool(observed and has_replicas and status.get("updatedReplicas", 0) == wanted)
+            return bool(observed and has_replicas and status.get("updatedReplicas", 0) == desired)
         case "statefulsets.apps":
             return bool(observed and has_replicas and status.get("currentRevision") == status.get("updateRevision"))
         case "daemonsets.apps":
-            desired = status.get("desiredNumberScheduled", 0)
+            scheduled = status.get("desiredNumberScheduled", 0)
             return bool(
                 observed
-                and desired == status.get("currentNumberScheduled", 0)
-                and desired == status.get("updatedNumberScheduled", 0)
+                and scheduled == status.get("currentNumberScheduled", 0)
+                and scheduled == status.get("updatedNumberScheduled", 0)
             )
     return False
 

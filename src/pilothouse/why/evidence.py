@@ -175,7 +175,7 @@ class ServerEvidence:
     @property
     def namespaced(self) -> list[str]:
         """All namespaced group resources that can be listed."""
-        return [name for name, each in self._resources.items() if each.namespaced and each.supports("list")]
+        return [name for name, resource in self._resources.items() if resource.namespaced and resource.supports("list")]
 
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All recorded changes of the object, oldest first."""
@@ -199,9 +199,9 @@ class ServerEvidence:
 
     async def _fetch_changes(self, resource: str, namespace: str, name: str, since: int = 0) -> list[ObjectChange]:
         plural, _dot, group = resource.partition(".")
-        most = _MAX_CHANGES if name else MAX_OBJECTS
+        limit = _MAX_CHANGES if name else MAX_OBJECTS
         try:
-            recorded = await recorded_changes(self._client, group, plural, namespace, name, most=most, since=since)
+            recorded = await recorded_changes(self._client, group, plural, namespace, name, most=limit, since=since)
         except NotFound:
             self._has_origins = False
             self.unseen[NO_ORIGINS] = None
@@ -210,7 +210,9 @@ class ServerEvidence:
             self._has_origins = False
             self.unseen[f"who changed what: {error}"] = None
             return []
-        return [self._change(resource, each) for each in recorded if not 0 < self._at < int(each.resource_version)]
+        return [
+            self._change(resource, change) for change in recorded if not 0 < self._at < int(change.resource_version)
+        ]
 
     def _change(self, resource: str, recorded: RecordedChange) -> ObjectChange:
         return ObjectChange(
@@ -237,7 +239,7 @@ class ServerEvidence:
         except ApiError as error:
             self.unseen[f"who changed {resource}: {error}"] = None
             return []
-        return [self._change(resource, each) for each in recorded]
+        return [self._change(resource, change) for change in recorded]
 
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
         """The change that wrote a version of the object; None if it is not recorded."""
@@ -336,11 +338,11 @@ class ServerEvidence:
         """The events that regard an object, oldest first."""
         kind = self.kind_of(reference.resource)
         regarding = [
-            each
-            for each in await self.events_of_namespace(reference.namespace)
-            if each.involved_object.kind.lower() == kind
-            and each.involved_object.name == reference.name
-            and (not uid or each.involved_object.uid in ("", uid))
+            event
+            for event in await self.events_of_namespace(reference.namespace)
+            if event.involved_object.kind.lower() == kind
+            and event.involved_object.name == reference.name
+            and (not uid or event.involved_object.uid in ("", uid))
         ]
         return sorted(regarding, key=_last_seen)
 

@@ -15,7 +15,7 @@ async def names_alike(evidence: Evidence, reference: Reference) -> list[str]:
     (``web-7d8f`` for ``web-2``), the newest deleted ones first and marked ``(gone)``; otherwise those that resemble
     it, the most similar first."""
     objects = await evidence.objects(reference.resource, reference.namespace)
-    existing = [str((each.get("metadata") or {}).get("name") or "") for each in objects]
+    existing = [str((document.get("metadata") or {}).get("name") or "") for document in objects]
     changes = await evidence.changes_of_all(reference.resource, reference.namespace)
     deleted = dict.fromkeys(change.reference.name for change in reversed(changes) if change.type == "DELETED")
     titles = {name: f"{name} (gone)" for name in deleted} | {name: name for name in existing}

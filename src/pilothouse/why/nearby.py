@@ -131,8 +131,8 @@ async def _data(evidence: Evidence, change: ObjectChange) -> list[Difference]:
 
 def _object_text(evidence: Evidence, change: ObjectChange) -> str:
     reference = change.reference
-    place = f" of namespace {reference.namespace}" if reference.namespace else ""
-    return f"{evidence.kind_of(reference.resource)}/{reference.name}{place}"
+    within = f" of namespace {reference.namespace}" if reference.namespace else ""
+    return f"{evidence.kind_of(reference.resource)}/{reference.name}{within}"
 
 
 def _is_near(change: ObjectChange, other: ObjectChange, seconds: int) -> bool:

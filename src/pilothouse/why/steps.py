@@ -85,8 +85,8 @@ def pluralize(number: int, noun: str) -> str:
 
 def text_lines(explanation: Explanation) -> list[str]:
     """The explanation for a terminal: the object's state, the tree, the root causes, and what could not be read."""
-    place = f" in namespace {explanation.namespace}" if explanation.namespace else ""
-    lines = [f"{explanation.object}{place}: {explanation.state}"]
+    within = f" in namespace {explanation.namespace}" if explanation.namespace else ""
+    lines = [f"{explanation.object}{within}: {explanation.state}"]
     for number, step in enumerate(explanation.steps):
         lines += tree_lines(step, is_last=number == len(explanation.steps) - 1)
     roots = explanation.roots()

@@ -195,13 +195,13 @@ class TopApp(App[None]):
         self._timer = None
         if not self.is_running:
             return
-        began = self._env.perf_counter()
+        started = self._env.perf_counter()
         changes = self.model.take_changes()
         if self._text is None:
             self._views[self._number].update(changes)
         self.grid.redraw()
         self._draw_head()
-        self._drew_seconds = self._env.perf_counter() - began
+        self._drew_seconds = self._env.perf_counter() - started
 
     def _tick(self) -> None:
         """Redraw ages."""

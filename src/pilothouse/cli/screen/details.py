@@ -193,7 +193,7 @@ async def _history(client: Client, reference: ObjectReference) -> list[Cell]:
 
 
 def _hidden(change: Difference) -> Difference:
-    before, after = (each if each is ABSENT else HIDDEN for each in (change.before, change.after))
+    before, after = (value if value is ABSENT else HIDDEN for value in (change.before, change.after))
     return Difference(change.path, before, after)
 
 

@@ -103,14 +103,14 @@ def _queues(before: tuple[float, Samples], now: tuple[float, Samples]) -> Iterat
             return source.get(f"workqueue_{family}", {}).get(labels, 0.0)
 
         adds, syncs, spent = (
-            of(each, samples) for each in ("adds_total", "work_duration_seconds_count", "work_duration_seconds_sum")
+            of(family, samples) for family in ("adds_total", "work_duration_seconds_count", "work_duration_seconds_sum")
         )
         if not adds:
             continue
         is_known = labels in old.get("workqueue_depth", {})
         new_adds, new_syncs, new_spent = (
-            (value - of(each, old)) if is_known else 0.0
-            for each, value in (
+            (value - of(family, old)) if is_known else 0.0
+            for family, value in (
                 ("adds_total", adds),
                 ("work_duration_seconds_count", syncs),
                 ("work_duration_seconds_sum", spent),

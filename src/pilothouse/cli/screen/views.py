@@ -358,7 +358,7 @@ class WorkloadsView:
         rows = self._model.tables["workloads"]
         row = rows[key]
         yield key, depth
-        children = [each for each in self._model.children.get(row[_WORKLOAD["uid"]], ()) if depth < 4]
+        children = [child for child in self._model.children.get(row[_WORKLOAD["uid"]], ()) if depth < 4]
         children.sort(key=lambda child: (-_number(rows[child][_WORKLOAD["revision"]]), child))
         for child in children:
             # Only revisions that still have pods.

@@ -87,9 +87,9 @@ def position(version: int, at: int, version_at: Callable[[int], tuple[int, int]]
     return (before << SHIFT) + min(max(at - since, 0) + 1, (1 << SHIFT) - 1)
 
 
-def version_before(place: int) -> int:
+def version_before(position_: int) -> int:
     """The last resourceVersion at or before a position."""
-    return place >> SHIFT
+    return position_ >> SHIFT
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -127,7 +127,7 @@ def build_timeline(
     return Timeline(tuple(changes), placed)
 
 
-def _change(reference: Reference, place: int, write: Write, type_: str, uid: str) -> ObjectChange:
+def _change(reference: Reference, position_: int, write: Write, type_: str, uid: str) -> ObjectChange:
     record = write.record
     origin = Origin(
         record.user,
@@ -141,12 +141,12 @@ def _change(reference: Reference, place: int, write: Write, type_: str, uid: str
     return ObjectChange(
         reference,
         type_,
-        place,
+        position_,
         uid,
         record.time,
         origin,
         record.cause if write.decided else None,
-        str(record.version) if place == record.version << SHIFT else "",
+        str(record.version) if position_ == record.version << SHIFT else "",
     )
 
 
@@ -183,15 +183,15 @@ def _move_before_removal(members: list[_Placed], placed: dict[int, Write]) -> No
     if removal is None or not any(deletes(write.record) for _place, write in members):
         return
     for at in reversed(range(removal + 1, len(members))):
-        place, write = members[at]
+        position_, write = members[at]
         if write.record.version:
             continue
-        del placed[place]
-        place = members[removal][0] - 1
-        while place in placed:
-            place -= 1
-        placed[place] = write
-        members[at] = (place, write)
+        del placed[position_]
+        position_ = members[removal][0] - 1
+        while position_ in placed:
+            position_ -= 1
+        placed[position_] = write
+        members[at] = (position_, write)
     members.sort(key=lambda member: member[0])
 
 

@@ -100,13 +100,13 @@ class LogEvidence:
         exact = next((change for change in changes if change.resource_version == resource_version), None)
         if exact is not None or not resource_version.isascii() or not resource_version.isdecimal():
             return exact
-        wanted = int(resource_version[:19])
+        version = int(resource_version[:19])
         unknown = [change for change in changes if not change.resource_version]
         if not unknown or any(
-            version_before(change.revision) == wanted for change in changes if change.resource_version
+            version_before(change.revision) == version for change in changes if change.resource_version
         ):
             return None
-        return min(unknown, key=lambda change: abs(version_before(change.revision) - wanted))
+        return min(unknown, key=lambda change: abs(version_before(change.revision) - version))
 
     async def rejected_evictions(self, reference: Reference) -> list[Record]:
         """Evictions of a pod that were rejected because of a budget, oldest first."""
@@ -160,7 +160,7 @@ class LogEvidence:
         kind = self.kind_of(reference.resource)
         if kind not in ("pod", "replicaset", "job"):
             return []
-        recorded_types = {"ADDED"} if any(each.record.verb == "create" for each in writes) else set()
+        recorded_types = {"ADDED"} if any(write.record.verb == "create" for write in writes) else set()
         result = []
         for event in await self._server.events_of_namespace(reference.namespace):
             reported = reported_by(event, kind, reference.name)

@@ -107,23 +107,23 @@ async def _volume_lines(view: View) -> list[str]:
     return lines
 
 
-def _mismatch(wanted: Document, volume: Document) -> str:
+def _mismatch(claim_spec: Document, volume: Document) -> str:
     spec, status = volume.get("spec") or {}, volume.get("status") or {}
     if status.get("phase") != "Available" or spec.get("claimRef"):
         claim = spec.get("claimRef") or {}
         return f"{status.get('phase')}, for {claim.get('namespace')}/{claim.get('name')}" if claim else "not available"
-    if (spec.get("storageClassName") or "") != (wanted.get("storageClassName") or ""):
+    if (spec.get("storageClassName") or "") != (claim_spec.get("storageClassName") or ""):
         return f'its class is "{spec.get("storageClassName") or ""}"'
-    missing = set(wanted.get("accessModes") or ()) - set(spec.get("accessModes") or ())
+    missing = set(claim_spec.get("accessModes") or ()) - set(spec.get("accessModes") or ())
     if missing:
         return f"it does not offer {', '.join(sorted(missing))}"
-    if (wanted.get("volumeMode") or "Filesystem") != (spec.get("volumeMode") or "Filesystem"):
+    if (claim_spec.get("volumeMode") or "Filesystem") != (spec.get("volumeMode") or "Filesystem"):
         return f"its mode is {spec.get('volumeMode')}"
-    requested = ((wanted.get("resources") or {}).get("requests") or {}).get("storage")
+    requested = ((claim_spec.get("resources") or {}).get("requests") or {}).get("storage")
     capacity = (spec.get("capacity") or {}).get("storage")
     try:
         if requested and capacity and parse_quantity(capacity) < parse_quantity(requested):
             return f"it has {capacity}, and {requested} are asked for"
     except QuantityError:
         return f"its capacity {capacity} can't be compared"
-    return "its labels or node affinity do not fit" if wanted.get("selector") else ""
+    return "its labels or node affinity do not fit" if claim_spec.get("selector") else ""

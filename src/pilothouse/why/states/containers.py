@@ -76,8 +76,8 @@ def _line(status: dict[str, Any]) -> str:
         text = (
             f"running since {_time_of_day(running.get('startedAt'))}, {'ready' if status.get('ready') else 'not ready'}"
         )
-    elif ended := state.get("terminated"):
-        text = _exit_text(ended)
+    elif terminated := state.get("terminated"):
+        text = _exit_text(terminated)
     else:
         waiting = state.get("waiting") or {}
         text = f"waiting, {waiting.get('reason') or 'no reason given'}"

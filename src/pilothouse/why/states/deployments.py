@@ -76,19 +76,19 @@ def bounds_line(spec: dict[str, Any], desired: int) -> str:
     return f"{', '.join(shown)}: at most {desired + max_surge} pods, at least {at_least} available"
 
 
-def _scaled_value(value: Any, wanted: int, *, up: bool) -> int:
+def _scaled_value(value: Any, desired: int, *, up: bool) -> int:
     text = str(value)
     if not text.endswith("%"):
         return int(text)
     percent = int(text[:-1])
-    return -(-wanted * percent // 100) if up else wanted * percent // 100
+    return -(-desired * percent // 100) if up else desired * percent // 100
 
 
-def _computed(value: Any, wanted: int, number: int) -> str:
+def _computed(value: Any, desired: int, number: int) -> str:
     text = str(value)
     if not text.endswith("%"):
         return "" if text == str(number) else f" ({number})"
-    exact = int(text[:-1]) * wanted / 100
+    exact = int(text[:-1]) * desired / 100
     if exact == number:
         return f" ({number})"
     return f" ({exact:g}, rounded {'up' if exact < number else 'down'} to {number})"

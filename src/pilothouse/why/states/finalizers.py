@@ -61,9 +61,9 @@ async def _add_program(view: View, finalizer: str, step: Step) -> None:
     if removal is not None and removal.origin is not None:
         account = removal.origin.user.removeprefix(_ACCOUNT)
         reference = removal.reference
-        place = f"{view.evidence.kind_of(reference.resource)}/{reference.name}"
+        full_name = f"{view.evidence.kind_of(reference.resource)}/{reference.name}"
         step.table.append(
-            f"{actor_with_command(removal, '')} removed this finalizer from {place} at {removal.time[:19]}Z"
+            f"{actor_with_command(removal, '')} removed this finalizer from {full_name} at {removal.time[:19]}Z"
         )
     workload = await _workload(view, finalizer, account)
     if workload is not None:
@@ -91,7 +91,7 @@ async def _removal(view: View, finalizer: str) -> ObjectChange | None:
 async def _workload(view: View, finalizer: str, account: str) -> Step | None:
     """A workload without ready pods that uses the service account, or whose name matches best."""
     best: tuple[int, str, View] | None = None
-    wanted = _words(finalizer) | _words(view.evidence.kind_of(view.reference.resource))
+    words = _words(finalizer) | _words(view.evidence.kind_of(view.reference.resource))
     for resource in _WORKLOADS:
         for document in await view.evidence.objects(resource, ""):
             metadata = document["metadata"]
@@ -105,7 +105,7 @@ async def _workload(view: View, finalizer: str, account: str) -> Step | None:
                 return await _not_running(
                     workload, f"uses the service account {service_account}, which removed it before"
                 )
-            shared = sorted(wanted & (_words(metadata["name"]) | _words(service_account)))
+            shared = sorted(words & (_words(metadata["name"]) | _words(service_account)))
             if shared and (best is None or len(shared) > best[0]):
                 best = (len(shared), ", ".join(shared), workload)
     if best is None:
@@ -115,10 +115,10 @@ async def _workload(view: View, finalizer: str, account: str) -> Step | None:
 
 async def _not_running(workload: View, text: str) -> Step:
     replicas = workload.spec.get("replicas", 1)
-    place = f" of namespace {workload.reference.namespace}"
+    full_name = f" of namespace {workload.reference.namespace}"
     state = "spec.replicas is 0" if not replicas else f"none of its {replicas} pods is ready"
     step = workload.step(f"{text}, and {state}", root=STATE)
-    step.text = step.text.replace(workload.title, workload.title + place, 1)
+    step.text = step.text.replace(workload.title, workload.title + full_name, 1)
     if replicas:
         step.because = list((await workload.finding()).steps)
     else:

@@ -34,7 +34,9 @@ async def injected_container(pod: View, container: str) -> Step | None:
 
 
 def _names(spec: Document) -> set[str]:
-    return {each.get("name", "") for field in ("initContainers", "containers") for each in spec.get(field) or ()}
+    return {
+        container.get("name", "") for field in ("initContainers", "containers") for container in spec.get(field) or ()
+    }
 
 
 async def _mutations(pod: View, container: str) -> list[Step]:

@@ -13,12 +13,12 @@ _MAX_PODS = 200
 
 async def short_of_pods(view: View) -> Finding | None:
     """Fewer ready pods than spec.replicas: their rejection, or the reasons why pods are not ready."""
-    wanted = int(view.spec.get("replicas", 1))
+    desired = int(view.spec.get("replicas", 1))
     current, ready = int(view.status.get("replicas") or 0), int(view.status.get("readyReplicas") or 0)
-    rejected = await rejection(view) if current < wanted else None
-    if ready >= wanted and current >= wanted:
+    rejected = await rejection(view) if current < desired else None
+    if ready >= desired and current >= desired:
         return None
-    step = view.step(f"wants {pluralize(wanted, 'pod')}, has {current}, of which {ready} are ready")
+    step = view.step(f"wants {pluralize(desired, 'pod')}, has {current}, of which {ready} are ready")
     if rejected is not None:
         step.because.append(rejected)
         change = await lifetime.last_change(view)

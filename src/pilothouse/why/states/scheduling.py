@@ -164,7 +164,7 @@ class NodeGroups:
             if self._would_fit(node):
                 self._node_changes.append((name, SELECTED))
             return
-        taints = [each for each in node.spec.taints if each.key != _CORDON]
+        taints = [node_taint for node_taint in node.spec.taints if node_taint.key != _CORDON]
         taint = untolerated_taint(taints, self._pod.spec.tolerations, (NO_SCHEDULE, NO_EXECUTE))
         if node.spec.unschedulable and untolerated_taint([_CORDONED], self._pod.spec.tolerations) is not None:
             self._exclude_feasible(node, "cordoned", UNSCHEDULABLE)
@@ -246,11 +246,11 @@ class NodeGroups:
         """The changes that tainted, cordoned, deleted or relabeled some of the nodes on which the pod would fit, as far
         as recorded."""
         steps: dict[tuple[str, str], Step] = {}
-        for name, what in sorted(self._node_changes, key=lambda act: act[1] == SELECTED)[:_MAX_SEARCHED]:
+        for name, change_kind in sorted(self._node_changes, key=lambda act: act[1] == SELECTED)[:_MAX_SEARCHED]:
             if len(steps) >= _MAX_NODE_CHANGES:
                 break
             node = self._view.of("nodes", name, None, namespace="")
-            step = await self._label_removal(node) if what == SELECTED else await node_change(node, what)
+            step = await self._label_removal(node) if change_kind == SELECTED else await node_change(node, change_kind)
             if step is not None:
                 steps.setdefault((step.by, step.text.partition(" ")[2]), step)
         if not steps and any(reason.startswith(_NOT_SELECTED) for reason in self._excluded):
@@ -281,22 +281,22 @@ class NodeGroups:
         return []
 
 
-async def node_change(node: View, what: str) -> Step | None:
+async def node_change(node: View, change_kind: str) -> Step | None:
     """The last change that added a taint to a node (``taint KEY``) or cordoned it (``unschedulable``)."""
     for change in reversed(await node.changes()):
         if change.type == "DELETED":
             return None
         before, after = await node.evidence.before(change), await node.evidence.after(change)
-        if _is_set(after, what) and not _is_set(before, what):
+        if _is_set(after, change_kind) and not _is_set(before, change_kind):
             return await node.chain.step(change) if change.type != "ADDED" else None
     return None
 
 
-def _is_set(document: Mapping[str, Any] | None, what: str) -> bool:
+def _is_set(document: Mapping[str, Any] | None, change_kind: str) -> bool:
     spec = (document or {}).get("spec") or {}
-    if what == UNSCHEDULABLE:
+    if change_kind == UNSCHEDULABLE:
         return bool(spec.get("unschedulable"))
-    return any(f"taint {taint.get('key')}" == what for taint in spec.get("taints") or ())
+    return any(f"taint {taint.get('key')}" == change_kind for taint in spec.get("taints") or ())
 
 
 def _used(pods: list[dict[str, Any]]) -> dict[str, dict[str, int]]:

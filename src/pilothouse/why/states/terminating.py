@@ -77,7 +77,7 @@ async def _claim_users(view: View) -> list[Step]:
     steps: list[Step] = []
     for pod in await view.evidence.objects("pods", view.reference.namespace):
         claims = [volume.get("persistentVolumeClaim") or {} for volume in (pod.get("spec") or {}).get("volumes") or ()]
-        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if not ended and any(claim.get("claimName") == view.reference.name for claim in claims):
+        is_finished = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if not is_finished and any(claim.get("claimName") == view.reference.name for claim in claims):
             steps.append(view.of("pods", pod["metadata"]["name"], pod).step("uses the claim", root=STATE))
     return steps[:_SHOWN]

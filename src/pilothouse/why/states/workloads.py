@@ -39,8 +39,8 @@ async def _is_unrelated(view: View, last: Step, step: Step, *, rolls: bool) -> b
 def _times(step: Step) -> Iterator[str]:
     if step.time:
         yield step.time
-    for each in step.because:
-        yield from _times(each)
+    for cause in step.because:
+        yield from _times(cause)
 
 
 async def _was_healthy_since(view: View, last: Step) -> bool:
