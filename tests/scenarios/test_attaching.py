@@ -201,7 +201,7 @@ async def from_caches(populator: ActualStatePopulator) -> None:
     invariants=lambda: (Attachments(), Volumes()),
 )
 async def test_manager_with_stale_lists_takes_over_during_a_pod_deletion(simulation: Simulation, moves: bool) -> None:
-    """Nothing in its lists says that the volume is attached."""
+    """Its lists do not show that the volume is attached."""
     user = Owner(simulation)
     await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)

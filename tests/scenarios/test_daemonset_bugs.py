@@ -20,8 +20,8 @@ pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=invariants)
     (UidTrackingExpectations, "awaited_by", lambda _self, _object_key: None), fails="after 30 s agent is on"
 )
 async def test_pod_adopted_and_deleted_during_a_watch_outage(simulation: Simulation) -> None:
-    """It ends as the orphan that the cache knew, and nobody would tell whoever waits for its deletion: for five minutes
-    no pod is made, and afterwards nobody is woken. Upstream has that."""
+    """Its deletion is delivered as that of an orphan, so the deletion expectation is not fulfilled: for five minutes no
+    pod is created, and afterwards nothing enqueues the key. Upstream has this bug."""
     user = Owner(simulation.user)
     await user.make()
     await user.until_on(0, 1, 2, 3)
@@ -54,8 +54,8 @@ def gone(self: DaemonEvents, revision: Any, _final_state_unknown: bool) -> None:
 
 @broken_without((DaemonEvents, "delete_history", gone), fails="has no revision")
 async def test_recreated_set_has_its_own_revision(simulation: Simulation) -> None:
-    """It finds the revision of its predecessor under the name that its own would get. The garbage collector takes that
-    one away, and upstream's is left without history until something else happens."""
+    """It finds the revision of its predecessor under its own revision's name. The garbage collector deletes that
+    revision, and upstream's controller has no history until another event."""
     user = Owner(simulation.user)
     await user.make()
     await user.until_on(0, 1, 2, 3)

@@ -185,7 +185,7 @@ def as_upstream(user: object, pod: object, *, observed_deleted: bool) -> Reserva
 
 @broken_without((controller, "decide_reservation", as_upstream), fails="uses it")
 async def test_pod_missing_in_the_cache_keeps_its_claim(simulation: Simulation) -> None:
-    """Upstream drops the reservation of a pod when its cache has another one of that name, also an older one."""
+    """Upstream removes the reservation of a pod if its cache has another one of that name, even an older one."""
     await replaced_unseen(simulation)
 
 

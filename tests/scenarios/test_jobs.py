@@ -102,7 +102,7 @@ async def under_faults(
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
 @pytest.mark.parametrize("policy", ["TerminatingOrFailed", "Failed"])
 async def test_job_counts_match_pod_outcomes(simulation: Simulation, seed: int, mode: str, policy: str) -> None:
-    """Some pods fail. Exactly as many succeed as were asked for, and all of them count, once."""
+    """Some pods fail. Exactly the requested number succeeds, and all are counted once."""
     job = work(completions=7, parallelism=3, backoffLimit=100, completionMode=mode, podReplacementPolicy=policy)
     await under_faults(simulation, job, lambda user, chance: [lambda: user.fail(chance)])
 
@@ -131,7 +131,7 @@ def rough(user: Employer, chance: random.Random) -> list[Callable[[], Awaitable[
 
 @UNBOUNDED
 async def test_no_finalizers_leak_whatever_happens_to_pods_and_jobs(simulation: Simulation, seed: int) -> None:
-    """No finalizer stays, no count runs ahead of what happened, and the Job that is there at last comes to its end."""
+    """No finalizer remains, counts do not exceed outcomes, and the last Job finishes."""
 
     async def finish(user: Employer) -> None:
         await asyncio.sleep(60.0)

@@ -214,7 +214,8 @@ def forgetful(books: VolumeCache, name: str, uid: str, uses: Any, *, complete: b
 
 @broken_without((VolumeCache, "add_volumes", forgetful), fails="with which it has no conflict")
 async def test_recreated_pod_does_not_inherit_labels(simulation: Simulation) -> None:
-    """Without the look the volume of the first one stays with the name, until the claims of the second are known."""
+    """Without the live read the volume of the predecessor stays with the name, until the claims of the new pod are
+    cached."""
     await replaced(simulation)
 
 

@@ -110,7 +110,7 @@ async def nobody(*_args: object) -> bool:
     invariants=lambda: (Protection(), Volumes()),
 )
 async def test_pods_are_listed_live_before_a_claim_is_released(simulation: Simulation) -> None:
-    """Upstream's ``askAPIServer``: what the cache does not know it cannot deny."""
+    """Upstream's ``askAPIServer``: pods may be missing in the cache."""
     await unseen(simulation)
 
 

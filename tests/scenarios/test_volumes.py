@@ -116,7 +116,7 @@ def web(class_name: str) -> dict[str, Any]:
 @pytest.mark.simulation(options=WITH_SETS)
 @pytest.mark.parametrize("class_name", ["standard", "local"])
 async def test_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, class_name: str) -> None:
-    """At once, or each where its pod is; pods that come again come where their volume is."""
+    """Immediately, or by the node of the pod; recreated pods run where their volume is."""
     user = await prepare(simulation)
     await user.ask("POST", SETS, web(class_name))
     chance = simulation.env.stream("user")
@@ -166,7 +166,7 @@ async def nobody(*_args: object) -> None:
 
 @broken_without((Writes, "live_claim", nobody), fails="its claim exists")
 async def test_claim_is_read_live_before_a_volume_is_released(simulation: Simulation) -> None:
-    """Upstream's guard: ``syncVolume`` reads the claim from the server before it calls the volume released."""
+    """Upstream's guard: ``syncVolume`` reads the claim live before it releases the volume."""
     await late(simulation)
 
 

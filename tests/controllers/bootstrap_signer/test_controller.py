@@ -170,7 +170,7 @@ async def test_no_writes_once_signatures_are_current(world: World) -> None:
 
 
 async def test_signature_is_removed_when_its_token_expires(world: World) -> None:
-    """Behaviour 19 of the two together: a bootstrap token ends, its Secret is deleted, its signature vanishes."""
+    """With the token cleaner: a bootstrap token expires, its Secret is deleted, its signature is removed."""
     await world.start(CLEANER)
     await make_map(world, kubeconfig="payload")
     await make_token(world, "abc123", "x", format_time(world.env.now() + datetime.timedelta(minutes=5)))

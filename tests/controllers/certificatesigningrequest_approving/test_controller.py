@@ -223,7 +223,7 @@ async def test_requests_that_are_not_kubelet_client_certificates_are_left_pendin
 
 
 async def test_denied_request_is_not_approved(env: Env) -> None:
-    """Also if the cache has not heard of it: the write is refused, and then the cache has."""
+    """Also with a stale cache: the write is rejected by a conflict, and the cache catches up."""
     async with running(env) as (world, judge):
         made = await ask(world)
         await asyncio.sleep(1)

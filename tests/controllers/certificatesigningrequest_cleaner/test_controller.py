@@ -124,7 +124,7 @@ async def test_failed_deletion_does_not_block_others_and_is_retried(world: World
 
 
 async def test_recreated_request_of_the_same_name_is_not_deleted(world: World) -> None:
-    """What goes is what was looked at, however old the cache was."""
+    """The uid precondition names the cached object, however stale the cache is."""
     made = await ask(world, "a")
     await world.request("PUT", f"{REQUESTS}/a/approval", with_approval_condition(made, "Denied"))
     await world.start(DESCRIPTOR)

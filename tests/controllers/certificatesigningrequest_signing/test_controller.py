@@ -187,7 +187,7 @@ async def test_failed_status_update_is_retried_with_one_certificate_issued(world
 
 
 async def test_recreated_request_of_the_same_name_is_not_signed(world: World) -> None:
-    """It was approved, deleted, and made anew by somebody else while the cache still shows the first one."""
+    """It was approved, deleted, and recreated by another user while the cache still has the first one."""
     await ask(world, document("r", USER, API_SERVER_CLIENT), "")
     await asyncio.sleep(1)
     with world.faults.hold(resource="certificatesigningrequests") as hold:
@@ -315,7 +315,7 @@ def test_changed_files_are_reloaded(tmp_path: Path) -> None:
 async def test_private_keys_do_not_leak_into_logs_events_or_metrics(
     env: Env, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With everything told, and with files that go wrong in the middle."""
+    """At the highest verbosity, and with files that become invalid in between."""
     paths = tmp_path / "ca.crt", tmp_path / "ca.key"
     OURS.save(*paths)
     body = OURS.key.decode().splitlines()[1]

@@ -95,7 +95,7 @@ def test_subject_alternative_names_are_critical_if_the_subject_is_empty() -> Non
 
 
 def test_subject_has_the_attributes_known_to_go_in_gos_order() -> None:
-    """Among what goes is the uid of Kubernetes' users (1.3.6.1.4.1.57683.2): nobody asks for that of somebody else."""
+    """The uid of Kubernetes users (1.3.6.1.4.1.57683.2) is dropped: no request can claim the uid of another user."""
     more = [
         x509.NameAttribute(NameOID.ORGANIZATION_NAME, "third"),
         x509.NameAttribute(NameOID.SERIAL_NUMBER, "7"),
@@ -148,7 +148,7 @@ def test_unknown_usage_is_rejected() -> None:
 
 
 def test_every_key_usage_combination_is_encoded() -> None:
-    """Also those that the library's own type refuses together."""
+    """Including combinations that the library's type rejects."""
     words = ("digital signature", "content commitment", "key encipherment", "data encipherment", "key agreement")
     signs = ("cert sign", "crl sign", "encipher only", "decipher only")
     found = issued(usages=(*words, *signs, *_PURPOSES)).extensions

@@ -103,7 +103,7 @@ async def test_shutdown_taint_is_removed_when_the_instance_runs_again(world: Wor
 
 
 async def test_node_that_is_ready_on_the_server_is_not_deleted(env: Env) -> None:
-    """The cache does not know yet. Upstream goes by the cache."""
+    """The cache is stale. Upstream uses the cache."""
     async with node_world.world(env) as world:
         cloud, machines = SimulatedCloud(world.env), Machines()
         cloud.instances = machines

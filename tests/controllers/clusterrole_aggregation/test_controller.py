@@ -238,7 +238,7 @@ async def test_falls_back_to_update_without_server_side_apply(world: World) -> N
 
 
 async def test_deleted_role_is_not_recreated_by_apply(world: World) -> None:
-    """Also when the cache still has it: what is applied to nothing makes it."""
+    """Also while the cache still has it: an apply to a missing object creates it."""
     await world.request("POST", ROLES, picking("sum", part="yes"))
     await asyncio.sleep(1)
     world.faults.add(Rule(delay(7.0), verb="watch", resource="clusterroles"))

@@ -272,7 +272,7 @@ async def test_rejected_job_creation_emits_an_event(world: World, ender: Ender) 
 
 
 async def test_job_deleted_at_once_is_not_recreated_with_a_stale_cache(world: World, ender: Ender) -> None:
-    """Its moment is in a status that the cache does not show yet; the Job itself is gone."""
+    """Its schedule time is in a status that the cache does not have yet, and the Job is deleted."""
     ender.seconds = 0.5
     world.faults.add(Rule(delay(8.0, 8.0), verb="watch", resource="cronjobs.batch"))
     await make(world, successfulJobsHistoryLimit=0)
@@ -346,7 +346,7 @@ at = datetime.datetime.fromisoformat
 async def test_schedules_across_daylight_saving_time(
     world: World, ender: Ender, start: datetime.datetime, zone: str, sunday: str, half_past_two: list[str]
 ) -> None:
-    """kubernetes#121763, #86647: no burst, and none left out for a short deadline; kubernetes#104012: no drift."""
+    """kubernetes#121763, #86647: no burst, and none skipped by a short deadline; kubernetes#104012: no drift."""
     first = (start.astimezone(ZoneInfo(zone)) + datetime.timedelta(days=1)).date().isoformat()
     await make(world, "30 2 * * *", "night", timeZone=zone, startingDeadlineSeconds=10)
     await make(world, "0 12 * * *", "noon", timeZone=zone, concurrencyPolicy="Forbid")

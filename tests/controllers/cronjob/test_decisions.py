@@ -220,7 +220,7 @@ ZONES = ("UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")
     now=st.floats(0.001, 400 * DAY),
 )
 def test_requeue_delay_is_never_in_the_past(schedule: str, zone: str, last: int, now: float) -> None:
-    """kubernetes#118706: an uneven schedule led to a wake-up in the past, and so to one without end."""
+    """kubernetes#118706: an irregular schedule caused a requeue in the past, and so an endless loop."""
     given_ = cron(schedule, created=last, last=last, time_zone=zone)
     parsed, instant = schedule_of(given_, datetime.UTC), at(now)
     wait = next_schedule_time_duration(given_, parsed, instant)

@@ -276,8 +276,8 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
 async def test_existing_pods_are_adopted_released_or_deleted(
     env: Env, selector: Doc | None, rolling: Doc | None, pods: list[Doc], expected: Any
 ) -> None:
-    """Where there is none one is made; of several the oldest stays; where none should be none stays. Those that the
-    selector no longer matches are let go. Ten nodes, of which the last five are blue."""
+    """Missing pods are created, of several the oldest is kept, pods on nodes that should not run are kept. Pods that no
+    longer match are released. Ten nodes, of which the last five are blue."""
     async with idle(env, nodes=5) as world:
         await world.add_nodes(5, first=5, labels=BLUE)
         strategy = {"type": "OnDelete"} if rolling is None else {"type": "RollingUpdate", "rollingUpdate": rolling}
@@ -314,7 +314,7 @@ async def test_no_pods_without_nodes(env: Env) -> None:
 
 
 async def test_slow_start_stops_when_the_quota_is_exceeded(env: Env) -> None:
-    """Ten pods are allowed, a hundred are wanted: 1, 2, 4, 3 of 8, and no batch more. Nothing is waited for after."""
+    """Ten pods are allowed, a hundred desired: batches of 1, 2, 4, 3 of 8, and no more. No expectations remain."""
     async with idle(env, nodes=100) as world:
         allowed = 10
         refused = world.faults.add(
@@ -385,7 +385,7 @@ async def test_status_update_is_retried_on_the_live_object(
 
 
 async def test_node_conditions_resources_and_ports_are_ignored(env: Env) -> None:
-    """Only name, labels and taints of a node decide; what does not fit otherwise is for the scheduler to find."""
+    """Only name, labels and taints of a node matter; the rest is checked by the scheduler."""
     async with idle(env, nodes=1) as world:
         conditions = [
             {"type": "Ready", "status": "False"},
@@ -409,7 +409,7 @@ async def test_node_conditions_resources_and_ports_are_ignored(env: Env) -> None
 
 
 async def test_empty_selector_creates_no_pods(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No API server of today takes such a DaemonSet; an older one may have."""
+    """Current API servers reject such a DaemonSet; an older one may have stored it."""
     async with idle(env, nodes=1) as world:
         await world.create_set()
         await world.settle(0.1)
@@ -461,7 +461,7 @@ async def test_recreated_set_has_no_expectations_of_its_predecessor(env: Env) ->
 
 
 async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env) -> None:
-    """Own ones and orphans of the namespace that match; one that no longer matches is let go; no others."""
+    """Own revisions and matching orphans of the namespace; a revision that no longer matches is released."""
     async with idle(env, nodes=0) as world:
         owner = await world.create_set()
         await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
@@ -495,7 +495,7 @@ async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env
 
 @pytest.mark.parametrize("owned", [True, False], ids=["to be released", "to be adopted"])
 async def test_revision_deleted_while_being_claimed_is_no_error(env: Env, owned: bool) -> None:
-    """It is not there: nothing to claim, and no failure."""
+    """It is not found: nothing to claim, and no error."""
     async with idle(env, nodes=0) as world:
         owner = await world.create_set()
         mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}

@@ -55,7 +55,7 @@ async def test_pods_follow_added_changed_and_deleted_nodes(world: World) -> None
 
 @pytest.mark.parametrize(("enabled", "wanted"), [(True, 1), (False, 0)])
 async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: bool, wanted: int) -> None:
-    """``TaintTolerationComparisonOperators``: stored past the API server, which refuses such tolerations."""
+    """``TaintTolerationComparisonOperators``: stored bypassing the API server, which rejects such tolerations."""
     async with uncontrolled(env) as world:
         await world.add_nodes(3)
         for node, value in (("n0", "970"), ("n1", "900"), ("n2", "many")):
@@ -74,7 +74,7 @@ async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: boo
 
 
 async def test_pods_of_all_sets_are_recreated_when_a_taint_is_removed(world: World) -> None:
-    """kubernetes#95432: one of three was not made again."""
+    """kubernetes#95432: the pod of one of three sets was not recreated."""
     for name in ("a", "b", "c"):
         await world.create_set(name)
     await world.settle()
@@ -89,7 +89,7 @@ async def test_pods_of_all_sets_are_recreated_when_a_taint_is_removed(world: Wor
 
 
 async def test_irrelevant_node_updates_send_no_requests(world: World) -> None:
-    """As recorded (04a): a NoSchedule taint where a pod runs makes no request; heartbeats never do."""
+    """As recorded (04a): a NoSchedule taint on a node with a running pod causes no request; heartbeats never do."""
     await world.create_set()
     await world.settle()
     before = len(world.requests)
@@ -102,7 +102,7 @@ async def test_irrelevant_node_updates_send_no_requests(world: World) -> None:
 
 
 async def test_pods_of_a_deleted_node_are_not_recreated(world: World) -> None:
-    """kubernetes#22545. The bound pod is for the pod garbage collector; one that was never bound goes at once."""
+    """kubernetes#22545. The bound pod is left to the pod garbage collector; an unbound one is deleted immediately."""
     await world.create_set()
     await world.settle()
     await world.request("DELETE", f"{NODES}/n0")
@@ -211,7 +211,7 @@ async def test_rejected_create_stops_the_slow_start(world: World) -> None:
 async def test_terminating_namespace_stops_creates_and_status_is_synced_once_a_second(
     env: Env,
 ) -> None:
-    """One try, no event; the expectation stays and holds the owner back for five minutes."""
+    """One attempt, no event; the expectation remains and delays the owner for five minutes."""
     async with controlled(env, nodes=40) as world:
         await world.create_set()
         await world.settle()

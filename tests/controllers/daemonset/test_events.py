@@ -147,7 +147,7 @@ async def test_only_label_and_taint_updates_of_a_node_enqueue(
 
 
 def test_get_nodes_to_daemon_pods() -> None:
-    """TestGetNodesToDaemonPods: what has ended and is being deleted does not, but protects its revision."""
+    """TestGetNodesToDaemonPods: terminated pods that are terminating are not listed, but keep their revision."""
     node_pods, nodes = NodeToDaemonPods(), NodeTable()
     nodes.put(node("n0"))
     nodes.put(node("n1"))

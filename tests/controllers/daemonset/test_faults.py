@@ -43,7 +43,7 @@ async def test_stale_cache_creates_no_second_pod(env: Env, wait_for_own_writes: 
 
 
 async def test_no_duplicate_pods_when_the_manager_dies_after_creates(env: Env) -> None:
-    """kubernetes#54096: the next one lists before it acts, and not from an old cache."""
+    """kubernetes#54096: the next manager lists before it acts, and not from a stale cache."""
     async with uncontrolled(env) as made:
         await made.add_nodes(5)
         made.checks.append(one_pod_per_node)
@@ -61,7 +61,7 @@ async def test_no_duplicate_pods_when_the_manager_dies_after_creates(env: Env) -
 
 
 async def test_no_sync_before_the_node_cache_is_synced(env: Env) -> None:
-    """kubernetes#14528: a failed list of nodes was taken for no nodes, or for few."""
+    """kubernetes#14528: a failed list of nodes was treated as an empty or short one."""
     async with uncontrolled(env) as world:
         await world.add_nodes(4)
         await world.create_set()
@@ -77,7 +77,7 @@ async def test_no_sync_before_the_node_cache_is_synced(env: Env) -> None:
 
 
 async def test_failed_relist_of_nodes_deletes_no_pods(world: World) -> None:
-    """kubernetes#14528, the other half: the nodes that are known stay known."""
+    """kubernetes#14528, second half: known nodes are kept."""
     await world.create_set()
     await world.settle()
     world.faults.add(Rule(fail(500), resource="nodes"))
@@ -99,7 +99,7 @@ async def test_lost_create_response_creates_no_second_pod(world: World, happened
 
 
 async def test_lost_create_response_with_a_slow_watch_creates_no_second_pod(world: World) -> None:
-    """What the first request did is looked up before another one is sent: the cache can't tell yet."""
+    """The result of the first request is looked up before another one is sent, since the cache is stale."""
     world.faults.add(Rule(lose_answer(), verb="create", resource="pods", nth=1))
     with world.faults.hold(resource="pods"):
         await world.create_set()
@@ -136,7 +136,7 @@ async def test_status_conflict_is_retried_on_the_live_object(world: World) -> No
 
 
 async def test_pod_deleted_during_an_adoption_is_not_counted(world: World) -> None:
-    """It was adopted, and its end was seen before the sync went on: nothing of it may stay in the books."""
+    """It was adopted, and its deletion observed before the sync continued: it must not be counted."""
     await world.create_set(updateStrategy={"type": "OnDelete"})
     await world.settle()
     spec = {"containers": [{"name": "main", "image": "pause:1"}]}
@@ -156,7 +156,7 @@ async def test_pod_deleted_during_an_adoption_is_not_counted(world: World) -> No
 
 
 async def test_surge_pods_rejected_by_a_node_are_recreated_with_backoff(env: Env) -> None:
-    """Upstream makes the next one as soon as one has failed."""
+    """Upstream recreates a failed pod immediately."""
     async with controlled(env, nodes=1) as world:
         world.kubelets = False
         await world.create_set(
@@ -172,7 +172,7 @@ async def test_surge_pods_rejected_by_a_node_are_recreated_with_backoff(env: Env
 
 
 async def test_sync_during_delivery_of_a_relist_creates_no_duplicates(env: Env) -> None:
-    """The cache has all of a new list at once, handlers hear of its pods by the hundred, and syncs come in between."""
+    """The cache has a new list at once, handlers receive its pods in batches of a hundred, with syncs in between."""
     async with controlled(env, nodes=450) as world:
         with world.faults.hold(resource="pods"):
             await world.create_set()
@@ -199,8 +199,8 @@ async def test_stale_process_does_not_lower_the_observed_generation(world: World
 
 
 async def test_nothing_is_written_after_the_owner_was_found_recreated(world: World) -> None:
-    """The read before an adoption tells what the watch does not yet. What was made for the old one would be collected
-    as garbage, and each deletion bring the next sync."""
+    """The live read before an adoption returns another uid. Pods created for the old owner would be garbage collected,
+    and each deletion would cause the next sync."""
     await world.create_set()
     await world.settle()
     with world.faults.hold(resource="daemonsets"):
@@ -221,7 +221,7 @@ async def test_nothing_is_written_after_the_owner_was_found_recreated(world: Wor
 
 @pytest.mark.parametrize("wait_for_own_writes", [True, False], ids=["consistency store", "by expectations alone"])
 async def test_owner_recreated_during_a_sync_gets_no_more_pods(env: Env, wait_for_own_writes: bool) -> None:
-    """They would be expected in the name of its successor, which then waited five minutes for them."""
+    """They would be expected for its successor, which would then wait five minutes for them."""
     async with controlled(env, DaemonSetOptions(wait_for_own_writes=wait_for_own_writes)) as world:
         world.faults.add(Rule(delay_answer(2.0), verb="create", resource="controllerrevisions", times=1))
         await world.create_set()

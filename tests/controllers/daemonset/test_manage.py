@@ -173,7 +173,7 @@ def test_failed_pod_is_deleted_after_the_backoff_of_its_node() -> None:
 
 
 def test_replacement_of_a_failed_surge_pod_waits_for_the_backoff() -> None:
-    """Unlike upstream, which makes one pod after the other where a kubelet refuses them at once."""
+    """Unlike upstream, which recreates pods immediately if a kubelet rejects them."""
     failed = site(pod("a", phase="Failed"))
     assert pods_should_be_on_node(failed, SURGE, NOW, in_backoff=True) == NodeChanges(waits=True)
     assert pods_should_be_on_node(failed, SURGE, NOW) == NodeChanges(create=True, delete=("a",), failed="a")

@@ -30,7 +30,7 @@ def anew(
 
 @pytest.mark.parametrize("number", range(30))
 def test_incremental_counts_equal_a_full_recount(number: int) -> None:
-    """Pods and nodes come, change and go; templates and time move on."""
+    """Pods and nodes are added, changed and deleted; templates and time change."""
     chance = random.Random(number)
     node_pods, nodes = NodeToDaemonPods(), NodeTable()
     placements = Placements(node_requirements_of(PodSpec(node_selector={"pool": "yes"})))

@@ -145,7 +145,7 @@ async def test_history_limit_keeps_revisions_in_use(world: World) -> None:
 
 
 async def test_revision_name_collision_increments_the_collision_count(world: World) -> None:
-    """A hash collision: somebody's revision has the name that ours would get."""
+    """A hash collision: an existing revision has the name of the new one."""
     await world.create_set("other", updateStrategy={"type": "OnDelete"})
     await world.settle()
     await world.create_set()

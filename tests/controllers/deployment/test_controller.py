@@ -93,7 +93,7 @@ async def test_terminating_deployment_only_syncs_its_status(world: World) -> Non
 
 
 async def test_deployment_deleted_on_the_server_adopts_nothing(world: World) -> None:
-    """(SyncDeploymentDeletionRace): whoever adopts asks for the owner first."""
+    """(SyncDeploymentDeletionRace): the owner is read live before an adoption."""
     await make(world, paused=True)
     await soon()
     with world.faults.hold(resource="deployments"):
@@ -154,7 +154,7 @@ def _of_another() -> Doc:
 
 
 async def test_changed_controller_ref_enqueues_both_deployments(world: World) -> None:
-    """(UpdateReplicaSetChangeControllerRef): the former owner makes another one, the new one has one too many."""
+    """(UpdateReplicaSetChangeControllerRef): the former owner creates another one, the new one has one too many."""
     await make(world, "one", template=template("a"))
     second = await make(world, "two", template=template("b"))
     await soon()
@@ -218,7 +218,7 @@ async def test_oldest_replica_set_with_the_template_is_the_new_one(world: World)
 
 
 async def test_requested_rollback_is_performed_once(world: World) -> None:
-    """(ReentrantRollback): it goes with the template that it brings back."""
+    """(ReentrantRollback): the annotation is removed with the template update."""
     await make(world)
     await soon()
     await set_image(world, "web", "b")

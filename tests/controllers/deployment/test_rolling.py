@@ -80,13 +80,14 @@ def test_unhealthy_replicas_of_all_old_replica_sets_are_cleaned_up_first() -> No
 
 
 def test_stale_available_replicas_are_not_scaled_down_twice() -> None:
-    """3 are to stay: of a's four available pods one is about to go, and b has none. Upstream takes another one."""
+    """3 must stay available: of a's four available pods one is already scaled down, and b has none. Upstream scales
+    down another one."""
     old = [replica_set("a", 3, available=4, age=9), replica_set("b", 2, available=0, age=5)]
     assert sized(reconcile_old_replica_sets(deployment(4, 1, 1), replica_set("new"), old)) == [Resize("b", 0)]
 
 
 def test_every_step_respects_max_surge_and_max_unavailable() -> None:
-    """Every step of every small rollout, exhaustively: never above the one bound, never below the other."""
+    """Every step of every small rollout, exhaustively."""
     for replicas in range(5):
         for surge, unavailable in ((0, 1), (1, 0), (1, 1), (2, 0), (0, 3)):
             owner = deployment(replicas, surge, unavailable)

@@ -77,7 +77,8 @@ def test_change_of_surge_and_size() -> None:
 
 
 def test_replica_set_that_was_not_updated_is_scaled_later() -> None:
-    """``TestScale``, "failed rs update": of 3 to 5 the middle one was not reached, and still says 3."""
+    """``TestScale``, "failed rs update": when scaling from 3 to 5 the middle ReplicaSet was not updated, and its
+    annotation is still 3."""
     new = replica_set("new", 2, desired=5, most=5)
     old = [replica_set("old", 1, desired=3, most=3, age=1), replica_set("older", 1, desired=5, most=5, age=2)]
     steps = scale(deployment(5), new, old)
@@ -131,7 +132,7 @@ def test_recreate_is_not_scaled_proportionally() -> None:
 
 
 def test_annotations_are_updated_if_the_size_is_unchanged() -> None:
-    """Upstream leaves it alone, and the Deployment seems scaled forever after."""
+    """Upstream does not update it, and the Deployment seems to be scaling forever."""
     (step,) = scale(deployment(5), replica_set("new", 5, desired=3), [])
     assert step.annotate
     assert step.size == 5

@@ -101,7 +101,7 @@ async def test_pod_using_a_tainted_device_gets_an_event_and_is_deleted(world: Wo
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_pod_already_terminating_counts_as_evicted(world: World, known: bool) -> None:
-    """``addConditionAndDeletePod`` finds it deleted, and its work done; also if the cache does not say so yet."""
+    """``addConditionAndDeletePod`` finds it terminating, also if the cache is stale."""
     await devices(world, gpu_0=[])
     await user(world)
     with contextlib.ExitStack() as lagging:
@@ -180,7 +180,7 @@ async def test_failed_eviction_is_retried(world: World, verb: str, fault: Any) -
 
 
 async def test_recreated_pod_of_the_same_name_is_not_evicted(world: World) -> None:
-    """The claim is still reserved for the first."""
+    """The claim is still reserved for its predecessor."""
     await devices(world, gpu_0=[TAINT])
     await user(world, "pod", tolerating(60))
     await soon(30)

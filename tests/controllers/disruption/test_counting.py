@@ -99,7 +99,7 @@ async def test_unmanaged_pods_allow_no_disruptions_and_are_reported(world: World
 
 
 async def test_scaling_a_controller_updates_the_budget(world: World) -> None:
-    """TestIntegerMaxUnavailableWithScaling, without its sync by hand."""
+    """TestIntegerMaxUnavailableWithScaling, without its manual sync."""
     owner = await workload(world, "replicasets", "ReplicaSet", 3)
     await budget(world, maxUnavailable=1)
     await budget(world, "number", minAvailable=1)

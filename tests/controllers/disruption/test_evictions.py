@@ -60,7 +60,8 @@ async def test_disrupted_pod_entry_is_removed_with_the_pod(world: World) -> None
 
 
 async def test_evicted_pod_still_in_the_cache_is_not_counted(world: World) -> None:
-    """The budget's event comes, the pod's does not: without the note it would be allowed to evict a second one."""
+    """The budget's event arrives before the pod's: without the entry in disruptedPods a second eviction would be
+    allowed."""
     await world.node("n1")
     await budget(world, minAvailable=2)
     await pods(world)
@@ -77,7 +78,7 @@ async def test_evicted_pod_still_in_the_cache_is_not_counted(world: World) -> No
 
 
 async def test_status_update_does_not_overwrite_concurrent_evictions(world: World) -> None:
-    """TestUpdatePDBStatusRetries: with a cache that does not show them."""
+    """TestUpdatePDBStatusRetries: with a stale cache."""
     await world.node("n1")
     await budget(world, minAvailable=1)
     await pods(world)
@@ -136,7 +137,7 @@ async def test_terminating_pod_keeps_its_disruption_target_condition(world: Worl
 
 
 async def test_renewed_disruption_target_condition_is_not_reset_early(world: World) -> None:
-    """The cache shows the one that is stale; the patch carries its version and is refused."""
+    """The cache has the stale condition; the patch has its resourceVersion and is rejected."""
     await pods(world)
     await mark(world, "p0")
     await asyncio.sleep(100)

@@ -94,7 +94,7 @@ async def test_leftover_endpoints_are_deleted_at_startup_except_leader_election_
 
 
 async def test_sync_waits_for_its_own_write_in_the_cache(world: World) -> None:
-    """TestMultiplePodChanges: without that the second change would look like none."""
+    """TestMultiplePodChanges: otherwise the second change would look like none."""
     await start(world)
     await make(world)
     await pod(world, 1)

@@ -175,7 +175,7 @@ async def test_failed_write_emits_an_event_with_the_operation(env: Env, verb: st
 
 
 async def test_error_in_both_address_families_is_reported_once(env: Env) -> None:
-    """As upstream's ``aggregate.Error``: without what was said before."""
+    """As upstream's ``aggregate.Error``: without duplicates."""
     async with slicing(env, server=ServerOptions(service_range="10.0.0.0/24,fd00:10::/112")) as world:
         dual = {**SPEC, "ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]}
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": dual})
@@ -261,7 +261,7 @@ async def test_terminating_service_gets_no_new_slices_and_existing_ones_are_upda
 
 
 async def test_nothing_is_written_for_a_deleted_service(world: World) -> None:
-    """TestSyncServiceMissing: its slices go by their owner, which is not this controller's work."""
+    """TestSyncServiceMissing: its slices are garbage collected."""
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await pod(world, 1)
     await asyncio.sleep(5)
@@ -276,7 +276,7 @@ async def test_nothing_is_written_for_a_deleted_service(world: World) -> None:
 
 
 async def test_terminating_slice_is_replaced_and_not_updated(world: World) -> None:
-    """TestSyncServiceEndpointSlicePendingDeletion: here it was its service's only one."""
+    """TestSyncServiceEndpointSlicePendingDeletion: here it is the service's only slice."""
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await pod(world, 1)
     await asyncio.sleep(5)
@@ -328,7 +328,7 @@ async def test_topology_hints_follow_the_annotation_with_events(world: World) ->
 
 
 async def test_topology_state_of_a_deleted_service_is_removed(world: World) -> None:
-    """Upstream goes on waking it with every node, and tells a successor of its name nothing of its hints."""
+    """Upstream keeps enqueueing it with every node, and its hint events are missing for a recreated service."""
     await world.node("n2", labels={"topology.kubernetes.io/zone": "b"})
     for name in ("n1", "n2"):
         await world.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"cpu": "4"}}})
@@ -365,7 +365,7 @@ def trouble(chance: random.Random) -> list[Rule]:
 
 
 async def test_slices_converge_under_faults(env: Env, seed: int) -> None:
-    """Every pod is in exactly one slice in the end, no slice is too full, and then nothing is written any more."""
+    """In the end every pod is in exactly one slice, no slice exceeds its maximum, and writes stop."""
     async with slicing(env, max_endpoints=5) as world:
         chance = random.Random(seed)
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
@@ -407,7 +407,7 @@ async def test_rejected_write_emits_an_event_and_is_retried(world: World) -> Non
 
 
 async def test_slice_with_changed_managed_by_label_is_replaced(world: World) -> None:
-    """To another manager, or to another service: what we wrote is not waited for any more."""
+    """Given to another manager, or to another service: the own write is no longer awaited."""
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
     await pod(world, 1)
     await asyncio.sleep(5)

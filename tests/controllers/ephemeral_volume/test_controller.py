@@ -126,7 +126,7 @@ async def test_failed_claim_creation_is_retried(env: Env, fault: Any, told: bool
 
 
 async def test_existing_claim_missing_in_the_cache_emits_no_event(world: World) -> None:
-    """The second volume fails at first; by then the first one is there, and the cache may not know."""
+    """The second volume fails at first; meanwhile the first claim exists, and the cache may not have it."""
     with world.faults.hold(resource="persistentvolumeclaims"):
         world.faults.add(Rule(fail(500), verb="create", resource="persistentvolumeclaims", nth=2))
         await pod(world, "scratch", "more")

@@ -195,7 +195,7 @@ async def test_cluster_scoped_object_with_a_namespaced_owner_is_never_deleted(cl
 async def test_cluster_scoped_object_is_deleted_for_its_other_owners(
     cluster: Cluster,
 ) -> None:
-    """Upstream keeps it until a restart: nothing looks at it again."""
+    """Upstream keeps it until a restart."""
     namespaced = await cluster.configmap("owner")
     other = await cluster.create("/api/v1/nodes", metadata={"name": "other"})
     both = [owner_reference(namespaced), owner_reference(other)]
@@ -210,7 +210,7 @@ async def test_cluster_scoped_object_is_deleted_for_its_other_owners(
 
 
 async def test_cluster_scoped_dependent_does_not_block_a_namespaced_owner(cluster: Cluster) -> None:
-    """It will never be collected; upstream's owner waits forever."""
+    """It is never deleted; upstream's owner waits forever."""
     owner = await cluster.configmap("owner")
     await cluster.create("/api/v1/nodes", metadata={"name": "node", "ownerReferences": [owner_reference(owner)]})
     await asyncio.sleep(1.0)
@@ -221,7 +221,7 @@ async def test_cluster_scoped_dependent_does_not_block_a_namespaced_owner(cluste
 
 
 async def test_reference_changed_to_a_wrong_name_is_ignored(cluster: Cluster) -> None:
-    """As it would if it had been wrong from the start, or after a restart; upstream keeps the object until then."""
+    """As if it had been wrong from the start, or after a restart; upstream keeps the object until a restart."""
     owner = await cluster.configmap("owner")
     await cluster.configmap("child", owner)
     await asyncio.sleep(10.0)
@@ -255,7 +255,7 @@ async def test_foreground_deletion_of_objects_owning_each_other(cluster: Cluster
 
 
 async def test_foreground_deletion_cycle_found_at_startup_is_resolved(env: Env) -> None:
-    """All of them are being deleted in the foreground before one is looked at. Upstream waits forever."""
+    """All of them are being deleted in the foreground before the first event. Upstream waits forever."""
     async with running(env) as cluster:
         first = await cluster.configmap("first")
         second = await cluster.configmap("second", first)
@@ -295,7 +295,7 @@ async def test_deletions_in_progress_at_startup_are_finished(env: Env) -> None:
 
 
 async def test_not_found_without_object_details_is_not_trusted(cluster: Cluster) -> None:
-    """A proxy without a server behind it answers so, or a resource that is not served any more."""
+    """Returned by a proxy without a backend, or for a resource that is no longer served."""
     owner = await cluster.configmap("owner")
     secret = owner_reference(owner, kind="Secret", uid="not-the-owners")
     await cluster.create(CM, metadata={"name": "child", "ownerReferences": [secret]})
@@ -314,7 +314,7 @@ async def test_not_found_without_object_details_is_not_trusted(cluster: Cluster)
 
 @pytest.mark.parametrize("survives", range(8))
 async def test_restart_after_any_number_of_requests_finishes_the_work(env: Env, survives: int) -> None:
-    """The pattern *intermediate state*: it dies after every possible number of requests and starts again."""
+    """The controller is killed after every possible number of requests and restarted."""
     async with running(env) as cluster:
         going = await cluster.configmap("going")
         middle = await cluster.configmap("middle", going)
@@ -398,7 +398,7 @@ THINGS = "/apis/example.com/v1/namespaces/default/things"
 
 
 async def test_custom_resources_are_monitored_when_defined_and_removed(cluster: Cluster) -> None:
-    """Their references are removed with a JSON merge patch: the strategic one is refused with 415."""
+    """Their references are removed with a JSON merge patch: a strategic one is rejected with 415."""
     await cluster.create(CRDS, **CRD)
     await asyncio.sleep(65)
     first, second = await cluster.configmap("first"), await cluster.configmap("second")
@@ -439,7 +439,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_dependents_of_a_new_custom_resource_are_deleted_without_delay(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As an operator's test does it: the definition, an object, what belongs to it, all in one moment."""
+    """As in tests of operators: the definition, an object and its dependents are created at the same time."""
     await cluster.create(CRDS, **CRD)
     owner = await cluster.create(THINGS, **thing("t"))
     await cluster.configmap("child", owner)
@@ -460,7 +460,7 @@ async def test_objects_of_a_new_definition_are_deleted_without_delay(cluster: Cl
 
 
 async def test_discovery_is_retried_for_a_new_definition(cluster: Cluster) -> None:
-    """As in front of several API servers, or of an aggregator that asks the others now and then."""
+    """As with several API servers, or an aggregator that polls the others."""
     before = {path: await cluster.transport.request(wire.Request("GET", path, ACCEPT)) for path in ("/api", "/apis")}
     begun = cluster.env.monotonic()
 
@@ -477,7 +477,7 @@ async def test_discovery_is_retried_for_a_new_definition(cluster: Cluster) -> No
 
 
 async def test_new_definitions_cause_few_discovery_requests(cluster: Cluster) -> None:
-    """Discovery is asked for what is new, a bounded number of times also where that never comes."""
+    """Discovery is requested for new definitions only, a bounded number of times even if they are never served."""
 
     def asked() -> int:
         return sum(request.target == "/apis" for request in cluster.transport.sent)
@@ -555,7 +555,7 @@ async def test_job_deleted_without_a_policy_orphans_its_pods(cluster: Cluster) -
 
 
 async def test_dependents_of_an_owner_replaced_between_watches_are_deleted(cluster: Cluster) -> None:
-    """Upstream misses that: the update from one uid to the other leaves the old node in the graph forever."""
+    """Upstream misses this: an update with another uid leaves the old node in the graph forever."""
     monitors = cluster.controller.monitors
     owner = await cluster.configmap("owner")
     await cluster.configmap("child", owner)
@@ -576,8 +576,8 @@ async def test_dependents_of_an_owner_replaced_between_watches_are_deleted(clust
 
 
 async def test_owner_observed_during_a_failed_lookup_is_requeued(env: Env) -> None:
-    """It is shown as being deleted in the foreground, nothing that happens to its dependents would tell of it, and the
-    one worker is busy with them when the retry is due."""
+    """It is observed as being deleted in the foreground; no event of its dependents would enqueue it, and the only
+    worker is busy with them when the retry is due."""
     async with running(env, DESCRIPTOR, GarbageCollectorOptions(concurrent_syncs=1)) as cluster:
         gc = cluster.controller
         owner, other = await cluster.configmap("owner"), await cluster.configmap("other")

@@ -85,7 +85,7 @@ def test_classify_references(found: object, expected: OwnerState) -> None:
 
 
 def test_foreground_owner_is_deleted_without_blocking_dependents() -> None:
-    """Those that do not block, and those that wait themselves, are not pressed."""
+    """Dependents that do not block, and those that wait themselves, are not deleted."""
     history = History()
     history.show(OWNER)
     free, busy, waiting = (identity(f"v1/ConfigMap ns1/{name}={name}") for name in ("free", "busy", "waiting"))

@@ -75,7 +75,7 @@ def test_absent_virtual_owner_is_removed_and_dependents_enqueued() -> None:
 
 
 def test_virtual_delete_event_removes_an_observed_node() -> None:
-    """The object was deleted and the watch has not said so yet; when it does, nothing is left to do."""
+    """The object was deleted before its watch event, which then has nothing to do."""
     history = History()
     history.show(OWNER)
     history.show(CHILD, OWNER)
@@ -115,7 +115,7 @@ def test_foreground_deletion_in_progress_at_startup_is_continued() -> None:
 
 
 def test_finalizer_added_after_deletion_starts_foreground_deletion() -> None:
-    """TestProcessEvent and TestDependentsRace's neighbours: the finalizer decides, not the moment of the deletion."""
+    """The finalizer matters, not the time of the deletion."""
     history = History()
     history.show(OWNER, deleting=True, finalizers=("example.com/hold",))
     assert history.show(OWNER, deleting=True, finalizers=("example.com/hold", "foregroundDeletion")) == [
@@ -189,7 +189,7 @@ def test_unchanged_update_releases_old_strings() -> None:
 
 
 def test_object_observed_under_another_kind_keeps_its_dependents() -> None:
-    """Served from another group since the last look; its owner must know the node that replaced the old one."""
+    """It is now served by another group; its owner must refer to the new node."""
     history = History()
     history.show(OTHER)
     old = identity("extensions/v1beta1/ReplicaSet ns1/web=owner")
@@ -335,10 +335,8 @@ STIMULI = st.lists(
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(STIMULI)
 def test_graph_edges_are_consistent_under_random_events(stimuli: list[Any]) -> None:
-    """Also when references lie about kinds and namespaces; ``History`` checks after every stimulus.
-
-    A uid that was seen to go does not come back, and keeps its namespace and kind: that is what the server promises.
-    """
+    """Also with references to wrong kinds and namespaces; ``History`` checks after every event. A deleted uid does not
+    return, and keeps its namespace and kind, as the server guarantees."""
     history = History()
     places: dict[str, Identity] = {}
     over: set[str] = set()

@@ -75,7 +75,7 @@ async def test_propagation_policies(env: Env, real_cluster: RealCluster) -> None
 
 
 async def test_custom_resources_get_a_json_merge_patch(env: Env, real_cluster: RealCluster) -> None:
-    """A strategic one is refused with 415."""
+    """A strategic one is rejected with 415."""
     world = RealWorld(env, real_cluster)
     group, space = f"g{os.getpid()}.example.com", real_cluster.namespace("gc")
     maps, things = f"/api/v1/namespaces/{space}/configmaps", f"/apis/{group}/v1/namespaces/{space}/things"
@@ -106,7 +106,7 @@ async def test_custom_resources_get_a_json_merge_patch(env: Env, real_cluster: R
 async def test_dependents_of_a_new_definition_are_deleted_before_the_next_sync(
     env: Env, real_cluster: RealCluster
 ) -> None:
-    """The definition comes while the controller works, and its discovery later than its events."""
+    """The definition is created while the controller runs, and discovered after its events."""
     world = RealWorld(env, real_cluster)
     group, space = f"fresh{os.getpid()}.example.com", real_cluster.namespace("gc")
     maps, things = f"/api/v1/namespaces/{space}/configmaps", f"/apis/{group}/v1/namespaces/{space}/things"

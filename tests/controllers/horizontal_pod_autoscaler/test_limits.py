@@ -245,7 +245,7 @@ def test_scale_down_window_defaults_to_the_flag() -> None:
 
 
 def test_bounds_are_compared_with_the_stabilized_recommendation() -> None:
-    """Upstream compares with the stabilized wish, so that a fall that is held up is not called limited."""
+    """Upstream compares with the stabilized recommendation, so a delayed scale down is not reported as limited."""
     found = limit(arg(4, 1), None, recent((4, 60), now=NOW), 300.0, NOW)
     assert (found.replicas, found.stabilized.reason, found.is_bounded) == (4, "ScaleDownStabilized", False)
     assert found.bounded.reason == "DesiredWithinRange"
@@ -271,7 +271,7 @@ _rules = st.builds(
 def test_bounds_and_policies_hold_for_any_recommendations(
     bounds: tuple[int, int], wishes: list[tuple[int, int]], by: tuple[HPAScalingRules, HPAScalingRules] | None
 ) -> None:
-    """Never outside the bounds once inside, and never faster than the policies, looked at after the fact."""
+    """Never out of bounds once within them, and never faster than the policies, checked afterwards."""
     least, most = bounds[0], sum(bounds)
     memory, now, current = recent(), 0.0, least
     chosen = None if by is None else behavior(*by)

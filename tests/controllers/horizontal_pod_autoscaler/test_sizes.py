@@ -38,8 +38,7 @@ async def test_first_sync_after_one_period_scales_proportionally(scene: Scene) -
 
 
 async def test_scale_down_waits_for_the_stabilization_window(scene: Scene) -> None:
-    """TestStabilizeDownscale. The window is five minutes; the size goes down when the last look at a high load is
-    older."""
+    """TestStabilizeDownscale. The window is five minutes; scaled down when the last high recommendation is older."""
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 50
@@ -112,7 +111,7 @@ async def test_configurable_tolerance(scene: Scene) -> None:
 
 
 async def test_restart_keeps_replicas_for_the_stabilization_window(scene: Scene) -> None:
-    """kubernetes#68826: without a memory the first sync after a restart must not take a lower recommendation."""
+    """kubernetes#68826: without stored recommendations the first sync after a restart must not use a lower one."""
     await scene.deploy(5)
     await scene.pods(5)
     await scene.autoscale(1, 5)
@@ -124,7 +123,7 @@ async def test_restart_keeps_replicas_for_the_stabilization_window(scene: Scene)
 
 
 async def test_unready_pods_of_a_rollout_do_not_cause_a_scale_up(env: Env) -> None:
-    """kubernetes#98914: new pods burn cpu while they start, and come on top of the old ones."""
+    """kubernetes#98914: new pods use CPU while they start, in addition to the old ones."""
     async with scaling(env, options=HorizontalPodAutoscalerOptions()) as scene:
         await scene.deploy(4)
         await scene.pods(4)
@@ -140,8 +139,7 @@ async def test_unready_pods_of_a_rollout_do_not_cause_a_scale_up(env: Env) -> No
 
 
 async def test_recreated_autoscaler_does_not_inherit_recommendations(scene: Scene) -> None:
-    """Upstream's memory is by name: an autoscaler that is deleted and made again within a period keeps the
-    recommendations of the one before."""
+    """Upstream stores recommendations by name: an autoscaler recreated within a period inherits them."""
     await scene.deploy(4)
     await scene.pods(4)
     scene.meter.cpu = 100

@@ -97,7 +97,7 @@ async def define_sloops(scene: Scene, *, selector: str = "app=web") -> None:
 
 
 async def test_custom_resource_with_a_scale_subresource(scene: Scene) -> None:
-    """A custom resource with a scale is found by discovery, and written in its own words."""
+    """A custom resource with a scale is discovered, and updated by its scale subresource."""
     scene.meter.cpu = 100
     await define_sloops(scene)
     assert (await scene.world.must_get(f"{SLOOPS}/web"))["spec"] == {"crew": 4}

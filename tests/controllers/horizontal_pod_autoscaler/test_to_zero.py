@@ -36,7 +36,7 @@ async def allow_zero(scene: Scene) -> None:
 
 
 async def test_scale_to_zero_and_back_with_the_gate(env: Env) -> None:
-    """The gate HPAScaleToZero (alpha): what it set to 0 itself it wakes again, what a hand set to 0 stays."""
+    """The gate HPAScaleToZero (alpha): replicas that it set to 0 are scaled up again, a manual 0 is kept."""
     async with scaling(env, options=ZERO) as scene:
         values = scene.apis.values
         values[EXTERNAL] = measured("0")

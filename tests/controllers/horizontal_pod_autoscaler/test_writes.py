@@ -25,7 +25,7 @@ async def test_concurrent_scale_update_is_retried(scene: Scene) -> None:
 
 
 async def test_scale_is_updated_from_the_first_read_if_the_second_fails(scene: Scene) -> None:
-    """Upstream reports the error and goes on with what it has."""
+    """Upstream logs the error and continues with what it has."""
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 100
@@ -54,7 +54,7 @@ async def test_failed_scale_update(scene: Scene) -> None:
 
 
 async def test_lost_scale_response_does_not_scale_twice(scene: Scene) -> None:
-    """The answer to the write of the scale is lost: the next sync finds the new size, and goes on from there."""
+    """The next sync reads the new replicas and continues from there."""
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 100
@@ -96,7 +96,7 @@ async def test_failed_status_update_emits_an_event_and_is_retried(scene: Scene) 
 
 
 async def test_status_update_keeps_the_spec_unchanged(scene: Scene) -> None:
-    """The whole object is written back, so that its spec must be as it came."""
+    """The whole object is written, so its spec must be unchanged."""
     await scene.deploy(2)
     await scene.pods(2)
     scene.meter.cpu = 100

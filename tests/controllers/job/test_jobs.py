@@ -244,7 +244,7 @@ async def test_suspending_deletes_pods_without_counting_failures(world: World, k
 async def test_suspended_job_keeps_its_start_time_without_mutable_scheduling_directives(
     env: Env, deadline: int, expected: list[str]
 ) -> None:
-    """``MutableSchedulingDirectivesForSuspendedJobs=false`` (``syncJob`` looks at the deadline before it resumes)."""
+    """``MutableSchedulingDirectivesForSuspendedJobs=false`` (``syncJob`` checks the deadline before it resumes)."""
     async with working(env, JobOptions(clear_start_time=False)) as kubelet:
         kubelet.seconds, world = 1000, kubelet.world
         await make(world, parallelism=2, completions=2, activeDeadlineSeconds=deadline)
@@ -262,7 +262,7 @@ async def test_suspended_job_keeps_its_start_time_without_mutable_scheduling_dir
 
 
 async def test_suspended_condition_waits_for_all_pods_to_be_deleted(world: World, kubelet: Kubelet) -> None:
-    """Also if there are more than one sync makes or removes otherwise (v1.36 ``manageJob``)."""
+    """Also with more pods than one sync creates or deletes otherwise (v1.36 ``manageJob``)."""
     kubelet.seconds = 1000
     await make(world, parallelism=501, completions=501)
     await asyncio.sleep(60)
@@ -290,7 +290,7 @@ async def test_job_managed_by_another_controller_is_skipped(world: World, kubele
 
 
 async def test_tracking_finalizer_is_removed_when_the_job_is_deleted(world: World, kubelet: Kubelet) -> None:
-    """kubernetes#108645: also the one that was on its way out already."""
+    """kubernetes#108645: also from a pod that was already terminating."""
     kubelet.seconds = 1000
     await make(world, parallelism=3, completions=3)
     await asyncio.sleep(3)
@@ -304,7 +304,7 @@ async def test_tracking_finalizer_is_removed_when_the_job_is_deleted(world: Worl
 
 
 async def test_pod_keeps_its_tracking_finalizer_if_the_job_is_not_yet_cached(world: World, kubelet: Kubelet) -> None:
-    """As after a takeover, when pods are listed later than Jobs."""
+    """As after a takeover, when pods are listed after Jobs."""
     kubelet.seconds = 1000
     world.faults.add(Rule(delay(30.0, 30.0), verb="watch", resource="jobs.batch"))
     await make(world, managedBy="example.com/other")

@@ -114,7 +114,7 @@ async def test_released_pod_loses_the_tracking_finalizer(world: World) -> None:
 
 
 async def test_changed_controller_ref_enqueues_both_jobs(world: World) -> None:
-    """(UpdatePodChangeControllerRef): the former Job makes another one, the other one has one too many."""
+    """(UpdatePodChangeControllerRef): the former Job creates another pod, the other one has one too many."""
     await make(world, "one", parallelism=1, completions=1)
     second = await make(world, "two", parallelism=1, completions=1)
     await soon()
@@ -187,7 +187,7 @@ async def test_failed_sync_is_requeued_with_backoff(world: World) -> None:
 
 
 async def test_terminating_namespace_stops_pod_creation_after_one_attempt(world: World) -> None:
-    """No event, and nothing more for five minutes."""
+    """No event, and no further attempt for five minutes."""
     refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
     await make(world, parallelism=5, completions=5)
     await asyncio.sleep(200)

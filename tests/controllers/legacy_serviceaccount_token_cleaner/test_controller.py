@@ -163,7 +163,7 @@ async def test_failed_update_of_one_secret_does_not_block_others(world: World) -
 
 
 async def test_secret_with_a_newer_resource_version_is_not_deleted(world: World) -> None:
-    """By its resource version: who has used it or taken the mark off meanwhile is heard."""
+    """The resourceVersion precondition detects a concurrent use or a removed label."""
     await token(world, "old")
     await world.start(DESCRIPTOR, OPTIONS)
     await asyncio.sleep(4.5 * DAY)

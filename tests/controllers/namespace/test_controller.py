@@ -223,7 +223,7 @@ async def test_failed_deletion_of_an_object_is_reported_and_does_not_stop_others
 
 
 async def test_failed_deletion_of_pods_does_not_stop_others(cluster: Cluster) -> None:
-    """As upstream, where only pods that are seen to remain do."""
+    """As upstream, where only remaining pods do."""
     await cluster.configmap("a", namespace="going")
     await pod(cluster, "p")
     await refuse_to_delete(cluster, PODS)

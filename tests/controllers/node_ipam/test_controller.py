@@ -175,7 +175,7 @@ async def test_cidr_is_released_only_if_the_write_certainly_failed(world: World,
 
 @pytest.mark.parametrize("code", [403, 404])
 async def test_rejected_retry_does_not_release_the_cidr_of_an_earlier_attempt(env: Env, code: int) -> None:
-    """Nor does a 404 that does not name the node: some proxy's."""
+    """Nor does a 404 without the node's details, as from a proxy."""
     async with managed(env, NodeIpamOptions(allocate=True, cluster_cidr="10.0.0.0/24", mask_size=25)) as world:
         world.faults.add(Rule(lose_answer(), verb="patch", resource="nodes", name="a", times=3))
         world.faults.add(Rule(fail(code), verb="patch", resource="nodes", name="a"))
@@ -223,7 +223,7 @@ async def test_late_update_does_not_apply_to_a_recreated_node(world: World) -> N
 
 
 async def test_node_without_a_cidr_gets_the_next_released_one(world: World) -> None:
-    """Upstream's node would wait for its back-off, which has grown to minutes by then."""
+    """Upstream's node would wait for its backoff, which is minutes by then."""
     for number in range(4):
         await new_node(world, f"n{number}")
     await asyncio.sleep(1)
@@ -255,7 +255,7 @@ async def test_cidr_of_a_node_deleted_while_the_watch_was_broken_is_released(wor
 
 
 async def test_cidr_of_a_node_deleted_before_the_first_watch_is_released(env: Env) -> None:
-    """It was listed at the start. No event ever tells of it."""
+    """It was in the initial list, and no event reports its deletion."""
     async with node_world.world(env) as world:
         world.faults.add(Rule(fail(503), verb="list", resource="nodes", times=1))
         await world.start(DESCRIPTOR, ONE)
@@ -273,7 +273,7 @@ async def test_cidr_of_a_node_deleted_before_the_first_watch_is_released(env: En
 
 
 async def test_terminating_node_with_a_finalizer_keeps_its_cidr(env: Env) -> None:
-    """Upstream gives its block back when it is marked for deletion, and so to another node."""
+    """Upstream releases its CIDR when it is marked for deletion, and allocates it to another node."""
     async with managed(env, ONE) as world:
         await new_node(world, "a", finalizers=["example.com/hold"])
         await asyncio.sleep(1)
@@ -324,7 +324,7 @@ async def run_alone(world: World) -> None:
 
 
 async def test_unoccupiable_pod_cidrs_fail_startup(env: Env) -> None:
-    """TestOccupyPreExistingCIDR: the allocator cannot be made."""
+    """TestOccupyPreExistingCIDR: the allocator cannot be created."""
     async with node_world.world(env) as world:
         await new_node(world, "stranger", "172.16.0.0/26")
         with pytest.raises(CannotRun) as caught:

@@ -83,7 +83,7 @@ def test_changed_node_is_processed() -> None:
 
 
 def test_lease_counting_as_new_again_is_processed() -> None:
-    """After a new heartbeat upstream forgets the Lease, and an unchanged one counts in the next pass."""
+    """After a new heartbeat upstream discards the Lease, and an unchanged one counts in the next pass."""
     assert not Memory(bounded_cache=False).is_calm(1)
 
 

@@ -88,7 +88,7 @@ async def test_lease_renewals_keep_a_node_ready(world: World, alive: dict[str, N
 async def test_node_without_heartbeats_becomes_unknown_and_its_pods_not_ready(
     world: World, alive: dict[str, None]
 ) -> None:
-    """Traces 13, with a live read of what is written whole."""
+    """Traces 13, with a live read before the complete status is written."""
     await grow(world, alive, "n1", "n2")
     await world.pod("ready", node="n1", ready=True)
     await world.pod("unready", node="n1", ready=False)
@@ -278,7 +278,7 @@ async def test_other_taints_are_kept(world: World, alive: dict[str, None]) -> No
 
 
 async def test_node_with_a_heartbeat_on_the_server_is_not_marked_unknown(world: World, alive: dict[str, None]) -> None:
-    """Its status is read live before it is overwritten; upstream finds out by a conflict."""
+    """Its status is read live before it is overwritten; upstream relies on a conflict."""
     await grow(world, alive, "n1", "n2")
     alive.pop("n1")
     with world.faults.hold(resource="nodes"):
@@ -301,7 +301,7 @@ async def test_conflicts_are_retried_in_the_same_pass(world: World, alive: dict[
 
 
 async def test_lost_status_response_still_marks_pods_not_ready(world: World, alive: dict[str, None]) -> None:
-    """The second try finds its own work done. Upstream takes that for an old story and leaves the pods ready."""
+    """The retry finds its own write. Upstream treats that as no change and leaves the pods ready."""
     await grow(world, alive, "n1", "n2")
     await world.pod("p", node="n1", ready=True)
     world.faults.add(Rule(lose_answer(), verb="update", resource="nodes", nth=1))
@@ -369,7 +369,7 @@ async def test_deleted_node_emits_an_event_and_its_successor_is_new(world: World
 
 
 async def test_pods_of_a_dead_node_are_evicted_and_garbage_collected(world: World, alive: dict[str, None]) -> None:
-    """The golden story, with default periods: silent, not ready, evicted after 300 s, collected when the node goes."""
+    """With default periods: Unknown, not ready, evicted after 300 s, garbage collected when the node is deleted."""
     await world.start(TAINT_EVICTION)
     await world.start(POD_GARBAGE_COLLECTOR)
     await grow(world, alive, "n1", "n2")

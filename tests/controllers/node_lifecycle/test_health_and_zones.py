@@ -121,7 +121,7 @@ def test_heartbeat_grace_period(looks: list[tuple[float, float | None, float | N
     },
 )
 def test_lease_heartbeats(version: str, renewed: float, expected: bool) -> None:
-    """Upstream goes by the time alone: after a clock was set back a node is silent until it has caught up."""
+    """Upstream compares only renew times: after a clock was set back a node is unhealthy until it catches up."""
 
     def held(version: str, renewed: float) -> Lease:
         found = lease(renewed)

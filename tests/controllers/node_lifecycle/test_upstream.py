@@ -345,8 +345,8 @@ async def test_registered_node_event_has_its_uid(world: World) -> None:
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", "none"])
 @pytest.mark.parametrize("after", [False, True], ids=["in time", "after the grace period"])
 async def test_try_update_node_health(world: World, status: str, after: bool) -> None:
-    """TestTryUpdateNodeHealth, seen from outside: a pod that comes is marked if and only if what the node says now, or
-    what was written on it, is not ready."""
+    """TestTryUpdateNodeHealth, by its effects: a new pod is marked if and only if the node's current or written
+    condition is not ready."""
     await world.node("other")
     await world.node("n1", conditions={} if status == "none" else {**HEALTHY, "Ready": status})
     await keep_alive(world, "other", seconds=70 if after else 10)

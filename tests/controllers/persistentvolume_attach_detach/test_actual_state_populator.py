@@ -26,8 +26,8 @@ from pilothouse.semantics.attachments import Disk
 
 
 async def test_attached_volumes_are_restored_at_startup(world: World, driver: Attacher) -> None:
-    """Test_AttachDetachControllerRecovery, Test_ADC_VolumeAttachmentRecovery: one that is wanted, one that is not, and
-    one of which only the VolumeAttachment tells."""
+    """Test_AttachDetachControllerRecovery, Test_ADC_VolumeAttachmentRecovery: a desired volume, an undesired one, and
+    one that only has a VolumeAttachment."""
     for name in ("old", "lost"):
         await disk(world, name)
     await user(world, "p", "a")
@@ -70,7 +70,7 @@ async def leave_behind(world: World) -> None:
 
 
 async def test_node_without_a_status_report_is_read_after_ten_seconds(world: World, driver: Attacher) -> None:
-    """Upstream waits for the node's next status, which may be five minutes away."""
+    """Upstream waits for the node's next status update, up to five minutes."""
     await leave_behind(world)
     await world.start(DESCRIPTOR)
     await soon(9)
@@ -98,7 +98,7 @@ async def test_volume_of_a_node_without_a_status_report_counts_as_in_use(world: 
 async def test_volumes_attached_reported_by_a_previous_manager_is_removed_before_detach(
     world: World, driver: Attacher
 ) -> None:
-    """By the manager before this one, whose last word the cache has not heard of."""
+    """The last update of the previous manager is not in the cache yet."""
     await leave_behind(world)
     await world.start(DESCRIPTOR)
     with world.faults.hold(resource="nodes"):
@@ -136,7 +136,7 @@ async def test_no_operations_before_the_attached_volumes_are_listed(world: World
 
 
 async def test_volume_attachment_with_a_late_persistent_volume(world: World, driver: Attacher) -> None:
-    """Its PersistentVolume comes into the cache after the VolumeAttachment was read."""
+    """Its PersistentVolume is cached after the VolumeAttachment was read."""
     body = new_attachment(Disk(name_of("late"), "pv-late", DRIVER, "h-late", True), "a")
     await world.request("POST", ATTACHMENTS, body)
     await world.start(DESCRIPTOR)
@@ -149,7 +149,7 @@ async def test_volume_attachment_with_a_late_persistent_volume(world: World, dri
 
 @pytest.mark.parametrize("listed", ["nothing is attached", "another one is on its way"])
 async def test_stale_volumes_attached_of_a_node_is_corrected(world: World, driver: Attacher, listed: str) -> None:
-    """The manager died after it had the volume detached, and begins with a node from before that."""
+    """The previous manager was killed after the detach, and the cached node is older."""
     attached = [{"name": name_of(), "devicePath": ""}]
     await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": attached}})
     if listed != "nothing is attached":
@@ -162,7 +162,7 @@ async def test_stale_volumes_attached_of_a_node_is_corrected(world: World, drive
 
 
 async def test_volumes_of_unknown_plugins_stay_in_volumes_attached(world: World, driver: Attacher) -> None:
-    """Somebody else attached them, and kubelets wait for the report."""
+    """Another controller attached them, and kubelets wait for the report."""
     foreign = "kubernetes.io/iscsi/10.0.0.1:iqn:0"
     listed = [{"name": foreign, "devicePath": ""}]
     await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})

@@ -84,7 +84,7 @@ async def test_volume_is_detached_when_it_is_no_longer_in_use(world: World, driv
 
 
 async def test_volumes_in_use_is_read_live_before_a_detach(world: World, driver: Attacher) -> None:
-    """The cache does not know yet that the kubelet uses the volume again."""
+    """The cache does not show yet that the kubelet uses the volume again."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
@@ -342,7 +342,7 @@ async def test_failed_request_is_retried(world: World, driver: Attacher, verb: s
 
 
 async def test_attachment_missing_in_the_cache_is_not_detached(world: World, driver: Attacher) -> None:
-    """The attachment is not in the cache yet when it is deleted: that does not mean that it is detached."""
+    """The attachment is deleted before it is cached: that does not mean that it is detached."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
@@ -359,7 +359,7 @@ async def test_attachment_missing_in_the_cache_is_not_detached(world: World, dri
 
 
 async def test_stale_attachment_in_the_cache_is_not_attached(world: World, driver: Attacher) -> None:
-    """The cache shows an attachment that has been deleted long ago, and was attached."""
+    """The cache has a former attachment that was attached and has been deleted."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()
@@ -433,7 +433,7 @@ async def test_driver_without_attach_required(world: World, driver: Attacher) ->
 
 @pytest.mark.parametrize("disabled", [False, True])
 async def test_deleted_volume_attachment_is_recreated(world: World, driver: Attacher, disabled: bool) -> None:
-    """The look at all that is attached, once a minute."""
+    """By the check of all attachments once a minute."""
     await world.start(DESCRIPTOR, AttachDetachOptions(disable_sync=disabled))
     await user(world, "p", "a")
     await soon()
@@ -461,7 +461,7 @@ async def test_metrics(world: World, driver: Attacher) -> None:
 
 
 async def test_no_work_without_changes(world: World, driver: Attacher) -> None:
-    """Upstream's loop turns ten times a second; here a day of nothing is nothing."""
+    """Upstream's loop runs ten times a second; here an idle day causes no work."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await soon()

@@ -316,7 +316,7 @@ def test_second_sync_writes_nothing(volumes: list[Doc], asked: Doc) -> None:
 
 
 def test_two_volumes_pre_bound_to_one_claim() -> None:
-    """10-2: two binders have linked one each; the claim has the first."""
+    """10-2: two binders have bound one each; the claim keeps the first."""
     desk = Desk(
         [volume("a", "1Gi", "u", "c", "Bound", CONTROLLER), volume("b", "1Gi", "u", "c", "Bound", CONTROLLER)],
         [claim("c", "u", "1Gi", "a", "Bound", *BOTH)],

@@ -185,7 +185,7 @@ async def test_host_path_volumes_are_provisioned_bound_and_deleted(env: Env) -> 
 
 
 async def test_host_path_volume_is_provisioned_once(env: Env) -> None:
-    """11-8, 11-19: the answer to the first try is lost, the second finds what the first has made."""
+    """11-8, 11-19: the response of the first attempt is lost, the second finds its volume."""
     async with binding(env, options=HOST_PATHS) as world:
         world.faults.add(Rule(lose_answer(), verb="create", resource="persistentvolumes", times=1))
         await make_class(world, "hp", "kubernetes.io/host-path")
@@ -195,7 +195,7 @@ async def test_host_path_volume_is_provisioned_once(env: Env) -> None:
 
 
 async def test_failed_save_of_a_provisioned_volume_is_retried(env: Env) -> None:
-    """11-9: five tries, ten seconds apart; then again."""
+    """11-9: five attempts, ten seconds apart, and again later."""
     async with binding(env, options=HOST_PATHS) as world:
         rule = Rule(fail(500, "InternalError", "no"), verb="create", resource="persistentvolumes", times=5)
         world.faults.add(rule)
@@ -247,7 +247,7 @@ async def test_unsupported_host_path_provisioning(env: Env, of_class: Doc, of_cl
 
 
 async def test_host_path_provisioning_requires_the_flag(world: World) -> None:
-    """``hostPathPlugin.NewProvisioner``: the plugin is there, and refuses."""
+    """``hostPathPlugin.NewProvisioner``: the plugin exists, and rejects."""
     await make_class(world, "hp", "kubernetes.io/host-path")
     await make_claim(world, storageClassName="hp")
     await soon()
@@ -361,7 +361,7 @@ async def test_claim_without_its_volume_is_lost_and_recovers(world: World) -> No
 
 @pytest.mark.parametrize("other", [False, True], ids=["not known", "known as somebody else's"])
 async def test_stale_volume_cache_does_not_make_a_claim_lost(world: World, other: bool) -> None:
-    """Upstream would call it Lost until the volume is shown."""
+    """Upstream sets Lost until the volume is cached."""
     if other:
         reference = {"namespace": "default", "name": "gone", "uid": "x"}
         await make_volume(world, claimRef=reference, persistentVolumeReclaimPolicy="Retain")
@@ -435,7 +435,7 @@ async def test_restart_writes_nothing(world: World) -> None:
 
 
 async def test_volume_is_not_released_while_its_claim_is_not_yet_cached(world: World) -> None:
-    """The claim's watch lags; the provisioner's volume is here already."""
+    """The watch of claims lags; the provisioned volume is already cached."""
     await make_class(world)
     with world.faults.hold(resource="persistentvolumeclaims"):
         made = await make_claim(world, storageClassName="gold")
@@ -452,7 +452,7 @@ async def test_volume_is_not_released_while_its_claim_is_not_yet_cached(world: W
 
 
 async def test_volume_deleted_before_its_update_response_is_not_bound(world: World) -> None:
-    """It would be the claim's own, and the best match forever."""
+    """Otherwise it would remain the claim's best match forever."""
     rule = Rule(delay_answer(2.0), verb="update", resource="persistentvolumes", subresource="", name="v")
     world.faults.add(rule)
     await make_volume(world, "v", "1Gi")

@@ -83,7 +83,7 @@ def test_capacity(there: Doc, had: Doc, capacity: Doc) -> None:
 
 @pytest.mark.parametrize(("before", "then"), [("3Gi", "3Gi"), ("much", "5Gi")])
 def test_capacity_before_file_system_resize(before: str, then: str) -> None:
-    """11.6: the annotation on the volume says what the file system has."""
+    """11.6: the annotation on the volume has the size of the file system."""
     doc = volume("v", "5Gi")
     doc["metadata"]["annotations"] = {PRE_RESIZE_CAPACITY: before}
     assert decoded(links.bound_status(a_claim(claim("c")), as_volume(doc)))["status"]["capacity"] == {"storage": then}

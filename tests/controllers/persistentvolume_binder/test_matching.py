@@ -201,7 +201,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("delayed", [False, True])
 def test_bound_volumes_are_not_visited(delayed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each claim that waits is looked at every 15 seconds: it must not matter how many volumes are in use."""
+    """Pending claims are synced every 15 seconds: the number of bound volumes must not matter."""
     looked_at = looks(monkeypatch)
     in_use = [volume(f"used{n}", "1Gi", f"uid{n}", f"other{n}", modes=TWO if n % 2 else THREE) for n in range(50)]
     others = [volume(f"gold{n}", class_name="gold", modes=TWO) for n in range(50)]
@@ -217,7 +217,7 @@ def test_bound_volumes_are_not_visited(delayed: bool, monkeypatch: pytest.Monkey
 
 
 def test_only_the_best_available_volumes_are_visited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And of those with the wrong labels as many as it takes."""
+    """And as many with non-matching labels as necessary."""
     looked_at = looks(monkeypatch)
     free = [volume(f"v{n:02}", f"{10 - n % 10}Gi", labels={"even": str(n % 2)}) for n in range(50)]
     index = store(*free)

@@ -170,7 +170,7 @@ def test_modify_deletion_finalizers(found: Any, wanted: tuple[str, ...]) -> None
 
 
 def test_terminating_volume_gets_no_new_finalizer() -> None:
-    """The API server would refuse it. Upstream tries all the same."""
+    """The API server would reject it. Upstream tries."""
     doc = volume("v", policy="Delete")
     doc["metadata"] |= {"annotations": {PROVISIONED_BY: HOST_PATH}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
     assert updated_deletion_finalizers(as_volume(doc)) == ()

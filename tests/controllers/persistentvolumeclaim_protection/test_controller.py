@@ -137,7 +137,7 @@ async def test_claims_existing_at_startup(env: Env, before: Step, expected: list
     },
 )
 async def test_failed_update_is_retried(env: Env, before: Step, once: list[str], fault: Any) -> None:
-    """Twice; the third succeeds. If only the answer was lost the cache may show it before the second one."""
+    """Twice; the third succeeds. If only the response was lost the cache may be current before the second attempt."""
 
     async def failing(world: World) -> None:
         await before(world)
@@ -329,7 +329,7 @@ async def test_namespaces_have_separate_pod_lists(env: Env) -> None:
 
 
 async def test_pod_list_is_not_used_for_claims_deleted_later(world: World) -> None:
-    """The pod was made before the second claim was deleted, and after the list; the cache knows nothing of it."""
+    """The pod was created after the list and before the second claim was deleted; it is not cached."""
     for name in ("a", "b"):
         await claim(world, name)
     with world.faults.hold(resource="pods"):
@@ -343,7 +343,7 @@ async def test_pod_list_is_not_used_for_claims_deleted_later(world: World) -> No
 
 
 async def test_ephemeral_volume_claim_is_released_when_its_pod_is_shut_down(world: World) -> None:
-    """Even if finalizers keep the pod: whoever put them may be waiting for the claim."""
+    """Even if finalizers keep the pod: their owner may be waiting for the claim."""
     template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
     spec = {
         "nodeName": "node1",

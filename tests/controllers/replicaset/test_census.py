@@ -31,7 +31,7 @@ _SHAPES = st.builds(
 
 @given(st.lists(st.tuples(_SHAPES, st.booleans()), max_size=30))
 def test_census_equals_a_full_recount(history: list[tuple[Pod, bool]]) -> None:
-    """Pods come, change in any way, and go; the census stays equal to a recount of what is there."""
+    """Pods are added, changed in any way, and deleted; the census equals a recount."""
     census, there = Census(owner_key), dict[str, Pod]()
     for seen, leaves in history:
         name = seen.metadata.name
@@ -74,8 +74,8 @@ def test_census_of_an_owner_without_pods_is_removed() -> None:
 
 @given(st.lists(_SHAPES, max_size=6), st.lists(_SHAPES, max_size=6), st.integers(0, 12))
 def test_ranking_requested_while_a_relist_is_delivered(old: list[Pod], new: list[Pod], at: int) -> None:
-    """A new list is in the cache at once, and told of pod by pod: a line-up that is asked for in between is of the new
-    pods already."""
+    """The cache has a new list at once, and its pods are delivered one by one: a ranking requested in between already
+    has the new pods."""
     before, after = ({each.metadata.name: each for each in pods} for pods in (old, new))
     census = Census(owner_key)
     for each in before.values():

@@ -19,7 +19,7 @@ def owner_reference(owner: Doc, **changes: object) -> Doc:
 
 
 async def test_orphans_are_adopted_after_one_live_get_of_the_owner(world: World) -> None:
-    """Upstream's trace 02: one GET for both, patches with the uid in them, then what is still missing."""
+    """Upstream's trace 02: one GET for both, patches with the uid, then the missing pods are created."""
     first, second = await world.create_pod("orphan-a"), await world.create_pod("orphan-b")
     await world.create_pod("stranger", labels={"app": "other"})
     await world.settle()

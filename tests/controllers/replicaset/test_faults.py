@@ -32,7 +32,7 @@ async def test_stale_pod_cache_creates_no_second_batch(world: World) -> None:
     },
 )
 async def test_pod_cache_stale_for_more_than_five_minutes(env: Env, waits: bool, created: int) -> None:
-    """kubernetes#129795, first half: without the consistency store the pods are made a second time."""
+    """kubernetes#129795, first half: without the consistency store the pods are created twice."""
     async with controlled(env, ReplicaSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods"):
             await world.create_set(3)
@@ -54,7 +54,7 @@ async def test_pod_cache_stale_for_more_than_five_minutes(env: Env, waits: bool,
     },
 )
 async def test_pods_created_and_deleted_between_two_lists_are_recreated(env: Env, waits: bool, seconds: float) -> None:
-    """kubernetes#129795, second half: no event will ever tell that they were created."""
+    """kubernetes#129795, second half: no event reports their creation."""
     async with controlled(env, ReplicaSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods") as held:
             await world.create_set(3)
@@ -77,7 +77,7 @@ async def test_pods_created_and_deleted_between_two_lists_are_recreated(env: Env
 
 
 async def test_adopted_pod_deleted_between_two_lists_is_not_awaited(world: World) -> None:
-    """The cache has it as an orphan only, and tells of its end as that of an orphan."""
+    """The cache has it as an orphan only, and delivers its deletion as that of an orphan."""
     await world.create_pod("loose")
     await world.create_pod("other")
     await world.settle()
@@ -96,7 +96,7 @@ async def test_adopted_pod_deleted_between_two_lists_is_not_awaited(world: World
 
 
 async def test_expectations_expire_after_five_minutes(env: Env) -> None:
-    """Upstream's expectation expires too, and then nothing wakes the key."""
+    """Upstream's expectations expire too, but nothing enqueues the key then."""
     async with controlled(env, ReplicaSetOptions(wait_for_own_writes=False)) as world:
         with world.faults.hold(resource="pods") as held:
             await world.create_set(3)
@@ -113,7 +113,7 @@ async def test_expectations_expire_after_five_minutes(env: Env) -> None:
 
 @pytest.mark.parametrize("happened", [False, True], ids=["the pod was not created", "the pod was created"])
 async def test_create_without_a_response_is_retried(world: World, happened: bool) -> None:
-    """kubernetes#67662: it used to be taken for done, and the replica was never made."""
+    """kubernetes#67662: it was treated as successful, and the replica never created."""
     world.faults.add(Rule(time_out(sent=happened), verb="create", resource="pods", nth=1))
     await world.create_set(1)
     await world.settle()
@@ -146,7 +146,7 @@ async def test_status_conflict_is_retried_on_the_live_object(world: World) -> No
 
 
 async def test_status_from_a_stale_cache_keeps_concurrent_changes(world: World) -> None:
-    """The live object keeps what others changed meanwhile; the status is about the generation that was looked at."""
+    """The live object keeps concurrent changes; the status has the observed generation of the sync."""
     await world.create_set(1)
     await world.settle()
     [name] = await world.owned()
@@ -187,7 +187,7 @@ async def test_second_failed_status_update_requeues_the_key(world: World) -> Non
 
 
 async def test_owner_recreated_between_watches_starts_without_expectations(world: World) -> None:
-    """Upstream, TestExpectationsOnRecreate, but for one update with two uids in the place of two events."""
+    """Upstream, TestExpectationsOnRecreate, but with one update of two uids instead of two events."""
     with world.faults.hold(resource="pods"):
         await world.create_set(1)
         await world.settle()
@@ -277,7 +277,7 @@ async def test_replicas_converge_under_broken_watches_and_stale_lists(world: Wor
 
 @pytest.mark.parametrize("how", [time_out(sent=True), lose_answer(), fail(504, "Timeout", "no answer in time")])
 async def test_pods_are_listed_live_after_an_undecided_create(world: World, how: Action) -> None:
-    """However late its event: one lost answer must not make one pod too many."""
+    """However late its event: one lost response must not cause a surplus pod."""
     world.faults.add(Rule(how, verb="create", resource="pods", times=1))
     with world.faults.hold(resource="pods"):
         await world.create_set(1)
@@ -290,7 +290,7 @@ async def test_pods_are_listed_live_after_an_undecided_create(world: World, how:
 
 
 async def test_sync_during_delivery_of_a_relist_creates_no_duplicates(world: World) -> None:
-    """The cache has all of a new list at once, handlers hear of its pods by the hundred, and syncs come in between."""
+    """The cache has a new list at once, handlers receive its pods in batches of a hundred, with syncs in between."""
     with world.faults.hold(resource="pods"):
         await world.create_set(450)
         await world.settle(5)
@@ -316,7 +316,7 @@ async def test_no_creates_while_a_create_is_undecided(world: World) -> None:
 
 @pytest.mark.parametrize("again", [False, True], ids=["and nothing comes", "and another one comes"])
 async def test_owner_deleted_during_its_sync_is_no_error(world: World, again: bool) -> None:
-    """Its status is reported on what was looked at, and finds nobody."""
+    """Its status update is not found."""
     world.faults.add(Rule(delay(1.0), verb="create", resource="pods", times=1))
     old = await world.create_set(1)
     await world.settle(0.5)
@@ -332,7 +332,7 @@ async def test_owner_deleted_during_its_sync_is_no_error(world: World, again: bo
 
 
 async def test_deleted_owner_in_a_stale_cache_gets_no_more_pods(world: World) -> None:
-    """Its pods go as fast as they come, since the garbage collector looks for their owner live."""
+    """They would be garbage collected immediately, since the garbage collector reads their owner live."""
     await world.create_set(2)
     await world.settle()
     with world.faults.hold(resource="replicasets"):
@@ -347,7 +347,7 @@ async def test_deleted_owner_in_a_stale_cache_gets_no_more_pods(world: World) ->
 
 
 async def test_status_of_an_older_generation_does_not_replace_a_newer_one(world: World) -> None:
-    """As after a start with an old list: another process has reported on what this one has not read yet."""
+    """As after a start with a stale list: another process has written a status for a newer generation."""
     await world.create_set(1)
     await world.settle()
     [name] = await world.owned()
@@ -363,7 +363,7 @@ async def test_status_of_an_older_generation_does_not_replace_a_newer_one(world:
 
 
 async def test_pod_released_during_its_deletion_is_not_awaited(world: World) -> None:
-    """Its deletion makes no event that names the owner. Upstream's ReplicaSet waits five minutes, and then forever."""
+    """The event of its deletion does not name the owner. Upstream's ReplicaSet waits five minutes, and then forever."""
     await world.create_set(2)
     await world.settle()
     names = await world.owned()
@@ -382,7 +382,7 @@ async def test_pod_released_during_its_deletion_is_not_awaited(world: World) -> 
 
 
 async def test_owner_recreated_during_a_sync_has_no_expectations(world: World) -> None:
-    """What the old one's look would wait for makes no event that concerns the new one."""
+    """Expectations of the old owner would not be fulfilled by events of the new one."""
     await world.create_set(1)
     await world.settle()
     adoption = world.faults.add(Rule(delay(1.0), verb="patch", resource="pods"))
@@ -401,7 +401,7 @@ async def test_owner_recreated_during_a_sync_has_no_expectations(world: World) -
 
 
 async def test_pod_deleted_during_claiming_is_not_selected_for_deletion(world: World) -> None:
-    """Simulation, seed 1351: the deletion of a pod that had no owner any more was waited for."""
+    """Simulation, seed 1351: the deletion of a pod without an owner was awaited."""
     await world.create_set(2)
     await world.settle()
     names = await world.owned()

@@ -337,7 +337,7 @@ def test_sorting_deletion_age_ratio(pods: list[Pod], victims: list[str], expecte
 
 @given(_PODS, st.data())
 def test_cached_ranking_equals_a_new_one(shapes: list[tuple], data: st.DataObject) -> None:  # type: ignore[type-arg]
-    """Pods come, change and go; then the same ones are chosen as from those that are there."""
+    """Pods are added, changed and deleted; then the selected pods equal those of a new ranking."""
 
     def one(i: int, shape: tuple) -> Pod:  # type: ignore[type-arg]
         node, phase, ready, since, born, restarts, cost = shape

@@ -112,7 +112,7 @@ async def test_surplus_pods_are_deleted_in_one_sync_and_counted_until_removed(wo
 
 
 async def test_scaling_first_reports_the_observed_generation_with_old_counts(world: World) -> None:
-    """As in upstream's trace 01: the status of the sync that acted, then that of the sync that saw the result."""
+    """As in upstream's trace 01: the status of the sync that acted, then that of the sync that observed the result."""
     await world.create_set(0)
     await world.settle()
     await world.scale(3)
@@ -150,7 +150,7 @@ async def test_terminating_pod_is_replaced_immediately(world: World) -> None:
 
 
 async def test_burst_replicas(env: Env) -> None:
-    """Upstream, TestControllerBurstReplicas: the next burst waits until the one before was seen."""
+    """Upstream, TestControllerBurstReplicas: the next burst waits until the previous one was observed."""
     async with controlled(env, ReplicaSetOptions(burst=5)) as world:
         with world.faults.hold(resource="pods"):
             await world.create_set(12)
@@ -167,7 +167,7 @@ async def test_burst_replicas(env: Env) -> None:
 
 
 async def test_first_error_stops_the_slow_start_and_sets_replica_failure(world: World) -> None:
-    """Upstream's trace 03, with a rule in the place of a quota."""
+    """Upstream's trace 03, with an injected fault instead of a quota."""
     await world.create_set(0)
     await world.settle()
     refusal = world.faults.add(
@@ -254,7 +254,7 @@ async def test_pod_events_are_upstreams(world: World) -> None:
 
 
 async def test_no_creates_in_a_terminating_namespace(world: World) -> None:
-    """One try, no event, no condition; the expectation stays and holds the owner back."""
+    """One attempt, no event, no condition; the expectation remains and delays the owner."""
     rule = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
     await world.create_set(3)
     await world.settle(60)

@@ -255,7 +255,7 @@ async def test_prioritized_list_gate(env: Env, enabled: bool) -> None:
 
 
 async def test_new_manager_with_a_stale_claim_cache_keeps_claim_names(env: Env) -> None:
-    """Its cache has the pod as it is, and no claims yet: upstream would give the pod another claim."""
+    """Its cache has the current pod, and no claims yet: upstream would create another claim."""
     async with node_world.world(env) as world:
         await template(world)
         made = await pod(world)
@@ -305,7 +305,7 @@ async def test_entry_without_a_claim_does_not_prevent_other_reservations(world: 
 
 
 async def test_claim_of_another_pod_is_an_error_and_retried(world: World) -> None:
-    """v1.36 ``syncPod``: ``IsForPod`` fails, after the pod's status has got the name of a claim of its own."""
+    """v1.36 ``syncPod``: ``IsForPod`` fails, after the pod's status has the name of a claim of its own."""
     await template(world)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "other", "controller": True}
     await claim(world, "taken", owner=owner)
@@ -365,7 +365,7 @@ async def test_claim_of_a_terminated_pod_is_deleted(world: World) -> None:
 
 
 async def test_duplicate_claim_is_deleted_when_the_pod_terminates(world: World) -> None:
-    """As left by a manager that lost the response to a create and was restarted. The status names the other claim."""
+    """As left by a manager that lost the create response and was restarted. The status names the other claim."""
     await template(world)
     await pod(world)
     await soon()
@@ -420,7 +420,7 @@ async def test_non_pod_reservations_are_kept(world: World) -> None:
 
 
 async def test_pod_missing_in_the_cache_keeps_its_reservation(world: World) -> None:
-    """stay-reserved-not-seen. A pod of that name was there before, and the cache still has it."""
+    """stay-reserved-not-seen. The cache still has a former pod of that name."""
     entry = {"name": "gpu", "resourceClaimName": "claim"}
     await claim(world)
     for earlier in ("", "Succeeded"):
@@ -474,7 +474,7 @@ async def test_failed_writes_are_retried_until_the_finalizer_is_removed(
 
 
 async def test_concurrent_allocation_keeps_the_finalizer(world: World) -> None:
-    """The allocation was cleared, the finalizer not yet, and a scheduler has written the claim in between."""
+    """The allocation was cleared, the finalizer not yet, and a scheduler updated the claim in between."""
     entry = {"name": "gpu", "resourceClaimName": "claim"}
     await claim(world)
     user = await pod(world, "user", entry, node="n")

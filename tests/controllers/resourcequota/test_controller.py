@@ -277,8 +277,8 @@ async def test_usage_converges_under_faults(world: World, fault: Any) -> None:
 
 
 async def test_charge_for_an_unobserved_pod_is_not_released(world: World) -> None:
-    """The count for what went lies between the charge of what comes and its being seen. Upstream finds out at the next
-    full count, and until then the namespace has one too many."""
+    """A recount for deletions runs between the charge and the observation of a new pod. Upstream corrects this with the
+    next full sync, and until then the namespace can exceed its quota by one pod."""
     await limit(world, {"pods": "5"})
     await pod(world, "a")
     await asyncio.sleep(5)
@@ -294,8 +294,7 @@ async def test_charge_for_an_unobserved_pod_is_not_released(world: World) -> Non
 
 
 async def test_pods_not_charged_by_admission_with_old_limits_are_counted(env: Env) -> None:
-    """As on a server whose admission reads quotas from a cache, which gets their limits late: upstream counts such pods
-    at the next full sync."""
+    """As with admission that reads quotas from a stale cache: upstream counts such pods at the next full sync."""
     plugins = tuple(name for name in WITHOUT_CONTROLLERS if name != "ResourceQuota")
     async with node_world.world(env, ServerOptions(admission_plugins=plugins)) as world:
         await world.start(DESCRIPTOR)
@@ -337,7 +336,7 @@ async def test_pods_created_during_a_recount_are_counted(world: World) -> None:
 
 
 async def test_recount_does_not_release_charges_of_unobserved_pods(world: World) -> None:
-    """Of two pods that were charged only one has been seen."""
+    """Of two charged pods only one is observed."""
     await limit(world, {"pods": "5"})
     with world.faults.hold(resource="pods") as held:
         await pod(world, "a")
@@ -397,7 +396,7 @@ async def test_deleted_quota_is_removed(world: World) -> None:
 
 
 async def test_usage_converges_under_churn(world: World, seed: int) -> None:
-    """Under delays and conflicts; and admission never lets more in than the limit at any time that counts."""
+    """Under delays and conflicts; and admission never exceeds the limit once it is in force."""
     world.faults.add(Rule(delay(0.0, 0.8), verb="watch"))
     world.faults.add(Rule(fail(409), verb="update", resource="resourcequotas", probability=0.2))
     await limit(world, {"pods": "4", "requests.cpu": "1"})

@@ -220,7 +220,7 @@ def test_quotable_resources() -> None:
 
 
 async def test_usage_of_objects_deleted_during_a_recount_is_not_cached(env: Env) -> None:
-    """A long count yields, and what an object uses is remembered until its event: that may have come by then."""
+    """A long recount yields; the usage of an object is cached until its event, which may arrive in between."""
     cache: Cache[Pod] = Cache("pods")
     for number in range(2 * AT_ONCE):
         meta = ObjectMeta(namespace="ns", name=f"p{number:03}", uid=f"uid-{number:03}")

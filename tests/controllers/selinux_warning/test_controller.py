@@ -194,7 +194,7 @@ async def test_terminated_pod_has_no_conflicts(env: Env, how: str) -> None:
 
 
 async def test_event_is_emitted_only_for_existing_pods(env: Env) -> None:
-    """The other one went just now, which the books have not been told yet."""
+    """The other one was just deleted, which the volume cache does not have yet."""
 
     async def before(world: World) -> None:
         await driver(world)
@@ -212,7 +212,7 @@ async def test_event_is_emitted_only_for_existing_pods(env: Env) -> None:
 
 
 async def test_recreated_pod_gets_no_event_for_its_predecessors_label(env: Env) -> None:
-    """The books speak of that one until its key has had its turn."""
+    """The volume cache has its predecessor until its key is synced."""
 
     async def before(world: World) -> None:
         await driver(world)
@@ -293,7 +293,7 @@ async def test_changed_selinux_mount_of_a_csi_driver(world: World) -> None:
 
 
 async def test_driver_change_emits_no_events_without_conflicts(world: World) -> None:
-    """Upstream looks at one after the other, and each has something against those that it has not looked at yet."""
+    """Upstream updates one pod after the other, and each conflicts with those not yet updated."""
     await driver(world, mount=False)
     await disk(world)
     for name in "abc":
@@ -339,7 +339,7 @@ async def test_recreated_pod_seen_as_an_update_uses_its_own_label(env: Env) -> N
 
 
 async def test_conflict_over_two_volumes_is_one_metric_sample(world: World) -> None:
-    """Twice the same line would make the whole page unreadable."""
+    """Duplicate samples would make the whole exposition invalid."""
     await driver(world)
     for name, handle in (("data", "h"), ("more", "h2")):
         owner = await claim(world, name)

@@ -118,7 +118,7 @@ async def test_containing_service_cidr_allows_the_deletion(world: World) -> None
 
 
 async def test_service_cidr_with_an_added_family_allows_the_deletion(world: World) -> None:
-    """Upstream looks at the range that changed, and not at the one that waits for it."""
+    """Upstream syncs the changed ServiceCIDR, and not the one that waits for it."""
     await start(world)
     await make(world, "old", "10.9.0.0/24", "fd00::/112")
     await make(world, "new", "10.9.0.0/16")
@@ -203,7 +203,8 @@ async def judge(world: World) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_every_address_has_a_service_cidr_under_faults(world: World, fault: str, seed: int) -> None:
-    """Ranges and services come and go; in the end those deleted are gone, the others ready, and it is quiet."""
+    """ServiceCIDRs and services are added and deleted; in the end deleted ones are removed, the others ready, and
+    writes stop."""
     await start(world)
     chance = world.env.stream("story")
     action, which = FAULTS[fault]

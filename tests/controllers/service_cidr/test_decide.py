@@ -95,7 +95,7 @@ def test_sync_of_a_terminating_cidr(other: ServiceCIDR | None, address: str, blo
 
 
 def test_two_terminating_cidrs_do_not_replace_each_other() -> None:
-    """Upstream lets both go, and the address is of no range."""
+    """Upstream removes both finalizers, and the address is in no ServiceCIDR."""
     first, second = going("a", "10.0.0.0/24"), going("b", "10.0.0.0/24")
     used = [ip("10.0.0.5")]
     assert orphaned_address(first, (first, second), used) == "10.0.0.5"
@@ -104,7 +104,7 @@ def test_two_terminating_cidrs_do_not_replace_each_other() -> None:
 
 
 def test_cidr_without_the_finalizer_is_not_a_replacement() -> None:
-    """Deleted, it would go at once. Upstream relies on it."""
+    """When deleted, it would be removed immediately. Upstream accepts it."""
     first, second = going("a", "10.0.0.0/24"), cidr("b", "10.0.0.0/24")
     loose = replace(second, metadata=replace(second.metadata, finalizers=()))
     assert orphaned_address(first, (first, loose), [ip("10.0.0.5")]) == "10.0.0.5"

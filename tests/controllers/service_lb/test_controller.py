@@ -231,7 +231,7 @@ async def test_node_changes_update_load_balancers(env: Env) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 async def test_node_changes_update_only_load_balancer_services(env: Env, workers: int) -> None:
-    """Whatever its protocol is, and however many are told at once."""
+    """For any protocol and any number of workers."""
     async with balancing(env, workers=workers) as (world, cloud):
         protocols = ("TCP", "UDP", "SCTP", "TCP")
         for number, protocol in enumerate(protocols):
@@ -312,7 +312,7 @@ async def test_stale_cache_creates_no_load_balancer_for_a_deleted_service(env: E
 
 
 async def test_service_with_a_removed_finalizer_is_cleaned_up(env: Env) -> None:
-    """Upstream does so only if something else wakes the Service."""
+    """Upstream does so only if another event enqueues the Service."""
     async with balancing(env) as (world, cloud):
         await service(world)
         await soon()

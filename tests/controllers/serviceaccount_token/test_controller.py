@@ -150,7 +150,7 @@ async def test_recreated_account_does_not_reuse_secrets(world: World) -> None:
 
 
 async def test_secret_without_uid_is_kept_for_the_recreated_account(world: World) -> None:
-    """Upstream deletes it: it says no uid, so it is the last one's as well."""
+    """Upstream deletes it: without a uid it belongs to the deleted account as well."""
     await account(world)
     await asyncio.sleep(1)
     with world.faults.hold(resource="serviceaccounts"):
@@ -164,7 +164,7 @@ async def test_secret_without_uid_is_kept_for_the_recreated_account(world: World
 
 
 async def test_account_missing_only_in_the_cache_keeps_its_secrets(world: World) -> None:
-    """A list from a server that is behind is no reason to take somebody's credentials away. Upstream takes them."""
+    """A list from a stale server is no reason to delete credentials. Upstream deletes them."""
     uid = await account(world)
     await secret(world)
     await asyncio.sleep(1)

@@ -130,7 +130,7 @@ async def test_cache_behind_an_own_write_delays_the_sync(scene: Scene, gone: boo
 
 
 async def test_pods_are_listed_after_a_lost_response_before_own_writes_are_compared(scene: Scene) -> None:
-    """What the API server is asked may tell of a write that the cache must show first."""
+    """The live list may reveal a write that the cache must have first."""
     meta = await scene.owner()
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": meta.uid, "controller": True}
     pod = {

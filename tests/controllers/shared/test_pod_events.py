@@ -27,7 +27,7 @@ def owner(uid: str) -> ReplicaSet:
 
 
 async def test_owner_in_a_terminating_namespace_is_delayed_and_its_successor_is_not(env: Env) -> None:
-    """The rejected create may be answered after the owner and its namespace are gone and another one has its name."""
+    """The rejected create may return after the owner and its namespace were deleted and recreated."""
     owners, queue = Cache[ReplicaSet]("owners"), Enqueuer()
     events: PodEvents[ReplicaSet] = PodEvents(gate(env, REPLICA_SETS, owners), queue, Log("test"))
     first, second = owner("1"), owner("2")

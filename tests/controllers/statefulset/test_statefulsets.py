@@ -78,7 +78,7 @@ async def test_failed_deletion_emits_an_event(world: World) -> None:
 
 
 async def test_existing_pod_emits_no_event(world: World) -> None:
-    """TestStatefulPodControlCreatePodExists: somebody else's of that name."""
+    """TestStatefulPodControlCreatePodExists: a pod of that name that another client created."""
     spec = {"containers": [{"name": "main", "image": "pause:9"}]}
     await world.request("POST", PODS, {"metadata": {"name": "web-0"}, "spec": spec})
     await world.create(replicas=1)
@@ -204,7 +204,7 @@ async def test_no_status_update_for_a_deleted_set(world: World) -> None:
 
 
 async def test_current_replicas_are_never_negative(world: World) -> None:
-    """kubernetes#58347: upstream takes one off ``currentReplicas`` for each, and the API server refuses -1."""
+    """kubernetes#58347: upstream decrements ``currentReplicas`` for each, and the API server rejects -1."""
     world.runs = False
     await world.create(replicas=1, podManagementPolicy="Parallel")
     await world.settle()
@@ -241,7 +241,7 @@ async def test_lost_responses_create_no_duplicates(world: World) -> None:
 
 @pytest.mark.parametrize(("waits", "tries"), [(True, 1), (False, 2)])
 async def test_stale_cache_delays_the_sync(env: Env, waits: bool, tries: int) -> None:
-    """The consistency store of v1.36 (KEP-5647); names are what protects without it."""
+    """The consistency store of v1.36 (KEP-5647); without it fixed names prevent duplicates."""
     async with controlled(env, StatefulSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods"):
             await world.create(replicas=3)
@@ -257,7 +257,7 @@ async def test_stale_cache_delays_the_sync(env: Env, waits: bool, tries: int) ->
 
 
 async def test_deleted_pod_is_awaited_with_a_stale_cache(world: World) -> None:
-    """Not upstream's: with an old cache it would take the next pod while this one still seems to be well."""
+    """Not in upstream: with a stale cache it would delete the next pod while this one seems healthy."""
     await world.create(replicas=3)
     await world.settle()
     with world.faults.hold(resource="pods"):
@@ -316,7 +316,7 @@ async def test_history_is_truncated_if_the_sync_fails(world: World) -> None:
 
 
 async def test_scaling_waits_for_available_pods(world: World) -> None:
-    """TestStatefulSetAvailability, and the sync that nobody else asks for."""
+    """TestStatefulSetAvailability, and the delayed requeue."""
     await world.create(replicas=3, minReadySeconds=10)
     seen: dict[int, float] = {}
     start = world.env.monotonic()

@@ -141,7 +141,7 @@ async def test_unused_stored_version_can_be_removed(world: World) -> None:
 
 
 async def test_second_migration_keeps_stored_versions(world: World) -> None:
-    """Upstream's takes ``storedVersions`` away when it begins, having applied them before."""
+    """Upstream removes ``storedVersions`` at the start, having applied them before."""
     await world.request("POST", MIGRATIONS, migration("first"))
     await asyncio.sleep(UNTIL_DONE)
     revisions = [record.revision for record in world.store.list("example.com/widgets/").records]
@@ -207,7 +207,7 @@ async def test_migration_waits_for_the_garbage_collectors_cache(world: World) ->
 
 
 async def test_concurrently_changed_or_deleted_objects_are_skipped(world: World) -> None:
-    """``a`` is changed, ``b`` deleted, and ``c`` made anew, while the migration is on the way to them."""
+    """``a`` is changed, ``b`` deleted, and ``c`` recreated before the migration reaches them."""
     await world.request("POST", widgets("v1"), widget("c"))
     await asyncio.sleep(1)
 
@@ -311,7 +311,7 @@ async def test_resource_without_patch_fails_immediately(world: World) -> None:
 
 
 async def test_unmonitored_resource_fails_after_a_minute(world: World) -> None:
-    """The garbage collector leaves out events. Upstream tries forever."""
+    """The garbage collector does not monitor events. Upstream retries forever."""
     await world.request("POST", MIGRATIONS, migration(resource="events", group=""))
     await asyncio.sleep(50)
     assert (await said(world)).keys() == {"Running"}

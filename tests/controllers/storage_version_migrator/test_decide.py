@@ -246,7 +246,7 @@ def test_definition_status_at_the_end(
 
 
 def test_definition_status_at_the_end_is_written_once() -> None:
-    """Said again after a lost answer, it would find the generation of the end."""
+    """Repeated after a lost response, it would find the final generation."""
     known = definition("v2", 2, seen=2)
     ended = msgspec.structs.replace(known.status.conditions[0], status="False")
     status = msgspec.structs.replace(known.status, conditions=(ended,))

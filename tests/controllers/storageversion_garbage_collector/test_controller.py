@@ -98,7 +98,7 @@ async def test_recreated_lease_is_kept(world: World) -> None:
 
 
 async def test_server_returning_during_the_lookup_is_kept(world: World) -> None:
-    """Upstream looks for the Lease first, and then takes out whatever the list has."""
+    """Upstream reads the Lease first, and then removes the server from the cached object."""
     await version(world, s1="v1", s2="v1")
     await asyncio.sleep(1)
     world.faults.add(Rule(delay(2.0), verb="list", resource="storageversions"))
@@ -112,7 +112,7 @@ async def test_server_returning_during_the_lookup_is_kept(world: World) -> None:
 
 
 async def test_failed_lease_get_removes_nothing(world: World) -> None:
-    """Upstream takes any error for that."""
+    """Upstream treats any error as a missing Lease."""
     world.faults.add(Rule(fail(500), verb="get", resource="leases", times=3))
     await version(world, s1="v1", s4="v2")
     await asyncio.sleep(5)

@@ -64,7 +64,7 @@ def _as_is(value: bytes, _revision: int) -> bytes:
 
 @pytest.mark.parametrize(("enabled", "evicted"), [(True, ["low"]), (False, ["high", "low"])])
 async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: bool, evicted: list[str]) -> None:
-    """``TaintTolerationComparisonOperators``: stored past the API server, which refuses such tolerations."""
+    """``TaintTolerationComparisonOperators``: stored bypassing the API server, which rejects such tolerations."""
     async with node_world.world(env) as world:
         await world.node("n1")
         for name, value in (("high", "950"), ("low", "990")):
@@ -204,7 +204,7 @@ async def test_cancellation_event_only_for_a_pending_eviction(world: World) -> N
 
 
 async def test_kubernetes_107543_recreated_pod_is_evicted(world: World) -> None:
-    """A StatefulSet's pod comes back under its name; its node was tainted again within a minute."""
+    """A StatefulSet's pod is recreated under its name; its node was tainted again within a minute."""
     await world.node("n1")
     for _ in range(3):
         await world.pod("web-0", node="n1", tolerations=(toleration("a", 10),))
@@ -218,7 +218,7 @@ async def test_kubernetes_107543_recreated_pod_is_evicted(world: World) -> None:
 
 
 async def test_kubernetes_107543_recreated_pod_has_its_full_toleration_seconds(world: World) -> None:
-    """The cache sees one pod become another in one step; upstream would delete the new one at the old one's time."""
+    """The cache replaces one pod by another in one update; upstream would delete the new one at the old one's time."""
     await world.node("n1", taints=(A,))
     await world.pod("web-0", node="n1", tolerations=(toleration("a", 60),))
     await asyncio.sleep(50)
@@ -235,7 +235,7 @@ async def test_kubernetes_107543_recreated_pod_has_its_full_toleration_seconds(w
 
 
 async def test_kubernetes_119862_stale_taint_evicts_no_pods(world: World) -> None:
-    """A node starts with a taint, its agent takes it off, the scheduler binds; the node's event comes late."""
+    """A node starts with a taint, its agent removes it, the scheduler binds; the node's event is late."""
     await world.node("n1", taints=(A,))
     await asyncio.sleep(1)
     with world.faults.hold(resource="nodes"):
@@ -266,7 +266,7 @@ async def test_kubernetes_119862_readded_taint_evicts_pods(world: World) -> None
 
 @pytest.mark.parametrize("seen", ["before its time", "at its time"])
 async def test_readded_taint_restarts_toleration_seconds(world: World, seen: str) -> None:
-    """A list after a broken watch shows the same taint; its timeAdded tells. Upstream evicts at the old time."""
+    """A list after a broken watch has the same taint with another timeAdded. Upstream evicts at the old time."""
 
     def since(seconds: int) -> Doc:
         return {**A, "timeAdded": f"2026-01-01T00:00:{seconds:02}Z"}
@@ -299,7 +299,7 @@ async def test_stale_cache_does_not_shorten_toleration_seconds(world: World) -> 
 
 
 async def test_failed_deletion_is_retried_until_success_with_one_event(world: World) -> None:
-    """Upstream gives up after five tries (kubernetes#140639)."""
+    """Upstream stops after five attempts (kubernetes#140639)."""
     await world.node("n1")
     await world.pod("p", node="n1")
     rule = world.faults.add(Rule(fail(500), verb="delete", resource="pods"))
@@ -337,7 +337,7 @@ async def test_lost_response_causes_one_more_request(world: World) -> None:
 
 
 async def test_new_taint_deletes_terminating_pods_again(world: World) -> None:
-    """Traces 13: pods that are being deleted are not skipped."""
+    """Traces 13: terminating pods are not skipped."""
     await world.node("n1")
     await world.pod("p", node="n1", tolerations=(toleration("a", 5),))
     await world.taint("n1", A)

@@ -184,7 +184,7 @@ async def test_timed_workers(
 
 
 async def test_deletion_in_progress_does_not_affect_the_recreated_pod(world: World) -> None:
-    """A StatefulSet's pod is back under its name while the answer about the old one is still on its way."""
+    """A StatefulSet's pod is recreated while the response for the old one is pending."""
     await world.node("n1", taints=(A,))
     await asyncio.sleep(1)
     world.faults.add(Rule(delay(8.0, 8.0), verb="delete", resource="pods", nth=1))

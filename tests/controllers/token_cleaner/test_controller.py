@@ -111,7 +111,7 @@ async def test_recreated_token_of_the_same_name_is_not_deleted(world: World) -> 
 
 @pytest.mark.parametrize("fault", [fail(500), conflict()], ids=["error", "conflict"])
 async def test_failed_deletion_is_retried(world: World, fault: Action) -> None:
-    """Upstream shrugs, and the token stays until something of it changes."""
+    """Upstream ignores the error, and the token remains until the Secret changes."""
     world.faults.add(Rule(fault, verb="delete", resource="secrets", nth=1))
     await token(world, "2020-01-01T00:00:00Z")
     await asyncio.sleep(5)
