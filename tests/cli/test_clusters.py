@@ -1,5 +1,7 @@
 """Clusters in the background, by the commands a user types, with real processes."""
 
+import contextlib
+import errno
 import json
 import os
 import shutil
@@ -17,6 +19,7 @@ from tests.tables import cases
 from pilothouse.cli import main
 from pilothouse.cli.clusters import cluster as cluster_module
 from pilothouse.cli.clusters import commands as clusters_commands
+from pilothouse.cli.clusters import contexts
 from pilothouse.cli.clusters.cluster import Clusters, Record
 from pilothouse.cli.program import UserError
 
@@ -66,6 +69,28 @@ class User:
         )  # fmt: skip
         assert done.returncode == code, done.stdout
         return done.stdout
+
+    @contextlib.contextmanager
+    def begun(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """The command while it runs."""
+        command = subprocess.Popen(
+            [sys.executable, "-P", "-m", "pilothouse", *words], cwd=self.home, env=self.environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        with command:
+            try:
+                yield command
+            finally:
+                command.kill()
+
+    def started_process(self, name: str) -> int:
+        """The process of a cluster that is being created, as soon as there is one."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                return self.process(name)
+            time.sleep(0.01)
+        raise AssertionError(f"no process of {name}")
 
     def listed(self) -> dict[str, str]:
         """The status of each cluster."""
@@ -282,7 +307,7 @@ def test_the_lock_has_no_place_among_the_standard_streams(tmp_path: Path) -> Non
     {
         "another release's": ('{"format":2,"name":"a","created":""}', "has format 2"),
         "another release's, in other fields": ('{"format":2,"name":["a"]}', "has format 2"),
-        "damaged": ('{"format":', "remove"),
+        "damaged": ('{"format":', "`pilothouse delete cluster a`"),
         "another cluster's": ('{"name":"b","created":""}', "of a cluster named 'b'"),
     },
 )
@@ -312,7 +337,7 @@ def test_unreadable_record_does_not_affect_other_clusters(
 def test_existing_cluster_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clusters = Clusters(tmp_path)
     cluster = clusters.create(record("a"))
-    with pytest.raises(UserError, match=r"is being created by another command.*`pilothouse delete cluster a`"):
+    with cluster.starting(), pytest.raises(UserError, match=r"is being created by another command$"):
         clusters.create(record("a"))
     cluster.update(port=20000)
     with pytest.raises(UserError, match=r"\(stopped\): `pilothouse start a` starts it, `pilothouse delete cluster a`"):
@@ -321,6 +346,9 @@ def test_existing_cluster_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: p
     with pytest.raises(UserError, match=r"\(failed\): `pilothouse delete cluster a` deletes it, or choose"):
         clusters.create(record("a"))
     monkeypatch.setattr("pilothouse.cli.clusters.cluster._PATIENCE_SECONDS", 0.0)
+    cluster.update(in_memory=False, port=0)
+    with pytest.raises(UserError, match=r"was interrupted: `pilothouse start a` completes it, `pilothouse delete"):
+        clusters.create(record("a"))
     (tmp_path / "b").mkdir()
     with pytest.raises(UserError, match=f"created by another command.*remove {tmp_path / 'b'}"):
         clusters.create(record("b"))
@@ -372,11 +400,136 @@ def test_unwritable_home_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: py
 
 
 @posix
-def test_a_cluster_whose_creation_was_killed_is_starting(tmp_path: Path) -> None:
-    cluster = Clusters(tmp_path).create(record("a"))
+def test_a_cluster_whose_creation_was_killed_is_interrupted_and_start_completes_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("pilothouse.cli.clusters.cluster._PATIENCE_SECONDS", 0.0)
+    cluster = Clusters().create(record("a"))
+    server = {"cluster": {"server": "https://127.0.0.1:20001"}, "name": "pilothouse"}
+    cluster.kubeconfig.write_text(json.dumps({"clusters": [server]}))
+    cluster.log.write_text("pilothouse is ready: before\npilothouse is ready: now\n")
     with cluster.locked():
-        assert cluster.status == "Starting"
-    assert cluster.status == "Stopped"
+        with cluster.starting():
+            cluster.write_offset(28)
+            assert cluster.status == "Starting"
+            assert main(["start", "a"]) == 1
+            assert "being started by another command" in capfd.readouterr().err
+        assert cluster.status == "Interrupted"
+        assert main(["start", "a"]) == 0
+        assert 'cluster "a" is ready' in capfd.readouterr().out
+        assert Clusters().get("a").status == "Running"
+        assert main(["start", "a"]) == 0
+        assert "runs already" in capfd.readouterr().out
+    assert Clusters().get("a").status == "Failed"
+
+
+@posix
+def test_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(FOREIGN)
+    for name in ("a", "b"):
+        cluster = Clusters().create(record(name))
+        cluster.update(user_kubeconfig=str(kubeconfig))
+
+    def full(_path: Path, _content: bytes, *, mode: int = 0) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cluster_module, "write_private", full)
+    assert main(["stop", "a"]) == 1
+    assert capfd.readouterr().err.endswith("/a/cluster.json: No space left on device\n")
+    assert main(["create", "cluster", "c"]) == 1
+    assert capfd.readouterr().err.endswith("/c/cluster.json: No space left on device\n")
+    assert main(["delete", "cluster", "a"]) == 0
+
+    monkeypatch.setattr(contexts, "remove_context", refused)
+    assert main(["delete", "cluster", "b"]) == 1
+    assert capfd.readouterr().err == (
+        f'Error: cluster "b" is deleted, but its context pilothouse-b is left in {kubeconfig}: it is full\n'
+    )
+    assert list(Clusters().root.iterdir()) == []
+
+
+async def refused(_path: Path, _name: str, _owner: Path, _url: str) -> None:
+    raise UserError("it is full")
+
+
+@posix
+def test_a_cluster_with_a_damaged_record_is_deleted_with_its_process(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    cluster = Clusters().create(record("a"))
+    with cluster.locked() as lock:
+        process = subprocess.Popen(["sleep", "60"], pass_fds=(lock,))
+        cluster.write_pid(process.pid)
+    (cluster.directory / "cluster.json").write_text("")
+    assert main(["list"]) == 0
+    assert "its process runs; `pilothouse delete cluster a` deletes the cluster" in capfd.readouterr().err
+    assert main(["stop", "a"]) == 1
+    assert main(["delete", "cluster", "--all"]) == 0
+    assert process.wait(10) == -signal.SIGTERM
+    assert list(Clusters().root.iterdir()) == []
+
+
+@posix
+@cases(
+    "deletes, errors",
+    {"deleted": (True, 'cluster "a" was deleted\n'), "stopped": (False, "")},
+)
+def test_a_log_that_is_followed_until_the_cluster_is(
+    deletes: bool, errors: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cluster = Clusters().create(record("a"))
+    cluster.update(started=True, port=20000)
+    cluster.log.write_text("ready\n")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(cluster.locked())
+
+        def end(_seconds: float) -> None:
+            stack.close()
+            if deletes and cluster.directory.exists():
+                cluster.remove()
+            elif not deletes:
+                cluster.update(started=False)
+
+        monkeypatch.setattr("pilothouse.cli.clusters.process.time.sleep", end)
+        assert main(["logs", "a", "-f"]) == 0
+    assert capfd.readouterr() == ("ready\n", errors)
+
+
+@posix
+@pytest.mark.slow
+def test_commands_that_are_interrupted(user: User) -> None:
+    create = ("create", "cluster", "q", "--in-memory", "--nodes=0")
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)):
+        with user.begun(*create) as command:
+            pid = user.started_process("q")
+            command.send_signal(number)
+            assert command.wait(60) == code
+        assert gone(pid) is (number == signal.SIGTERM)
+        assert user.listed() == ({} if number == signal.SIGTERM else {"q": "Interrupted"})
+    assert "`pilothouse start q` completes it" in user.run(*create, code=1)
+    assert "kubectl --context pilothouse-q get nodes" in user.run("start", "q")
+    assert user.process("q") == pid
+
+    (user.home / "web.yaml").write_text(MANIFEST)
+    for target, number, code, message in (
+        (None, signal.SIGTERM, 143, "interrupted; not ready: deployments.apps/web in default: "),
+        (pid, signal.SIGKILL, 1, 'Error: cluster "q" does not run; it was in memory, and nothing of it is left'),
+    ):
+        with user.begun("load", "q", "-f", "web.yaml") as command:
+            assert command.stdout is not None
+            while "ready" not in command.stdout.readline():
+                pass
+            os.kill(target or command.pid, number)
+            printed, _ = command.communicate(timeout=60)
+        assert message in printed
+        assert "Traceback" not in printed
+        assert command.returncode == code
 
 
 def test_default_cluster(tmp_path: Path) -> None:

@@ -54,6 +54,10 @@ async def apply_all(
         await shown.explain()
         say(f"not ready after {limit:g} s: {'; '.join(shown.left)}")
         return 1
+    except asyncio.CancelledError:
+        if limit is not None:
+            say("; ".join(["interrupted", *(f"not ready: {left}" for left in shown.left)]))
+        raise
     say("all manifests are ready")
     return 0
 

@@ -70,7 +70,7 @@ def _drain(program: str, parsed: Parsed, file: str, options: "DrainOptions") -> 
     with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
         if not file:
             file = str(Path(directory) / "cluster.snapshot")
-            code = serve(program, _save(parsed, Path(file)), v=parsed["v"], stopped=130)
+            code = serve(program, _save(parsed, Path(file)), v=parsed["v"], waits=True)
             if code:
                 return code
         restored = _restored(file)

@@ -90,7 +90,7 @@ def run(program: str, words: Sequence[str]) -> int:
     if complaint:
         print(f'Error: {complaint}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
-    return serve(program, _run_with_hint(parsed), v=parsed["v"])
+    return serve(program, _run_with_hint(parsed), v=parsed["v"], waits=True)
 
 
 async def _run_with_hint(parsed: Parsed) -> int:

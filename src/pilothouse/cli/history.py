@@ -95,11 +95,11 @@ def run(program: str, words: Sequence[str]) -> int:
     if isinstance(parsed, int):
         return parsed
     if not parsed.arguments:
-        return serve(program, _print_writes(parsed), v=parsed["v"])
+        return serve(program, _print_writes(parsed), v=parsed["v"], waits=True)
     if parsed["all-namespaces"] or parsed["since"]:
         print("Error: --all-namespaces and --since are for the writes of users, without TYPE/NAME", file=sys.stderr)
         return 2
-    return serve(program, _run(parsed), v=parsed["v"])
+    return serve(program, _run(parsed), v=parsed["v"], waits=True)
 
 
 async def _print_writes(parsed: Parsed) -> int:

@@ -1,15 +1,17 @@
 """Shared by all commands: parsing flags, configuring the log, running a coroutine until a signal, exit codes.
 
-Exit codes: 0 success, also after a first SIGINT or SIGTERM (130 if the command was waiting for a result); 1 the program
-failed; 2 the command line is invalid. A second signal ends the process at once.
+Exit codes: 0 success, also after a first SIGINT or SIGTERM (130 or 143 if the command was waiting for a result); 1 the
+program failed; 2 the command line is invalid. A second signal ends the process at once.
 """
 
 import asyncio
+import contextlib
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TextIO
 
 from pilothouse.cli.terminal import escaped
@@ -77,13 +79,13 @@ def serve(
     vmodule: Sequence[str] = (),
     json_lines: bool = False,
     streams: logging.Streams = logging.ONE_STREAM,
-    stopped: int = 0,
+    waits: bool = False,
 ) -> int:
     """Run a program on the real loop until it ends or a signal cancels it.
 
-    ``program`` is the name of the command, ``stopped`` the exit code after a signal: for a command that was waiting for
-    a result. ``vmodule`` has entries ``pattern=N``, ``streams`` are the targets of the log: standard error, unless it
-    is split.
+    ``program`` is the name of the command. ``waits``: it waits for a result, so that it fails after a signal, with 128
+    and the number of the signal. ``vmodule`` has entries ``pattern=N``, ``streams`` are the targets of the log:
+    standard error, unless it is split.
     """
     patterns = [(pattern, int(level)) for pattern, _equals, level in (word.rpartition("=") for word in vmodule)]
     if streams.split and streams.info_buffer:
@@ -98,7 +100,7 @@ def serve(
     allow_open_files()
     try:
         with collecting_rarely(older=False, new_objects=_NEW_OBJECTS):
-            return loops.run(_until_signal(work, stopped))
+            return loops.run(_until_signal(work, waits))
     except UserError as error:
         if json_lines:
             # In JSON too, for the collector of logs.
@@ -115,6 +117,24 @@ def _standard_output() -> TextIO:
         # As standard error is: no text may keep a line from being written.
         sys.stdout.reconfigure(errors="backslashreplace")
     return sys.stdout
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """For a command without an event loop: SIGTERM ends it with 143, after it has cleaned up, as Ctrl-C does with
+    130."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _flushing(work: Coroutine[Any, Any, int], seconds: float) -> int:
@@ -138,17 +158,17 @@ def _print_error(message: str, program: str, code: int) -> None:
     print(f"Error: {shown}{hint}", file=sys.stderr)
 
 
-async def _until_signal(work: Coroutine[Any, Any, int], stopped: int) -> int:
+async def _until_signal(work: Coroutine[Any, Any, int], waits: bool) -> int:
     loop = asyncio.get_running_loop()
     loop.call_later(_START_SECONDS, end_startup)
     task = loop.create_task(work, name="program")
-    stopping = False
+    received = 0
 
     def on_signal(number: int) -> None:
-        nonlocal stopping
-        if stopping:
+        nonlocal received
+        if received:
             os._exit(128 + number)
-        stopping = True
+        received = number
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -156,9 +176,9 @@ async def _until_signal(work: Coroutine[Any, Any, int], stopped: int) -> int:
     try:
         return await task
     except asyncio.CancelledError:
-        if not stopping:
+        if not received:
             raise
-        return stopped
+        return 128 + received if waits else 0
     except BaseExceptionGroup as group:
         # Programs are nested task groups; show the first failure in them.
         raise first_of(group) from None

@@ -48,7 +48,7 @@ def run(program: str, words: Sequence[str]) -> int:
     if isinstance(parsed, int):
         return parsed
     # Ctrl-C is the usual end of a recording.
-    return serve(program, _run(parsed, program), v=parsed["v"], stopped=0)
+    return serve(program, _run(parsed, program), v=parsed["v"])
 
 
 async def _run(parsed: Parsed, program: str) -> int:

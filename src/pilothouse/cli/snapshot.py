@@ -88,7 +88,7 @@ def run(program: str, words: Sequence[str]) -> int:
         return parsed
     if parsed.arguments[:1] == ("drain",):
         return drain_preview.run(program, parsed)
-    return serve(program, _run(parsed, program), v=parsed["v"], stopped=130)
+    return serve(program, _run(parsed, program), v=parsed["v"], waits=True)
 
 
 async def _run(parsed: Parsed, program: str) -> int:

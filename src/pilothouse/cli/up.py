@@ -65,7 +65,7 @@ def run(program: str, words: Sequence[str]) -> int:
         return parsed
     # Users of `up` want the progress of the rollout; log lines of the programs need --v=1.
     with collecting_rarely(older=False):
-        return serve(program, _up(parsed), v=parsed["v"] - 1, stopped=130 if parsed["wait"] else 0)
+        return serve(program, _up(parsed), v=parsed["v"] - 1, waits=parsed["wait"])
 
 
 def flag_set(program: str) -> FlagSet:

@@ -91,7 +91,7 @@ def flag_set(program: str) -> FlagSet:
 def run(program: str, words: Sequence[str]) -> int:
     """Print the explanation."""
     parsed = parse_for_object(flag_set(program), program, words)
-    return parsed if isinstance(parsed, int) else serve(program, _run(parsed), v=parsed["v"])
+    return parsed if isinstance(parsed, int) else serve(program, _run(parsed), v=parsed["v"], waits=True)
 
 
 async def _run(parsed: Parsed) -> int:

@@ -1,8 +1,8 @@
 """The directory of a cluster, and the record in it.
 
-``$XDG_STATE_HOME/pilothouse/clusters/NAME/`` has ``cluster.json``, ``lock``, ``log``, ``kubeconfig`` and ``data``. The
-process of the cluster holds the lock as long as it runs, so that a killed one is detected, and another process with the
-same process id is not mistaken for it.
+``$XDG_STATE_HOME/pilothouse/clusters/NAME/`` has ``cluster.json``, ``lock``, ``starter``, ``log``, ``kubeconfig`` and
+``data``. The process of the cluster holds the lock as long as it runs, so that a killed one is detected, and another
+process with the same process id is not mistaken for it. So does the command that starts it with ``starter``.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ CLUSTER_VARIABLE = "PILOTHOUSE_CLUSTER"
 FORMAT = 1
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,48}[a-z0-9])?")
 _RESERVED = ("cluster", "clusters")
+_LOCK, _STARTER = "lock", "starter"
 _REMOVED = ".removed-"
 _STANDARD_ERROR = 2
 _PATIENCE_SECONDS = 1.0
@@ -37,6 +38,14 @@ _PAUSE_SECONDS = 0.01
 
 class Unreadable(UserError):
     """The record of a cluster can't be read: it is of a newer release, or damaged."""
+
+
+class Damaged(Unreadable):
+    """The record cannot be read. ``cluster`` has the directory, and no record."""
+
+    def __init__(self, message: str, cluster: "Cluster") -> None:
+        super().__init__(message)
+        self.cluster = cluster
 
 
 class Missing(UserError):
@@ -64,7 +73,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     started: bool = False
     """Whether it was started and not stopped since."""
     user_kubeconfig: str = ""
-    """The file that its context was added to."""
+    """The file that its context was added to, or is to be once it is ready."""
 
 
 class Cluster:
@@ -101,27 +110,41 @@ class Cluster:
 
     @property
     def status(self) -> str:
-        """``Running``, ``Stopped``, ``Failed`` if its process has ended by itself, or ``Starting`` until it was ready
-        for the first time: permanently if ``create`` was killed meanwhile."""
+        """``Running``, ``Stopped``, ``Failed`` if its process has ended by itself, ``Starting`` until it was ready for
+        the first time, or ``Interrupted`` if the command that created it was killed before that."""
         if self.is_running:
-            return "Running" if self.record.port else "Starting"
+            if self.record.port:
+                return "Running"
+            return "Starting" if self.is_being_started else "Interrupted"
         return "Failed" if self.record.started else "Stopped"
 
     @property
     def is_running(self) -> bool:
         """Whether its process runs."""
+        return self._is_held(_LOCK)
+
+    @property
+    def is_being_started(self) -> bool:
+        """Whether a command creates or starts it at the moment."""
+        return self._is_held(_STARTER)
+
+    def _is_held(self, lock: str) -> bool:
         try:
-            with self._locked(shared=True):
+            with self._locked(lock, shared=True):
                 return False
         except BlockingIOError:
             return True
+        except FileNotFoundError:  # another command has deleted the cluster
+            return False
+        except OSError as error:
+            raise UserError(f"unable to open {self.directory / lock}: {error.strerror}") from error
 
     @property
     def pid(self) -> int | None:
         """The process id, if it runs."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self.is_running:
-            text = self._lock_file.read_text(encoding="ascii")
+            text = self._read(_LOCK)
             if text:
                 return int(text)
             if time.monotonic() > deadline:  # the command that started it was killed before it wrote the process id
@@ -145,24 +168,39 @@ class Cluster:
     def locked(self) -> Iterator[int]:
         """Hold the lock, as a descriptor that a process may inherit. Raises ``BlockingIOError`` if another process
         holds it."""
+        with self._held(_LOCK) as descriptor:
+            os.truncate(descriptor, 0)
+            yield descriptor
+
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Within it this command creates or starts the cluster. Raises ``UserError`` if another command does."""
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self._held(_STARTER))
+            except BlockingIOError:
+                raise UserError(f'cluster "{self.name}" is being started by another command') from None
+            yield
+
+    @contextlib.contextmanager
+    def _held(self, lock: str) -> Iterator[int]:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         with contextlib.ExitStack() as stack:
             while True:
                 try:
-                    descriptor = stack.enter_context(self._locked())
+                    descriptor = stack.enter_context(self._locked(lock))
                     break
                 except BlockingIOError:  # perhaps by one that only checks the lock
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(_PAUSE_SECONDS)
-            os.truncate(descriptor, 0)
             yield descriptor
 
     @contextlib.contextmanager
-    def _locked(self, *, shared: bool = False) -> Iterator[int]:
+    def _locked(self, lock: str, *, shared: bool = False) -> Iterator[int]:
         if fcntl is None:
             raise UserError("clusters in the background need POSIX file locks; run `pilothouse up` in the foreground")
-        descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.directory / lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if descriptor <= _STANDARD_ERROR:  # of a program with closed streams: a child's own would take its place
             low = descriptor
             descriptor = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _STANDARD_ERROR + 1)
@@ -175,7 +213,19 @@ class Cluster:
 
     def write_pid(self, pid: int) -> None:
         """Record the process that holds the lock."""
-        self._lock_file.write_text(f"{pid}", encoding="ascii")
+        (self.directory / _LOCK).write_text(f"{pid}", encoding="ascii")
+
+    def write_offset(self, offset: int) -> None:
+        """Record where the output of the process that is being started begins in the log."""
+        (self.directory / _STARTER).write_text(f"{offset}", encoding="ascii")
+
+    @property
+    def offset(self) -> int:
+        """Where the output of the last process begins in the log."""
+        return int(self._read(_STARTER) or 0)
+
+    def _read(self, name: str) -> str:
+        return (self.directory / name).read_text(encoding="ascii")
 
     def update(self, **changes: object) -> None:
         """Change the record, on disk too."""
@@ -183,8 +233,15 @@ class Cluster:
         self.write()
 
     def write(self) -> None:
-        """Write the record."""
-        write_private(self.directory / "cluster.json", msgspec.json.format(msgspec.json.encode(self.record)) + b"\n")
+        """Write the record. Raises ``UserError``, and ``FileNotFoundError`` if another command has deleted the
+        cluster."""
+        path = self.directory / "cluster.json"
+        try:
+            write_private(path, msgspec.json.format(msgspec.json.encode(self.record)) + b"\n")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise UserError(f"unable to write {path}: {error.strerror}") from error
 
     def remove(self) -> None:
         """Remove everything that is stored of it.
@@ -201,10 +258,6 @@ class Cluster:
             raise
         except OSError as error:
             raise UserError(f"unable to remove {self.directory}: {error.strerror}") from error
-
-    @property
-    def _lock_file(self) -> Path:
-        return self.directory / "lock"
 
 
 class Clusters:
@@ -227,7 +280,11 @@ class Clusters:
         except OSError as error:
             hint = "" if os.environ.get("XDG_STATE_HOME") else "; $XDG_STATE_HOME may name another directory"
             raise UserError(f"unable to create {cluster.directory}: {error.strerror}{hint}") from error
-        cluster.write()
+        try:
+            cluster.write()
+        except BaseException:
+            cluster.remove()
+            raise
         return cluster
 
     def _exists(self, cluster: Cluster) -> str:
@@ -236,21 +293,30 @@ class Clusters:
         while True:
             with contextlib.suppress(Missing):
                 existing = self.get(cluster.name)
-                break
+                if existing.record.port or existing.is_being_started:
+                    break
+                if time.monotonic() > deadline:
+                    return self._unfinished(existing)
             if time.monotonic() > deadline:
                 return (
                     f'a cluster "{cluster.name}" is being created by another command; if that was killed, remove '
                     f"{cluster.directory}"
                 )
-            time.sleep(_PAUSE_SECONDS)  # the other command writes the record now
-        delete = f"`pilothouse delete cluster {cluster.name}` deletes it"
+            time.sleep(_PAUSE_SECONDS)  # the other command writes the record, or takes the lock, now
+        if not existing.record.port:
+            return f'a cluster "{cluster.name}" is being created by another command'
         status = existing.status
-        if status == "Starting" or (status == "Stopped" and not existing.record.port):
-            return f'a cluster "{cluster.name}" is being created by another command; if that was killed, {delete}'
-        way = delete
+        way = f"`pilothouse delete cluster {cluster.name}` deletes it"
         if status != "Running" and not existing.record.in_memory:
-            way = f"`pilothouse start {cluster.name}` starts it, {delete}"
+            way = f"`pilothouse start {cluster.name}` starts it, {way}"
         return f'a cluster "{cluster.name}" exists already ({status.lower()}): {way}, or choose another name'
+
+    def _unfinished(self, existing: Cluster) -> str:
+        """Why a cluster cannot be created that another command has not completed, and the solution."""
+        way = f"`pilothouse delete cluster {existing.name}` deletes it"
+        if existing.is_running or not existing.record.in_memory:
+            way = f"`pilothouse start {existing.name}` completes it, {way}"
+        return f'a cluster "{existing.name}" exists already, and the command that created it was interrupted: {way}'
 
     def get(self, name: str) -> Cluster:
         """The cluster of that name. Raises ``UserError``."""
@@ -266,9 +332,12 @@ class Clusters:
             names = ", ".join(self.names()) or "there are none"
             raise Missing(f'no cluster "{name}" (clusters: {names}); `pilothouse create cluster` makes one') from None
         except (OSError, msgspec.DecodeError) as error:
-            raise Unreadable(
-                f"unable to read {path}: {error}; remove {path.parent} to be rid of the cluster"
-            ) from error
+            cluster = Cluster(self.root, Record(name=name, created=""))
+            way = f"`pilothouse delete cluster {name}` deletes the cluster"
+            with contextlib.suppress(UserError):
+                if cluster.is_running:
+                    way = f"its process runs; {way}, and ends the process"
+            raise Damaged(f"unable to read {path}: {error}; {way}", cluster) from error
         if record.name != name:
             raise Unreadable(f"{path} is of a cluster named {record.name!r}")
         return Cluster(self.root, record)

@@ -20,13 +20,14 @@ from pilothouse.cli.clusters.cluster import (
     DEFAULT_NAME,
     Cluster,
     Clusters,
+    Damaged,
     Missing,
     Record,
     Unreadable,
     check_name,
     is_name,
 )
-from pilothouse.cli.program import UserError, parse, serve
+from pilothouse.cli.program import UserError, ended_by_sigterm, parse, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
 from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, Flag, FlagSet, Parsed
@@ -35,6 +36,8 @@ from pilothouse.machinery.times import format_time, parse_time
 CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", "timeout", "kubeconfig", "help", "v")
 """Flags of ``up`` that have another meaning for a cluster in the background, or none."""
 
+_SIGNAL_CODE = 128
+"""Exit codes after a signal are above."""
 _MAX_SHOWN = 3
 """Manifests that are listed in a hint."""
 
@@ -201,34 +204,43 @@ def _create(parsed: Parsed) -> int:
     flags = [f"--{name}={text}" for name in parsed.given if name not in own for text in parsed.texts[name]]
     name = parsed.arguments[0] if parsed.arguments else DEFAULT_NAME
     check_name(name)
+    user_kubeconfig = None if parsed["no-context"] else contexts.user_kubeconfig(parsed["kubeconfig"])
     record = Record(
         name=name,
         created=format_time(Env().now()),
         flags=tuple(flags),
         directory=str(Path.cwd()),
         in_memory=parsed["in-memory"],
+        user_kubeconfig=str(user_kubeconfig or ""),
     )
     cluster = Clusters().create(record)
     try:
-        user_kubeconfig = None if parsed["no-context"] else contexts.user_kubeconfig(parsed["kubeconfig"])
-        if user_kubeconfig is not None:
-            contexts.check(cluster, user_kubeconfig)
-        url = process.start(cluster, print)
-        if user_kubeconfig is not None:
-            asyncio.run(contexts.add(cluster, user_kubeconfig))
+        with cluster.starting(), ended_by_sigterm():
+            if user_kubeconfig is not None:
+                contexts.check(cluster, user_kubeconfig)
+            url = _started(cluster)
     except BaseException:
-        process.stop(cluster)
+        process.end(cluster)
+        with contextlib.suppress(UserError):  # the first error is the one to report
+            asyncio.run(contexts.remove(cluster))
         cluster.remove()
         raise
     _say_ready(cluster, url)
     code = _load(cluster, manifests, parsed["timeout"]) if manifests else 0
-    if code:
-        print(
-            f'The cluster "{name}" runs. Correct the manifests and `pilothouse load {name} {_shown_sources(parsed)}`, '
-            f"or `pilothouse delete cluster {name}`.",
-            file=sys.stderr,
-        )
+    if code and cluster.is_running:
+        load, delete = f"`pilothouse load {name} {_shown_sources(parsed)}`", f"`pilothouse delete cluster {name}`"
+        was_interrupted = code > _SIGNAL_CODE
+        way = f"{load} applies the manifests again" if was_interrupted else f"Correct the manifests and {load}"
+        print(f'The cluster "{name}" runs. {way}, or {delete}.', file=sys.stderr)
     return code
+
+
+def _started(cluster: Cluster) -> str:
+    """The address of the cluster once it is ready, and its context is in the kubeconfig of the user."""
+    url = process.start(cluster, print)
+    if cluster.record.user_kubeconfig:  # the port or, in memory, the token may be another one
+        asyncio.run(contexts.add(cluster, Path(cluster.record.user_kubeconfig)))
+    return url
 
 
 def _shown_sources(parsed: Parsed) -> str:
@@ -348,14 +360,13 @@ def start(program: str, words: Sequence[str]) -> int:
 
 
 def _start(cluster: Cluster) -> None:
-    if cluster.status == "Running":
+    if cluster.status == "Running" and cluster.record.started:
         print(f'cluster "{cluster.name}" runs already: {_server(cluster.record)}')
         return
     if cluster.record.in_memory:
         cluster.check_running()
-    url = process.start(cluster, print)
-    if cluster.record.user_kubeconfig:  # the port or, in memory, the token may be another one
-        asyncio.run(contexts.add(cluster, Path(cluster.record.user_kubeconfig)))
+    with cluster.starting(), ended_by_sigterm():
+        url = _started(cluster)
     _say_ready(cluster, url)
 
 
@@ -371,28 +382,47 @@ def delete(program: str, words: Sequence[str]) -> int:
             words = Clusters().names()
             if not words:
                 return 0
-            code[0] = _each(flags, program, words, _delete, gone=True)
+            code[0] = _each(flags, program, words, _delete, gone=True, damaged=True)
         else:
-            code[0] = _each(flags, program, words, _delete)
+            code[0] = _each(flags, program, words, _delete, damaged=True)
     return code[0]
 
 
 def _delete(cluster: Cluster) -> None:
+    """Nothing is written before the data is removed that must be: the disk may be full."""
+    if not cluster.record.created:  # a damaged record: the context is most likely there
+        cluster.record = msgspec.structs.replace(cluster.record, user_kubeconfig=str(contexts.user_kubeconfig("")))
+    is_context_left = False
     try:
-        process.stop(cluster)
-        asyncio.run(contexts.remove(cluster))
+        process.end(cluster)
+        try:
+            asyncio.run(contexts.remove(cluster))
+        except UserError:
+            is_context_left = True
         cluster.remove()
     except FileNotFoundError:  # another command deletes it at the same time
         if cluster.directory.exists():
             raise
+    if is_context_left:
+        try:
+            asyncio.run(contexts.remove(cluster))
+        except UserError as error:
+            left = f"its context {cluster.context} is left in {cluster.record.user_kubeconfig}"
+            raise UserError(f'cluster "{cluster.name}" is deleted, but {left}: {error}') from error
     print(f'cluster "{cluster.name}" is deleted')
 
 
 def _each(
-    flags: FlagSet, program: str, words: Sequence[str], act: Callable[[Cluster], None], *, gone: bool = False
+    flags: FlagSet,
+    program: str,
+    words: Sequence[str],
+    act: Callable[[Cluster], None],
+    *,
+    gone: bool = False,
+    damaged: bool = False,
 ) -> int:
     """Apply a function to each named cluster. An error is printed, and the next one follows. ``gone``: a missing
-    cluster is not an error."""
+    cluster is not an error; ``damaged``: neither is a record that cannot be read."""
     parsed = parse(flags, program, words, most=len(words))
     if isinstance(parsed, int):
         return parsed
@@ -405,6 +435,10 @@ def _each(
                 if gone:
                     continue
                 raise
+            except Damaged as error:
+                if not damaged:
+                    raise
+                cluster = error.cluster
             act(cluster)
         worst = max(worst, code[0])
     return worst
@@ -423,10 +457,15 @@ def logs(program: str, words: Sequence[str]) -> int:
             raise UserError(f'cluster "{cluster.name}" has never run')
         for line in process.tail(cluster.log, parsed["tail"]):
             print(escaped(line))
-        for line in process.follow(cluster) if parsed["follow"] else ():
-            print(escaped(line), flush=True)
-        if cluster.status == "Failed":
-            sys.stdout.flush()
+        status = cluster.status
+        if parsed["follow"] and cluster.is_running:
+            for line in process.follow(cluster):
+                print(escaped(line), flush=True)
+            status = process.ended_status(cluster)
+        sys.stdout.flush()
+        if not status:
+            print(f'cluster "{cluster.name}" was deleted', file=sys.stderr)
+        elif status == "Failed":
             reason = "its process has ended by itself or was killed"
             print(f'cluster "{cluster.name}" does not run: {reason}; {cluster.way_out}', file=sys.stderr)
     return code[0]
@@ -472,6 +511,14 @@ def load(program: str, words: Sequence[str]) -> int:
 
 def _load(cluster: Cluster, manifests: "Sequence[manifest_files.Manifest]", limit: float) -> int:
     async def apply() -> int:
+        try:
+            return await apply_manifests_to_cluster()
+        except ConnectionError as error:
+            if await asyncio.to_thread(process.was_lost, cluster):
+                cluster.check_running()
+            raise UserError(f'connection to cluster "{cluster.name}" lost: {error}') from error
+
+    async def apply_manifests_to_cluster() -> int:
         flags = {"kubeconfig": str(cluster.kubeconfig), "master": "", "kube-api-qps": 0.0, "kube-api-burst": 0}
         async with connected(Parsed(flags, (), ()), Env(), "pilothouse-load") as client:
             if not limit:
@@ -481,4 +528,4 @@ def _load(cluster: Cluster, manifests: "Sequence[manifest_files.Manifest]", limi
                 return 0
             return await apply_manifests.apply_all(client, manifests, limit=limit)
 
-    return serve("pilothouse load", apply(), v=-1, stopped=130)
+    return serve("pilothouse load", apply(), v=-1, waits=True)

@@ -58,7 +58,6 @@ async def remove(cluster: Cluster) -> None:
     if record.user_kubeconfig:
         url = f"https://127.0.0.1:{record.port}"
         await remove_context(Path(record.user_kubeconfig), cluster.context, cluster.directory.absolute(), url)
-        cluster.update(user_kubeconfig="")
 
 
 def cluster_document(cluster: Cluster) -> Document:

@@ -1,5 +1,6 @@
 """The process of a cluster: started in the background, waited for, stopped."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pilothouse.cli import kubeconfig_text
-from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE, Cluster
+from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE, Cluster, Clusters, Missing
 from pilothouse.cli.kubeconfig_text import NoKubeconfig
 from pilothouse.cli.program import UserError
 
@@ -21,6 +22,8 @@ START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 """Seconds until a process that does not stop is killed."""
 _CHECK_SECONDS = 0.02
+_RECORD_SECONDS = 2.0
+"""Seconds in which a command that has ended the process records or deletes it."""
 _PORTS = range(20000, 30000)
 """Below the ephemeral ports of Linux, macOS and the BSDs, and the node ports of Services."""
 _PORTS_TRIED = 100
@@ -31,31 +34,33 @@ _READ_BYTES = 1024 * 1024
 def start(cluster: Cluster, say: Callable[[str], None]) -> str:
     """Start the process, and return the address of its API server once it is ready.
 
-    Its output until then, usually warnings, is passed to ``say``. After an error the process is stopped. Raises
-    ``UserError``.
+    Its output until then, usually warnings, is passed to ``say``. After an error the process is stopped. A process that
+    runs already is waited for: the command that has started it was killed. To be called within ``Cluster.starting``.
+    Raises ``UserError``.
     """
+    process = None
     try:
-        with cluster.locked() as descriptor:
-            process, offset = _spawn(cluster, descriptor)
-    except BlockingIOError:
-        raise UserError(
-            f'cluster "{cluster.name}" is being started by another command; if that was killed, `pilothouse stop '
-            f"{cluster.name}` or `pilothouse delete cluster {cluster.name}` ends its process"
-        ) from None
-    except OSError as error:
-        raise UserError(f'unable to start cluster "{cluster.name}": {error.strerror or error}') from error
-    try:
-        cluster.write_pid(process.pid)
-        _wait_ready(cluster, process, offset, say)
+        with contextlib.ExitStack() as stack:
+            try:
+                lock = stack.enter_context(cluster.locked())
+            except BlockingIOError:
+                pass  # it runs
+            else:
+                process = _spawn(cluster, lock)
+                cluster.write_pid(process.pid)
+        _wait_ready(cluster, process, say)
         url = _server_of(cluster.kubeconfig)
-    except BaseException:
-        _end(process)
+        cluster.update(started=True, port=urllib.parse.urlsplit(url).port or 443)
+    except BaseException as error:
+        if process is not None:
+            _end(process)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise UserError(f'unable to start cluster "{cluster.name}": {error.strerror or error}') from error
         raise
-    cluster.update(started=True, port=urllib.parse.urlsplit(url).port or 443)
     return url
 
 
-def _spawn(cluster: Cluster, lock: int) -> tuple[subprocess.Popen[bytes], int]:
+def _spawn(cluster: Cluster, lock: int) -> subprocess.Popen[bytes]:
     record = cluster.record
     stored = ["--in-memory"] if record.in_memory else [f"--data-dir={cluster.data}"]
     port = [] if _names_port(record.flags) else [f"--port={_port(cluster)}"]
@@ -66,8 +71,8 @@ def _spawn(cluster: Cluster, lock: int) -> tuple[subprocess.Popen[bytes], int]:
     if not directory.is_dir():
         raise UserError(f"{directory}, which the cluster was created in, is no directory any more")
     with cluster.log.open("ab") as log:
-        offset = log.tell()
-        process = subprocess.Popen(  # noqa: S603  # this program, with the user's own flags
+        cluster.write_offset(log.tell())
+        return subprocess.Popen(  # noqa: S603  # this program, with the user's own flags
             [*words, *port],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -77,7 +82,6 @@ def _spawn(cluster: Cluster, lock: int) -> tuple[subprocess.Popen[bytes], int]:
             start_new_session=True,
             pass_fds=(lock,),
         )
-    return process, offset
 
 
 def _names_port(flags: Sequence[str]) -> bool:
@@ -106,20 +110,22 @@ def is_free(port: int) -> bool:
     return True
 
 
-def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes], offset: int, say: Callable[[str], None]) -> None:
+def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes] | None, say: Callable[[str], None]) -> None:
     deadline = time.monotonic() + START_SECONDS
+    offset = cluster.offset
     lines, printed = _Lines(cluster.log, offset), list[str]()
     while True:
-        exit_code = process.poll()
+        has_ended = not cluster.is_running if process is None else process.poll() is not None
         for line in lines.new():
             if line.startswith(READY):
                 for warning in printed:
                     say(warning)
                 return
             printed.append(line)
-        if exit_code is not None:
+        if has_ended:
             shown = "\n".join(f"  {line}" for line in tail(cluster.log, _TAIL_LINES, offset))
-            raise UserError(f'cluster "{cluster.name}" has not started: its process ended with {exit_code}\n{shown}')
+            code = "" if process is None else f" with {process.returncode}"
+            raise UserError(f'cluster "{cluster.name}" has not started: its process ended{code}\n{shown}')
         if time.monotonic() > deadline:
             raise UserError(f'cluster "{cluster.name}" was not ready after {START_SECONDS:.0f} s; see {cluster.log}')
         time.sleep(_CHECK_SECONDS)
@@ -143,10 +149,19 @@ class _Lines:
 
 
 def stop(cluster: Cluster) -> bool:
-    """Stop the process; False if there was none. Raises ``UserError`` if it cannot be stopped."""
+    """Stop the process, and record that; False if there was none. Raises ``UserError`` if it cannot be stopped."""
+    try:
+        # First: whoever sees the process end must know that it was stopped.
+        cluster.update(started=False)
+    finally:
+        was_running = end(cluster)
+    return was_running
+
+
+def end(cluster: Cluster) -> bool:
+    """As ``stop``, for a cluster that is deleted: nothing is written, as the disk may be full."""
     pid = cluster.pid
     if pid is None:
-        cluster.update(started=False)
         return False
     for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
         try:
@@ -157,7 +172,6 @@ def stop(cluster: Cluster) -> bool:
             reason = f"process {pid} belongs to another user"
             raise UserError(f'unable to stop cluster "{cluster.name}": {reason}') from error
         if _ends(cluster, seconds):
-            cluster.update(started=False)
             return True
     raise UserError(f'unable to stop cluster "{cluster.name}": process {pid} does not end')
 
@@ -199,10 +213,29 @@ def tail(path: Path, lines: int, offset: int = 0) -> list[str]:
 
 def follow(cluster: Cluster) -> Iterator[str]:
     """The lines of the log from now on, until the process has ended."""
-    lines = _Lines(cluster.log, cluster.log.stat().st_size)
+    with contextlib.suppress(FileNotFoundError):  # another command deletes the cluster
+        lines = _Lines(cluster.log, cluster.log.stat().st_size)
+        while True:
+            running = cluster.is_running
+            yield from lines.new()
+            if not running:
+                return
+            time.sleep(0.2)
+
+
+def ended_status(cluster: Cluster) -> str:
+    """The status of a cluster whose process has just ended, empty if it was deleted."""
+    deadline = time.monotonic() + _RECORD_SECONDS
     while True:
-        running = cluster.is_running
-        yield from lines.new()
-        if not running:
-            return
-        time.sleep(0.2)
+        try:
+            status = Clusters(cluster.directory.parent).get(cluster.name).status
+        except Missing:
+            return ""
+        if status != "Failed" or time.monotonic() > deadline:
+            return status
+        time.sleep(_CHECK_SECONDS)
+
+
+def was_lost(cluster: Cluster) -> bool:
+    """Whether the process has ended, after a connection to it was lost."""
+    return _ends(cluster, _RECORD_SECONDS)
