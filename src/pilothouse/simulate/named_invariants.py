@@ -29,6 +29,9 @@ def factories_by_name() -> dict[str, Callable[[], Invariant]]:
             )
             if is_own and not name.startswith("_") and _has_no_required_arguments(member):
                 factories[name] = member
+    bases = {base.__name__ for factory in factories.values() if isinstance(factory, type) for base in factory.__bases__}
+    for name in bases & factories.keys():
+        del factories[name]  # what others derive from checks nothing itself
     return dict(sorted(factories.items()))
 
 

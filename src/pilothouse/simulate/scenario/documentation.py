@@ -1,5 +1,6 @@
 """``docs/scenario-reference.md``, from the types: ``python -m pilothouse.simulate.scenario.documentation``."""
 
+import inspect
 import sys
 import types
 import typing
@@ -45,15 +46,24 @@ def page() -> str:
     for name, kind in by_name.items():
         if name in of_actions and (name in used or kind in _BASES) and kind is not actions.Entry:
             lines += _section(kind)
-    lines += ["", "## Invariants", "", "Names for `expect.invariants`:", ""]
-    lines += [f"* `{name}`: {_first_sentence(invariant)}" for name, invariant in factories_by_name().items()]
+    lines += ["", "## Invariants", "", "Names for `expect.invariants`, and what is checked:", ""]
+    lines += [f"* `{name}`: {_checked(invariant)}" for name, invariant in factories_by_name().items()]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _first_sentence(create: Any) -> str:
+def _checked(create: Any) -> str:
+    """What an invariant checks, which is in the docstring of its module, and where, if the class restricts that."""
     kind = create if isinstance(create, type) else type(create())
-    text = class_description(kind)
-    return text.partition(". ")[0].rstrip(".") + "."
+    subject = _first_sentence(inspect.getdoc(sys.modules[kind.__module__]) or "").removeprefix("Invariants of ")
+    scope = _first_sentence(class_description(kind))
+    is_restricted = any(word in scope for word in (" if ", " in which ", "Without ", "namespace default"))
+    if scope.startswith(("All ", "One ")):
+        scope = f"Applies to {scope[:1].lower()}{scope[1:]}"
+    return _escaped(f"{subject[:1].upper()}{subject[1:]}{f' {scope}' if is_restricted else ''}")
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
 
 
 def _used(by_name: dict[str, type[msgspec.Struct]]) -> set[str]:
