@@ -39,7 +39,7 @@ SCENARIOS = {
 
 
 def digest(name: str, seed: int) -> str:
-    """How many writes there were, and what they were."""
+    """The number of writes and a digest of them."""
     scenario, module = SCENARIOS[name]
     log = simulate(scenario, seed=seed, options=module.OPTIONS, invariants=module.invariants)
     return f"{name} {seed} {log.writes} {log.digest}"

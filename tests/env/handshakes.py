@@ -1,5 +1,5 @@
-"""Handshakes that are given up, one step later each time. The loop is kept from running after each of them, so that the
-server's part is there by the time the caller goes away."""
+"""Handshakes that are cancelled, one step later each time. The loop is blocked after each of them, so that the
+server's part has arrived when the caller is cancelled."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ STEPS = 12
 async def connect_at_once(
     _loop: asyncio.AbstractEventLoop, addresses: Iterable[tuple[Any, ...]], prepare: Callable[[socket.socket], None]
 ) -> socket.socket:
-    """In the place of ``env.dialing.connect``: without a step."""
+    """Replaces ``env.dialing.connect``, without a step."""
     sock = socket.create_connection(next(iter(addresses))[4])
     sock.setblocking(False)
     prepare(sock)
@@ -24,7 +24,7 @@ async def connect_at_once(
 
 
 async def give_up_at_every_step(context: ssl.SSLContext, dial: Callable[[int], Awaitable[Any]]) -> tuple[set[str], Any]:
-    """Have ``dial`` call a server at a port, and give up: what became of the calls, and what the loop complained of."""
+    """Call a server with ``dial`` and cancel; returns the results of the calls, and errors of the loop."""
     loop = asyncio.get_running_loop()
     complaints: list[str] = []
     outcomes: set[str] = set()

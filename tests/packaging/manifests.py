@@ -1,4 +1,4 @@
-"""What lies in ``deploy/``, read for the tests."""
+"""Reads the manifests in ``deploy/``."""
 
 from pathlib import Path
 from typing import Any

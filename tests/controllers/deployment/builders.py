@@ -1,4 +1,4 @@
-"""Deployments and ReplicaSets for tables, with what a case is about and nothing else."""
+"""Builders of minimal Deployments and ReplicaSets for tables."""
 
 import datetime
 from collections.abc import Iterable
@@ -25,12 +25,12 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def at(seconds: float) -> datetime.datetime:
-    """So long after the beginning."""
+    """The instant this long after the start."""
     return START + datetime.timedelta(seconds=seconds)
 
 
 def sized(steps: Iterable[Resize]) -> list[Resize]:
-    """The steps without their reasons, which each of them has."""
+    """The actions without their reasons. Asserts that each has one."""
     steps = list(steps)
     assert all(step.reason for step in steps)
     return [msgspec.structs.replace(step, reason="") for step in steps]
@@ -94,7 +94,7 @@ def replica_set(
     of: msgspec.Raw | None = None,
     **status: Any,
 ) -> ReplicaSet:
-    """A ReplicaSet that was made ``age`` seconds before the beginning."""
+    """A ReplicaSet created ``age`` seconds before the start."""
     noted = dict(annotations or {})
     for key, value in ((DESIRED_REPLICAS, desired), (MAX_REPLICAS, most), (REVISION, revision)):
         if value is not None:

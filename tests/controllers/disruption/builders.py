@@ -1,4 +1,4 @@
-"""Pods, budgets and workloads as short words."""
+"""Builders of pods, budgets and workloads."""
 
 import datetime
 from typing import Any
@@ -13,12 +13,12 @@ LABELS = {"foo": "bar"}
 
 
 def ago(seconds: float) -> datetime.datetime:
-    """So long before now."""
+    """The instant this long before now."""
     return NOW - datetime.timedelta(seconds=seconds)
 
 
 def owner(kind: str, uid: str, api_version: str = "apps/v1", name: str = "foobar") -> OwnerReference:
-    """Of something that controls."""
+    """A controller reference."""
     return OwnerReference(api_version=api_version, kind=kind, name=name, uid=uid, controller=True)
 
 
@@ -32,7 +32,7 @@ def pod(
     labels: dict[str, str] = LABELS,
     **meta: Any,
 ) -> Pod:
-    """A pod, as ready as told."""
+    """A pod with this readiness."""
     listed = (PodCondition(type="Ready", status="True"),) if ready else ()
     return Pod(
         metadata=ObjectMeta(
@@ -58,7 +58,7 @@ def budget(status: PodDisruptionBudgetStatus | None = None, *, generation: int =
 
 
 def cache_of(kind: str, *objects: Any) -> Cache[Any]:
-    """A cache with these in it."""
+    """A cache with these objects."""
     made: Cache[Any] = Cache(kind)
     for each in objects:
         made.put(object_key(each.metadata), each)
@@ -66,5 +66,5 @@ def cache_of(kind: str, *objects: Any) -> Cache[Any]:
 
 
 def meta(uid: str, *owners: OwnerReference) -> ObjectMeta:
-    """Of a workload named foobar."""
+    """A controller reference to a workload named foobar."""
     return ObjectMeta(name="foobar", namespace="default", uid=uid, owner_references=owners)

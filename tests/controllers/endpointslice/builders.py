@@ -1,4 +1,4 @@
-"""Services, pods, nodes and slices as short words, and their plan."""
+"""Builders of Services, pods, nodes and slices, and the resulting plan."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ HTTP = ServicePort(name="http", protocol="TCP", port=80, target_port=8080)
 
 
 def service(**spec: Any) -> Service:
-    """A service ``web`` with one address of IPv4."""
+    """A service ``web`` with an IPv4 cluster IP."""
     labels = spec.pop("labels", {})
     whole = {"selector": {"app": "web"}, "cluster_ip": "10.0.0.1", "ip_families": ("IPv4",), "ports": (HTTP,), **spec}
     return Service(
@@ -38,7 +38,7 @@ def service(**spec: Any) -> Service:
 def pod(
     number: int, *, ready: bool = True, node: str = "n1", ips: Iterable[str] = (), port: int = 8080, **spec: Any
 ) -> Pod:
-    """A pod ``p<number>`` of ``web`` with an address of IPv4."""
+    """A pod ``p<number>`` of ``web`` with an IPv4 address."""
     name = f"p{number:04}"
     containers = (Container(name="main", ports=(ContainerPort(name="http", container_port=port, protocol="TCP"),)),)
     addresses = tuple(PodIP(ip=ip) for ip in ips) or (PodIP(ip=f"10.1.{number // 250}.{number % 250 + 1}"),)
@@ -55,7 +55,7 @@ def pod(
 
 
 def node(name: str) -> Node | None:
-    """A node of zone ``a`` (n1), ``b`` (n2) or none; ``gone`` is not there."""
+    """A node in zone ``a`` (n1), ``b`` (n2) or none; the node ``gone`` does not exist."""
     zone = {"n1": "a", "n2": "b"}.get(name, "")
     labels = {"topology.kubernetes.io/zone": zone} if zone else {}
     return None if name == "gone" else Node(metadata=ObjectMeta(name=name, labels=labels))
@@ -69,7 +69,7 @@ def planned(
     most: int = 100,
     address_type: str = "IPv4",
 ) -> Plan:
-    """What is decided for these pods and slices."""
+    """The plan for these pods and slices."""
     return decide(owner, existing, desired_endpoints(owner, pods, address_type, node), address_type, most)
 
 
@@ -100,5 +100,5 @@ def slices_of(owner: Service, *groups: Sequence[Pod]) -> list[EndpointSlice]:
 
 
 def sizes(slices: Iterable[EndpointSlice]) -> list[int]:
-    """How many endpoints each has."""
+    """The number of endpoints of each slice."""
     return [len(each.endpoints or ()) for each in slices]

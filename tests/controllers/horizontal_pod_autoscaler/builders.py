@@ -1,4 +1,4 @@
-"""Pods with requests, samples of them, autoscalers and scaling rules as short words."""
+"""Builders of pods with requests, metric samples, autoscalers and scaling rules."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import S
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 LONG_AGO = NOW - datetime.timedelta(days=365)
 DELAYS = ReadinessDelays(cpu_initialization_period=120.0, initial_readiness_delay=10.0)
-"""As upstream's tests set it."""
+"""The value in upstream's tests."""
 
 
 def ago(seconds: float) -> datetime.datetime:
-    """So long before now."""
+    """The instant this long before now."""
     return NOW - datetime.timedelta(seconds=seconds)
 
 
@@ -37,7 +37,7 @@ def pod(
     inits: Mapping[str, str] | None = None,
     whole: Mapping[str, str] | None = None,
 ) -> Pod:
-    """A pod. ``requests`` by container, empty for none; ``ready`` empty for no such condition."""
+    """A pod. ``requests`` by container, empty for none; ``ready`` empty for no Ready condition."""
 
     def container(named: tuple[str, str], policy: str = "") -> Container:
         name, text = named
@@ -96,17 +96,17 @@ def workload(
 
 
 def samples(*values: int) -> dict[str, Sample]:
-    """A sample of each pod of ``workload``, over a minute, nobody knows when: new pods are not believed."""
+    """A sample of each pod of ``workload``, over a minute, without a timestamp: new pods are ignored."""
     return {f"p{number}": Sample(value, None, 60.0) for number, value in enumerate(values)}
 
 
 def doubled(*values: int) -> dict[str, Sample]:
-    """The same for two containers that use as much each."""
+    """Samples of two containers with the same usage."""
     return samples(*(2 * value for value in values))
 
 
 def rules(pods: tuple[int, int] | None = None, percent: tuple[int, int] | None = None, **more: Any) -> HPAScalingRules:
-    """Policies: so many pods, or percent, in so many seconds."""
+    """Policies: (pods or percent, period in seconds)."""
     policies = [HPAScalingPolicy(type="Pods", value=pods[0], period_seconds=pods[1])] if pods else []
     policies += [HPAScalingPolicy(type="Percent", value=percent[0], period_seconds=percent[1])] if percent else []
     return HPAScalingRules(**{"select_policy": "Max", "policies": tuple(policies), **more})
@@ -114,11 +114,11 @@ def rules(pods: tuple[int, int] | None = None, percent: tuple[int, int] | None =
 
 DEFAULT_UP = rules((4, 15), (100, 15), stabilization_window_seconds=0)
 DEFAULT_DOWN = rules(None, (100, 15))
-"""What the server fills in."""
+"""The server's default."""
 
 
 def behavior(up: HPAScalingRules | None = None, down: HPAScalingRules | None = None) -> HorizontalPodAutoscalerBehavior:
-    """Both directions, as the server fills in what is missing."""
+    """A behavior with both directions, with the server's defaults."""
     return HorizontalPodAutoscalerBehavior(scale_up=up or DEFAULT_UP, scale_down=down or DEFAULT_DOWN)
 
 
@@ -135,6 +135,6 @@ def recent(
     ups: Sequence[Change] = (),
     downs: Sequence[Change] = (),
 ) -> RecentScaling:
-    """What was recommended, each so many seconds ago."""
+    """Recommendations: (replicas, seconds ago)."""
     listed = [Recommendation(replicas, now - seconds) for replicas, seconds in recommended]
     return RecentScaling(recommendations=listed, ups=list(ups), downs=list(downs))

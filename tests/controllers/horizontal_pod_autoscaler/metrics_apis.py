@@ -1,4 +1,4 @@
-"""Stand-ins for whoever serves metrics: values that a test sets, and APIs that the embedded server does not have."""
+"""Stub metrics APIs: values set by the test, and APIs that the embedded server does not have."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ NO_SUCH_PAGE = wire.Response(404, {"content-type": "text/plain; charset=utf-8"},
 
 
 class Meter:
-    """Every container uses what was said of its pod, or of all; pods in ``unmeasured`` have no values."""
+    """Usage by pod, or of all pods, for every container; pods in ``unmeasured`` have no metrics."""
 
     def __init__(self, cpu: int = 0) -> None:
         self.cpu = cpu

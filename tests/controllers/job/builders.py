@@ -1,4 +1,4 @@
-"""Jobs and pods for tables."""
+"""Builders of Jobs and pods for tables."""
 
 import datetime
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ T0 = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def at(seconds: float) -> datetime.datetime:
-    """So many seconds after the beginning."""
+    """The instant this many seconds after the start."""
     return T0 + datetime.timedelta(seconds=seconds)
 
 
@@ -35,7 +35,7 @@ def job(status: JobStatus | None = None, *, deleted: bool = False, **spec: Any) 
 
 
 def ended(name: str, code: int, *, seconds: float | None = None) -> ContainerStatus:
-    """A container that has ended."""
+    """A terminated container."""
     finished = None if seconds is None else at(seconds)
     state = ContainerState(terminated=ContainerStateTerminated(exit_code=code, finished_at=finished))
     return ContainerStatus(name=name, state=state)

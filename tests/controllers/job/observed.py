@@ -1,4 +1,4 @@
-"""What a Job's controller looks at, in short words: pods by phase and by index, failures, policies."""
+"""Builders of the input of Job decisions: pods by phase and index, failures, policies."""
 
 import datetime
 from collections.abc import Iterable

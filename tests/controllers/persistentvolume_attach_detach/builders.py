@@ -1,4 +1,4 @@
-"""A cluster with volumes of a CSI driver, nodes as kubelets report them, and the driver's external-attacher."""
+"""Helpers for CSI volumes, node statuses as written by kubelets, and a simulated external-attacher."""
 
 import asyncio
 from typing import Any

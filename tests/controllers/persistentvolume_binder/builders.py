@@ -1,4 +1,4 @@
-"""Claims, volumes and classes as upstream's tests make them, and a binder that writes nowhere."""
+"""Claims, volumes and classes as in upstream's tests, and a binder without an API server."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def volume(
     labels: dict[str, str] | None = None,
     **spec: Any,
 ) -> Doc:
-    """A volume; with ``claim`` it refers to that, and with ``uid`` to that very one."""
+    """A volume; ``claim`` is the name in its claimRef, ``uid`` the uid."""
     meta: Doc = {"name": name, "uid": f"of-{name}", "resourceVersion": "1"}
     if annotations:
         meta["annotations"] = {each: "vendor.com/x" if each == MADE else "yes" for each in annotations}
@@ -79,7 +79,7 @@ def claim(
     selects: dict[str, str] | None = None,
     **spec: Any,
 ) -> Doc:
-    """A claim; ``wants`` is the volume that it names."""
+    """A claim; ``wants`` is its volumeName."""
     meta: Doc = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": "1"}
     if annotations:
         meta["annotations"] = dict.fromkeys(annotations, "yes")
@@ -119,7 +119,7 @@ def as_claim(doc: Doc) -> PersistentVolumeClaim:
 
 
 class Desk:
-    """A binder on paper: decides and carries out, in its books only."""
+    """A binder that applies its decisions to local objects."""
 
     def __init__(self, volumes: list[Doc], claims: list[Doc], classes: list[StorageClass], pods: list[str]) -> None:
         self.volumes, self.claims = VolumeStore(), ClaimStore()
@@ -148,7 +148,7 @@ class Desk:
         return self._pods
 
     def sync_claim(self, name: str) -> ClaimStep:
-        """One look at a claim."""
+        """Sync a claim once."""
         found = self.claims.get(f"ns/{name}")
         assert found is not None
         step = decide_claim(found.object, self)
@@ -178,7 +178,7 @@ class Desk:
         _write(self.claims, claim, links.bound_status(claim, volume.object))
 
     def sync_volume(self, name: str) -> VolumeStep:
-        """One look at a volume."""
+        """Sync a volume once."""
         found = self.volumes.get(name)
         assert found is not None
         reference = found.object.spec.claim_ref

@@ -1,4 +1,4 @@
-"""Pods and ReplicaSets for the tables of this folder, in a line each."""
+"""Builders of pods and ReplicaSets for tables."""
 
 import datetime
 
@@ -15,7 +15,7 @@ def ago(**duration: float) -> datetime.datetime:
 
 
 def owned_by(name: str = "web", uid: str = "owner-uid", kind: str = "ReplicaSet") -> tuple[OwnerReference, ...]:
-    """The reference that makes ``name`` the controller."""
+    """A controller reference to ``name``."""
     return (
         OwnerReference(
             api_version="apps/v1", kind=kind, name=name, uid=uid, controller=True, block_owner_deletion=True

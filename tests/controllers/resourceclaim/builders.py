@@ -1,4 +1,4 @@
-"""Pods, claims and templates, as documents for the server and as views for decisions."""
+"""Builders of pods, claims and templates: manifests for the server, and views for decisions."""
 
 from typing import Any, TypeVar
 

@@ -1,4 +1,4 @@
-"""Slices, claims and requests, as documents for the server and as views for decisions."""
+"""Builders of slices, claims and requests: manifests for the server, and views for decisions."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Doc = dict[str, Any]
 
 DRIVER = "test.example.com"
 GATES = ServerOptions(gates=("DRAResourcePoolStatus",))
-"""Of an API server that has requests about pools."""
+"""Server options with the feature gate of ResourcePoolStatusRequests."""
 REQUESTS = "/apis/resource.k8s.io/v1alpha3/resourcepoolstatusrequests"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -47,17 +47,17 @@ def slice_doc(
 
 
 def slice_of(name: str, pool: str = "pool-1", devices: int = 4, **more: Any) -> ResourceSlice:
-    """The same as a view."""
+    """The view of a slice."""
     return msgspec.convert(slice_doc(name, pool, devices, **more), ResourceSlice)
 
 
 def allocation(*devices: str, pool: str = "pool-1", driver: str = DRIVER, **more: Any) -> Doc:
-    """What a claim has got."""
+    """An allocation of a claim."""
     results = [{"request": "gpu", "driver": driver, "pool": pool, "device": device, **more} for device in devices]
     return {"devices": {"results": results}}
 
 
 def claim_of(*devices: str, **more: Any) -> ResourceClaim:
-    """A claim that has these devices, or none."""
+    """A claim with these allocated devices, or unallocated."""
     status = {"allocation": allocation(*devices, **more)} if devices else {}
     return msgspec.convert({"metadata": {"name": "claim", "namespace": "default"}, "status": status}, ResourceClaim)

@@ -1,4 +1,4 @@
-"""A simulated cloud that fails as it is told, and remembers what it was asked."""
+"""A simulated cloud with injected failures that records its calls."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ Fault = Callable[[], None]
 
 
 class FaultyBalancers(SimulatedBalancers):
-    """``before`` and ``after`` are called around what is done: either may raise. ``seconds`` is how long it takes."""
+    """``before`` and ``after`` are called around each operation and may raise. ``seconds`` is its duration."""
 
     def __init__(self, cloud: SimulatedCloud) -> None:
         super().__init__(cloud.balancers)
@@ -47,7 +47,7 @@ class FaultyBalancers(SimulatedBalancers):
 
 
 class FaultyCloud(SimulatedCloud):
-    """With load balancers of that kind."""
+    """A simulated cloud with ``FaultyBalancers``."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -56,7 +56,7 @@ class FaultyCloud(SimulatedCloud):
 
 
 def times(count: int, error: Exception) -> Fault:
-    """Raise that error so many times."""
+    """Raise the error this many times."""
     left = count
 
     def fault() -> None:

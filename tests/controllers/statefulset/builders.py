@@ -1,4 +1,4 @@
-"""Pods, claims and what is observed, for the tables of decisions."""
+"""Builders of pods, claims and ``Observed`` values for tables of decisions."""
 
 import datetime
 from typing import Any
@@ -39,7 +39,7 @@ def pod(
     labelled: bool = True,
     claim: str = "",
 ) -> Pod:
-    """A pod that is well, unless something else is said. ``since`` is for how many seconds it has been ready."""
+    """A pod, healthy by default. ``since`` is how many seconds it has been ready."""
     is_ready = phase == "Running" if ready is None else ready
     at = NOW - datetime.timedelta(seconds=since)
     labels = {REVISION_LABEL: revision} | ({NAME_LABEL: name} if labelled else {})
@@ -84,7 +84,7 @@ RETAIN = Policy()
 def observed(
     found: list[Pod], *, policy: Policy = RETAIN, claims: tuple[PersistentVolumeClaim, ...] = (), **more: Any
 ) -> Observed:
-    """What is seen of these pods. ``more`` are rules, or fields of ``Observed``."""
+    """``Observed`` with these pods. ``more`` are rules, or fields of ``Observed``."""
     fields = {name: more.pop(name) for name in list(more) if name in Observed.__struct_fields__}
     rules = Rules(**{"name": "web", "desired": 3, **more})
     return Observed(
@@ -114,7 +114,7 @@ BY_SET = owned_by("StatefulSet", "web", SET_UID)
 
 
 def by_pod(name: str, uid: str = "") -> OwnerReference:
-    """The reference that makes a pod the claim's controller."""
+    """A controller reference of a claim to a pod."""
     return owned_by("Pod", name, uid or f"uid-{name}")
 
 

@@ -1,4 +1,4 @@
-"""Widgets: a custom resource of two versions, one of which is stored."""
+"""Widgets: a custom resource with two versions, one of which is the storage version."""
 
 from typing import Any
 
@@ -13,22 +13,22 @@ MIGRATIONS = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations"
 
 
 def versions(storage: str, *, served: tuple[str, ...] = ("v1", "v2")) -> list[Doc]:
-    """Those that are served, and which one is stored."""
+    """The versions, of which ``storage`` is the storage version."""
     return [custom_resources.version(name, storage=name == storage) for name in served]
 
 
 def definition(storage: str = "v1") -> Doc:
-    """The definition, with both versions."""
+    """The CustomResourceDefinition with both versions."""
     return custom_resources.definition("Widget", *versions(storage))
 
 
 def widgets(version: str) -> str:
-    """Where those of a version are."""
+    """The path of the collection in a version."""
     return f"/apis/example.com/{version}/namespaces/default/widgets"
 
 
 def widget(name: str, size: int = 1, version: str = "v1") -> Doc:
-    """As who knows that version writes it."""
+    """A widget in a version."""
     return {
         "apiVersion": f"example.com/{version}",
         "kind": "Widget",
@@ -38,10 +38,10 @@ def widget(name: str, size: int = 1, version: str = "v1") -> Doc:
 
 
 def migration(name: str = "m", resource: str = "widgets", group: str = "example.com") -> Doc:
-    """Of all widgets, unless told otherwise."""
+    """A migration, by default of widgets."""
     return {"metadata": {"name": name}, "spec": {"resource": {"group": group, "resource": resource}}}
 
 
 def stored_version(value: bytes) -> str:
-    """The version that a stored widget is in."""
+    """The version in which a widget is stored."""
     return value.partition(b'"apiVersion":"example.com/')[2].partition(b'"')[0].decode()

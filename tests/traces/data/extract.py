@@ -1,4 +1,4 @@
-"""Cuts the lines that concern these tests out of whole traces: ``python extract.py FOLDER_WITH_TRACES``.
+"""Extracts the lines for these tests from complete traces: ``python extract.py FOLDER_WITH_TRACES``.
 
 Kept as they are: the requests of ``USERS``, and of 14-startup those that tell how a manager starts. Left out:
 controllers that do not exist here.
@@ -61,7 +61,7 @@ USERS = {
     "15c-clusterrole-aggregation": {"clusterrole-aggregation-controller"},
     "16-leader-election": {"kube-controller-manager"},
 }
-"""Whose requests are kept, by scenario."""
+"""Users whose requests are kept, by scenario."""
 
 ACCOUNTS = {
     "attachdetach-controller",
@@ -100,21 +100,21 @@ ACCOUNTS = {
     "volumeattributesclass-protection-controller",
     "validatingadmissionpolicy-status-controller",
 }
-"""Whose accounts and tokens are in 14-accounts."""
+"""Controllers whose accounts and tokens are in 14-accounts."""
 
 NOT_HERE = {"serviceaccounts", "serviceaccounts/token", "namespaces", "configmaps"}
-"""Of 14-startup: what the manager reads and writes for tokens and for delegated authentication."""
+"""The manager's requests for tokens and delegated authentication in 14-startup."""
 
 
 def wanted(scenario: str, entry: dict[str, object]) -> bool:
-    """Whether a line is kept."""
+    """Whether the line is kept."""
     if entry["user"] not in USERS[scenario]:
         return False
     return scenario != "14-startup" or entry["verb"] == "watch" or entry["resource"] not in NOT_HERE
 
 
 def accounts(lines: list[str]) -> list[str]:
-    """What the manager asks at its start so that these controllers have an identity."""
+    """The manager's requests at startup for the identities of these controllers."""
     kept: list[str] = []
     missing = False
     for line in lines:
@@ -129,7 +129,7 @@ def accounts(lines: list[str]) -> list[str]:
 
 
 def main(folder: Path) -> None:
-    """Write every file anew."""
+    """Rewrite every file."""
     for scenario in USERS:
         name = f"{scenario}.jsonl"
         lines = (folder / name).read_text().splitlines(keepends=True)
