@@ -26,7 +26,7 @@ class Worker:
         return function(*args, **kwargs)
 
 
-async def asked(
+async def write_with_worker(
     api: Api, method: str, body: Any, content_type: str, *, before: Object | None
 ) -> tuple[Answer, list[str]]:
     if before is not None:
@@ -61,7 +61,7 @@ async def asked(
 async def test_large_bodies_are_processed_by_the_worker(
     api: Api, method: str, body: Any, content_type: str, before: Object | None, works: list[str]
 ) -> None:
-    answer, names = await asked(api, method, body, content_type, before=before)
+    answer, names = await write_with_worker(api, method, body, content_type, before=before)
     assert answer.status in (200, 201), answer.text[:300]
     assert names == works
 

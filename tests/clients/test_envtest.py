@@ -20,7 +20,7 @@ from pilothouse.cli import stand_in
 WIDGETS = definition("Widget", version(schema=schema({"type": "object"})))
 
 
-def made(directory: Path, *words: str) -> Path:
+def create_assets(directory: Path, *words: str) -> Path:
     answer = run_pilothouse(directory, "envtest-assets", *words)
     assert answer.returncode == 0, answer.stderr
     return Path(answer.stdout.strip())
@@ -28,7 +28,7 @@ def made(directory: Path, *words: str) -> Path:
 
 @pytest.fixture(scope="module")
 def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("assets"))
+    return create_assets(tmp_path_factory.mktemp("assets"))
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_no_controllers_run(environment: Environment) -> None:
 
 
 def test_controllers_collect_garbage_and_finalize_namespaces(tmp_path: Path) -> None:
-    with Environment(made(tmp_path, "--controllers", "--dir", "with"), tmp_path) as environment:
+    with Environment(create_assets(tmp_path, "--controllers", "--dir", "with"), tmp_path) as environment:
         maps = "/api/v1/namespaces/default/configmaps"
         _code, owner = environment.request("POST", maps, {"metadata": {"name": "owner"}})
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}

@@ -23,7 +23,7 @@ def in_namespace(kubectl: Kubectl, name: str) -> None:
     kubectl("create", "namespace", name)
 
 
-def told(kubectl: Kubectl, *arguments: str) -> str:
+def stderr_of(kubectl: Kubectl, *arguments: str) -> str:
     """What kubectl says beside its output."""
     done = subprocess.run(
         kubectl.command(*arguments),
@@ -40,7 +40,7 @@ def test_stricter_pod_security_label_warns_and_rejects(kubectl: Kubectl) -> None
     in_namespace(kubectl, "secure")
     host = '{"spec": {"hostNetwork": true}}'
     kubectl("run", "old", "--image=i", f"--overrides={host}")
-    warned = told(kubectl, "label", "namespace", "secure", f"{LABEL}enforce=baseline", f"{LABEL}warn=restricted")
+    warned = stderr_of(kubectl, "label", "namespace", "secure", f"{LABEL}enforce=baseline", f"{LABEL}warn=restricted")
     assert warned.splitlines() == [
         'Warning: existing pods in namespace "secure" violate the new PodSecurity enforce level "baseline:latest"',
         "Warning: old: host namespaces",
@@ -50,7 +50,7 @@ def test_stricter_pod_security_label_warns_and_rejects(kubectl: Kubectl) -> None
         'Error from server (Forbidden): pods "new" is forbidden: violates PodSecurity "baseline:latest": host '
         "namespaces (hostNetwork=true)"
     )
-    warned = told(kubectl, "create", "deployment", "web", "--image=i")
+    warned = stderr_of(kubectl, "create", "deployment", "web", "--image=i")
     assert warned.startswith(
         'Warning: would violate PodSecurity "restricted:latest": allowPrivilegeEscalation != false'
     )

@@ -11,7 +11,7 @@ from tests.tables import cases
 OBJECT = {"metadata": {"name": "a", "managedFields": [{"manager": "m", "operation": "Update", "time": "x"}]}}
 
 
-def found(real: Any, ours: Any, step: Step | None = None) -> list[str]:
+def differences_of(real: Any, ours: Any, step: Step | None = None) -> list[str]:
     sides = [Answer(0, side, "") if isinstance(side, str) else side for side in (real, ours)]
     return list(differences(step or Step("s", "get pods"), *sides))
 
@@ -28,8 +28,8 @@ def found(real: Any, ours: Any, step: Step | None = None) -> list[str]:
     },
 )
 def test_text(real: Any, ours: Any, differ: bool) -> None:
-    assert bool(found(real, ours)) is differ
-    newer = found(real, ours, Step("s", "get pods", newer=True))
+    assert bool(differences_of(real, ours)) is differ
+    newer = differences_of(real, ours, Step("s", "get pods", newer=True))
     assert bool(newer) is (isinstance(real, Answer) and real.code != ours.code), "of a newer step only the exit code"
 
 
@@ -46,4 +46,4 @@ def test_text(real: Any, ours: Any, differ: bool) -> None:
 )
 def test_objects(real: Any, ours: Any, differ: bool) -> None:
     step = Step("s", "get pod -o yaml")
-    assert bool(found(yaml.safe_dump(real), yaml.safe_dump(ours), step)) is differ
+    assert bool(differences_of(yaml.safe_dump(real), yaml.safe_dump(ours), step)) is differ

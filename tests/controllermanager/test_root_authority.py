@@ -24,7 +24,7 @@ def read(*words: str) -> Options:
     return options_from(known.parse(words), DESCRIPTORS, known)
 
 
-def seen(options: Options, name: str) -> tuple[str, str]:
+def root_ca_options(options: Options, name: str) -> tuple[str, str]:
     """What a publisher gets: the file, and the authority beside it."""
     found = options.controller_options[name]
     return getattr(found, "root_ca_file"), getattr(found, "authority")  # noqa: B009  # whichever struct it is
@@ -32,12 +32,12 @@ def seen(options: Options, name: str) -> tuple[str, str]:
 
 def test_root_ca_file_is_used_by_both_publishers() -> None:
     options = read("--root-ca-file=/ca.crt")
-    assert [seen(options, name) for name in PUBLISHERS] == [("/ca.crt", "")] * 2
+    assert [root_ca_options(options, name) for name in PUBLISHERS] == [("/ca.crt", "")] * 2
 
 
 def test_both_publishers_get_the_connections_ca() -> None:
     options = with_ca_bundle(read("--root-ca-file=/ca.crt"), b"PEM")
-    assert [seen(options, name) for name in PUBLISHERS] == [("/ca.crt", "PEM")] * 2
+    assert [root_ca_options(options, name) for name in PUBLISHERS] == [("/ca.crt", "PEM")] * 2
 
 
 def test_cluster_signing_flags_reach_the_signers() -> None:

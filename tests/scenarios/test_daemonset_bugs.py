@@ -47,12 +47,12 @@ async def test_pod_adopted_and_deleted_during_a_watch_outage(simulation: Simulat
 enqueue = DaemonEvents._enqueue_owner
 
 
-def gone(self: DaemonEvents, revision: Any, _final_state_unknown: bool) -> None:
+def delete_history_of_owner_reference(self: DaemonEvents, revision: Any, _final_state_unknown: bool) -> None:
     reference = revision.metadata.owner_references[0]
     enqueue(self, revision.metadata.namespace, reference)
 
 
-@broken_without((DaemonEvents, "delete_history", gone), fails="has no revision")
+@broken_without((DaemonEvents, "delete_history", delete_history_of_owner_reference), fails="has no revision")
 async def test_recreated_set_has_its_own_revision(simulation: Simulation) -> None:
     """It finds the revision of its predecessor under its own revision's name. The garbage collector deletes that
     revision, and upstream's controller has no history until another event."""

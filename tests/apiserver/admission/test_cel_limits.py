@@ -188,14 +188,14 @@ DEFINITION = definition("Thing", version(schema=RULED))
 THINGS = "/apis/example.com/v1/namespaces/default/things"
 
 
-async def made(api: Api, text: str, definition: Object = DEFINITION) -> Answer:
+async def create_thing(api: Api, text: str, definition: Object = DEFINITION) -> Answer:
     await api.create(DEFINITIONS, definition)
     thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "text": text}
     return await api.post(THINGS, thing)
 
 
 async def test_rule_exceeding_its_cost_budget_stops_evaluation(api: Api) -> None:
-    answer = await made(api, "a" * 30_000)
+    answer = await create_thing(api, "a" * 30_000)
     assert answer.status == 422
     [cause] = answer.body["details"]["causes"]
     assert cause["message"].endswith(
@@ -221,7 +221,7 @@ async def test_small_object_with_expensive_rules_is_validated_in_a_worker(api: A
     process, worker = Process(), Worker()
     api.server.core.long_work.hire_sandbox = lambda: process
     api.server.core.long_work.get_sandbox = lambda: worker
-    assert (await made(api, "a" * 20_000)).status == 201
+    assert (await create_thing(api, "a" * 20_000)).status == 201
     assert (worker.worked, len(process.tasks)) == (["_check"], 1)
 
 
@@ -242,7 +242,7 @@ async def test_long_rules_are_compiled_in_a_worker_thread(
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
     api.server.core.long_work.hire_sandbox = lambda: process
     api.server.core.long_work.get_sandbox = lambda: worker
-    assert (await made(api, "b", definition)).status == 201
+    assert (await create_thing(api, "b", definition)).status == 201
     assert worker.worked == ["_check", "_check"]  # the definition, and the first object
     assert (len(process.sources), len(process.tasks)) == (compiled, evaluated)
 

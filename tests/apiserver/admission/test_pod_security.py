@@ -29,7 +29,9 @@ def a_container(name: str = "c", **context: Any) -> dict[str, Any]:
     return {"name": name, "image": "i", "securityContext": context}
 
 
-def told(level: str, spec: dict[str, Any], version: int = LATEST, annotations: dict[str, str] | None = None) -> str:
+def violations_of(
+    level: str, spec: dict[str, Any], version: int = LATEST, annotations: dict[str, str] | None = None
+) -> str:
     spec = {"containers": [a_container()], **spec}
     return forbidden_detail(violations(LevelVersion(level, version), {"annotations": annotations or {}}, spec))
 
@@ -103,7 +105,7 @@ def told(level: str, spec: dict[str, Any], version: int = LATEST, annotations: d
     },
 )
 def test_baseline(spec: dict[str, Any], expected: str) -> None:
-    assert told("baseline", spec) == expected
+    assert violations_of("baseline", spec) == expected
 
 
 @cases(
@@ -148,7 +150,7 @@ def test_baseline(spec: dict[str, Any], expected: str) -> None:
     },
 )
 def test_restricted(spec: dict[str, Any], expected: str) -> None:
-    assert told("restricted", spec) == expected
+    assert violations_of("restricted", spec) == expected
 
 
 @cases(
@@ -163,16 +165,16 @@ def test_restricted(spec: dict[str, Any], expected: str) -> None:
     },
 )
 def test_versions(version: int, spec: dict[str, Any], violated: bool) -> None:
-    assert bool(told("baseline", spec, version)) is violated
+    assert bool(violations_of("baseline", spec, version)) is violated
 
 
 def test_annotations_are_evaluated_in_old_versions() -> None:
     key = "seccomp.security.alpha.kubernetes.io/pod"
-    assert told("baseline", {}, 18, {key: "unconfined"}) == (
+    assert violations_of("baseline", {}, 18, {key: "unconfined"}) == (
         f'seccompProfile (forbidden annotation {key}="unconfined")'
     )
     armor = "container.apparmor.security.beta.kubernetes.io/c"
-    assert told("baseline", {}, annotations={key: "unconfined", armor: "unconfined"}) == (
+    assert violations_of("baseline", {}, annotations={key: "unconfined", armor: "unconfined"}) == (
         f'forbidden AppArmor profile (annotation must not set AppArmor profile type to "{armor}="unconfined"")'
     )
 

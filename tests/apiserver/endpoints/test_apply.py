@@ -20,7 +20,7 @@ async def applied(api: Api, path: str, body: Any, manager: str = "m1", more: str
     return await api.request("PATCH", f"{path}?fieldManager={manager}{more}", body, APPLY)
 
 
-async def told(api: Api, *steps: tuple[Any, ...]) -> list[Answer]:
+async def apply_all(api: Api, *steps: tuple[Any, ...]) -> list[Answer]:
     """The answers to applies in a row: (path, body, manager, more)."""
     running = asyncio.ensure_future(api.server.run())
     if any(step[0] == T for step in steps):
@@ -31,14 +31,14 @@ async def told(api: Api, *steps: tuple[Any, ...]) -> list[Answer]:
 
 
 async def test_apply_creates_a_missing_object(api: Api) -> None:
-    first, again = await told(api, (C, config_map(a="1")), (C, config_map(a="1")))
+    first, again = await apply_all(api, (C, config_map(a="1")), (C, config_map(a="1")))
     assert (first.status, again.status) == (201, 200)
     assert owners(first) == {"m1/Apply": {"f:data": {"f:a": {}}}}
     assert again.body == first.body, "nothing has changed, not even a time"
 
 
 async def test_fields_no_longer_applied_are_removed_unless_owned_by_others(api: Api) -> None:
-    answer = (await told(api, (C, config_map(a="1", b="1")), (C, config_map(a="1"), "m2"), (C, config_map())))[-1]
+    answer = (await apply_all(api, (C, config_map(a="1", b="1")), (C, config_map(a="1"), "m2"), (C, config_map())))[-1]
     assert answer.body["data"] == {"a": "1"}
     assert owners(answer) == {"m2/Apply": {"f:data": {"f:a": {}}}}
 
@@ -84,7 +84,7 @@ async def test_conflict_names_managers_and_fields(api: Api) -> None:
 
 
 async def test_force_takes_ownership(api: Api) -> None:
-    answer = (await told(api, (C, config_map(a="1", b="1")), (C, config_map(a="2"), "m2", "&force=true")))[-1]
+    answer = (await apply_all(api, (C, config_map(a="1", b="1")), (C, config_map(a="2"), "m2", "&force=true")))[-1]
     assert answer.body["data"] == {"a": "2", "b": "1"}
     assert owners(answer) == {"m1/Apply": {"f:data": {"f:b": {}}}, "m2/Apply": {"f:data": {"f:a": {}}}}
 
@@ -110,13 +110,13 @@ async def test_before_first_apply_manager(api: Api) -> None:
 )
 async def test_items_keep_their_order(api: Api, live: str, config: str, order: str) -> None:
     one, other = ([{"name": name, "image": "i"} for name in names] for names in (live, config))
-    answer = (await told(api, (D, deployment(one)), (D, deployment(other), "m2")))[-1]
+    answer = (await apply_all(api, (D, deployment(one)), (D, deployment(other), "m2")))[-1]
     assert [each["name"] for each in answer.body["spec"]["template"]["spec"]["containers"]] == list(order)
 
 
 async def test_port_without_protocol_is_keyed_as_tcp(api: Api) -> None:
     ports = [{"port": 80, "name": "a"}, {"port": 80, "name": "u", "protocol": "UDP"}]
-    first, second = await told(api, (S, service(*ports)), (S, service(ports[0])))
+    first, second = await apply_all(api, (S, service(*ports)), (S, service(ports[0])))
     spec = owners(first)["m1/Apply"]["f:spec"]
     assert list(spec["f:ports"]) == ['k:{"port":80,"protocol":"TCP"}', 'k:{"port":80,"protocol":"UDP"}']
     assert [port["protocol"] for port in second.body["spec"]["ports"]] == ["TCP"]
@@ -125,7 +125,7 @@ async def test_port_without_protocol_is_keyed_as_tcp(api: Api) -> None:
 async def test_custom_resources_merge_by_their_schema(api: Api) -> None:
     one = {"tags": ["a", "b"], "list": ["x"], "whole": {"a": "1"}, "map": {"a": "1"}, "ports": [{"port": 80}]}
     two = {"tags": ["c"], "map": {"b": "1"}, "ports": [{"port": 80, "protocol": "UDP"}]}
-    first, second, third, fourth = await told(
+    first, second, third, fourth = await apply_all(
         api,
         (T, crontab(one)),
         (T, crontab(two), "m2"),
@@ -151,7 +151,7 @@ async def test_custom_resources_merge_by_their_schema(api: Api) -> None:
 
 async def test_status_is_applied_through_its_subresource(api: Api) -> None:
     status = {"apiVersion": "apps/v1", "kind": "Deployment", "status": {"replicas": 3}}
-    main, answer = await told(api, (D, {**deployment(), "status": {"replicas": 9}}), (D + "/status", status, "st"))
+    main, answer = await apply_all(api, (D, {**deployment(), "status": {"replicas": 9}}), (D + "/status", status, "st"))
     assert "f:status" not in owners(main)["m1/Apply"]
     assert "replicas" not in main.body["status"]
     assert owners(answer)["st/Apply/status"] == {"f:status": {"f:replicas": {}}}
@@ -184,7 +184,7 @@ async def test_client_side_apply_is_migrated_to_server_side_apply(api: Api) -> N
 
 
 async def test_resource_version_is_a_precondition_of_existing_objects(api: Api) -> None:
-    made, answer = await told(
+    made, answer = await apply_all(
         api,
         (C, config_map(a="1", meta={"resourceVersion": "1"})),
         (C, config_map(a="2", meta={"resourceVersion": "1"})),
@@ -194,7 +194,7 @@ async def test_resource_version_is_a_precondition_of_existing_objects(api: Api) 
 
 
 async def test_uid_of_a_missing_object_is_a_conflict(api: Api) -> None:
-    (answer,) = await told(api, (C, config_map(a="1", meta={"uid": "u"})))
+    (answer,) = await apply_all(api, (C, config_map(a="1", meta={"uid": "u"})))
     assert answer.status == 409
     assert "uid mismatch: the provided object specified uid u, and no existing object was found" in answer.message
 
@@ -239,7 +239,7 @@ async def test_scale_takes_ownership_of_replicas(api: Api) -> None:
 
 
 async def test_apply_to_the_scale_subresource(api: Api) -> None:
-    made, rejected, forced = await told(
+    made, rejected, forced = await apply_all(
         api,
         (D, deployment(replicas=2)),
         (D + "/scale", _scale(5), "hpa"),
@@ -260,21 +260,21 @@ async def test_apply_to_the_scale_subresource(api: Api) -> None:
 )
 async def test_missing_list_key_defaults_to_the_zero_value(api: Api, spec: dict[str, Any], field: str) -> None:
     """Fields that are never left out have their zero as default, also as keys."""
-    [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    [answer] = await apply_all(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
     assert answer.status == 422, answer.text
     assert field in [cause["field"] for cause in answer.body["details"]["causes"]]
 
 
 async def test_too_large_number_is_truncated(api: Api) -> None:
     spec = {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 4294967376}]}]}
-    [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    [answer] = await apply_all(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
     assert answer.status == 201, answer.text
     assert answer.body["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
 
 
 async def test_fractional_number_is_an_error(api: Api) -> None:
     spec = {"containers": [_C], "priority": 1.5}
-    [answer] = await told(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    [answer] = await apply_all(api, (f"{PODS}/p", {"apiVersion": "v1", "kind": "Pod", "spec": spec}))
     assert answer.status == 500
     assert answer.message.endswith(
         "to proper version: unable to convert unstructured object to /v1, Kind=Pod: cannot convert float64 to int32"

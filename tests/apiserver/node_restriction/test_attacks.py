@@ -43,7 +43,7 @@ async def attacked(env: Env, attack: Callable[[Api], Awaitable[Answer]]) -> Answ
     return await attack(api)
 
 
-def told(text: str) -> str:
+def forbidden_message(text: str) -> str:
     return f'is forbidden: node "n1" {text}'
 
 
@@ -63,19 +63,19 @@ async def token(api: Api, name: str, **spec: Any) -> Answer:
     {
         "PATCH of another node": (
             lambda api: api.patch("/api/v1/nodes/n2", {"metadata": {"labels": {"a": "b"}}}),
-            told('is not allowed to modify node "n2"'),
+            forbidden_message('is not allowed to modify node "n2"'),
         ),
         "PATCH of another node's status": (
             lambda api: api.patch("/api/v1/nodes/n2/status", {"status": {"conditions": []}}, STRATEGIC),
-            told('is not allowed to modify node "n2"'),
+            forbidden_message('is not allowed to modify node "n2"'),
         ),
         "its own taints": (
             lambda api: api.patch("/api/v1/nodes/n1", {"spec": {"taints": None}}),
-            told("is not allowed to modify taints"),
+            forbidden_message("is not allowed to modify taints"),
         ),
         "DELETE of another node's pod": (
             lambda api: api.delete(f"{PODS}/theirs"),
-            told("can only delete pods with spec.nodeName set to itself"),
+            forbidden_message("can only delete pods with spec.nodeName set to itself"),
         ),
         "eviction of another node's pod": (
             lambda api: evict(api, "theirs"),
@@ -83,7 +83,7 @@ async def token(api: Api, name: str, **spec: Any) -> Answer:
         ),
         "the status of another node's pod": (
             lambda api: api.patch(f"{PODS}/theirs/status", {"status": {"phase": "Failed"}}),
-            told("can only update pod status for pods with spec.nodeName set to itself"),
+            forbidden_message("can only update pod status for pods with spec.nodeName set to itself"),
         ),
         "a pod that names a Secret": (
             lambda api: api.post(PODS, pod("spy", nodeName="n1", volumes=WITH_SECRET)),
@@ -91,7 +91,7 @@ async def token(api: Api, name: str, **spec: Any) -> Answer:
         ),
         "a mirror pod of nobody": (
             lambda api: api.post(PODS, pod("spy", metadata=MIRROR, nodeName="n1", volumes=WITH_SECRET)),
-            told("can only create pods with an owner reference set to itself"),
+            forbidden_message("can only create pods with an owner reference set to itself"),
         ),
         "a token that outlives its pods": (
             lambda api: api.post(f"{ACCOUNT}/token", {"spec": {}}),

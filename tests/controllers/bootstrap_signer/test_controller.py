@@ -118,7 +118,7 @@ async def make_map(world: World, **data: str) -> None:
     await world.request("POST", MAPS, {"metadata": meta, "data": data, "binaryData": {"z": "eA=="}})
 
 
-async def seen(world: World) -> dict[str, str]:
+async def cluster_info(world: World) -> dict[str, str]:
     """Its data."""
     found: dict[str, str] = (await world.must_get(f"{MAPS}/cluster-info"))["data"]
     return found
@@ -138,7 +138,7 @@ async def test_signatures_are_updated_when_kubeconfig_or_tokens_change(world: Wo
     await make_token(world, "abc123", "tokenSecret")
     await make_token(world, "def456", "another secret")
     await asyncio.sleep(1)
-    found = await seen(world)
+    found = await cluster_info(world)
     assert found[KEY] == SIGNATURE
     assert is_good("payload", found["jws-kubeconfig-def456"], "another secret")
     assert not is_good("payload", found["jws-kubeconfig-def456"], "no secret")
@@ -146,12 +146,12 @@ async def test_signatures_are_updated_when_kubeconfig_or_tokens_change(world: Wo
 
     await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "other payload"}})
     await asyncio.sleep(1)
-    assert is_good("other payload", (await seen(world))[KEY], "tokenSecret")
+    assert is_good("other payload", (await cluster_info(world))[KEY], "tokenSecret")
 
     await world.delete(f"{SECRETS}/bootstrap-token-def456")
     await world.merge(f"{SECRETS}/bootstrap-token-abc123", {"stringData": {"token-secret": "third secret"}})
     await asyncio.sleep(1)
-    found = await seen(world)
+    found = await cluster_info(world)
     assert sorted(found) == [KEY, "kubeconfig", "more"]
     assert is_good("other payload", found[KEY], "third secret")
     whole = await world.must_get(f"{MAPS}/cluster-info")
@@ -175,9 +175,9 @@ async def test_signature_is_removed_when_its_token_expires(world: World) -> None
     await make_map(world, kubeconfig="payload")
     await make_token(world, "abc123", "x", format_time(world.env.now() + datetime.timedelta(minutes=5)))
     await asyncio.sleep(290)
-    assert is_good("payload", (await seen(world))[KEY], "x")
+    assert is_good("payload", (await cluster_info(world))[KEY], "x")
     await asyncio.sleep(15)
-    assert await seen(world) == {"kubeconfig": "payload"}
+    assert await cluster_info(world) == {"kubeconfig": "payload"}
 
 
 async def test_update_is_retried_on_the_newer_config_map_after_a_conflict(world: World) -> None:
@@ -190,7 +190,7 @@ async def test_update_is_retried_on_the_newer_config_map_after_a_conflict(world:
     assert world.requests() == ["update configmaps cluster-info"] * 3
     await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "newer"}})
     await asyncio.sleep(1)
-    assert is_good("newer", (await seen(world))[KEY], "tokenSecret")
+    assert is_good("newer", (await cluster_info(world))[KEY], "tokenSecret")
 
 
 async def test_token_secrets_do_not_leak_into_metrics_or_requests(
@@ -202,7 +202,7 @@ async def test_token_secrets_do_not_leak_into_metrics_or_requests(
     await make_map(world, kubeconfig="payload")
     await make_token(world, "abc123", canary)
     await asyncio.sleep(2)
-    assert is_good("payload", (await seen(world))[KEY], canary)
+    assert is_good("payload", (await cluster_info(world))[KEY], canary)
     encoded: list[Any] = [canary, base64.b64encode(canary.encode()).decode()]
     told = world.metrics.exposition() + str(world.bodies("update", "configmaps")) + str(await world.events())
     assert not any(text in told + caplog.text for text in encoded)

@@ -52,22 +52,22 @@ def user(
     )
 
 
-def wanted(name: str = NODE, *organizations: str) -> RequestedNames:
+def requested_names(name: str = NODE, *organizations: str) -> RequestedNames:
     return RequestedNames(common_name=name, organizations=organizations or ("system:nodes",))
 
 
 @cases(
     "request_, requested, expected",
     {
-        "a kubelet that asks for what it is already": (user(), wanted(), (SELF, ANY)),
-        "somebody who asks for a node (requestor joe)": (user(by="joe"), wanted(), (ANY,)),
-        "a node that asks for another (cn bar)": (user(), wanted("system:node:bar"), (ANY,)),
-        "no node (cn mike)": (user(), wanted("mike"), ()),
+        "a kubelet that asks for what it is already": (user(), requested_names(), (SELF, ANY)),
+        "somebody who asks for a node (requestor joe)": (user(by="joe"), requested_names(), (ANY,)),
+        "a node that asks for another (cn bar)": (user(), requested_names("system:node:bar"), (ANY,)),
+        "no node (cn mike)": (user(), requested_names("mike"), ()),
         "no organization (orgs nil)": (user(), RequestedNames(common_name=NODE), ()),
-        "another one (orgs system:master)": (user(), wanted(NODE, "system:master"), ()),
-        "a usage too many (server auth)": (user(usages=(*CLIENT, "server auth")), wanted(), ()),
-        "no usages": (user(usages=()), wanted(), ()),
-        "not what it is for": (user(usages=("key encipherment", "digital signature")), wanted(), ()),
+        "another one (orgs system:master)": (user(), requested_names(NODE, "system:master"), ()),
+        "a usage too many (server auth)": (user(usages=(*CLIENT, "server auth")), requested_names(), ()),
+        "no usages": (user(usages=()), requested_names(), ()),
+        "not what it is for": (user(usages=("key encipherment", "digital signature")), requested_names(), ()),
     },
 )
 def test_recognizers(
@@ -138,7 +138,7 @@ async def running(env: Env, *granted: str) -> AsyncIterator[tuple[World, Grantin
         yield world, judge
 
 
-async def ask(
+async def create_request(
     world: World,
     *,
     by: str = NODE,
@@ -169,7 +169,7 @@ REVIEW = "create subjectaccessreviews "
 )
 async def test_authorized_requestor_is_approved(env: Env, granted: tuple[str, ...], by: str, message: str) -> None:
     async with running(env, *granted) as (world, judge):
-        made = await ask(world, by=by)
+        made = await create_request(world, by=by)
         await asyncio.sleep(1)
         found = await world.must_get(f"{REQUESTS}/r")
         (condition,) = found["status"]["conditions"]
@@ -190,7 +190,7 @@ async def test_authorized_requestor_is_approved(env: Env, granted: tuple[str, ..
 
 async def test_unauthorized_requestor_is_retried_and_approved_once_authorized(env: Env) -> None:
     async with running(env) as (world, judge):
-        await ask(world)
+        await create_request(world)
         await asyncio.sleep(2)
         # 0, 0.2, 0.6, 1.4 s: two questions each time.
         assert world.requests() == [REVIEW] * 8
@@ -204,7 +204,7 @@ async def test_unauthorized_requestor_is_retried_and_approved_once_authorized(en
 
 async def test_request_for_another_node_is_not_checked_for_selfnodeclient(env: Env) -> None:
     async with running(env, "selfnodeclient") as (world, judge):
-        await ask(world, by="system:node:other")
+        await create_request(world, by="system:node:other")
         await asyncio.sleep(0.1)
         assert [what for _who, _groups, what in judge.user] == ["nodeclient"]
         assert not (await world.must_get(f"{REQUESTS}/r"))["status"]
@@ -217,7 +217,7 @@ async def test_requests_that_are_not_kubelet_client_certificates_are_left_pendin
     env: Env, signer: str, usages: tuple[str, ...]
 ) -> None:
     async with running(env, "nodeclient", "selfnodeclient") as (world, _judge):
-        await ask(world, signer=signer, usages=usages)
+        await create_request(world, signer=signer, usages=usages)
         await asyncio.sleep(3600)
         assert world.requests() == []
 
@@ -225,7 +225,7 @@ async def test_requests_that_are_not_kubelet_client_certificates_are_left_pendin
 async def test_denied_request_is_not_approved(env: Env) -> None:
     """Also with a stale cache: the write is rejected by a conflict, and the cache catches up."""
     async with running(env) as (world, judge):
-        made = await ask(world)
+        made = await create_request(world)
         await asyncio.sleep(1)
         with world.faults.hold(resource="certificatesigningrequests"):
             await world.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made, "Denied"))
@@ -248,6 +248,6 @@ async def test_denied_request_is_not_approved(env: Env) -> None:
 async def test_failed_requests_are_retried(env: Env, fault: Action, verb: str, resource: str) -> None:
     async with running(env, "nodeclient") as (world, _judge):
         world.faults.add(Rule(fault, verb=verb, resource=resource, times=2))
-        await ask(world)
+        await create_request(world)
         await asyncio.sleep(5)
         assert (await world.must_get(f"{REQUESTS}/r"))["status"]["conditions"][0]["reason"] == "AutoApproved"

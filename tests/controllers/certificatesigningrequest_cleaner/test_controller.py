@@ -37,7 +37,7 @@ def condition(kind: str, age: datetime.timedelta | None) -> CertificateSigningRe
     return CertificateSigningRequestCondition(type=kind, status="True", last_update_time=at)
 
 
-def asked(
+def certificate_request(
     *conditions: CertificateSigningRequestCondition,
     age: datetime.timedelta | None = MINUTE,
     certificate: bytes = b"",
@@ -55,25 +55,31 @@ APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
 @cases(
     "request_, goes",
     {
-        "served not long ago": (asked(condition(APPROVED, 50 * MINUTE), certificate=LIVING), False),
-        "an hour ago to the second": (asked(condition(APPROVED, HOUR), certificate=LIVING), False),
-        "served long ago": (asked(condition(APPROVED, 2 * HOUR), certificate=LIVING), True),
-        "approved, its signer has time": (asked(condition(APPROVED, 50 * MINUTE)), False),
-        "approved longer ago, its signer still has time": (asked(condition(APPROVED, 2 * HOUR)), False),
-        "approved a day ago and not signed": (asked(condition(APPROVED, 25 * HOUR)), True),
-        "denied not long ago": (asked(condition(DENIED, 50 * MINUTE)), False),
-        "denied long ago": (asked(condition(DENIED, 2 * HOUR)), True),
-        "failed not long ago": (asked(condition(APPROVED, 2 * HOUR), condition(FAILED, 50 * MINUTE)), False),
-        "failed long ago": (asked(condition(APPROVED, 2 * HOUR), condition(FAILED, 2 * HOUR)), True),
-        "nobody has decided yet": (asked(age=5 * HOUR), False),
-        "pending for a day": (asked(age=25 * HOUR), True),
-        "something was said, if not much": (asked(condition("Other", 25 * HOUR), age=25 * HOUR), False),
-        "its certificate has ended": (asked(condition(APPROVED, 50 * MINUTE), certificate=ENDED), True),
-        "one that was never approved": (asked(age=5 * HOUR, certificate=ENDED), False),
-        "no certificate has not ended": (asked(condition(APPROVED, 50 * MINUTE), certificate=b"garbage"), False),
-        "but served is served": (asked(condition(APPROVED, 2 * HOUR), certificate=b"garbage"), True),
-        "denied at no time: never too old": (asked(condition(DENIED, None)), False),
-        "made at no time: never too old": (asked(age=None), False),
+        "served not long ago": (certificate_request(condition(APPROVED, 50 * MINUTE), certificate=LIVING), False),
+        "an hour ago to the second": (certificate_request(condition(APPROVED, HOUR), certificate=LIVING), False),
+        "served long ago": (certificate_request(condition(APPROVED, 2 * HOUR), certificate=LIVING), True),
+        "approved, its signer has time": (certificate_request(condition(APPROVED, 50 * MINUTE)), False),
+        "approved longer ago, its signer still has time": (certificate_request(condition(APPROVED, 2 * HOUR)), False),
+        "approved a day ago and not signed": (certificate_request(condition(APPROVED, 25 * HOUR)), True),
+        "denied not long ago": (certificate_request(condition(DENIED, 50 * MINUTE)), False),
+        "denied long ago": (certificate_request(condition(DENIED, 2 * HOUR)), True),
+        "failed not long ago": (
+            certificate_request(condition(APPROVED, 2 * HOUR), condition(FAILED, 50 * MINUTE)),
+            False,
+        ),
+        "failed long ago": (certificate_request(condition(APPROVED, 2 * HOUR), condition(FAILED, 2 * HOUR)), True),
+        "nobody has decided yet": (certificate_request(age=5 * HOUR), False),
+        "pending for a day": (certificate_request(age=25 * HOUR), True),
+        "something was said, if not much": (certificate_request(condition("Other", 25 * HOUR), age=25 * HOUR), False),
+        "its certificate has ended": (certificate_request(condition(APPROVED, 50 * MINUTE), certificate=ENDED), True),
+        "one that was never approved": (certificate_request(age=5 * HOUR, certificate=ENDED), False),
+        "no certificate has not ended": (
+            certificate_request(condition(APPROVED, 50 * MINUTE), certificate=b"garbage"),
+            False,
+        ),
+        "but served is served": (certificate_request(condition(APPROVED, 2 * HOUR), certificate=b"garbage"), True),
+        "denied at no time: never too old": (certificate_request(condition(DENIED, None)), False),
+        "made at no time: never too old": (certificate_request(age=None), False),
     },
 )
 def test_expired_requests(request_: CertificateSigningRequest, goes: bool) -> None:
@@ -83,7 +89,7 @@ def test_expired_requests(request_: CertificateSigningRequest, goes: bool) -> No
 # The controller
 
 
-async def ask(world: World, name: str) -> Any:
+async def create_request(world: World, name: str) -> Any:
     return await world.request("POST", REQUESTS, document(name, request_pem("u", []), API_SERVER_CLIENT))
 
 
@@ -93,7 +99,7 @@ async def names(world: World) -> list[str]:
 
 async def test_expired_requests_are_deleted_every_hour(world: World) -> None:
     for name in ("pending", "denied", "served"):
-        made = await ask(world, name)
+        made = await create_request(world, name)
         if name != "pending":
             kind = "Denied" if name == "denied" else "Approved"
             await world.request("PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(made, kind))
@@ -112,7 +118,7 @@ async def test_expired_requests_are_deleted_every_hour(world: World) -> None:
 async def test_failed_deletion_does_not_block_others_and_is_retried(world: World) -> None:
     for name in ("a", "b"):
         await world.request(
-            "PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(await ask(world, name), "Denied")
+            "PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(await create_request(world, name), "Denied")
         )
     await asyncio.sleep(2 * 3600)
     world.faults.add(Rule(fail(500), verb="delete", resource="certificatesigningrequests", nth=1))
@@ -125,13 +131,13 @@ async def test_failed_deletion_does_not_block_others_and_is_retried(world: World
 
 async def test_recreated_request_of_the_same_name_is_not_deleted(world: World) -> None:
     """The uid precondition names the cached object, however stale the cache is."""
-    made = await ask(world, "a")
+    made = await create_request(world, "a")
     await world.request("PUT", f"{REQUESTS}/a/approval", with_approval_condition(made, "Denied"))
     await world.start(DESCRIPTOR)
     await asyncio.sleep(3600 + 60)
     with world.faults.hold(resource="certificatesigningrequests"):
         await world.delete(f"{REQUESTS}/a")
-        await ask(world, "a")
+        await create_request(world, "a")
         await asyncio.sleep(3600)
         assert world.requests() == ["delete certificatesigningrequests a"]
     await asyncio.sleep(60)

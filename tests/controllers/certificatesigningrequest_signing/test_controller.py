@@ -53,7 +53,7 @@ async def running(env: Env, options: SigningOptions | None = None) -> AsyncItera
 world = fixture_of(running)
 
 
-async def ask(world: World, body: Doc, said: str = "Approved") -> Doc:
+async def create_request(world: World, body: Doc, said: str = "Approved") -> Doc:
     name, signer = body["metadata"]["name"], body["spec"]["signerName"]
     if signer == LEGACY_UNKNOWN:
         # Nobody can ask it any more; who did is there still.
@@ -114,7 +114,7 @@ SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
     },
 )
 async def test_handle_signs_or_fails_requests(world: World, body: Doc, said: str, served: bool, reason: str) -> None:
-    await ask(world, body, said)
+    await create_request(world, body, said)
     await asyncio.sleep(3600)
     certificate, why = await end_of(world)
     assert (certificate is not None, why) == (served, reason)
@@ -122,7 +122,7 @@ async def test_handle_signs_or_fails_requests(world: World, body: Doc, said: str
 
 
 async def test_failed_condition_has_reason_and_time(world: World) -> None:
-    await ask(world, document("r", USER, KUBELET_SERVING, SERVING))
+    await create_request(world, document("r", USER, KUBELET_SERVING, SERVING))
     await asyncio.sleep(1)
     conditions = (await world.must_get(f"{REQUESTS}/r"))["status"]["conditions"]
     assert [each["type"] for each in conditions] == ["Approved", "Failed"]
@@ -164,7 +164,7 @@ async def test_issued_certificate_duration(
     env: Env, seconds: int | None, limit: int, after: datetime.timedelta
 ) -> None:
     async with running(env, SigningOptions(pair=OURS, duration=limit * 3600.0)) as world:
-        await ask(world, document("r", USER, API_SERVER_CLIENT, seconds=seconds))
+        await create_request(world, document("r", USER, API_SERVER_CLIENT, seconds=seconds))
         await asyncio.sleep(1)
         found, _why = await end_of(world)
         assert found is not None
@@ -178,7 +178,7 @@ async def test_issued_certificate_duration(
 )
 async def test_failed_status_update_is_retried_with_one_certificate_issued(world: World, fault: Action) -> None:
     world.faults.add(Rule(fault, verb="update", resource="certificatesigningrequests", times=2))
-    await ask(world, document("r", USER, API_SERVER_CLIENT))
+    await create_request(world, document("r", USER, API_SERVER_CLIENT))
     await asyncio.sleep(5)
     first, _why = await end_of(world)
     assert first is not None
@@ -188,14 +188,14 @@ async def test_failed_status_update_is_retried_with_one_certificate_issued(world
 
 async def test_recreated_request_of_the_same_name_is_not_signed(world: World) -> None:
     """It was approved, deleted, and recreated by another user while the cache still has the first one."""
-    await ask(world, document("r", USER, API_SERVER_CLIENT), "")
+    await create_request(world, document("r", USER, API_SERVER_CLIENT), "")
     await asyncio.sleep(1)
     with world.faults.hold(resource="certificatesigningrequests") as hold:
         await world.request(
             "PUT", f"{REQUESTS}/r/approval", with_approval_condition(await world.must_get(f"{REQUESTS}/r"))
         )
         await world.delete(f"{REQUESTS}/r")
-        await ask(world, document("r", request_pem("mallory", ["some-org"]), API_SERVER_CLIENT), "")
+        await create_request(world, document("r", request_pem("mallory", ["some-org"]), API_SERVER_CLIENT), "")
         hold.release(1)
         await asyncio.sleep(5)
         assert set(world.requests()) == {STATUS}
@@ -209,7 +209,7 @@ async def test_requests_wait_while_the_ca_is_expired(env: Env, tmp_path: Path) -
     files = tmp_path / "ca.crt", tmp_path / "ca.key"
     make_authority("old", virtual.START - datetime.timedelta(days=4000)).save(*files)
     async with running(env, SigningOptions(cert_file=str(files[0]), key_file=str(files[1]))) as world:
-        await ask(world, document("r", USER, API_SERVER_CLIENT))
+        await create_request(world, document("r", USER, API_SERVER_CLIENT))
         await asyncio.sleep(5)
         assert world.requests() == []
         assert "pilothouse_reconcile_errors_total{" in world.metrics.exposition()
@@ -323,10 +323,10 @@ async def test_private_keys_do_not_leak_into_logs_events_or_metrics(
 
     caplog.set_level(1)
     async with running(env, SigningOptions(cert_file=str(paths[0]), key_file=str(paths[1]))) as world:
-        await ask(world, document("r", USER, API_SERVER_CLIENT))
+        await create_request(world, document("r", USER, API_SERVER_CLIENT))
         await asyncio.sleep(1)
         Pair(OURS.certificate, OURS.key[:-60]).save(*paths)
-        await ask(world, document("s", USER, API_SERVER_CLIENT))
+        await create_request(world, document("s", USER, API_SERVER_CLIENT))
         await asyncio.sleep(1)
         assert (await end_of(world, "s"))[0] is not None
         seen.append(world.metrics.exposition())

@@ -98,7 +98,7 @@ def test_allowed_usages_by_signer(usages: tuple[str, ...], expected: str | None)
     assert VALIDATIONS[LEGACY_UNKNOWN](RequestedNames(), usages) is None
 
 
-def said(*conditions: str, served: bool = False) -> CertificateSigningRequest:
+def certificate_request(*conditions: str, served: bool = False) -> CertificateSigningRequest:
     listed = tuple(CertificateSigningRequestCondition(type=kind, status="True") for kind in conditions)
     status = CertificateSigningRequestStatus(conditions=listed, certificate=b"x" if served else b"")
     return CertificateSigningRequest(status=status)
@@ -107,13 +107,13 @@ def said(*conditions: str, served: bool = False) -> CertificateSigningRequest:
 @cases(
     "request_, expected",
     {
-        "approved": (said("Approved"), True),
-        "not approved": (said(), False),
-        "denied": (said("Denied"), False),
-        "approved and denied": (said("Approved", "Denied"), False),
-        "given up": (said("Approved", "Failed"), False),
-        "given up before anybody approved": (said("Failed"), False),
-        "served": (said("Approved", served=True), False),
+        "approved": (certificate_request("Approved"), True),
+        "not approved": (certificate_request(), False),
+        "denied": (certificate_request("Denied"), False),
+        "approved and denied": (certificate_request("Approved", "Denied"), False),
+        "given up": (certificate_request("Approved", "Failed"), False),
+        "given up before anybody approved": (certificate_request("Failed"), False),
+        "served": (certificate_request("Approved", served=True), False),
     },
 )
 def test_requests_ready_for_signing(request_: CertificateSigningRequest, expected: bool) -> None:

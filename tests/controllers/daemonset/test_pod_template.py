@@ -17,7 +17,7 @@ from pilothouse.controllers.workloads.daemonset.pod_template import (
 TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-7"]}]}
 
 
-def made(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+def template_for_node(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     """The template for node-7."""
     template = msgspec.json.encode({"metadata": {"labels": {"app": "agent"}, **metadata}, "spec": spec})
     pinned = PinnedTemplate(template, revision_hash="abc", generation=4)
@@ -80,7 +80,7 @@ def made(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
 )
 def test_pod_has_node_affinity_to_its_node(affinity: Any, expected: dict[str, Any]) -> None:
     spec = {} if affinity is None else {"affinity": affinity}
-    assert made(spec)["spec"]["affinity"]["nodeAffinity"] == {
+    assert template_for_node(spec)["spec"]["affinity"]["nodeAffinity"] == {
         **expected,
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]},
     }
@@ -92,7 +92,7 @@ def test_other_affinity_and_unknown_fields_are_kept() -> None:
         "containers": [{"name": "a", "future": 1.50}],
         "x": {"y": 1},
     }
-    result = made(spec, annotations={"a": "b"}, finalizers=["f"], future=1)
+    result = template_for_node(spec, annotations={"a": "b"}, finalizers=["f"], future=1)
     assert result["spec"]["affinity"]["podAntiAffinity"] == {"future": 1}
     assert result["spec"]["containers"] == spec["containers"]
     assert result["spec"]["x"] == {"y": 1}
@@ -102,7 +102,7 @@ def test_other_affinity_and_unknown_fields_are_kept() -> None:
 
 def test_pod_has_revision_hash_and_template_generation_labels() -> None:
     """TestCreatePodTemplate."""
-    assert made({})["metadata"]["labels"] == {
+    assert template_for_node({})["metadata"]["labels"] == {
         "app": "agent",
         "controller-revision-hash": "abc",
         "pod-template-generation": "4",
@@ -119,7 +119,7 @@ def test_default_tolerations_are_appended_to_the_templates() -> None:
         "effect": "NoExecute",
         "tolerationSeconds": 9,
     }
-    result = made({"tolerations": [own, limited], "hostNetwork": True})["spec"]["tolerations"]
+    result = template_for_node({"tolerations": [own, limited], "hostNetwork": True})["spec"]["tolerations"]
     assert result[0] == own
     assert result[1] == {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
     assert [each["key"].partition("/")[2] for each in result[2:]] == [

@@ -115,7 +115,7 @@ def test_healthy_pods(given: Pod, healthy: int) -> None:
 # What is said
 
 
-def said(condition: tuple[str, str] | None = None, **status: Any) -> PodDisruptionBudgetStatus:
+def budget_status(condition: tuple[str, str] | None = None, **status: Any) -> PodDisruptionBudgetStatus:
     conditions = () if condition is None else (condition_of(*condition),)
     return PodDisruptionBudgetStatus(conditions=conditions, **status)
 
@@ -165,13 +165,16 @@ SURE = ("True", "SufficientPods")
 @cases(
     "before, writes",
     {
-        "all is said": (said(SURE, expected_pods=3, **FINE), False),
-        "another number": (said(SURE, expected_pods=4, **FINE), True),
-        "of another spec": (said(SURE, expected_pods=3, **{**FINE, "observed_generation": 0}), True),
-        "no condition": (said(expected_pods=3, **FINE), True),
-        "the other condition": (said(("False", "InsufficientPods"), expected_pods=3, **FINE), True),
-        "another reason": (said(("True", "Whatever"), expected_pods=3, **FINE), True),
-        "a deleted pod is in disruptedPods": (said(SURE, expected_pods=3, disrupted_pods={"gone": NOW}, **FINE), True),
+        "all is said": (budget_status(SURE, expected_pods=3, **FINE), False),
+        "another number": (budget_status(SURE, expected_pods=4, **FINE), True),
+        "of another spec": (budget_status(SURE, expected_pods=3, **{**FINE, "observed_generation": 0}), True),
+        "no condition": (budget_status(expected_pods=3, **FINE), True),
+        "the other condition": (budget_status(("False", "InsufficientPods"), expected_pods=3, **FINE), True),
+        "another reason": (budget_status(("True", "Whatever"), expected_pods=3, **FINE), True),
+        "a deleted pod is in disruptedPods": (
+            budget_status(SURE, expected_pods=3, disrupted_pods={"gone": NOW}, **FINE),
+            True,
+        ),
         "what else is in the condition does not count": (
             PodDisruptionBudgetStatus(
                 conditions=(condition_of(*SURE, message="something", generation=9),), expected_pods=3, **FINE
@@ -203,7 +206,7 @@ def test_conditions_of_others_are_kept() -> None:
 
 
 def test_sync_failure_allows_no_disruptions_and_keeps_counts() -> None:
-    old = said(SURE, expected_pods=3, **FINE)
+    old = budget_status(SURE, expected_pods=3, **FINE)
     new = fail_safe_status(budget(old, generation=2), "no such thing", NOW)
     condition = condition_of("False", "SyncFailed", message="no such thing", generation=1)
     assert new == PodDisruptionBudgetStatus(
@@ -216,14 +219,14 @@ def test_unknown_fields_are_kept() -> None:
         b'{"kind":"PodDisruptionBudget","metadata":{"name":"a","x":1},"spec":{"future":[1.50]},'
         b'"status":{"future":{},"disruptedPods":{"a":"2026-01-01T00:00:00Z"}}}'
     )
-    status = said(SURE, expected_pods=3, **FINE)
+    status = budget_status(SURE, expected_pods=3, **FINE)
     assert status_body(raw, status) == (
         b'{"kind":"PodDisruptionBudget","metadata":{"name":"a","x":1},"spec":{"future":[1.50]},'
         b'"status":{"future":{},"observedGeneration":1,"disruptionsAllowed":1,"currentHealthy":3,"desiredHealthy":2,'
         b'"expectedPods":3,"conditions":[{"type":"DisruptionAllowed","status":"True",'
         b'"lastTransitionTime":"2026-01-01T12:00:00Z","reason":"SufficientPods","message":""}]}}'
     )
-    awaited = said(SURE, disrupted_pods={"b": NOW, "a": NOW})
+    awaited = budget_status(SURE, disrupted_pods={"b": NOW, "a": NOW})
     assert b'"disruptedPods":{"a":"2026-01-01T12:00:00Z","b":"2026-01-01T12:00:00Z"}' in status_body(raw, awaited)
 
 

@@ -28,7 +28,7 @@ async def make(world: World, **spec: Any) -> None:
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": {**SPEC, **spec}})
 
 
-async def said(world: World) -> list[tuple[str, bool]]:
+async def addresses_of(world: World) -> list[tuple[str, bool]]:
     subsets = (await world.must_get(WEB)).get("subsets") or []
     return sorted(
         (address["targetRef"]["name"], ready)
@@ -42,21 +42,21 @@ async def test_service_gets_its_endpoints(world: World) -> None:
     await start(world)
     await make(world)
     await asyncio.sleep(1)
-    assert await said(world) == []
+    assert await addresses_of(world) == []
     await pod(world, 1)
     await pod(world, 2, ready=False)
     await pod(world, 3, app="other")
     await asyncio.sleep(5)
-    assert await said(world) == [("p1", True), ("p2", False)]
+    assert await addresses_of(world) == [("p1", True), ("p2", False)]
     [subset] = (await world.must_get(WEB))["subsets"]
     assert subset["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
     assert subset["addresses"][0]["nodeName"] == "n1"
     await report(world, 2, ready=True)
     await asyncio.sleep(1)
-    assert await said(world) == [("p1", True), ("p2", True)]
+    assert await addresses_of(world) == [("p1", True), ("p2", True)]
     await world.delete(f"{PODS}/p1", grace=0)
     await asyncio.sleep(1)
-    assert await said(world) == [("p2", True)]
+    assert await addresses_of(world) == [("p2", True)]
     before = len(world.requests())
     await world.merge(f"{PODS}/p2", {"metadata": {"annotations": {"some": "thing"}}})
     await asyncio.sleep(60)
@@ -76,7 +76,7 @@ async def test_deleted_endpoints_are_recreated_unless_the_service_has_no_selecto
     await asyncio.sleep(1)
     await world.delete(WEB)
     await asyncio.sleep(1)
-    assert await said(world) == [("p1", True)]
+    assert await addresses_of(world) == [("p1", True)]
     assert await world.get(f"{ENDPOINTS}/mine") is not None
     assert not [line for line in world.requests() if line.endswith("mine")]
 
@@ -102,12 +102,12 @@ async def test_sync_waits_for_its_own_write_in_the_cache(world: World) -> None:
     with world.faults.hold(resource="endpoints"):
         await report(world, 1, ready=False)
         await asyncio.sleep(1)
-        assert await said(world) == [("p1", False)]
+        assert await addresses_of(world) == [("p1", False)]
         await report(world, 1, ready=True)
         await asyncio.sleep(1)
-        assert await said(world) == [("p1", False)]
+        assert await addresses_of(world) == [("p1", False)]
     await asyncio.sleep(5)
-    assert await said(world) == [("p1", True)]
+    assert await addresses_of(world) == [("p1", True)]
 
 
 async def test_recreated_service_gets_endpoints_with_a_stale_cache(world: World) -> None:
@@ -123,7 +123,7 @@ async def test_recreated_service_gets_endpoints_with_a_stale_cache(world: World)
         await make(world)
         await asyncio.sleep(1)
     await asyncio.sleep(5)
-    assert await said(world) == [("p1", True)]
+    assert await addresses_of(world) == [("p1", True)]
 
 
 async def test_service_labels_replace_endpoints_labels(world: World) -> None:
@@ -158,17 +158,17 @@ async def test_pod_changes_are_batched(world: World) -> None:
         await pod(world, number)
         await asyncio.sleep(0.1)
     await asyncio.sleep(3)
-    assert await said(world) == [(f"p{number}", True) for number in range(3)]
+    assert await addresses_of(world) == [(f"p{number}", True) for number in range(3)]
     for number in range(3):
         await report(world, number, ready=False)
         await asyncio.sleep(0.1)
     await asyncio.sleep(3)
-    assert await said(world) == [(f"p{number}", False) for number in range(3)]
+    assert await addresses_of(world) == [(f"p{number}", False) for number in range(3)]
     for number in range(3):
         await world.delete(f"{PODS}/p{number}", grace=0)
         await asyncio.sleep(0.1)
     await asyncio.sleep(3)
-    assert await said(world) == []
+    assert await addresses_of(world) == []
     assert world.requests().count("update endpoints web") == 3, "one for each batch"
 
 
@@ -185,7 +185,7 @@ async def test_failures_emit_events(world: World) -> None:
     await asyncio.sleep(5)
     [text] = await world.events("FailedToUpdateEndpoint")
     assert text.startswith("Endpoints/web Failed to update endpoint default/web: ")
-    assert await said(world) == [("p1", False)]
+    assert await addresses_of(world) == [("p1", False)]
 
 
 FAULTS: dict[str, tuple[Any, Doc]] = {
@@ -214,7 +214,7 @@ async def test_endpoints_converge_under_faults(world: World, fault: str, seed: i
     for turn in range(12):
         if turn % 5 < 4:
             ready[f"p{turn % 5}"] = turn % 2 == 0
-    assert await said(world) == sorted(ready.items())
+    assert await addresses_of(world) == sorted(ready.items())
     world.faults.clear()
     before = len(world.requests())
     await asyncio.sleep(300)

@@ -104,7 +104,7 @@ def test_pod_to_endpoint_address(spec: dict[str, Any], ips: list[str], expected:
         assert found.target_ref == ObjectReference(kind="Pod", namespace="ns", name="p0001", uid="uid-p0001")
 
 
-def said(wanted_service: Service, pods: Iterable[Pod]) -> list[tuple[list[str], list[str], list[int]]]:
+def subsets_of(wanted_service: Service, pods: Iterable[Pod]) -> list[tuple[list[str], list[str], list[int]]]:
     return [
         (
             [a.ip for a in subset.addresses],
@@ -120,14 +120,14 @@ NAMED = ServicePort(name="named", protocol="TCP", port=81, target_port="http")
 
 def test_ports() -> None:
     """TestSyncEndpointsItems, TestSyncEndpointsHeadlessWithoutPort, TestEndpointPortFromServicePort; ``FindPort``."""
-    assert said(service(), [pod(1), pod(0, ready=False)]) == [(["10.1.0.2"], ["10.1.0.1"], [8080])]
-    assert said(service(ports=(HTTP, NAMED)), [pod(0)]) == [(["10.1.0.1"], [], [8080, 8080])]
+    assert subsets_of(service(), [pod(1), pod(0, ready=False)]) == [(["10.1.0.2"], ["10.1.0.1"], [8080])]
+    assert subsets_of(service(ports=(HTTP, NAMED)), [pod(0)]) == [(["10.1.0.1"], [], [8080, 8080])]
     # A named port is another number in each pod: two subsets; where it is not there, that pod is left out.
     other = (Container(name="main", ports=(ContainerPort(name="else", container_port=1, protocol="TCP"),)),)
     pods = [pod(0), pod(1, port=9090), pod(2, containers=other)]
-    assert said(service(ports=(NAMED,)), pods) == [(["10.1.0.1"], [], [8080]), (["10.1.0.2"], [], [9090])]
-    assert said(service(ports=(), cluster_ip="None"), [pod(0)]) == [(["10.1.0.1"], [], [])]
-    assert said(service(ports=()), [pod(0)]) == []
+    assert subsets_of(service(ports=(NAMED,)), pods) == [(["10.1.0.1"], [], [8080]), (["10.1.0.2"], [], [9090])]
+    assert subsets_of(service(ports=(), cluster_ip="None"), [pod(0)]) == [(["10.1.0.1"], [], [])]
+    assert subsets_of(service(ports=()), [pod(0)]) == []
     protocol = replace(HTTP, app_protocol="http")
     [subset] = desired_endpoints(service(ports=(protocol,)), [pod(0)]).subsets
     assert [port.app_protocol for port in subset.ports] == ["http"]

@@ -62,7 +62,7 @@ async def slices(world: World, name: str = "ext") -> list[Doc]:
     return [each for each in found if wanted.items() <= each["metadata"].get("labels", {}).items()]
 
 
-async def said(world: World, name: str = "ext") -> list[tuple[str, int, bool]]:
+async def endpoints_of(world: World, name: str = "ext") -> list[tuple[str, int, bool]]:
     """Address, port and readiness of every endpoint."""
     return sorted(
         (address, each["ports"][0]["port"], endpoint["conditions"]["ready"])
@@ -92,7 +92,7 @@ async def test_custom_endpoints_are_mirrored(world: World) -> None:
     assert [number(world, name) for name in ("endpoints_desired", "num_endpoint_slices")] == [2, 1]
     await rewrite(world, subset("192.0.2.1", bad=("192.0.2.3",)))
     await asyncio.sleep(1)
-    assert await said(world) == [("192.0.2.1", 8080, True), ("192.0.2.3", 8080, False)]
+    assert await endpoints_of(world) == [("192.0.2.1", 8080, True), ("192.0.2.3", 8080, False)]
     assert (await slices(world))[0]["metadata"]["uid"] == meta["uid"], "the slice stays the same"
     await world.delete(EXT)
     await asyncio.sleep(1)
@@ -167,7 +167,7 @@ async def test_removed_service_selector_starts_mirroring(world: World) -> None:
     assert await slices(world) == []
     await world.merge(f"{SERVICES}/ext", {"spec": {"selector": None}})
     await asyncio.sleep(1)
-    assert await said(world) == [("192.0.2.1", 8080, True)]
+    assert await endpoints_of(world) == [("192.0.2.1", 8080, True)]
 
 
 async def test_existing_slices_are_reused_or_deleted_at_startup(world: World) -> None:
@@ -185,7 +185,7 @@ async def test_existing_slices_are_reused_or_deleted_at_startup(world: World) ->
     await world.start(DESCRIPTOR, MirroringOptions())
     await asyncio.sleep(5)
     assert [each["metadata"]["name"] for each in await slices(world)] == ["old-a"]
-    assert await said(world) == [("192.0.2.1", 8080, True)]
+    assert await endpoints_of(world) == [("192.0.2.1", 8080, True)]
     assert await slices(world, "gone") == []
 
 
@@ -198,16 +198,16 @@ async def test_changed_mirrored_slice_is_reverted(world: World) -> None:
     path = f"{SLICES}/{only['metadata']['name']}"
     await world.merge(path, {"endpoints": [{"addresses": ["192.0.2.7"]}]})
     await asyncio.sleep(1)
-    assert await said(world) == [("192.0.2.1", 8080, True)]
+    assert await endpoints_of(world) == [("192.0.2.1", 8080, True)]
     await world.merge(path, {"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "me"}}})
     await asyncio.sleep(1)
-    assert await said(world) == [("192.0.2.1", 8080, True)], "it was given away, and there is a new one"
+    assert await endpoints_of(world) == [("192.0.2.1", 8080, True)], "it was given away, and there is a new one"
     await world.merge(path, {"metadata": {"labels": OURS}})
     await asyncio.sleep(1)
     assert len(await slices(world)) == 1, "it came back, and one is enough"
     await world.delete(f"{SLICES}/{(await slices(world))[0]['metadata']['name']}")
     await asyncio.sleep(1)
-    assert await said(world) == [("192.0.2.1", 8080, True)]
+    assert await endpoints_of(world) == [("192.0.2.1", 8080, True)]
 
 
 @pytest.mark.parametrize(("count", "told"), [(1000, 0), (1001, 1)])
@@ -237,7 +237,7 @@ async def test_changed_port_recycles_the_slice(world: World) -> None:
     await asyncio.sleep(1)
     [after] = await slices(world)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert await said(world) == [("192.0.2.1", 9090, True)]
+    assert await endpoints_of(world) == [("192.0.2.1", 9090, True)]
 
 
 async def test_no_slices_for_terminating_namespaces_or_endpoints(world: World) -> None:
@@ -248,7 +248,7 @@ async def test_no_slices_for_terminating_namespaces_or_endpoints(world: World) -
     await world.delete(EXT)
     await rewrite(world, subset("192.0.2.1"), subset("2001:db8::1", port=9090))
     await asyncio.sleep(1)
-    assert await said(world) == [("192.0.2.1", 8080, True)], "updates only"
+    assert await endpoints_of(world) == [("192.0.2.1", 8080, True)], "updates only"
     world.faults.add(Rule(namespace_ends(), verb="create", resource="endpointslices.discovery.k8s.io"))
     await world.merge(EXT, {"metadata": {"finalizers": []}})
     await write(world, subset("192.0.2.5"))
@@ -309,7 +309,7 @@ async def test_slices_converge_under_faults(world: World, fault: str, seed: int)
             for field, ready in (("addresses", True), ("notReadyAddresses", False))
             for address in each.get(field, ())
         )
-        assert await said(world, name) == wanted
+        assert await endpoints_of(world, name) == wanted
         kinds = [(each["addressType"], each["ports"][0]["port"]) for each in await slices(world, name)]
         assert len(kinds) == len(set(kinds)), "one of each"
     before = len(world.requests())

@@ -42,7 +42,7 @@ def claims(*found: tuple[str, list[Doc]]) -> dict[str, PersistentVolumeClaim]:
     }
 
 
-def made(volume: str = "scratch", spec: Doc = SPEC, **metadata: Any) -> CreateClaim:
+def create_claim(volume: str = "scratch", spec: Doc = SPEC, **metadata: Any) -> CreateClaim:
     meta = {"name": f"p-{volume}", "namespace": "ns", "ownerReferences": [OWNER], **metadata}
     return CreateClaim(volume, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
 
@@ -53,7 +53,7 @@ FOREIGN = ClaimConflict("scratch", "PVC ns/p-scratch was not created for pod ns/
 @cases(
     "asks, known, steps",
     {
-        "create": (pod(SCRATCH), claims(), [made()]),
+        "create": (pod(SCRATCH), claims(), [create_claim()]),
         "pod-deleted": (pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), claims(), []),
         "no-volumes": (pod(), claims(), []),
         "volumes of other kinds": (
@@ -61,7 +61,7 @@ FOREIGN = ClaimConflict("scratch", "PVC ns/p-scratch was not created for pod ns/
             claims(),
             [],
         ),
-        "create-with-other-PVC": (pod(SCRATCH), claims(("scratch", []), ("p", [])), [made()]),
+        "create-with-other-PVC": (pod(SCRATCH), claims(("scratch", []), ("p", [])), [create_claim()]),
         "wrong-PVC-owner": (pod(SCRATCH), claims(("p-scratch", [])), [FOREIGN]),
         "an owner that does not control it is not enough": (
             pod(SCRATCH),
@@ -73,12 +73,12 @@ FOREIGN = ClaimConflict("scratch", "PVC ns/p-scratch was not created for pod ns/
         "what is there of several is left alone": (
             pod(SCRATCH, {**SCRATCH, "name": "more"}),
             claims(("p-more", [OWNER])),
-            [made()],
+            [create_claim()],
         ),
         "nothing after a refusal": (
             pod({**SCRATCH, "name": "first"}, SCRATCH, {**SCRATCH, "name": "last"}),
             claims(("p-scratch", [])),
-            [made("first"), FOREIGN],
+            [create_claim("first"), FOREIGN],
         ),
         "labels and annotations of the template, and nothing else of its metadata": (
             pod(
@@ -93,7 +93,7 @@ FOREIGN = ClaimConflict("scratch", "PVC ns/p-scratch was not created for pod ns/
                 }
             ),
             claims(),
-            [made(labels={"a": "b"}, annotations={"c": "d"})],
+            [create_claim(labels={"a": "b"}, annotations={"c": "d"})],
         ),
     },
 )

@@ -42,7 +42,7 @@ async def ask_for(world: World, size: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def told(env: Env, **how: Any) -> AsyncIterator[World]:
+async def expanding(env: Env, **how: Any) -> AsyncIterator[World]:
     async with node_world.world(env) as world:
         await bound(world, **how)
         await world.start(DESCRIPTOR)
@@ -50,7 +50,7 @@ async def told(env: Env, **how: Any) -> AsyncIterator[World]:
         yield world
 
 
-world = fixture_of(told)
+world = fixture_of(expanding)
 
 
 async def test_claim_to_expand_gets_an_external_expanding_event(world: World) -> None:
@@ -79,7 +79,7 @@ async def test_claim_enlarged_before_startup_gets_an_event(env: Env) -> None:
 
 
 async def test_claim_of_a_migrated_plugin_names_the_csi_driver(env: Env) -> None:
-    async with told(env, source=EBS) as world:
+    async with expanding(env, source=EBS) as world:
         await ask_for(world, "2Gi")
         await soon()
         assert world.requests() == [GET, GET, PATCH]
@@ -98,13 +98,13 @@ async def test_claim_of_a_migrated_plugin_names_the_csi_driver(env: Env) -> None
 
 
 async def test_unbound_claim_is_ignored(env: Env) -> None:
-    async with told(env, phase="Pending") as world:
+    async with expanding(env, phase="Pending") as world:
         assert world.requests() == []
 
 
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
 async def test_failed_resizer_annotation_is_retried(env: Env, fault: Any) -> None:
-    async with told(env, source=EBS) as world:
+    async with expanding(env, source=EBS) as world:
         world.faults.add(Rule(fault, verb="patch", resource="persistentvolumeclaims", times=2))
         await ask_for(world, "2Gi")
         await soon(30)
@@ -116,7 +116,7 @@ async def test_failed_resizer_annotation_is_retried(env: Env, fault: Any) -> Non
 
 async def test_volume_bound_to_another_claim_is_retried(env: Env) -> None:
     """when pvc has no PV binding: an error, and another look."""
-    async with told(env, linked=False) as world:
+    async with expanding(env, linked=False) as world:
         assert len(world.requests()) > 3
         assert set(world.requests()) == {GET}
         await ask_for(world, "2Gi")

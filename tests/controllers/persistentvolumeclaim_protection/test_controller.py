@@ -47,7 +47,7 @@ async def user(world: World, *claims: str, node: str = "node1", phase: str = "Pe
     return made
 
 
-def asked(world: World) -> list[str]:
+def namespaced_requests(world: World) -> list[str]:
     """What the controller asked of the namespace."""
     calls = [sent.call for sent in world.seen if sent.call.namespace]
     return [f"{call.verb} {call.resource} {call.name}".strip() for call in calls]
@@ -114,7 +114,7 @@ async def test_claims_existing_at_startup(env: Env, before: Step, expected: list
     async with protecting(env, before=before) as world:
         was = await world.must_get(f"{CLAIMS}/pvc1")
         await soon()
-        assert asked(world) == expected
+        assert namespaced_requests(world) == expected
         found = await world.get(f"{CLAIMS}/pvc1")
         if "deletionTimestamp" in was["metadata"] and expected:
             assert found is None
@@ -123,7 +123,7 @@ async def test_claims_existing_at_startup(env: Env, before: Step, expected: list
             assert found["metadata"]["finalizers"] == [FINALIZER]
             assert found["spec"] == was["spec"]
         await soon(3600)
-        assert asked(world) == expected, "and that is all"
+        assert namespaced_requests(world) == expected, "and that is all"
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ async def test_failed_update_is_retried(env: Env, before: Step, once: list[str],
     async with protecting(env, before=failing) as world:
         await soon(30)
         if isinstance(fault, Break):
-            assert asked(world)[: len(once)] == once
+            assert namespaced_requests(world)[: len(once)] == once
         else:
-            assert asked(world) == once * 3
+            assert namespaced_requests(world) == once * 3
         found = await world.get(f"{CLAIMS}/pvc1")
         assert found is None if LIST in once else found is not None and found["metadata"]["finalizers"] == [FINALIZER]
 
@@ -157,9 +157,9 @@ async def test_failed_pod_list_keeps_the_finalizer(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=3))
     await deleted_claim(world)
     await soon(0.02)
-    assert REMOVE not in asked(world)
+    assert REMOVE not in namespaced_requests(world)
     await soon(30)
-    assert asked(world) == [LIST] * 4 + [REMOVE]
+    assert namespaced_requests(world) == [LIST] * 4 + [REMOVE]
 
 
 async def test_claim_in_use_is_deleted_with_its_pod(world: World) -> None:
@@ -171,15 +171,15 @@ async def test_claim_in_use_is_deleted_with_its_pod(world: World) -> None:
     )
     await world.delete(f"{CLAIMS}/pvc1")
     await soon()
-    assert asked(world) == []
+    assert namespaced_requests(world) == []
     await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Running"}})
     await soon()
     await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Succeeded"}})
     await soon()
-    assert asked(world) == [], "it has ended, and that is not enough"
+    assert namespaced_requests(world) == [], "it has ended, and that is not enough"
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
     await soon()
-    assert asked(world) == [LIST, REMOVE]
+    assert namespaced_requests(world) == [LIST, REMOVE]
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
@@ -190,7 +190,7 @@ async def test_finalizer_is_removed_with_the_last_of_two_pods(world: World) -> N
     await world.delete(f"{CLAIMS}/pvc1")
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
     await soon()
-    assert asked(world) == []
+    assert namespaced_requests(world) == []
     await world.delete(f"{PODS}/pod2", grace=NO_GRACE)
     await soon()
     assert await world.get(f"{CLAIMS}/pvc1") is None
@@ -216,11 +216,11 @@ async def test_pod_delete_and_create_with_same_namespaced_name_seen_as_an_update
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
         await user(world, *again)
         await soon()
-        assert asked(world) == []
+        assert namespaced_requests(world) == []
         world.faults.end_watches(resource="pods", with_=gone())
         await soon(5)
     await soon(5)
-    assert asked(world) == expected
+    assert namespaced_requests(world) == expected
     assert (await world.get(f"{CLAIMS}/pvc1") is None) == bool(expected)
 
 
@@ -248,7 +248,7 @@ async def test_pod_missing_in_the_cache_keeps_the_finalizer(world: World) -> Non
         await user(world, "pvc1")
         await world.delete(f"{CLAIMS}/pvc1")
         await soon()
-        assert set(asked(world)) == {LIST}
+        assert set(namespaced_requests(world)) == {LIST}
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
         world.faults.end_watches(resource="pods", with_=gone())
         await soon(5)
@@ -264,7 +264,7 @@ async def test_late_pod_in_the_cache_is_awaited_without_requests(world: World) -
     await soon()
     world.seen.clear()
     await soon(7200)
-    assert asked(world) == []
+    assert namespaced_requests(world) == []
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
     await soon()
     assert await world.get(f"{CLAIMS}/pvc1") is None
@@ -284,12 +284,16 @@ async def test_one_pod_list_per_namespace(env: Env) -> None:
         await soon()
         left = [item["metadata"]["name"] for item in (await world.must_get(CLAIMS))["items"]]
         assert left == ["c07", "c08"]
-        assert asked(world).count(LIST) == 1
-        assert len(asked(world)) == 49
+        assert namespaced_requests(world).count(LIST) == 1
+        assert len(namespaced_requests(world)) == 49
         world.seen.clear()
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
         await soon()
-        assert sorted(asked(world)) == [LIST, "update persistentvolumeclaims c07", "update persistentvolumeclaims c08"]
+        assert sorted(namespaced_requests(world)) == [
+            LIST,
+            "update persistentvolumeclaims c07",
+            "update persistentvolumeclaims c08",
+        ]
 
 
 async def test_failed_pod_list_for_one_claim_requeues_it_only(env: Env) -> None:
@@ -303,7 +307,9 @@ async def test_failed_pod_list_for_one_claim_requeues_it_only(env: Env) -> None:
 
     async with protecting(env, before=before) as world:
         await soon(0.004)
-        assert asked(world) == [LIST, LIST, "update persistentvolumeclaims pvc2"], "the first is tried again later"
+        assert namespaced_requests(world) == [LIST, LIST, "update persistentvolumeclaims pvc2"], (
+            "the first is tried again later"
+        )
         await soon()
         assert (await world.must_get(CLAIMS))["items"] == []
 
@@ -325,7 +331,7 @@ async def test_namespaces_have_separate_pod_lists(env: Env) -> None:
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
         await soon()
         assert await world.get(f"{CLAIMS}/pvc1") is None
-        assert asked(world) == [LIST, REMOVE] * 2
+        assert namespaced_requests(world) == [LIST, REMOVE] * 2
 
 
 async def test_pod_list_is_not_used_for_claims_deleted_later(world: World) -> None:
@@ -357,7 +363,7 @@ async def test_ephemeral_volume_claim_is_released_when_its_pod_is_shut_down(worl
     await claim(world, "pod1-scratch", ownerReferences=[owner])
     await world.delete(f"{CLAIMS}/pod1-scratch")
     await soon()
-    assert asked(world) == []
+    assert namespaced_requests(world) == []
     running = [
         {
             "name": "main",
@@ -380,7 +386,7 @@ async def test_other_finalizers_are_kept(world: World) -> None:
     await world.delete(f"{CLAIMS}/pvc1")
     await soon()
     assert (await world.must_get(f"{CLAIMS}/pvc1"))["metadata"]["finalizers"] == ["example.com/hold"]
-    assert asked(world) == [LIST, REMOVE]
+    assert namespaced_requests(world) == [LIST, REMOVE]
 
 
 async def test_pod_events_without_terminating_claims_send_no_requests(world: World) -> None:
@@ -388,5 +394,5 @@ async def test_pod_events_without_terminating_claims_send_no_requests(world: Wor
     await user(world, "pvc1", node="")
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
     await soon()
-    assert asked(world) == []
+    assert namespaced_requests(world) == []
     assert world.metrics.value("workqueue_adds_total", "pvcprotection") == 0

@@ -136,12 +136,12 @@ async def test_gc_orphaned(world: World, row: Row) -> None:
     for name in row.removed:
         await world.delete(f"{NODES}/{name}")
     await asyncio.sleep(row.end - 50)
-    await judge(world, row.deleted, row.marked, "orphaned")
+    await assert_deleted_and_marked(world, row.deleted, row.marked, "orphaned")
     if hold is not None:
         hold.__exit__(None, None, None)
 
 
-async def judge(world: World, deleted: str, marked: str, reason: str) -> None:
+async def assert_deleted_and_marked(world: World, deleted: str, marked: str, reason: str) -> None:
     """Who was deleted and who was patched before, and that the metric says so."""
     asked = world.requests(reads=False)
     assert sorted(text.split()[-1] for text in asked if text.startswith("delete pods")) == sorted(deleted)
@@ -174,7 +174,7 @@ async def test_gc_unscheduled_terminating(world: World, node: str, leaving: str,
     await asyncio.sleep(25)
     # An ended pod that is held by finalizers alone is left alone: the API server has deleted it already.
     told = "".join(name for name in deleted if name in marked)
-    await judge(world, told, marked, "unscheduled")
+    await assert_deleted_and_marked(world, told, marked, "unscheduled")
 
 
 @cases(
@@ -223,7 +223,7 @@ async def test_gc_terminating(
         if leaving:
             await world.delete(f"{PODS}/{name}")
     await asyncio.sleep(25)
-    await judge(world, deleted, deleted, "out-of-service")
+    await assert_deleted_and_marked(world, deleted, deleted, "out-of-service")
 
 
 async def test_terminated_pod_of_an_out_of_service_node_gets_no_condition(world: World) -> None:
@@ -235,4 +235,4 @@ async def test_terminated_pod_of_an_out_of_service_node_gets_no_condition(world:
         await world.delete(f"{PODS}/{name}")
         await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
     await asyncio.sleep(25)
-    await judge(world, "abc", "a", "out-of-service")
+    await assert_deleted_and_marked(world, "abc", "a", "out-of-service")

@@ -36,7 +36,7 @@ def test_request_without_creation_timestamp_is_kept() -> None:
     assert not is_expired(ObjectMeta(), NOW)
 
 
-async def ask(world: World, name: str) -> Doc:
+async def create_request(world: World, name: str) -> Doc:
     head = {"apiVersion": "certificates.k8s.io/v1beta1", "kind": "PodCertificateRequest"}
     return await world.request(
         "POST", REQUESTS, {**head, "metadata": {"name": name}, "spec": {"signerName": "foo.com/abc"}}
@@ -54,10 +54,10 @@ async def prepare(world: World) -> None:
 
 async def test_expired_requests_are_deleted_every_five_minutes(world: World) -> None:
     await prepare(world)
-    await ask(world, "a")
+    await create_request(world, "a")
     await world.start(DESCRIPTOR)
     await asyncio.sleep(600)
-    await ask(world, "b")
+    await create_request(world, "b")
     assert await names(world) == ["a", "b"]
     await asyncio.sleep(330)
     assert await names(world) == ["b"]
@@ -69,7 +69,7 @@ async def test_expired_requests_are_deleted_every_five_minutes(world: World) -> 
 async def test_failed_deletion_does_not_block_others_and_is_retried(world: World) -> None:
     await prepare(world)
     for name in "ab":
-        await ask(world, name)
+        await create_request(world, name)
     await asyncio.sleep(1000)
     world.faults.add(Rule(fail(500), verb="delete", resource="podcertificaterequests", nth=1))
     await world.start(DESCRIPTOR)
@@ -81,12 +81,12 @@ async def test_failed_deletion_does_not_block_others_and_is_retried(world: World
 
 async def test_recreated_request_of_the_same_name_is_not_deleted(world: World) -> None:
     await prepare(world)
-    await ask(world, "a")
+    await create_request(world, "a")
     await world.start(DESCRIPTOR)
     await asyncio.sleep(700)
     with world.faults.hold(resource="podcertificaterequests"):
         await world.delete(f"{REQUESTS}/a")
-        await ask(world, "a")
+        await create_request(world, "a")
         await asyncio.sleep(300)
         assert world.requests() == ["delete podcertificaterequests a"]
     assert await names(world) == ["a"]

@@ -36,7 +36,7 @@ HOUR = 3600.0
 world = started(DESCRIPTOR, server=GATES)
 
 
-async def ask(world: World, name: str = "r", **spec: Any) -> None:
+async def create_request(world: World, name: str = "r", **spec: Any) -> None:
     await world.request("POST", REQUESTS, {"metadata": {"name": name}, "spec": {"driver": DRIVER, **spec}})
 
 
@@ -64,7 +64,7 @@ async def test_status_is_written_in_one_update(world: World) -> None:
     await publish(world, "c", "pool-3", driver="other.example.com")
     await take(world, "claim", "device-0", "device-1")
     await asyncio.sleep(1)
-    await ask(world)
+    await create_request(world)
     await asyncio.sleep(1)
     said = await status(world)
     assert said is not None
@@ -87,9 +87,9 @@ async def test_pool_name_and_limit_filter_pools(world: World) -> None:
     for number in range(3):
         await publish(world, f"s{number}", f"pool-{number}")
     await asyncio.sleep(1)
-    await ask(world, "named", poolName="pool-1")
-    await ask(world, "limited", limit=2)
-    await ask(world, "nothing", poolName="pool-9")
+    await create_request(world, "named", poolName="pool-1")
+    await create_request(world, "limited", limit=2)
+    await create_request(world, "nothing", poolName="pool-9")
     await asyncio.sleep(1)
     limited = {}
     for name in ("named", "limited", "nothing"):
@@ -102,14 +102,14 @@ async def test_pool_name_and_limit_filter_pools(world: World) -> None:
 async def test_requests_existing_at_startup_are_processed(env: Env) -> None:
     async with node_world.world(env, server=GATES) as world:
         await publish(world, "a")
-        await ask(world)
+        await create_request(world)
         await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
         assert await status(world) is not None
 
 
 async def test_completed_request_is_not_processed_again(world: World) -> None:
-    await ask(world)
+    await create_request(world)
     await asyncio.sleep(1)
     said = await status(world)
     await publish(world, "a")
@@ -123,7 +123,7 @@ async def test_incomplete_pool_is_retried_then_reported(world: World) -> None:
     await publish(world, "a", expected=2)
     await publish(world, "b", "pool-2")
     await asyncio.sleep(1)
-    await ask(world)
+    await create_request(world)
     await asyncio.sleep(0.1)
     assert await status(world) is None
     assert world.requests() == []
@@ -147,7 +147,7 @@ async def test_incomplete_pool_is_retried_then_reported(world: World) -> None:
 async def test_missing_slice_arriving_in_time_completes_the_pool(world: World) -> None:
     await publish(world, "a", expected=2)
     await asyncio.sleep(1)
-    await ask(world)
+    await create_request(world)
     await asyncio.sleep(0.05)
     await publish(world, "b", expected=2)
     await asyncio.sleep(1)
@@ -168,7 +168,7 @@ async def test_failed_status_update_is_retried(world: World, fault: Action) -> N
     await publish(world, "a")
     await asyncio.sleep(1)
     world.faults.add(Rule(fault, verb="update", resource=RESOURCE, nth=1))
-    await ask(world)
+    await create_request(world)
     await asyncio.sleep(5)
     said = await status(world)
     assert said is not None
@@ -180,7 +180,7 @@ async def test_status_written_by_another_manager_is_not_overwritten(world: World
     """Two managers for a moment: the cache of this one does not show what the other one has written."""
     await publish(world, "a", expected=2)
     await asyncio.sleep(1)
-    await ask(world)
+    await create_request(world)
     await asyncio.sleep(0.05)
     with world.faults.hold(resource=RESOURCE):
         await world.merge(f"{REQUESTS}/r/status", {"status": {"poolCount": 7}})
@@ -192,11 +192,11 @@ async def test_status_written_by_another_manager_is_not_overwritten(world: World
 
 async def test_completed_requests_expire_after_an_hour_and_pending_after_a_day(env: Env) -> None:
     async with node_world.world(env, server=GATES) as world:
-        await ask(world, "answered")
+        await create_request(world, "answered")
         task = await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
         world.faults.add(Rule(fail(500), verb="update", resource=RESOURCE))
-        await ask(world, "unanswered")
+        await create_request(world, "unanswered")
         await asyncio.sleep(HOUR - 10)
         assert await names(world) == ["answered", "unanswered"]
         await asyncio.sleep(700)
@@ -215,7 +215,7 @@ async def test_completed_requests_expire_after_an_hour_and_pending_after_a_day(e
 async def test_failed_deletion_does_not_block_others_and_is_retried(env: Env) -> None:
     async with node_world.world(env, server=GATES) as world:
         for name in "ab":
-            await ask(world, name)
+            await create_request(world, name)
         await asyncio.sleep(25 * HOUR)
         world.faults.add(Rule(fail(500), verb="update", resource=RESOURCE))
         world.faults.add(Rule(fail(500), verb="delete", resource=RESOURCE, nth=1))
@@ -228,13 +228,13 @@ async def test_failed_deletion_does_not_block_others_and_is_retried(env: Env) ->
 
 async def test_recreated_request_of_the_same_name_is_not_deleted(env: Env) -> None:
     async with node_world.world(env, server=GATES) as world:
-        await ask(world)
+        await create_request(world)
         await world.start(DESCRIPTOR)
         await asyncio.sleep(1)
         with world.faults.hold(resource=RESOURCE):
             await asyncio.sleep(HOUR)
             await world.delete(f"{REQUESTS}/r")
-            await ask(world)
+            await create_request(world)
             await asyncio.sleep(600)
             assert f"delete {RESOURCE} r" in world.requests()
         assert await names(world) == ["r"]
@@ -254,7 +254,7 @@ async def test_bootstrap_role_is_sufficient(world: World) -> None:
     name = "system:controller:resourcepoolstatusrequest-controller"
     role, _binding = (found for _resource, found in bootstrap_objects(GATES.gates) if found["metadata"]["name"] == name)
     allowed = {(verb, each) for rule in role["rules"] for verb in rule["verbs"] for each in rule["resources"]}
-    await ask(world)
+    await create_request(world)
     await asyncio.sleep(HOUR + 700)
     assert await names(world) == []
     asked = {tuple(each.split()[:2]) for each in world.requests()}
@@ -266,4 +266,4 @@ async def test_feature_gate_of_controller_and_kind(env: Env) -> None:
     assert DESCRIPTOR.gates == ("DRAResourcePoolStatus",)
     async with node_world.world(env) as world:
         with pytest.raises(NotFound):
-            await ask(world)
+            await create_request(world)

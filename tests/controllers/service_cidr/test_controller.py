@@ -190,7 +190,7 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 RANGES = ("10.9.0.0/24", "10.9.0.0/28", "10.9.0.16/28", "10.9.0.0/16")
 
 
-async def judge(world: World) -> None:
+async def assert_addresses_have_cidrs(world: World) -> None:
     """Every address that a service has is of a range that is there."""
     cidrs = [
         ipaddress.ip_network(text) for each in (await world.must_get(CIDRS))["items"] for text in each["spec"]["cidrs"]
@@ -230,12 +230,12 @@ async def test_every_address_has_a_service_cidr_under_faults(world: World, fault
         elif services:
             await world.delete(f"{SERVICES}/{services.pop(chance.randrange(len(services)))}")
         await asyncio.sleep(chance.uniform(0, 6))
-        await judge(world)
+        await assert_addresses_have_cidrs(world)
     for name in services:
         await world.delete(f"{SERVICES}/{name}")
     world.faults.clear()
     await asyncio.sleep(1200)
-    await judge(world)
+    await assert_addresses_have_cidrs(world)
     left = {each["metadata"]["name"] for each in (await world.must_get(CIDRS))["items"]}
     assert left == {"kubernetes", *(name for name, alive in cidrs.items() if alive)}
     for name in sorted(left):

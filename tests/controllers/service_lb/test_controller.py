@@ -49,11 +49,11 @@ async def address(world: World, name: str = "web") -> list[str]:
     return [each["ip"] for each in found["status"]["loadBalancer"].get("ingress") or []]
 
 
-async def told(world: World, reason: str = "") -> list[str]:
+async def service_events(world: World, reason: str = "") -> list[str]:
     return [text.removeprefix("Service/web ") for text in await world.events(reason)]
 
 
-async def vanish(world: World) -> None:
+async def delete_without_finalizer(world: World) -> None:
     """The Service goes without its finalizer."""
     await world.merge(f"{SERVICES}/web", {"metadata": {"finalizers": None}})
     await world.delete(f"{SERVICES}/web")
@@ -71,7 +71,7 @@ async def test_load_balancer_is_created_and_deleted(env: Env) -> None:
         assert balancer.source_ranges == ("10.0.0.0/8",)
         assert balancer.ports == (("TCP", 80, found["spec"]["ports"][0]["nodePort"]),)
         assert world.requests() == ["patch services/status web", "patch services/status web"]
-        assert await told(world) == ["Ensuring load balancer", "Ensured load balancer"]
+        assert await service_events(world) == ["Ensuring load balancer", "Ensured load balancer"]
         await soon(3600)
         assert len(world.requests()) == 2, "and that is all"
         assert cloud.faulty.asked == ["ensure web"]
@@ -79,7 +79,7 @@ async def test_load_balancer_is_created_and_deleted(env: Env) -> None:
         await soon()
         assert await world.get(f"{SERVICES}/web") is None
         assert cloud.balancers == {}
-        assert (await told(world))[-2:] == ["Deleting load balancer", "Deleted load balancer"]
+        assert (await service_events(world))[-2:] == ["Deleting load balancer", "Deleted load balancer"]
 
 
 async def test_changed_service_type_deletes_the_load_balancer(env: Env) -> None:
@@ -156,7 +156,7 @@ async def test_cloud_failures_are_retried_with_backoff(env: Env) -> None:
         await service(world)
         await soon(4)
         assert cloud.faulty.asked == ["ensure web"]
-        assert set(await told(world, "SyncLoadBalancerFailed")) == {
+        assert set(await service_events(world, "SyncLoadBalancerFailed")) == {
             "Error syncing load balancer: failed to ensure load balancer: no quota"
         }
         await soon(2 + 10 + 20)
@@ -196,7 +196,7 @@ async def test_failed_load_balancer_deletion_keeps_the_finalizer(env: Env) -> No
         await world.delete(f"{SERVICES}/web")
         await soon()
         assert await world.get(f"{SERVICES}/web") is not None
-        assert await told(world, "SyncLoadBalancerFailed") == [
+        assert await service_events(world, "SyncLoadBalancerFailed") == [
             "Error syncing load balancer: failed to delete load balancer: unreachable"
         ]
         await soon(60)
@@ -221,10 +221,10 @@ async def test_node_changes_update_load_balancers(env: Env) -> None:
         await world.report_node("n3", {"Ready": "False"})
         await soon(600)
         assert cloud.balancers[uid].nodes == ("n3",), "the load balancer looks at the health of its nodes itself"
-        assert set(await told(world, "UpdatedLoadBalancer")) == {"Updated load balancer with new hosts"}
+        assert set(await service_events(world, "UpdatedLoadBalancer")) == {"Updated load balancer with new hosts"}
         await world.delete(f"{NODES}/n3")
         await soon()
-        assert await told(world, "UnAvailableLoadBalancer") == [NO_NODES]
+        assert await service_events(world, "UnAvailableLoadBalancer") == [NO_NODES]
         assert world.metrics.value("service_controller_loadbalancer_sync_total") == 4
         assert world.metrics.value("service_controller_nodesync_error_total") == 0
 
@@ -256,7 +256,7 @@ async def test_failed_node_update_emits_an_event_and_is_retried(env: Env) -> Non
         await soon()
         (uid,) = cloud.balancers
         assert cloud.balancers[uid].nodes == ("n1", "n2", "n3"), "the whole load balancer was looked at again"
-        assert await told(world, "UpdateLoadBalancerFailed") == [
+        assert await service_events(world, "UpdateLoadBalancerFailed") == [
             "Error updating load balancer with new hosts [n1 n2 n3] [node names limited, total number of nodes: 3], "
             "error: no"
         ]
@@ -278,7 +278,7 @@ async def test_no_available_nodes_emits_a_warning(env: Env) -> None:
     async with balancing(env, nodes=()) as (world, _cloud):
         await service(world)
         await soon()
-        assert await told(world, "UnAvailableLoadBalancer") == [NO_NODES]
+        assert await service_events(world, "UnAvailableLoadBalancer") == [NO_NODES]
         assert await address(world) == ["198.18.0.1"]
 
 
@@ -303,7 +303,7 @@ async def test_stale_cache_creates_no_load_balancer_for_a_deleted_service(env: E
         cloud.faulty.before["update"] = times(1, ValueError("it is busy"))
         with world.faults.hold(resource="services"):
             await world.node("n3")  # wakes the Service, as its load balancer could not be updated
-            await vanish(world)
+            await delete_without_finalizer(world)
             await soon(60)
             made = [text for text in cloud.faulty.asked if text == "ensure web"]
             assert len(made) == 1
@@ -317,7 +317,7 @@ async def test_service_with_a_removed_finalizer_is_cleaned_up(env: Env) -> None:
         await service(world)
         await soon()
         with world.faults.hold(resource="services"):
-            await vanish(world)
+            await delete_without_finalizer(world)
             world.faults.end_watches(resource="services", with_=gone())
         await soon(30)
         assert cloud.balancers == {}
@@ -328,7 +328,7 @@ async def test_recreated_service_gets_a_new_load_balancer(env: Env) -> None:
         await service(world)
         await soon()
         with world.faults.hold(resource="services"):
-            await vanish(world)
+            await delete_without_finalizer(world)
             made = await service(world)
             world.faults.end_watches(resource="services", with_=gone())
         await soon(30)

@@ -27,7 +27,7 @@ def writes_of(world: World, tracker: SliceTracker | None = None) -> SliceWrites:
     return SliceWrites(Client(world.faults, world.env), tracker or SliceTracker(lambda: ""), changes)
 
 
-def asked(world: World) -> list[str]:
+def verbs(world: World) -> list[str]:
     return [text.split()[0] for text in world.requests()]
 
 
@@ -39,7 +39,7 @@ async def test_creates_come_before_updates_and_updates_before_deletes(world: Wor
     writes = writes_of(world)
     assert await writes.apply(KEY, [one("a"), one("b")], [], [], why="a test")
     assert await writes.apply(KEY, [one("c")], [again("a")], [one("b"), one("gone")], why="a test")
-    assert asked(world) == ["create", "create", "create", "update", "delete", "delete"]
+    assert verbs(world) == ["create", "create", "create", "update", "delete", "delete"]
     assert counted(world) == [3, 1, 1], "what was gone already is no change"
 
 
@@ -59,7 +59,7 @@ async def test_first_failed_write_stops(world: World, verb: str, before: list[st
     world.faults.add(Rule(fail(500), verb=verb))
     with pytest.raises(NotWritten, match=f"^failed to {verb} .*EndpointSlice: injected fault$"):
         await writes_of(world).apply(KEY, [one("d")], [again("a")], [one("b"), one("c")], why="a test")
-    assert asked(world) == before
+    assert verbs(world) == before
     assert counted(world) == changes
 
 
@@ -68,7 +68,7 @@ async def test_terminating_namespace_is_skipped(world: World) -> None:
     await world.delete("/api/v1/namespaces/ending")
     mine = [one(name, "ending") for name in ("a", "b", "c")]
     assert not await writes_of(world).apply("ending/web", mine, [again("d")], [one("e")], why="a test")
-    assert asked(world) == ["create"]
+    assert verbs(world) == ["create"]
     assert counted(world) == [0, 0, 0]
 
 

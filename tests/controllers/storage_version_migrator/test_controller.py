@@ -65,15 +65,15 @@ def stored(world: World) -> dict[str, str]:
     }
 
 
-async def said(world: World, name: str = "m") -> dict[str, tuple[str, str, str]]:
+async def conditions_of(world: World, name: str = "m") -> dict[str, tuple[str, str, str]]:
     """The conditions of a migration."""
     found = await world.conditions(f"{MIGRATIONS}/{name}")
     return {type_: (one["status"], one["reason"], one["message"]) for type_, one in found.items()}
 
 
-async def how_it_ended(world: World, name: str = "m") -> tuple[str, str]:
+async def outcome_of(world: World, name: str = "m") -> tuple[str, str]:
     """``Succeeded`` or ``Failed``, and why."""
-    over = {type_: one for type_, one in (await said(world, name)).items() if type_ != "Running"}
+    over = {type_: one for type_, one in (await conditions_of(world, name)).items() if type_ != "Running"}
     assert len(over) == 1, over
     [(type_, (status, _reason, message))] = over.items()
     assert status == "True"
@@ -92,7 +92,7 @@ async def test_objects_are_rewritten_in_the_storage_version(world: World) -> Non
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
     assert stored(world) == {"a": "v2", "b": "v2", "c": "v2"}
-    assert await said(world) == {
+    assert await conditions_of(world) == {
         "Running": ("False", "MigrationCompleted", "Migration completed"),
         "Succeeded": ("True", "StorageVersionMigrationSucceeded", ""),
     }
@@ -129,7 +129,7 @@ async def test_recreated_migration_is_independent_of_its_predecessor(world: Worl
     await world.request("POST", MIGRATIONS, migration(resource="nothings"))
     await asyncio.sleep(UNTIL_DONE)
     assert patched(world) == ["a", "b"]
-    assert await how_it_ended(world) == ("Failed", "resource does not exist in discovery")
+    assert await outcome_of(world) == ("Failed", "resource does not exist in discovery")
 
 
 async def test_unused_stored_version_can_be_removed(world: World) -> None:
@@ -155,7 +155,7 @@ async def test_second_migration_keeps_stored_versions(world: World) -> None:
     )
     await world.request("POST", MIGRATIONS, migration("second"))
     await asyncio.sleep(UNTIL_DONE)
-    assert await how_it_ended(world, "second") == ("Succeeded", "")
+    assert await outcome_of(world, "second") == ("Succeeded", "")
     assert [record.revision for record in world.store.list("example.com/widgets/").records] == revisions
     assert len(seen) >= 2
     assert all(versions == ["v2"] for versions in seen)
@@ -165,7 +165,7 @@ async def test_built_in_resources_are_migrated(world: World) -> None:
     await world.request("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
     await world.request("POST", MIGRATIONS, migration(resource="secrets", group=""))
     await asyncio.sleep(UNTIL_DONE)
-    assert await how_it_ended(world) == ("Succeeded", "")
+    assert await outcome_of(world) == ("Succeeded", "")
     assert "patch secrets s" in world.requests()
     assert not [text for text in world.requests() if "customresourcedefinitions" in text]
 
@@ -176,9 +176,13 @@ async def test_migrations_of_one_resource_are_sequential(world: World) -> None:
         await asyncio.sleep(2)
     await world.request("POST", MIGRATIONS, migration("other", resource="secrets", group=""))
     await asyncio.sleep(2)
-    assert [(await said(world, name)).keys() for name in ("b", "a", "other")] == [{"Running"}, set(), {"Running"}]
+    assert [(await conditions_of(world, name)).keys() for name in ("b", "a", "other")] == [
+        {"Running"},
+        set(),
+        {"Running"},
+    ]
     await asyncio.sleep(2 * UNTIL_DONE)
-    assert [await how_it_ended(world, name) for name in ("b", "a", "other")] == [("Succeeded", "")] * 3
+    assert [await outcome_of(world, name) for name in ("b", "a", "other")] == [("Succeeded", "")] * 3
     versions = [int((await world.must_get(f"{MIGRATIONS}/{name}"))["status"]["resourceVersion"]) for name in ("b", "a")]
     assert versions[0] < versions[1]
 
@@ -190,9 +194,9 @@ async def test_deleted_migration_starts_the_next(world: World) -> None:
             await asyncio.sleep(2)
         await world.delete(f"{MIGRATIONS}/a")
         await asyncio.sleep(2)
-        assert (await said(world, "b")).keys() == {"Running"}
+        assert (await conditions_of(world, "b")).keys() == {"Running"}
     await asyncio.sleep(UNTIL_DONE)
-    assert await how_it_ended(world, "b") == ("Succeeded", "")
+    assert await outcome_of(world, "b") == ("Succeeded", "")
 
 
 async def test_migration_waits_for_the_garbage_collectors_cache(world: World) -> None:
@@ -201,7 +205,7 @@ async def test_migration_waits_for_the_garbage_collectors_cache(world: World) ->
         await world.request("POST", MIGRATIONS, migration())
         await asyncio.sleep(2 * UNTIL_DONE)
         assert patched(world) == []
-        assert (await said(world)).keys() == {"Running"}
+        assert (await conditions_of(world)).keys() == {"Running"}
     await asyncio.sleep(UNTIL_DONE)
     assert patched(world) == ["a", "b", "c"]
 
@@ -223,7 +227,7 @@ async def test_concurrently_changed_or_deleted_objects_are_skipped(world: World)
         world.faults.remove(busy)
         await asyncio.sleep(2 * UNTIL_DONE)
     assert patched(world)[-3:] == ["a", "b", "c"]
-    assert await how_it_ended(world) == ("Succeeded", "")
+    assert await outcome_of(world) == ("Succeeded", "")
     assert stored(world) == {"a": "v2", "c": "v2"}
     items = (await world.must_get(widgets("v2")))["items"]
     assert [item["spec"]["size"] for item in items] == [2, 3]
@@ -233,7 +237,7 @@ async def test_rejected_write_fails_the_migration(world: World) -> None:
     world.faults.add(Rule(fail(403, "Forbidden", "not this one"), verb="patch", resource="widgets", name="b"))
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
-    assert await how_it_ended(world) == ("Failed", "migration encountered unhandled error: not this one")
+    assert await outcome_of(world) == ("Failed", "migration encountered unhandled error: not this one")
     found = await world.must_get(DEFINITION)
     assert found["status"]["storedVersions"] == ["v1", "v2"], "upstream forgets v1, in which b is stored"
     told = (await world.conditions(DEFINITION))["StorageMigrating"]
@@ -260,7 +264,7 @@ async def test_temporary_server_errors_are_retried(world: World, action: Action,
     world.faults.add(Rule(action, verb=verb, times=3))
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
-    assert await how_it_ended(world) == ("Succeeded", "")
+    assert await outcome_of(world) == ("Succeeded", "")
     assert stored(world) == {"a": "v2", "b": "v2"}
     assert (await world.must_get(DEFINITION))["status"]["storedVersions"] == ["v2"]
 
@@ -269,11 +273,11 @@ async def test_retry_after_is_respected(world: World) -> None:
     busy = world.faults.add(Rule(fail(429, "TooManyRequests", retry_after=20), verb="patch", resource="widgets"))
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(600)
-    assert (await said(world)).keys() == {"Running"}
+    assert (await conditions_of(world)).keys() == {"Running"}
     assert 10 < len(patched(world)) < 35, "every 20 s"
     world.faults.remove(busy)
     await asyncio.sleep(60)
-    assert await how_it_ended(world) == ("Succeeded", "")
+    assert await outcome_of(world) == ("Succeeded", "")
 
 
 @cases(
@@ -286,9 +290,9 @@ async def test_retry_after_is_respected(world: World) -> None:
 async def test_unserved_resource_fails_after_a_minute(world: World, resource: str, group: str, expected: str) -> None:
     await world.request("POST", MIGRATIONS, migration(resource=resource, group=group))
     await asyncio.sleep(50)
-    assert (await said(world)).keys() == {"Running"}, "it may be a new one"
+    assert (await conditions_of(world)).keys() == {"Running"}, "it may be a new one"
     await asyncio.sleep(100)
-    assert await how_it_ended(world) == ("Failed", expected)
+    assert await outcome_of(world) == ("Failed", expected)
 
 
 async def test_resource_served_later_is_migrated(world: World) -> None:
@@ -299,13 +303,13 @@ async def test_resource_served_later_is_migrated(world: World) -> None:
     await asyncio.sleep(10)
     await world.request("POST", DEFINITIONS, other)
     await asyncio.sleep(2 * UNTIL_DONE)
-    assert await how_it_ended(world) == ("Succeeded", "")
+    assert await outcome_of(world) == ("Succeeded", "")
 
 
 async def test_resource_without_patch_fails_immediately(world: World) -> None:
     await world.request("POST", MIGRATIONS, migration(resource="bindings", group=""))
     await asyncio.sleep(1)
-    type_, message = await how_it_ended(world)
+    type_, message = await outcome_of(world)
     assert type_ == "Failed"
     assert message == ('resource "/v1, Resource=bindings" does not support discovery operations: [update patch list]')
 
@@ -314,10 +318,10 @@ async def test_unmonitored_resource_fails_after_a_minute(world: World) -> None:
     """The garbage collector does not monitor events. Upstream retries forever."""
     await world.request("POST", MIGRATIONS, migration(resource="events", group=""))
     await asyncio.sleep(50)
-    assert (await said(world)).keys() == {"Running"}
+    assert (await conditions_of(world)).keys() == {"Running"}
     await asyncio.sleep(50)
     text = "migration encountered unhandled error: no monitor found for resource /v1, Resource=events"
-    assert await how_it_ended(world) == ("Failed", text)
+    assert await outcome_of(world) == ("Failed", text)
 
 
 async def test_incomparable_resource_versions_fail_the_migration(world: World) -> None:
@@ -326,7 +330,7 @@ async def test_incomparable_resource_versions_fail_the_migration(world: World) -
     await asyncio.sleep(2)
     why = "is not valid: resource version is not well formed: 1a"
     text = f"latest resourceVersion for example.com/v2, Resource=widgets {why}"
-    assert await how_it_ended(world) == ("Failed", text)
+    assert await outcome_of(world) == ("Failed", text)
 
 
 def _odd_versions() -> Answer:
@@ -339,7 +343,7 @@ async def test_definition_changed_during_the_migration_keeps_stored_versions(wor
     await asyncio.sleep(1)
     await world.merge(DEFINITION, {"spec": {"names": {"shortNames": ["wd"]}}})
     await asyncio.sleep(UNTIL_DONE)
-    assert await how_it_ended(world) == ("Succeeded", "")
+    assert await outcome_of(world) == ("Succeeded", "")
     found = await world.must_get(DEFINITION)
     assert found["status"]["storedVersions"] == ["v1", "v2"]
     told = (await world.conditions(DEFINITION))["StorageMigrating"]
@@ -358,7 +362,7 @@ async def test_another_manager_finishes_the_migration(env: Env) -> None:
         world.faults.remove(rule)
         await world.start(DESCRIPTOR, beside=(GARBAGE_COLLECTOR,))
         await asyncio.sleep(UNTIL_DONE)
-        assert await how_it_ended(world) == ("Succeeded", ""), "its cache was not there at once"
+        assert await outcome_of(world) == ("Succeeded", ""), "its cache was not there at once"
         assert stored(world) == {"a": "v2", "b": "v2"}
         assert (await world.must_get(DEFINITION))["status"]["storedVersions"] == ["v2"]
 
@@ -384,7 +388,7 @@ async def test_objects_are_converted_by_the_webhook(world: World) -> None:
     await asyncio.sleep(A_LOOK)
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
-    assert (await how_it_ended(world))[0] == "Succeeded"
+    assert (await outcome_of(world))[0] == "Succeeded"
     assert stored(world) == {"a": "v2", "b": "v2"}
     assert (await world.must_get(DEFINITION))["status"]["storedVersions"] == ["v2"]
     asked.clear()

@@ -132,7 +132,7 @@ def test_patch_has_only_uid_and_resource_version() -> None:
     )
 
 
-def said(raw: bytes) -> Any:
+def status_in(raw: bytes) -> Any:
     """The status."""
     return msgspec.json.decode(raw)["status"]
 
@@ -148,18 +148,18 @@ def test_migration_conditions() -> None:
         "reason": "MigrationRunning",
         "message": "The migration is running",
     }
-    assert said(first) == {"conditions": [running]}
+    assert status_in(first) == {"conditions": [running]}
     known = msgspec.json.decode(first, type=StorageVersionMigration)
-    assert said(with_resource_version(first, "100")) == {"conditions": [running], "resourceVersion": "100"}
+    assert status_in(with_resource_version(first, "100")) == {"conditions": [running], "resourceVersion": "100"}
     over = as_succeeded(first, known, NOW + SECOND)
     succeeded = {**running, "type": "Succeeded", "reason": "StorageVersionMigrationSucceeded", "message": ""}
     succeeded["lastTransitionTime"] = "2026-05-01T12:00:01Z"
-    assert said(over) == {"conditions": [running, succeeded]}, "what runs is ended by whoever let it run"
-    failed = said(as_failed(first, known, "why", NOW))["conditions"][1]
+    assert status_in(over) == {"conditions": [running, succeeded]}, "what runs is ended by whoever let it run"
+    failed = status_in(as_failed(first, known, "why", NOW))["conditions"][1]
     assert (failed["type"], failed["reason"], failed["message"]) == ("Failed", "StorageVersionMigrationFailed", "why")
     known = msgspec.json.decode(over, type=StorageVersionMigration)
     assert as_succeeded(over, known, NOW + 2 * SECOND) == over, "it is said once"
-    ended = said(as_ended(over, known, NOW + 2 * SECOND))["conditions"]
+    ended = status_in(as_ended(over, known, NOW + 2 * SECOND))["conditions"]
     assert ended == [
         {
             "type": "Running",

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 from tests.controllers import node_world
-from tests.controllers.storage_version_migrator.test_controller import SERVER, UNTIL_DONE, how_it_ended, prepare
+from tests.controllers.storage_version_migrator.test_controller import SERVER, UNTIL_DONE, outcome_of, prepare
 from tests.controllers.storage_version_migrator.widgets import MIGRATIONS, migration, widgets
 
 from pilothouse.apiserver.authentication.identity import Identity
@@ -33,7 +33,7 @@ async def test_bootstrap_role_is_sufficient_and_fully_used(env: Env) -> None:
             await asyncio.sleep(5)
             await world.delete(f"{widgets('v1')}/b")
         await asyncio.sleep(UNTIL_DONE)
-        assert await how_it_ended(world) == ("Succeeded", "")
+        assert await outcome_of(world) == ("Succeeded", "")
         asked = {
             Attributes(
                 sent.call.verb,

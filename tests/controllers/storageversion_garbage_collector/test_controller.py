@@ -41,7 +41,7 @@ async def version(world: World, name: str = NAME, **servers: str) -> None:
 STAMP: dict[str, Any] = {"apiVersion": "internal.apiserver.k8s.io/v1alpha1", "kind": "StorageVersion"}
 
 
-async def seen(world: World, name: str = NAME) -> tuple[list[str], str | None]:
+async def servers_and_common_version(world: World, name: str = NAME) -> tuple[list[str], str | None]:
     """Which servers are left, and on what they agree."""
     status = (await world.must_get(f"{VERSIONS}/{name}"))["status"]
     return [entry["apiServerID"] for entry in status["storageVersions"]], status.get("commonEncodingVersion")
@@ -53,7 +53,7 @@ async def test_common_encoding_version_of_the_remaining_servers(world: World) ->
     assert world.requests() == []
     await world.delete(f"{LEASES}/s1")
     await asyncio.sleep(1)
-    assert await seen(world) == (["s2", "s3"], "v2")
+    assert await servers_and_common_version(world) == (["s2", "s3"], "v2")
     conditions = (await world.must_get(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
     assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "True")]
     assert world.requests() == ["get leases s1", f"update storageversions/status {NAME}"]
@@ -63,7 +63,7 @@ async def test_lease_of_an_unlisted_server_changes_nothing(world: World) -> None
     await version(world, s1="v1", s3="v2")
     await world.delete(f"{LEASES}/s2")
     await asyncio.sleep(1)
-    assert await seen(world) == (["s1", "s3"], None)
+    assert await servers_and_common_version(world) == (["s1", "s3"], None)
     assert world.requests() == []
 
 
@@ -71,7 +71,7 @@ async def test_server_without_a_lease_is_removed(world: World) -> None:
     await lease(world, 5, "somebody-else")
     await version(world, s1="v1", s2="v2", s4="v2", s5="v2")
     await asyncio.sleep(1)
-    assert await seen(world) == (["s1", "s2"], None)
+    assert await servers_and_common_version(world) == (["s1", "s2"], None)
     conditions = (await world.must_get(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
     assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "False")]
 
@@ -82,7 +82,7 @@ async def test_storage_version_of_removed_servers_is_deleted(world: World) -> No
     await world.delete(f"{LEASES}/s1")
     await asyncio.sleep(1)
     assert await world.get(f"{VERSIONS}/{NAME}") is None
-    assert await seen(world, "other") == (["s2"], None)
+    assert await servers_and_common_version(world, "other") == (["s2"], None)
 
 
 async def test_recreated_lease_is_kept(world: World) -> None:
@@ -94,7 +94,7 @@ async def test_recreated_lease_is_kept(world: World) -> None:
         await lease(world, 1)
         await asyncio.sleep(1)
     await asyncio.sleep(1)
-    assert await seen(world) == (["s1"], None)
+    assert await servers_and_common_version(world) == (["s1"], None)
 
 
 async def test_server_returning_during_the_lookup_is_kept(world: World) -> None:
@@ -108,7 +108,7 @@ async def test_server_returning_during_the_lookup_is_kept(world: World) -> None:
     entries = [{"apiServerID": server, "encodingVersion": "v2"} for server in ("s1", "s2")]
     await world.merge(f"{VERSIONS}/{NAME}/status", {"status": {"storageVersions": entries}})
     await asyncio.sleep(5)
-    assert await seen(world) == (["s1", "s2"], None)
+    assert await servers_and_common_version(world) == (["s1", "s2"], None)
 
 
 async def test_failed_lease_get_removes_nothing(world: World) -> None:
@@ -116,7 +116,7 @@ async def test_failed_lease_get_removes_nothing(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="get", resource="leases", times=3))
     await version(world, s1="v1", s4="v2")
     await asyncio.sleep(5)
-    assert await seen(world) == (["s1"], "v1")
+    assert await servers_and_common_version(world) == (["s1"], "v1")
 
 
 async def test_failed_update_of_one_object_does_not_block_others(world: World) -> None:
@@ -127,4 +127,4 @@ async def test_failed_update_of_one_object_does_not_block_others(world: World) -
     await world.delete(f"{LEASES}/s1")
     await asyncio.sleep(0.001)
     await asyncio.sleep(5)
-    assert [await seen(world, name) for name in ("a", "b", "c")] == [(["s2"], "v2")] * 3
+    assert [await servers_and_common_version(world, name) for name in ("a", "b", "c")] == [(["s2"], "v2")] * 3

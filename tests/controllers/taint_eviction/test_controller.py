@@ -31,7 +31,7 @@ def tainted(*taints: Doc) -> Callable[[World], Awaitable[Any]]:
     return lambda world: world.taint("n1", *taints)
 
 
-def made(name: str = "p", *tolerations: Doc, node: str = "n1") -> Callable[[World], Awaitable[Any]]:
+def creating(name: str = "p", *tolerations: Doc, node: str = "n1") -> Callable[[World], Awaitable[Any]]:
     return lambda world: world.pod(name, node=node, tolerations=tolerations)
 
 
@@ -83,22 +83,22 @@ async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: boo
 @cases(
     "steps, expected",
     {
-        "no taint (TestCreatePod, TestCreateNode)": ([(0, made())], None),
-        "a pod on a tainted node is evicted immediately (TestCreatePod)": ([(0, tainted(A)), (5, made())], 5),
-        "so does one that was there (TestUpdateNode, TestCreateNode)": ([(0, made()), (5, tainted(A))], 5),
-        "after its time (TestUpdateNode)": ([(0, made("p", toleration("a", 100))), (5, tainted(A))], 105),
-        "never if it tolerates (TestUpdateNode)": ([(0, made("p", toleration("a"))), (5, tainted(A))], None),
+        "no taint (TestCreatePod, TestCreateNode)": ([(0, creating())], None),
+        "a pod on a tainted node is evicted immediately (TestCreatePod)": ([(0, tainted(A)), (5, creating())], 5),
+        "so does one that was there (TestUpdateNode, TestCreateNode)": ([(0, creating()), (5, tainted(A))], 5),
+        "after its time (TestUpdateNode)": ([(0, creating("p", toleration("a", 100))), (5, tainted(A))], 105),
+        "never if it tolerates (TestUpdateNode)": ([(0, creating("p", toleration("a"))), (5, tainted(A))], None),
         "the taint is removed in time (TestUpdateNode 'Taint removed')": (
-            [(0, made("p", toleration("a", 100))), (5, tainted(A)), (60, tainted())],
+            [(0, creating("p", toleration("a", 100))), (5, tainted(A)), (60, tainted())],
             None,
         ),
         "the taint is re-added: tolerationSeconds restart": (
-            [(0, made("p", toleration("a", 300))), (0, tainted(A)), (100, tainted()), (150, tainted(A))],
+            [(0, creating("p", toleration("a", 300))), (0, tainted(A)), (100, tainted()), (150, tainted(A))],
             450,
         ),
         "kubernetes#90794: the taint it cannot bear forever goes, another stays (…WithMultipleTaints)": (
             [
-                (0, made("p", toleration("a"), toleration("b", 60))),
+                (0, creating("p", toleration("a"), toleration("b", 60))),
                 (0, tainted(A)),
                 (10, tainted(A, B)),
                 (40, tainted(A)),
@@ -106,31 +106,31 @@ async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: boo
             None,
         ),
         "a second taint with a shorter time does not move what is set": (
-            [(0, made("p", toleration("a", 100), toleration("b", 5))), (0, tainted(A)), (10, tainted(A, B))],
+            [(0, creating("p", toleration("a", 100), toleration("b", 5))), (0, tainted(A)), (10, tainted(A, B))],
             100,
         ),
         "a second taint that is not tolerated makes it immediate": (
-            [(0, made("p", toleration("a", 100))), (0, tainted(A)), (10, tainted(A, B))],
+            [(0, creating("p", toleration("a", 100))), (0, tainted(A)), (10, tainted(A, B))],
             10,
         ),
         "lengthening the toleration changes nothing (TestUpdatePod)": (
             [
-                (0, made("p", toleration("a", 100))),
+                (0, creating("p", toleration("a", 100))),
                 (0, tainted(A)),
                 (30, tolerating(toleration("a", 100), toleration("a", 500))),
             ],
             100,
         ),
         "bound to a tainted node (TestUpdatePod 'scheduling onto tainted Node', TestEventualConsistency)": (
-            [(0, made("p", node="")), (0, tainted(A)), (7, bound)],
+            [(0, creating("p", node="")), (0, tainted(A)), (7, bound)],
             7,
         ),
         "bound to a tainted node, tolerating (TestUpdatePod)": (
-            [(0, made("p", toleration("a"), node="")), (0, tainted(A)), (7, bound)],
+            [(0, creating("p", toleration("a"), node="")), (0, tainted(A)), (7, bound)],
             None,
         ),
         "the node goes: what is set stays (TestDeleteNode)": (
-            [(0, made("p", toleration("a", 50))), (0, tainted(A)), (20, lambda world: world.delete(f"{NODES}/n1"))],
+            [(0, creating("p", toleration("a", 50))), (0, tainted(A)), (20, lambda world: world.delete(f"{NODES}/n1"))],
             50,
         ),
     },
@@ -150,9 +150,9 @@ async def test_pods_of_one_node_are_evicted_by_their_tolerations(world: World) -
     """TestUpdateNodeWithMultiplePods."""
     await world.node("n1")
     steps: list[Step] = [
-        (0, made("now")),
-        (0, made("later", toleration("a", 20))),
-        (0, made("never", toleration("a"))),
+        (0, creating("now")),
+        (0, creating("later", toleration("a", 20))),
+        (0, creating("never", toleration("a"))),
         (5, tainted(A)),
         (50, tainted(A, B)),
     ]
