@@ -6,7 +6,12 @@ import msgspec
 from tests.tables import cases
 
 from pilothouse.api.core import Node, NodeSelector, PodSpec
-from pilothouse.semantics.node_affinity import matches_node_selection, matches_node_selector, selects_labels
+from pilothouse.semantics.node_affinity import (
+    MAX_COST,
+    matches_node_selection,
+    matches_node_selector,
+    selects_labels,
+)
 
 
 def node(name: str = "n", **labels: str) -> Node:
@@ -50,6 +55,23 @@ def test_required_terms(terms: list[dict[str, Any]], where: Node, fits: bool) ->
     assert matches_node_selector(selector, where) is fits
     if not any(each["matchFields"] for each in terms):
         assert selects_labels(selector, where.metadata.labels) is fits
+
+
+@cases(
+    "others, fits",
+    {
+        "within the limit": ([term(("b", "Exists"))] * (MAX_COST - 1), True),
+        "after too many terms": ([term(("b", "Exists"))] * MAX_COST, False),
+        "after too many values": ([term(("b", "In", *map(str, range(64 * MAX_COST))))], False),
+    },
+)
+def test_terms_beyond_the_limit_of_cost_are_not_considered(others: list[dict[str, Any]], fits: bool) -> None:
+    selector = msgspec.convert({"nodeSelectorTerms": [*others, term(("a", "Exists"))]}, NodeSelector)
+    small = msgspec.convert({"nodeSelectorTerms": [term(("a", "Exists"))]}, NodeSelector)
+    assert matches_node_selector(selector, node(a="1")) is fits
+    assert matches_node_selector(small, node(a="1"))
+    assert selects_labels(selector, {"a": "1"}) is fits
+    assert matches_node_selector(selector, node("n", c="2")) is False
 
 
 @cases(

@@ -4,9 +4,13 @@ Facts: component-helpers ``scheduling/corev1/nodeaffinity`` (v0.36). Used by the
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pilothouse.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
+
+MAX_COST = 500
+"""How much of a selector is compared with a node: a requirement costs 1, and 1 more for each 64 values. Terms beyond it
+are not considered. Upstream has no limit; a pod of 3 MB has 20,000 terms, which take some 14 ms for each node."""
 
 _decimal = re.compile(r"[+-]?[0-9]{1,64}", re.ASCII)
 
@@ -25,18 +29,38 @@ def matches_node_selection(spec: PodSpec, node: Node) -> bool:
 def matches_node_selector(selector: NodeSelector, node: Node) -> bool:
     """Whether one of the terms fits. No terms fit nothing."""
     meta = node.metadata
-    return any(_fits(term, meta.labels, meta.name) for term in selector.node_selector_terms)
+    return any(_fits(term, meta.labels, meta.name) for term in _considered(selector))
 
 
 def selects_labels(selector: NodeSelector, labels: Mapping[str, str]) -> bool:
     """Whether one of the terms matches a node of which only the labels are known, with an empty name, as upstream for
     volumes (``CheckNodeAffinity``, v0.36 component-helpers ``storage/volume/helpers.go``)."""
-    return any(_fits(term, labels, "") for term in selector.node_selector_terms)
+    return any(_fits(term, labels, "") for term in _considered(selector))
 
 
 def matches_node_selector_term(term: NodeSelectorTerm, node: Node) -> bool:
     """Whether all expressions of a term match. An empty term matches nothing."""
     return _fits(term, node.metadata.labels, node.metadata.name)
+
+
+_Last = tuple[NodeSelector | None, Sequence[NodeSelectorTerm]]
+_last: list[_Last] = [(None, ())]
+"""The last selector with its considered terms: the same one is compared with all nodes."""
+
+
+def _considered(selector: NodeSelector) -> Sequence[NodeSelectorTerm]:
+    """The terms whose cost is within the limit."""
+    last, considered = _last[0]
+    if last is selector:
+        return considered
+    terms, cost = selector.node_selector_terms, 0
+    for position, term in enumerate(terms):
+        cost += sum(1 + len(each.values) // 64 for each in (*term.match_expressions, *term.match_fields))
+        if cost > MAX_COST:
+            terms = terms[:position]
+            break
+    _last[0] = selector, terms
+    return terms
 
 
 def _fits(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
