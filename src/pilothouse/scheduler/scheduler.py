@@ -11,7 +11,7 @@ an event that may help it (``queueing_hints``). As kube-scheduler v1.36 ``pkg/sc
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pilothouse.api.core import NAMESPACES, NODES, PODS, Pod
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget
@@ -28,6 +28,7 @@ from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.backend.cache import Cache
 from pilothouse.scheduler.backend.scheduling_queue import PriorityQueue, QueuedPodInfo
+from pilothouse.scheduler.cache_sync import wait_for_cache_sync
 from pilothouse.scheduler.decisions import Decisions
 from pilothouse.scheduler.eventhandlers import EventHandlers, pod_key
 from pilothouse.scheduler.framework.api_calls import ApiCalls
@@ -118,11 +119,7 @@ class Scheduler:
         self._metrics.clock = perf_counter_of(asyncio.get_running_loop())
         async with TaskGroup("scheduler") as group:
             group.start(self._api_calls.recorder.run(), name="scheduler events")
-            await self._nodes.wait_synced()
-            await self._pods.wait_synced()
-            await self._namespaces.informer.wait_synced()
-            await self._default_selectors.wait_synced()
-            await self._volume_binder.wait_synced()
+            await wait_for_cache_sync(self._client, self._caches(), self._log)
             await self._watch_pdbs()
             queue = self._queue
             flushing = repeat(
@@ -143,6 +140,15 @@ class Scheduler:
                 cycle(queued_pod, group)
                 # Let binding cycles and events run between two decisions.
                 await asyncio.sleep(0)
+
+    def _caches(self) -> tuple[SharedInformer[Any], ...]:
+        return (
+            self._nodes,
+            self._pods,
+            self._namespaces.informer,
+            *self._default_selectors.informers,
+            *self._volume_binder.informers,
+        )
 
     def _show(self) -> None:
         """Update the metrics that are sampled."""

@@ -5,6 +5,7 @@ PodTopologySpread uses it for the constraints of the system. As ``DefaultSelecto
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pilothouse.api.core import Pod
 from pilothouse.api.kinds import Kind
@@ -12,6 +13,7 @@ from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 from pilothouse.machinery.labels import EVERYTHING, Selector
 from pilothouse.machinery.owners import controller_of
 from pilothouse.runtime import InformerFactory
+from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.framework.types import selector_or_nothing
 
 
@@ -59,12 +61,10 @@ class DefaultSelectors:
             ("apps", "StatefulSet"): informers.informer(STATEFUL_SETS),
         }
 
-    async def wait_synced(self) -> None:
-        """Return once all caches are filled."""
-        await self._services.wait_synced()
-        await self._controllers.wait_synced()
-        for informer in self._sets.values():
-            await informer.wait_synced()
+    @property
+    def informers(self) -> tuple[SharedInformer[Any], ...]:
+        """What has to be synced before."""
+        return self._services, self._controllers, *self._sets.values()
 
     def default_selector(self, pod: Pod) -> Selector | None:
         """The selector, or None for a pod without Services and controller."""

@@ -8,6 +8,7 @@ others, and a claim with a chosen node keeps it, before the API server has eithe
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import InformerFactory, object_key
+from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.framework.types import PodInfo
 from pilothouse.scheduler.plugins.volume_binding import PodVolumeClaims, PodVolumes, UnboundClaim
 from pilothouse.semantics.volumes import (
@@ -98,10 +100,10 @@ class VolumeBinder:
         after a change of volumes or storage classes."""
         self._handlers.append(handler)
 
-    async def wait_synced(self) -> None:
-        """Return once all caches are filled."""
-        for informer in (self._claims, self._volumes, self._classes):
-            await informer.wait_synced()
+    @property
+    def informers(self) -> tuple[SharedInformer[Any], ...]:
+        """What has to be synced before."""
+        return self._claims, self._volumes, self._classes
 
     # Events
 
