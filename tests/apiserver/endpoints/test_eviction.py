@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import PODS, Answer, Api, Object, pod
+from tests.apiserver.test_long_work import Worker
 from tests.tables import cases
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
@@ -58,6 +59,16 @@ async def test_eviction_without_a_budget_deletes_the_pod_with_a_condition(api: A
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
     }
+
+
+async def test_large_budgets_are_compared_by_the_worker(api: Api) -> None:
+    await _running(api)
+    requirements = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(800)]
+    await _budget(api, spec={"selector": {"matchExpressions": requirements}}, disruptionsAllowed=1)
+    worker = Worker()
+    api.server.core.long_work.get_sandbox = lambda: worker
+    assert (await _evict(api)).status == 201
+    assert "_budgets_that_select" in worker.names
 
 
 class Records(Plugin):

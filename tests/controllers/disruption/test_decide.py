@@ -11,6 +11,7 @@ from pilothouse.api.apps import Deployment, DeploymentSpec, ReplicaSet, ReplicaS
 from pilothouse.api.core import Pod, PodCondition, ReplicationController, ReplicationControllerSpec
 from pilothouse.api.meta import Condition, LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from pilothouse.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from pilothouse.controllers.policy.disruption import membership
 from pilothouse.controllers.policy.disruption.decide import (
     Counts,
     build_disrupted_pod_map,
@@ -23,7 +24,7 @@ from pilothouse.controllers.policy.disruption.owners import Scale, ScaleNotFound
 from pilothouse.controllers.policy.disruption.stale import reset_patch, seconds_until_stale
 from pilothouse.controllers.policy.disruption.status import fail_safe_status, new_status, status_body
 from pilothouse.machinery.int_or_percent import InvalidBound
-from pilothouse.machinery.labels import SelectorError
+from pilothouse.machinery.labels import Selector, SelectorError, selector_from
 
 # How many
 
@@ -327,6 +328,29 @@ def test_pods_of_a_budget_and_budgets_of_a_pod(selector: LabelSelector | None, s
     members = BudgetPods(budgets, cache_of("pods", one, pod("other", labels={"x": "y"}, generate_name="x")))
     assert (one in members.get_pods_for_pdb(mine)) is selects
     assert members.get_pod_pod_disruption_budgets(one.metadata) == ([mine] if selects else [])
+
+
+def test_selector_of_a_budget_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[LabelSelector | None] = []
+
+    def counted(selector: LabelSelector | None) -> Selector:
+        compiled.append(selector)
+        return selector_from(selector)
+
+    monkeypatch.setattr(membership, "selector_from", counted)
+    budgets = cache_of("budgets", *(selecting(f"b{number}", expression("foo", "Exists")) for number in range(100)))
+    members = BudgetPods(budgets, cache_of("pods"))
+    for _ in range(5):
+        assert len(members.get_pod_pod_disruption_budgets(pod("one").metadata)) == 100
+    assert len(compiled) == 100
+    changed = selecting("b0", expression("foo", "DoesNotExist"))
+    budgets.put("default/b0", changed)
+    assert len(members.get_pod_pod_disruption_budgets(pod("one").metadata)) == 99
+    for number in range(100):
+        budgets.drop(f"default/b{number}")
+    for number in range(200):
+        members.may_select(selecting(f"gone{number}", LabelSelector()), {})
+    assert len(members._selectors) < 100
 
 
 def test_several_budgets_of_a_pod_are_sorted_by_name() -> None:

@@ -6,6 +6,7 @@ does not count it as healthy until its deletion is observed.
 """
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -85,7 +86,7 @@ def _evicted(call: Call) -> StatusResult:
 
 
 async def _evict_within_budget(core: Core, call: Call, pod: Object, options: DeleteOptions) -> None:
-    budgets = _get_pod_disruption_budgets(core, call, pod)
+    budgets = await _get_pod_disruption_budgets(core, call, pod)
     if len(budgets) > 1:
         raise errors.plain(_SEVERAL)
     if not budgets:
@@ -241,13 +242,19 @@ def _set_condition(status: Object, new: Object) -> None:
 # The budget
 
 
-def _get_pod_disruption_budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Object]]:
+async def _get_pod_disruption_budgets(core: Core, call: Call, pod: Object) -> list[tuple[ResourceInfo, Object]]:
     """The budgets that select the pod."""
     info = core.table.built_in(GROUP, "poddisruptionbudgets")
+    values = [record.value for record in core.store.list(info.list_prefix(call.namespace)).records]
     labels = pod["metadata"].get("labels") or {}
+    found = await core.long_work.run(sum(map(len, values)), _budgets_that_select, values, labels)
+    return [(info, budget) for budget in found]
+
+
+def _budgets_that_select(values: Iterable[bytes], labels: Mapping[str, str]) -> list[Object]:
     found = []
-    for record in core.store.list(info.list_prefix(call.namespace)).records:
-        budget = decode(record.value)
+    for value in values:
+        budget = decode(value)
         selector = (budget.get("spec") or {}).get("selector")
         if selector is None:
             continue
@@ -257,7 +264,7 @@ def _get_pod_disruption_budgets(core: Core, call: Call, pod: Object) -> list[tup
             # A budget with an invalid selector selects nothing; the disruption controller reports it.
             continue
         if matches:
-            found.append((info, budget))
+            found.append(budget)
     return found
 
 

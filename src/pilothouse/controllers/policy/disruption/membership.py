@@ -7,7 +7,7 @@ a pod, and all its pods for each sync of a budget.
 from collections.abc import Mapping
 
 from pilothouse.api.core import Pod
-from pilothouse.api.meta import ObjectMeta
+from pilothouse.api.meta import LabelSelector, ObjectMeta
 from pilothouse.api.policy import PodDisruptionBudget
 from pilothouse.controllers.shared.pods_by_label import (
     LABEL_INDEX,
@@ -16,37 +16,54 @@ from pilothouse.controllers.shared.pods_by_label import (
     pods_selected,
     required_label,
 )
-from pilothouse.machinery.labels import SelectorError, selector_from
-from pilothouse.runtime import Cache
+from pilothouse.machinery.labels import Selector, SelectorError, selector_from
+from pilothouse.runtime import Cache, object_key
 
 SELECTOR_INDEX = "selectedLabel"
-
-
-def index_by_selector(budget: PodDisruptionBudget) -> tuple[str, ...]:
-    """The index function of ``SELECTOR_INDEX``: budgets by a label that their pods carry; others by their namespace."""
-    namespace = budget.metadata.namespace
-    try:
-        selector = selector_from(budget.spec.selector)
-    except SelectorError:
-        return ()  # selects nothing; a sync of it records why
-    if selector.selects_nothing:
-        return ()
-    fixed = required_label(selector)
-    return (label_index_value(namespace, *fixed) if fixed is not None else namespace,)
+_FEW = 64
 
 
 class BudgetPods:
-    """On the caches of two informers, to which it adds its indexes."""
+    """On the caches of two informers, to which it adds its indexes.
+
+    Compiled selectors are kept until the budget changes: one may have thousands of requirements, and it is compared
+    with each pod of the namespace that changes.
+    """
 
     def __init__(self, budgets: Cache[PodDisruptionBudget], pods: Cache[Pod]) -> None:
         self._budgets = budgets
         self._pods = pods
-        budgets.add_index(SELECTOR_INDEX, index_by_selector)
+        self._selectors: dict[str, tuple[LabelSelector | None, Selector]] = {}
+        budgets.add_index(SELECTOR_INDEX, self._index_by_selector)
         pods.add_index(LABEL_INDEX, index_by_label)
+
+    def _index_by_selector(self, budget: PodDisruptionBudget) -> tuple[str, ...]:
+        """The index function of ``SELECTOR_INDEX``: budgets by a label that their pods carry; others by their
+        namespace."""
+        namespace = budget.metadata.namespace
+        try:
+            selector = self._selector_of(budget)
+        except SelectorError:
+            return ()  # selects nothing; a sync of it records why
+        if selector.selects_nothing:
+            return ()
+        fixed = required_label(selector)
+        return (label_index_value(namespace, *fixed) if fixed is not None else namespace,)
+
+    def _selector_of(self, budget: PodDisruptionBudget) -> Selector:
+        key, given = object_key(budget.metadata), budget.spec.selector
+        known = self._selectors.get(key)
+        if known is not None and known[0] is given:
+            return known[1]
+        selector = selector_from(given)
+        if len(self._selectors) > 2 * len(self._budgets) + _FEW:
+            self._selectors = {each: kept for each, kept in self._selectors.items() if each in self._budgets}
+        self._selectors[key] = given, selector
+        return selector
 
     def get_pods_for_pdb(self, budget: PodDisruptionBudget) -> list[Pod]:
         """Its pods in any phase, sorted by name. Raises ``SelectorError``."""
-        return pods_selected(self._pods, budget.metadata.namespace, selector_from(budget.spec.selector))
+        return pods_selected(self._pods, budget.metadata.namespace, self._selector_of(budget))
 
     def get_pod_pod_disruption_budgets(self, meta: ObjectMeta) -> list[PodDisruptionBudget]:
         """The budgets that select a pod with this metadata, sorted by name."""
@@ -56,14 +73,14 @@ class BudgetPods:
             found += index(SELECTOR_INDEX, label_index_value(meta.namespace, key, value))
         if not found:
             return found
-        chosen = [each for each in found if selector_from(each.spec.selector).matches(meta.labels)]
+        chosen = [each for each in found if self._selector_of(each).matches(meta.labels)]
         chosen.sort(key=lambda each: each.metadata.name)
         return chosen
 
     def may_select(self, budget: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
         """Whether the budget may select pods with these labels and maybe others."""
         try:
-            fixed = required_label(selector_from(budget.spec.selector))
+            fixed = required_label(self._selector_of(budget))
         except SelectorError:
             return False
         return fixed is None or labels.get(fixed[0], fixed[1]) == fixed[1]
