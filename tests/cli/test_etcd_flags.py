@@ -129,3 +129,27 @@ def test_invalid_configuration_ends_the_start(tmp_path: Path) -> None:
     words = [SERVER, "--port=0", f"--encryption-provider-config={path}"]
     with pytest.raises(UserError, match=r"--encryption-provider-config: error while parsing file: .*: no such file"):
         apiserver.open_server(Env(), apiserver.flag_set("x").parse(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "pilothouse has stopped. The cluster was in memory, and is gone."),
+        (
+            ["--data-dir", "keys"],
+            "pilothouse has stopped. The cluster is kept: `pilothouse up --data-dir keys` goes on with it.",
+        ),
+        (
+            ["--etcd-servers", "http://127.0.0.1:2379"],
+            "pilothouse has stopped. The cluster is kept in etcd: `pilothouse up --etcd-servers=http://127.0.0.1:2379` "
+            "goes on with it.",
+        ),
+        (
+            ["--data-dir=a b", "--etcd-servers=http://a:1,http://b:1", "--etcd-prefix=/x", "--nodes=1"],
+            "pilothouse has stopped. The cluster is kept in etcd: `pilothouse up "
+            "--etcd-servers=http://a:1,http://b:1 --etcd-prefix=/x '--data-dir=a b'` goes on with it.",
+        ),
+    ],
+)
+def test_the_end_of_up_says_where_the_cluster_is(words: list[str], expected: str) -> None:
+    assert up._cleanup_message(up.flag_set("pilothouse up").parse(words)) == expected

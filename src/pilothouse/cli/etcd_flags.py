@@ -109,6 +109,12 @@ def missing_extra(error: ModuleNotFoundError, grpc: str = NEEDS_GRPC) -> Excepti
     return UserError({"nacl": NEEDS_NACL, "grpc": grpc, "google": grpc}[package]) if package in _EXTRA else error
 
 
+def etcd_arguments(parsed: Parsed) -> list[str]:
+    """The given flags that name the cluster in etcd and its keys: those for a command that is to go on with it."""
+    names = ("etcd-servers", *_ONLY_WITH_ETCD, "encryption-provider-config-automatic-reload", "data-dir")
+    return [f"--{name}={text}" for name in names for text in parsed.texts.get(name, ())]
+
+
 def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
     """The options from the flags; None without ``--etcd-servers``. Raises ``UserError``."""
     if parsed["encryption-provider-config-automatic-reload"] and not parsed["encryption-provider-config"]:

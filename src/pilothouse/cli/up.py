@@ -18,6 +18,7 @@ from pilothouse.cli.apiserver import (
 )
 from pilothouse.cli.clientside import PATHS, common_flags, decision_log, traced
 from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE
+from pilothouse.cli.etcd_flags import etcd_arguments
 from pilothouse.cli.nodes import node_flags, profile_from, stages_from
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.restored import RestoredCluster, restored_cluster
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
     from pilothouse.plane.served import ServedApiServer
 
 with lazy_imports():
+    import shlex
     import socket  # noqa: TID251  # the name of the host
 
     from pilothouse import ui
     from pilothouse.apiserver import resources
-    from pilothouse.cli import apply_manifests, rollout, written_kubeconfig
+    from pilothouse.cli import apply_manifests, held_lease, rollout, written_kubeconfig
     from pilothouse.cli import manifests as manifest_files
     from pilothouse.controllermanager import options as manager_options
     from pilothouse.controllermanager import root_authority
@@ -169,12 +171,15 @@ async def _up(parsed: Parsed) -> int:
 
 def _cleanup_message(parsed: Parsed) -> str:
     """Cleanup after a signal has ended it."""
-    directory = parsed["data-dir"]
-    if not directory:
+    directory, in_etcd = parsed["data-dir"], bool(parsed["etcd-servers"])
+    if not directory and not in_etcd:
         return "pilothouse has stopped. The cluster was in memory, and is gone."
+    command = f"pilothouse up --data-dir {directory}"
     if background := os.environ.get(CLUSTER_VARIABLE):
-        return f"pilothouse has stopped. The cluster is kept: `pilothouse start {background}` goes on with it."
-    return f"pilothouse has stopped. The cluster is kept: `pilothouse up --data-dir {directory}` goes on with it."
+        command = f"pilothouse start {background}"
+    elif in_etcd:
+        command = shlex.join(["pilothouse", "up", *etcd_arguments(parsed)])
+    return f"pilothouse has stopped. The cluster is kept{' in etcd' if in_etcd else ''}: `{command}` goes on with it."
 
 
 @contextlib.asynccontextmanager
@@ -206,7 +211,7 @@ async def _running(
             shown = None if page is None else group.start(page.run(), name="page")
             path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
             context = await _merge(files, served, parsed)
-            await plane.wait_ready()
+            await _wait_ready(plane, f"API server {served.url}\n  kubectl --kubeconfig {path} get nodes")
             link = "" if page is None else page.link(served.url)
             yield RunningPlane(plane, path, _ready_message(served, parsed, path, context, link, plane.node_names))
             running.cancel()
@@ -215,6 +220,23 @@ async def _running(
     finally:
         # Last, so that the programs can still release what they hold: the manager's lease.
         await served.stop()
+
+
+async def _wait_ready(plane: "Plane", serving: str) -> None:
+    manager = plane.options.manager
+    if manager is None:
+        await plane.wait_ready()
+        return
+    client = plane.client(agent="pilothouse-up")
+    async with TaskGroup("readiness") as group:
+        group.start(
+            held_lease.report_held_lease(
+                client, manager.leader_election, plane.options.manager_identity, f"pilothouse serves: {serving}"
+            ),
+            name="held lease",
+        )
+        await plane.wait_ready()
+        group.cancel()
 
 
 class RunningPlane(NamedTuple):
@@ -255,8 +277,8 @@ def _plane(
     if unknown:
         raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
     # The data directory is locked, so the previous holder of the lease with this name has ended: a restart takes it
-    # over at once, while a new name would wait until it expires.
-    identity = f"{socket.gethostname()}_pilothouse-up"
+    # over at once, while a new name would wait until it expires. An etcd can have another `up` of this host.
+    identity = f"{socket.gethostname()}_{env.uid() if parsed['etcd-servers'] else 'pilothouse-up'}"
     manager = manager_options.Options(
         controllers=parsed["controllers"],
         leader_election=manager_options.LeaderElection(enabled=True),
