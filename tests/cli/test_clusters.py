@@ -1,5 +1,6 @@
 """Clusters in the background, by the commands a user types, with real processes."""
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -530,6 +531,43 @@ def test_commands_that_are_interrupted(user: User) -> None:
         assert message in printed
         assert "Traceback" not in printed
         assert command.returncode == code
+
+
+@posix
+def test_kubeconfig_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cluster = Clusters(tmp_path).create(record("a"))
+    entry = {"name": "pilothouse", "cluster": {"server": "https://127.0.0.1:1"}, "context": {}, "user": {}}
+    cluster.kubeconfig.write_text(json.dumps({"clusters": [entry], "contexts": [entry], "users": [entry]}))
+    with pytest.raises(UserError, match=r"unable to write .*KUBECONFIG or --kubeconfig names another.*--no-context"):
+        asyncio.run(contexts.add(cluster, tmp_path / "file" / "config"))
+
+
+@cases(
+    "words, message",
+    {
+        "list": ("list", "~/.local/state is unknown, and HOME is not set: set HOME or XDG_STATE_HOME"),
+        "envtest-assets": ("envtest-assets", "set HOME or XDG_CACHE_HOME, or name a directory with --dir"),
+        "a context": (
+            "create cluster",
+            "~/.kube/config is unknown, and HOME is not set: set HOME or KUBECONFIG, or name",
+        ),
+        "a file": (
+            "up --in-memory --kubeconfig=~/x --port=0",
+            "in ~/x is unknown, and HOME is not set: set HOME, or name",
+        ),
+    },
+)
+def test_a_user_without_a_home(
+    words: str, message: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", dict[int, str]().__getitem__)  # no entry
+    assert main(words.split()) == 1
+    printed = capfd.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
 
 
 def test_default_cluster(tmp_path: Path) -> None:

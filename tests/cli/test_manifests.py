@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.custom_resources import definition, version
 from tests.tables import cases
@@ -9,6 +10,7 @@ from tests.tables import cases
 from pilothouse.cli.apply_manifests import applied
 from pilothouse.cli.manifests import Manifest, apply_manifest, load
 from pilothouse.cli.program import UserError
+from pilothouse.client import Client, default_user_agent
 from pilothouse.env import Env
 from pilothouse.testing import async_plane
 
@@ -76,6 +78,11 @@ async def test_default_and_enforced_namespace(env: Env) -> None:
         assert (await apply_manifest(cluster.client, Manifest("f", other, "kube-public"))).namespace == "default"
         with pytest.raises(UserError, match="You must pass '--namespace=default' to perform this operation"):
             await apply_manifest(cluster.client, Manifest("f", other, "kube-public", is_enforced=True))
+        client = Client(cluster.client.transport, env, user_agent=default_user_agent("pilothouse-load"))
+        await apply_manifest(client, Manifest("f", {**document, "metadata": {"name": "b"}, "data": {"a": "b"}}))
+        stored = (await client.request("GET", "/api/v1/namespaces/default/configmaps/b")).body
+        entries = msgspec.json.decode(stored)["metadata"]["managedFields"]
+        assert [entry["manager"] for entry in entries] == ["pilothouse-load"], "as why reports it"
 
 
 async def test_definitions_and_namespaces_are_applied_first(env: Env) -> None:

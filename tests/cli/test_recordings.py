@@ -52,7 +52,7 @@ def test_rollout_is_recorded_and_replayed(tmp_path: Path) -> None:
             time.sleep(0.3)
             recorder.send(signal.SIGINT)
             assert recorder.wait() == 0
-            assert recorder.until("recorded .* changes")
+            assert recorder.until("recorded .* changes?,")
     changes = SnapshotFile(tmp_path / "rec").changes()
     types = [change.type for change in changes if change.entry.resource.resource == "pods"]
     assert types.count("ADDED") == types.count("DELETED") == 2

@@ -300,7 +300,9 @@ def test_unwritable_kubeconfig_path(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run_pilothouse(tmp_path, "up", "--port=0", "--kubeconfig=file/kubeconfig")
     assert done.returncode == 1
-    assert done.stderr == "Error: unable to write kubeconfig file/kubeconfig: File exists\n"
+    assert done.stderr == (
+        "Error: unable to write kubeconfig file/kubeconfig: File exists; --kubeconfig names another file\n"
+    )
 
 
 @pytest.mark.parametrize("flags", [(), ("--data-dir=data",)], ids=["in memory", "in a data directory"])

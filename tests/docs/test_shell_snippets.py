@@ -44,7 +44,7 @@ PAGES = {
     "docs/bugs.md": Page(),
     "docs/ci.md": Page(
         "mkdir manifests && cp examples/replicaset.yaml manifests",
-        (("export XDG_STATE_HOME=", "pilothouse delete cluster --all; export XDG_STATE_HOME="),),
+        (("slot=", "pilothouse delete cluster --all; RUNNER_NAME=runner-1; slot="),),
     ),
     "docs/clusters.md": Page("pilothouse create cluster dev"),
     "docs/controllers/certificatesigningrequest_signing.md": Page(_CLUSTER),

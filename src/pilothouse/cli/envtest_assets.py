@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pilothouse
 from pilothouse.cli.clientside import common_flags
-from pilothouse.cli.program import parse
+from pilothouse.cli.home_directory import expanded
+from pilothouse.cli.program import UserError, parse
 from pilothouse.env.private_files import write_private
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet
 
@@ -24,6 +25,7 @@ USAGE = """Creates a directory with replacements for kube-apiserver and etcd, an
 Usage:
   {program} [flags]
 """
+_HOME = "set HOME or XDG_CACHE_HOME, or name a directory with --dir"
 CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
 _NO_KUBECTL = """#!/bin/sh
 echo 'There was no kubectl on the PATH when this folder was made.' >&2
@@ -54,7 +56,11 @@ def run(program: str, words: Sequence[str]) -> int:
     parsed = parse(flag_set(program), program, words)
     if isinstance(parsed, int):
         return parsed
-    folder = Path(parsed["dir"]).expanduser().absolute() if parsed["dir"] else _default(parsed["controllers"])
+    try:
+        folder = expanded(parsed["dir"] or _default(parsed["controllers"]), _HOME).absolute()
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
     try:
         make(folder, CONTROLLERS if parsed["controllers"] else ())
     except OSError as error:
@@ -81,7 +87,7 @@ def make(folder: Path, controllers: Sequence[str] = ()) -> None:
 
 
 def _default(controllers: bool) -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     kind = "assets-with-controllers" if controllers else "assets"
     return Path(cache) / "pilothouse" / pilothouse.__version__ / kind
 

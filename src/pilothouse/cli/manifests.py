@@ -18,7 +18,6 @@ from pilothouse.client.errors import AlreadyExists, ApiError
 from pilothouse.machinery.api_resources import Discovery
 from pilothouse.machinery.manifest_text import ManifestError, documents_of
 
-AGENT = "pilothouse-up"
 ENDINGS = (".json", ".yaml", ".yml")
 STRICT = "Strict"
 """As with kubectl, an unknown field is an error in the manifest."""
@@ -119,7 +118,8 @@ def _checked(document: Any, source: str) -> dict[str, Any]:
 
 
 async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
-    """Create the object, or merge the manifest into the one that is there.
+    """Create the object, or merge the manifest into the one that is there. Its field manager is the user agent of the
+    client.
 
     Discovery is requested each time, so that a custom resource can follow its definition in the same file.
     """
@@ -135,14 +135,12 @@ async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
         )
     try:
         try:
-            raw = await client.create(kind, document, namespace, field_manager=AGENT, field_validation=STRICT)
+            raw = await client.create(kind, document, namespace, field_validation=STRICT)
             return AppliedObject(kind, namespace, raw.metadata.name, raw.metadata.uid, "created")
         except AlreadyExists:
             before = await client.get(kind, manifest.name, namespace)
             patch = merge_patch(document)
-            raw = await client.patch(
-                kind, manifest.name, patch, namespace, field_manager=AGENT, field_validation=STRICT
-            )
+            raw = await client.patch(kind, manifest.name, patch, namespace, field_validation=STRICT)
             same = raw.metadata.resource_version == before.metadata.resource_version
             verb = "unchanged" if same else "configured"
             return AppliedObject(kind, namespace, manifest.name, raw.metadata.uid, verb)

@@ -91,7 +91,8 @@ async def _run(parsed: Parsed, program: str) -> int:
             announcing.cancel()
             if recorder.ready.is_set():
                 full = "; it is full (--max-mib)" if recorder.full else ""
-                print(f"recorded {recorder.changes:,} changes, {recorder.size:,} bytes before compression{full}")
+                counted = "1 change" if recorder.changes == 1 else f"{recorder.changes:,} changes"
+                print(f"recorded {counted}, {recorder.size:,} bytes before compression{full}")
     return 0
 
 

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from pilothouse.cli import kubeconfig_text
+from pilothouse.cli.home_directory import expanded
 from pilothouse.cli.kubeconfig_text import Document, NoKubeconfig
 from pilothouse.cli.program import UserError
 from pilothouse.env.private_files import is_owned_by_this_user, is_world_writable, write_private
@@ -29,6 +30,10 @@ NAME = "pilothouse"
 _PATIENCE_SECONDS = 0.2
 _LOCK_SECONDS = 5.0
 _LOCK_PAUSE_SECONDS = 0.05
+
+
+class Unwritable(UserError):
+    """The file cannot be written: a matter of permissions or space. Callers add the way to choose another."""
 
 
 class Server:
@@ -64,10 +69,13 @@ async def own_kubeconfig(
     """
     path = _home(path)
     is_new = not path.parent.exists()
-    async with _locked(path):
-        path = _free_path(path, server, given=given, exclusive=exclusive, flag=flag)
-        document = kubeconfig_text.marked(server.document(NAME))
-        _replace(path, f"{MARK}\n{kubeconfig_text.dumped(document)}")
+    try:
+        async with _locked(path):
+            path = _free_path(path, server, given=given, exclusive=exclusive, flag=flag)
+            document = kubeconfig_text.marked(server.document(NAME))
+            _replace(path, f"{MARK}\n{kubeconfig_text.dumped(document)}")
+    except Unwritable as error:
+        raise UserError(f"{error}; {flag} names another file") from error
     try:
         yield path
     finally:
@@ -271,7 +279,7 @@ def _is_reachable(url: str) -> bool:
 
 
 def _home(path: Path) -> Path:
-    return path.expanduser()
+    return expanded(path, "set HOME, or name the file without ~")
 
 
 def _read(path: Path) -> str | None:
@@ -299,7 +307,7 @@ def _replace(path: Path, text: str, *, mode: int = 0o600) -> None:
     try:
         write_private(path, text.encode(), mode=mode)
     except OSError as error:
-        raise UserError(f"unable to write kubeconfig {path}: {error.strerror}") from error
+        raise Unwritable(f"unable to write kubeconfig {path}: {error.strerror}") from error
 
 
 @contextlib.asynccontextmanager
@@ -327,7 +335,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
             f"{lock} exists: another program is changing {path}, or crashed while doing so; if it crashed, remove it"
         ) from None
     except OSError as error:
-        raise UserError(f"unable to write kubeconfig {path}: {error.strerror}") from error
+        raise Unwritable(f"unable to write kubeconfig {path}: {error.strerror}") from error
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from pilothouse.cli.home_directory import expanded
 from pilothouse.cli.program import UserError
 from pilothouse.env.private_files import UnsafePath, make_private_directory, write_private
 
@@ -379,7 +380,7 @@ def _remove_left(root: Path) -> None:
 def default_root() -> Path:
     """Where clusters are stored."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "pilothouse" / "clusters"
+    return expanded(state, "set HOME or XDG_STATE_HOME") / "pilothouse" / "clusters"
 
 
 def is_name(text: str) -> bool:

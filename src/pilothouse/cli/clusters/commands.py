@@ -275,7 +275,10 @@ def _say_ready(cluster: Cluster, url: str) -> None:
 
 def _shown(path: Path) -> str:
     """A path as a person writes it, and a shell reads it."""
-    home = Path.home()
+    try:
+        home = Path.home()
+    except RuntimeError:  # it is unknown
+        return str(path)
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and " " not in str(path) else str(path)
 
 
@@ -391,7 +394,8 @@ def delete(program: str, words: Sequence[str]) -> int:
 def _delete(cluster: Cluster) -> None:
     """Nothing is written before the data is removed that must be: the disk may be full."""
     if not cluster.record.created:  # a damaged record: the context is most likely there
-        cluster.record = msgspec.structs.replace(cluster.record, user_kubeconfig=str(contexts.user_kubeconfig("")))
+        with contextlib.suppress(UserError):
+            cluster.record = msgspec.structs.replace(cluster.record, user_kubeconfig=str(contexts.user_kubeconfig("")))
     is_context_left = False
     try:
         process.end(cluster)

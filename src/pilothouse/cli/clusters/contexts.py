@@ -6,22 +6,23 @@ from typing import Any
 
 from pilothouse.cli import kubeconfig_text
 from pilothouse.cli.clusters.cluster import Cluster
+from pilothouse.cli.home_directory import expanded
 from pilothouse.cli.kubeconfig_text import SECTIONS, Document, NoKubeconfig
 from pilothouse.cli.program import UserError
-from pilothouse.cli.written_kubeconfig import Server, add_context, check_context, remove_context
+from pilothouse.cli.written_kubeconfig import Server, Unwritable, add_context, check_context, remove_context
 
 
 def user_kubeconfig(path: str) -> Path:
     """The file to which kubectl would add a context: the given one, else the first existing one in ``$KUBECONFIG`` or
-    its last, else ``~/.kube/config`` (client-go ``PathOptions.GetDefaultFilename``, v0.36)."""
+    its last, else ``~/.kube/config`` (client-go ``PathOptions.GetDefaultFilename``, v0.36). Raises ``UserError`` if the
+    home directory is unknown."""
+    solution = "set HOME or KUBECONFIG, or name a file with --kubeconfig"
     if path:
-        return Path(path).expanduser().absolute()
-    named = [Path(text).expanduser() for text in (os.environ.get("KUBECONFIG") or "").split(os.pathsep) if text]
-    existing = next(
-        (candidate for candidate in named if candidate.exists()),
-        named[-1] if named else Path("~/.kube/config").expanduser(),
-    )
-    return existing.absolute()
+        return expanded(path, solution).absolute()
+    named = [expanded(text, solution) for text in (os.environ.get("KUBECONFIG") or "").split(os.pathsep) if text]
+    if not named:
+        return expanded("~/.kube/config", solution).absolute()
+    return next((candidate for candidate in named if candidate.exists()), named[-1]).absolute()
 
 
 def check(cluster: Cluster, path: Path) -> None:
@@ -37,7 +38,11 @@ async def add(cluster: Cluster, path: Path) -> None:
         document["contexts"][0]["context"]["namespace"] = namespace
     url = document["clusters"][0]["cluster"]["server"]
     server = Server(url, lambda name: _renamed(document, name))
-    await add_context(path, server, cluster.context, cluster.directory.absolute())
+    try:
+        await add_context(path, server, cluster.context, cluster.directory.absolute())
+    except Unwritable as error:
+        way = "KUBECONFIG or --kubeconfig names another file, `create cluster --no-context` adds no context"
+        raise UserError(f"{error}; {way}") from error
     cluster.update(user_kubeconfig=str(path))
 
 

@@ -5,6 +5,7 @@ Unsupported features are rejected with file, stage and field: CEL, ``apply`` ste
 unknown fields. Errors in selectors and templates are reported here, not when a stage is applied.
 """
 
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -101,7 +102,7 @@ def load_stages(paths: Sequence[str]) -> tuple[Stage, ...]:
     ``StageError``."""
     stages: list[Stage] = []
     for path in paths:
-        for file in _files(pathlib.Path(path).expanduser()):
+        for file in _files(pathlib.Path(os.path.expanduser(path))):
             stages += _read(file)
     seen: dict[tuple[str, str], Stage] = {}
     for stage in stages:

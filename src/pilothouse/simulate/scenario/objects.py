@@ -1,5 +1,6 @@
 """The objects of a scenario: inline, from files and directories, and from kustomizations."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,7 +59,7 @@ def _placed(entry: str | Object, folder: Path) -> list[tuple[Object, str]]:
 def _of_path(text: str, folder: Path) -> list[tuple[Object, str]]:
     if "://" in text:
         raise ObjectsError(f"{text[:200]}: URLs are not supported; download the file and use its path")
-    path = folder / Path(text).expanduser()
+    path = folder / os.path.expanduser(text)
     if not path.exists():
         raise ObjectsError(f"{path}: no such file or folder")
     if path.is_dir():
