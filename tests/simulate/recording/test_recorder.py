@@ -61,6 +61,17 @@ def test_a_recording_is_json() -> None:
     assert msgspec.json.decode(encode(recording), type=Recording) == recording
 
 
+def test_all_writes_of_a_run_are_counted() -> None:
+    counts: list[int] = []
+
+    async def scene(simulation: Simulation, _recorder: Recorder) -> None:
+        await apply(simulation, DEPLOYMENTS, workload("Deployment", "web", replicas=2))
+        await asyncio.sleep(10)
+        counts.append(simulation.story.writes)
+
+    assert recorded(scene)[0].total_writes == counts[0]
+
+
 def test_requests_writes_queues_and_events_are_counted() -> None:
     recording, _digest = recorded(_rollout)
     requests = {name: sum(counts) for name, counts in recording.requests.counts.items()}

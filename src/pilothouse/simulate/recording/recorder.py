@@ -24,6 +24,8 @@ MAX_MARKS = 1000
 MAX_WRITERS = 300
 MAX_CLIENTS = 300
 MAX_QUEUES = 100
+START, ALL = "start of the cluster", "all"
+"""Client and resource of the writes before the recording, so that all writes of a run are counted."""
 LONGEST_TEXT = 1000
 LONGEST_WHY = 20_000
 _COMMITS_BETWEEN_SAMPLES = 8
@@ -68,6 +70,8 @@ class Recorder:
         self._handlers = {**self._workloads.handlers, "/nodes": self._nodes.changed, "/events": self._events.changed}
         self._requests = RateSeries(most_names=MAX_CLIENTS)
         self._writes: dict[tuple[str, str], list[int]] = {}
+        if simulation.story.writes:
+            self._writes[START, ALL] = [simulation.story.writes, 0, 0]
         self._queues: dict[str, StepSeries] = {}
         self._unsampled = 0
         self._next_sample = 0.0
