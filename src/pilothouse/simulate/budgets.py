@@ -27,6 +27,8 @@ _PODS_NAMED = 20
 """Maximum number of named pods that were never ready."""
 _NAMESPACES_NAMED = 5
 """Maximum number of named namespaces that have a workload of the same name."""
+LOG_LINES = 60
+"""Maximum number of log lines of a failure."""
 _SLOWEST_NAMED = 5
 """Maximum number of named pods that exceeded a time to ready."""
 Workload = tuple[str, str, str]
@@ -117,6 +119,7 @@ class Usage(Invariant):
         self._budgets = budgets
         self._missing = set() if partial else {workload_of(budget) for budget in budgets if budget.workload}
         """Workloads with a budget that have not existed so far."""
+        self._logs: dict[float, str] = {}
         self._elsewhere: dict[tuple[str, str], set[str]] = {(kind, name): set() for kind, _, name in self._missing}
         """By kind and name: the namespaces that have a workload of that kind and name."""
         self._simulation: Simulation | None = None
@@ -281,11 +284,17 @@ class Usage(Invariant):
             if share is None or not missing:
                 continue
             limit = share.of(usage.required)
-            if missing > limit:
-                usage.exceeded_at.setdefault(number, self._now() - self._began)
+            if missing > limit and number not in usage.exceeded_at:
+                assert self._simulation is not None, "the run has begun"
+                usage.exceeded_at[number] = self._now() - self._began
+                self._logs[usage.exceeded_at[number]] = self._simulation.story.last(LOG_LINES)
             closest = usage.closest.get(number)
             if closest is None or (missing - limit, missing) > (closest[0] - closest[1], closest[0]):
                 usage.closest[number] = missing, limit
+
+    def log_until(self, at: float) -> str:
+        """The last lines of the log when a budget was exceeded first, at this time of the run; else empty."""
+        return self._logs.get(at, "")
 
     def _now(self) -> float:
         assert self._simulation is not None, "the run has begun"
@@ -441,7 +450,6 @@ def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
             if result.at is not None:
                 message += f"; exceeded first at {shown_seconds(round(result.at, 3))}"
             message += "".join(f"\n  {pod}" for pod in result.pods)
-            return Failure(
-                kind="budget", name=result.name, message=message, at=result.at if result.at is not None else at
-            )
+            at = result.at if result.at is not None else at
+            return Failure(kind="budget", name=result.name, message=message, at=at)
     return None

@@ -104,7 +104,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
     """The parts that were not left out."""
     log: str = ""
-    """The last lines of the log, if the run failed."""
+    """The last lines of the log until the failure, if the run failed."""
+    log_is_until_end: bool = True
+    """Whether those are the last lines of the run: an exceeded budget is reported at the end of it."""
     recording: "Recording | None" = None
     """The recording, if requested."""
     notices: tuple[str, ...] = ()

@@ -28,8 +28,6 @@ from pilothouse.simulate.timeline import Timeline, entry_text, fault_text
 with lazy_imports():
     from pilothouse.simulate import programs, recording
 
-_LINES = 60
-
 
 def parts_of(scenario: Scenario, seed: int) -> tuple[Part, ...]:
     """The numbered parts that shrinking may leave out: the entries of the timeline, then the random faults."""
@@ -318,6 +316,7 @@ class _Run:
             )
             self._mark_late()
         story = simulation.story
+        log_until = "" if self._failure is None else self._usage.log_until(self._failure.at)
         return Result(
             scenario=self._scenario.name,
             seed=self._seed,
@@ -330,7 +329,8 @@ class _Run:
             expectations=self._expectations.results(),
             measures=self._measures,
             parts=self._parts,
-            log=story.last(_LINES) if self._failure is not None else "",
+            log="" if self._failure is None else log_until or story.last(budgets.LOG_LINES),
+            log_is_until_end=not log_until,
             recording=self._recording,
             notices=tuple(self._notices()),
             never_ready=self._never_ready,

@@ -238,6 +238,8 @@ def action_text(entry: actions.Entry) -> str:
 def _detail(key: str, value: object) -> str:
     if value is True:
         return key
+    if isinstance(value, tuple | list) and any(isinstance(item, msgspec.Struct) for item in value):
+        return f"{len(value)} {key}"
     text = str(value) if isinstance(value, str | int | float) else msgspec.json.encode(value, enc_hook=str).decode()
     return f"{key} {text[:120]}"
 

@@ -121,7 +121,10 @@ def failure_lines(
     if failure.why and not brief:
         yield from (f"  {line}" for line in failure.why.splitlines())
     if shrunk.result.log and not brief and failure.kind != "action":  # whose message is complete
-        yield "  the end of the log:"
+        title = (
+            "end of the log" if shrunk.result.log_is_until_end else f"log until {shown_seconds(round(failure.at, 1))}"
+        )
+        yield f"  the {title}, with seconds since the start of the run:"
         yield from (f"    {line}" for line in shrunk.result.log.splitlines()[-_LOG_LINES:])
     if shrunk.runs:
         runs = counted(shrunk.runs, "run")
