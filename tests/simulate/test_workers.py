@@ -1,5 +1,6 @@
 """Runs in several processes: what dies or takes too long fails one run, and the order of processes changes nothing."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -88,6 +89,22 @@ def test_an_error_of_the_scenario_ends_the_search(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match='no matches for kind "Widget"'):
         list(made.run([Job(number=0, seed=0)]))
     made.close()
+
+
+def test_spawned_processes_import_nothing_from_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pilothouse.simulate.workers.threading.active_count", lambda: 2)  # so that it does not fork
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for module in ("socket", "tempfile"):
+        Path(f"{module}.py").write_text("raise SystemExit(3)")
+    made = runner([scenario(tmp_path, "fine")])
+    [(_job, result)] = made.run([Job(number=0, seed=0)])
+    made.close()
+    assert result.failure is None
+    assert "PYTHONSAFEPATH" not in os.environ
 
 
 FAULTS = """

@@ -75,6 +75,8 @@ async def own_kubeconfig(
             document = kubeconfig_text.marked(server.document(NAME))
             _replace(path, f"{MARK}\n{kubeconfig_text.dumped(document)}")
     except Unwritable as error:
+        if exclusive:
+            raise
         raise UserError(f"{error}; {flag} names another file") from error
     try:
         yield path

@@ -24,6 +24,7 @@ from pilothouse.simulate.scenario.scalars import shown_seconds
 
 _REPORT_SECONDS = 0.5
 _END_SECONDS = 5.0
+_SAFE_PATH = "PYTHONSAFEPATH"
 Tick = Callable[[Sequence[float]], None]
 """Called twice a second with the virtual time of each current run."""
 
@@ -142,7 +143,7 @@ class _Worker:
         context: Any = multiprocessing.get_context("fork" if forks else "spawn")
         self.connection, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(other, self.connection, forks, scenarios), daemon=True)
-        with _uninterrupted():
+        with _uninterrupted(), _safe_path():
             self._process.start()
         other.close()
         self.job: Job | None = None
@@ -164,6 +165,21 @@ class _Worker:
             self._process.join()
         self.connection.close()
         return code
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Processes started within the block import nothing from the current directory before they get the path of this
+    one, as with ``python -P``."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 @contextlib.contextmanager
