@@ -34,6 +34,28 @@ def test_invalid_manifests(text: str, why: str) -> None:
         documents_of(text)
 
 
+def _levels(line: str) -> str:
+    """Nine lines, of which each has ten times what the one before has."""
+    lines = (line.format(n=n, ten=",".join([f"*a{n - 1}"] * 10)) for n in range(1, 10))
+    return "a0: &a0 {x: 1}\n" + "\n".join(lines)
+
+
+@cases(
+    "text, why",
+    {
+        "aliases of aliases": (_levels("a{n}: &a{n} [{ten}]"), "more than 5,000 values, those of aliases included"),
+        "merges of merges": (_levels("a{n}: &a{n} {{<<: [{ten}]}}"), "too many merged values"),
+        "an alias of itself": ("a: &a [*a]", "nested too deeply"),
+        "nested": ("[" * 3000 + "]" * 3000, "nested too deeply"),
+        "a long number": ("a: " + "9" * 5000, "a value can't be read"),
+        "no text": ("a: \x01", "characters are not allowed"),
+    },
+)
+def test_hostile_manifests(text: str, why: str) -> None:
+    with pytest.raises(ManifestError, match=why):
+        documents_of(text, 5000)
+
+
 def test_equals_sign_is_a_string() -> None:
     """As goyaml.v2 reads it; definitions of prometheus-operator have it in an enumeration."""
     assert documents_of("enum: [=, '=~', !!str =]") == [{"enum": ["=", "=~", "="]}]

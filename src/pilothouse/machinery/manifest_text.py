@@ -5,6 +5,9 @@ from typing import Any
 
 import yaml
 
+MAX_VALUES = 2_000_000
+"""How many values a text may have. A few lines of aliases of aliases, or of merges of merges, have thousands of
+millions."""
 _TEXT = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 """Types of YAML 1.1 that Go's parser (goyaml.v2 ``resolve.go``) reads as strings."""
 
@@ -13,24 +16,46 @@ class ManifestError(ValueError):
     """Invalid YAML. The message is one line with the position."""
 
 
-def documents_of(text: str) -> list[Any]:
-    """The documents of a text, None for empty ones. Raises ``ManifestError``."""
+def documents_of(text: str, most: int = MAX_VALUES) -> list[Any]:
+    """The documents of a text, None for empty ones. Raises ``ManifestError``, also for more than ``most`` values."""
     try:
-        return [_with_text_keys(document) for document in yaml.load_all(text, Loader=_loader())]
+        loader = _loader()(text)
+        loader.left = most
+        try:
+            values = _Values(most)
+            documents = []
+            while loader.check_data():
+                documents.append(values.with_text_keys(loader.get_data()))
+            return documents
+        finally:
+            loader.dispose()
     except yaml.YAMLError as error:
         raise ManifestError(_error_message(error)) from None
+    except RecursionError:
+        raise ManifestError("it is nested too deeply") from None
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, ManifestError):
+            raise
+        raise ManifestError(f"a value can't be read: {error}") from None
 
 
-def _with_text_keys(value: Any) -> Any:
-    """JSON only has strings as keys; ``on`` is true in YAML (sigs.k8s.io/yaml ``yaml.go``,
-    ``convertToJSONableObject``)."""
-    match value:
-        case dict():
-            return {_text(key): _with_text_keys(member) for key, member in value.items()}
-        case list():
-            return [_with_text_keys(member) for member in value]
-        case _:
+class _Values:
+    """Copies documents, up to a number of values: an alias has those of what it refers to."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def with_text_keys(self, value: Any) -> Any:
+        """JSON only has strings as keys; ``on`` is true in YAML (sigs.k8s.io/yaml ``yaml.go``,
+        ``convertToJSONableObject``)."""
+        if not isinstance(value, dict | list):
             return value
+        self._left -= len(value)
+        if self._left < 0:
+            raise ManifestError(f"it has more than {self._most:,} values, those of aliases included")
+        if isinstance(value, dict):
+            return {_text(key): self.with_text_keys(member) for key, member in value.items()}
+        return [self.with_text_keys(member) for member in value]
 
 
 def _text(key: Any) -> str:
@@ -52,7 +77,13 @@ def _loader() -> Any:
     """YAML as Kubernetes reads it: timestamps and ``=`` are strings."""
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
-        pass
+        left = MAX_VALUES
+
+        def flatten_mapping(self, node: yaml.MappingNode) -> None:
+            super().flatten_mapping(node)
+            self.left -= len(node.value)
+            if self.left < 0:
+                raise yaml.constructor.ConstructorError(None, None, "too many merged values", node.start_mark)
 
     Loader.yaml_implicit_resolvers = {
         letter: [(tag, pattern) for tag, pattern in rows if tag not in _TEXT]
