@@ -42,7 +42,12 @@ def test_symlinks_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_new_directory_is_private(tmp_path: Path) -> None:
-    make_private_directory(tmp_path / "a" / "b")
+    before = os.umask(0)
+    try:
+        make_private_directory(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
     assert mode(tmp_path / "a" / "b") == 0o700
 
 

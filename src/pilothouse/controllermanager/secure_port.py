@@ -209,7 +209,7 @@ def _default_certificate(env: Env, serving: Serving) -> Pair | Files:
     directory = Path(serving.cert_dir)
     certificate, key = (directory / f"{PROGRAM}.{ending}" for ending in ("crt", "key"))
     if not (certificate.exists() and key.exists()):
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)  # as client-go's ``WriteKey``
         _self_signed(env, serving).save(certificate, key)
     return Files(certificate, key)
 

@@ -57,12 +57,15 @@ def locked(directory: Path | None) -> Iterator[None]:
 
 
 def make_private_directory(path: Path) -> None:
-    """Create the directory, with its parents, or check that no other user can write to it.
+    """Create the directory, with its parents (which are as private: who may write to one can replace what is in it),
+    or check that no other user can write to it.
 
     An empty directory of this user is made private; one that others could have written to is rejected. Raises
     ``UnsafePath``, or another ``OSError``.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for missing in reversed([each for each in path.parents if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
     found = path.stat()
     if not _is_trusted(found):
         raise UnsafePath(f"it belongs to another user (uid {found.st_uid}); name a directory that does not exist yet")
