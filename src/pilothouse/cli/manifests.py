@@ -1,6 +1,6 @@
 """Manifest files: read, validated and applied.
 
-Errors of ``load`` name the file and document. ``apply_manifest`` creates an object, or merges into an existing one.
+Errors of ``load`` name the file and document. ``apply_manifest`` creates an object, or updates an existing one.
 """
 
 import os
@@ -13,14 +13,13 @@ import msgspec
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.cli.program import UserError
-from pilothouse.client import Client, merge_patch
-from pilothouse.client.errors import AlreadyExists, ApiError
+from pilothouse.cli.server_side_apply import apply_document
+from pilothouse.client import Client
+from pilothouse.client.errors import ApiError
 from pilothouse.machinery.api_resources import Discovery
 from pilothouse.machinery.manifest_text import ManifestError, documents_of
 
 ENDINGS = (".json", ".yaml", ".yml")
-STRICT = "Strict"
-"""As with kubectl, an unknown field is an error in the manifest."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -118,8 +117,7 @@ def _checked(document: Any, source: str) -> dict[str, Any]:
 
 
 async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
-    """Create the object, or merge the manifest into the one that is there. Its field manager is the user agent of the
-    client.
+    """Apply a manifest: create the object, or update the one that is there (``server_side_apply``).
 
     Discovery is requested each time, so that a custom resource can follow its definition in the same file.
     """
@@ -134,18 +132,11 @@ async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
             f"\"{manifest.namespace}\". You must pass '--namespace={own}' to perform this operation."
         )
     try:
-        try:
-            raw = await client.create(kind, document, namespace, field_validation=STRICT)
-            return AppliedObject(kind, namespace, raw.metadata.name, raw.metadata.uid, "created")
-        except AlreadyExists:
-            before = await client.get(kind, manifest.name, namespace)
-            patch = merge_patch(document)
-            raw = await client.patch(kind, manifest.name, patch, namespace, field_validation=STRICT)
-            same = raw.metadata.resource_version == before.metadata.resource_version
-            verb = "unchanged" if same else "configured"
-            return AppliedObject(kind, namespace, manifest.name, raw.metadata.uid, verb)
+        live, verb = await apply_document(client, kind, document, namespace)
     except ApiError as error:
         raise UserError(f"{manifest.source}: {document['kind']} {manifest.name}: {error}") from error
+    meta = live.get("metadata") or {}
+    return AppliedObject(kind, namespace, str(meta.get("name", "")), str(meta.get("uid", "")), verb)
 
 
 def _kind_of(discovery: Discovery, document: dict[str, Any], source: str) -> Kind[Object]:
