@@ -55,9 +55,9 @@ def test_manager_survives_a_revoked_token(tmp_path: Path) -> None:
             manager.until('err="Unauthorized"')
             second = run_pilothouse(tmp_path, *manage)
             assert second.returncode == 1
-            assert second.stderr.startswith(
-                "Error: the API server does not accept the credentials in use: Unauthorized."
-            )
+            (error,) = [line for line in second.stderr.splitlines() if line.startswith("Error: ")]
+            assert error.startswith("Error: the API server at https://127.0.0.1:")
+            assert "of kubeconfig) does not accept the credentials in use: Unauthorized." in error
             assert server.stop() == 0
         (tmp_path / "tokens").write_text(listed)
         with pilothouse(tmp_path, *serve) as server:

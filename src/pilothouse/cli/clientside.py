@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pilothouse.cli.program import UserError
 from pilothouse.client.decision_log_flags import decision_log_options
-from pilothouse.env import Env
+from pilothouse.env import Env, Log
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import (
     BOOL,
@@ -48,7 +48,13 @@ def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
     """Add the flags for the connection."""
     flags.add(
         "connection",
-        Flag("kubeconfig", STRING, "", "Path to the kubeconfig file"),
+        Flag(
+            "kubeconfig",
+            STRING,
+            "",
+            "Path to the kubeconfig file. Without it and --master: the current context of the files in KUBECONFIG, in "
+            "a pod its service account, else the current context of ~/.kube/config",
+        ),
         Flag("master", STRING, "", "Address of the API server; overrides the one in the kubeconfig"),
         Flag("kube-api-qps", FLOAT, qps, "QPS to use while talking with the API server; 0: no limit"),
         Flag("kube-api-burst", INT32, burst, "Burst to use while talking with the API server"),
@@ -99,17 +105,17 @@ def common_flags(flags: FlagSet) -> None:
 
 @asynccontextmanager
 async def connected(
-    parsed: Parsed, env: Env, agent: str, decisions: "DecisionLog | None" = None
+    parsed: Parsed, env: Env, agent: str, decisions: "DecisionLog | None" = None, *, log: Log | None = None
 ) -> "AsyncIterator[Client]":
     """A client of the API server in the flags, when that responds; its writes are recorded in ``decisions``.
 
-    Raises ``UserError``.
+    With ``log`` the server is logged first. Raises ``UserError``.
     """
     try:
         info = connect.find(kubeconfig=parsed["kubeconfig"], master=parsed["master"])
     except errors.ConfigError as error:
         raise UserError(str(error)) from error
-    async with _client(info, parsed, env, agent, decisions) as client:
+    async with _client(info, parsed, env, agent, decisions, log) as client:
         yield client
 
 
@@ -139,12 +145,19 @@ async def command_connection(parsed: Parsed, env: Env, agent: str) -> AsyncItera
 
 @asynccontextmanager
 async def _client(
-    info: "ConnectionInfo", parsed: Parsed, env: Env, agent: str, decisions: "DecisionLog | None" = None
+    info: "ConnectionInfo",
+    parsed: Parsed,
+    env: Env,
+    agent: str,
+    decisions: "DecisionLog | None" = None,
+    log: Log | None = None,
 ) -> "AsyncIterator[Client]":
     try:
         transport = info.transport(env)
     except errors.ConfigError as error:
         raise UserError(str(error)) from error
+    if log is not None:
+        info.log(log)
     traced = transport if env.tracing is None else requests.TracedTransport(transport, env.tracing, remote=True)
     client = api_client.Client(
         traced if decisions is None else decisions.wrap(traced),
@@ -154,7 +167,7 @@ async def _client(
         user_agent=api_client.default_user_agent(agent),
     )
     try:
-        await wait(client, env)
+        await wait(client, env, info.server)
         yield client
     finally:
         await transport.close()
@@ -198,9 +211,9 @@ async def traced(
         yield env
 
 
-async def wait(client: "Client", env: Env) -> None:
+async def wait(client: "Client", env: Env, server: str) -> None:
     """Wait for the API server. Raises ``UserError`` if it does not respond, or rejects the credentials."""
     try:
-        await api_server.wait_for_api_server(client, env)
+        await api_server.wait_for_api_server(client, env, server)
     except ConnectionError as error:
         raise UserError(str(error)) from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pilothouse.cli.clientside import PATHS, common_flags, connected, connection_flags, decision_log, traced
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.client.decision_log_flags import add_decision_log_flags
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, DURATION, INT32, STRING, Flag, FlagSet, Parsed
 from pilothouse.tracing.flags import NODES, add_tracing_flags
@@ -112,7 +112,7 @@ async def _simulate(parsed: Parsed) -> int:
     async with (
         traced(parsed, Env(), NODES) as env,
         decision_log(parsed, env) as decisions,
-        connected(parsed, env, "pilothouse-nodes", decisions) as client,
+        connected(parsed, env, "pilothouse-nodes", decisions, log=Log("nodes")) as client,
     ):
         informers = informer.InformerFactory(client, env)
         names = [f"{parsed['node-prefix']}{index}" for index in range(parsed["nodes"])]

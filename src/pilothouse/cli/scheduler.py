@@ -14,7 +14,7 @@ from pilothouse.cli.clientside import (
 )
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.client.decision_log_flags import add_decision_log_flags
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flags import STRING, Flag, FlagSet, Parsed
@@ -72,7 +72,7 @@ async def _schedule(parsed: Parsed) -> int:
     async with (
         traced(parsed, Env(), SCHEDULER) as env,
         decision_log(parsed, env) as decisions,
-        connected(parsed, env, "pilothouse-scheduler", decisions) as client,
+        connected(parsed, env, "pilothouse-scheduler", decisions, log=Log("scheduler")) as client,
     ):
         if parsed["leader-elect"]:
             await _elect(parsed, env, client)

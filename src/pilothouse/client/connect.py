@@ -7,6 +7,7 @@ inspected or changed before a transport is created from it.
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ from pilothouse.client.kubeconfig import Selected, load
 from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.client.tls import TlsSettings, make_context, with_ca_data
-from pilothouse.env import Env
+from pilothouse.env import Env, Log
 
 
 class ConnectionInfo(msgspec.Struct, frozen=True):
@@ -41,6 +42,19 @@ class ConnectionInfo(msgspec.Struct, frozen=True):
     def title(self) -> str:
         """The cluster, for messages: by its context, else by its address."""
         return f"context {self.context}" if self.context else f"{self.endpoint.host}:{self.endpoint.port}"
+
+    @property
+    def server(self) -> str:
+        """The server with its address and where that is from, for errors."""
+        context = f"context {self.context} of " if self.context else ""
+        return f"{self.endpoint} ({context}{self.origin})"
+
+    def log(self, log: Log) -> None:
+        """Log which server a program uses: without ``--kubeconfig`` that may be another one than its user expects."""
+        values: dict[str, Any] = {"source": self.origin}
+        if self.context:
+            values["context"] = self.context
+        log.info("Using the API server", server=str(self.endpoint), **values)
 
     def with_current_authority(self) -> "ConnectionInfo":
         """The same, with the current content of the CA file: later changes of the file have no effect.

@@ -184,6 +184,7 @@ _GENERIC: dict[int, tuple[str, str]] = {
     504: ("Timeout", "the server was unable to return a response in the time allotted"),
 }
 
+_PAGE_CHARACTERS = 80
 _STATUS = msgspec.json.Decoder(Status)
 
 
@@ -203,10 +204,11 @@ def error_of(code: int, body: bytes, response: wire.Response | None = None) -> A
         if status.code == 0:
             status = msgspec.structs.replace(status, code=code)
         return error_for(status)
-    return error_for(_generic_status(code, body, response.headers.get("retry-after", "") if response else ""))
+    headers = response.headers if response else {}
+    return error_for(_generic_status(code, body, headers.get("retry-after", ""), headers.get("content-type", "")))
 
 
-def _generic_status(code: int, body: bytes, retry_after: str) -> Status:
+def _generic_status(code: int, body: bytes, retry_after: str, content_type: str) -> Status:
     reason, message = _GENERIC.get(
         code, ("InternalError", _GENERIC[500][1]) if code >= 500 else ("Unknown", f"the server responded with {code}")
     )
@@ -215,8 +217,16 @@ def _generic_status(code: int, body: bytes, retry_after: str) -> Status:
     details = StatusDetails(
         causes=causes, retry_after_seconds=int(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0
     )
+    if text.startswith("<") or content_type.startswith("text/html"):
+        # A page of some other server: the beginning is enough to recognize it.
+        text = f"the answer is no Status: text/html, {_shortened(text)}"
     message = f"{message}: {text}" if text else message
     return Status(status="Failure", code=code, reason=reason, message=message, details=details)
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _PAGE_CHARACTERS else f"{line[:_PAGE_CHARACTERS]}…"
 
 
 def has_cause(error: BaseException, reason: str) -> bool:

@@ -27,7 +27,7 @@ from pilothouse.controllermanager.pages import (
 from pilothouse.controllermanager.root_authority import ca_bundle_of, with_ca_bundle
 from pilothouse.controllermanager.secure_port import secure_port
 from pilothouse.controllermanager.slis import Slis
-from pilothouse.env import Env
+from pilothouse.env import Env, Log
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime import LeadershipLost, process_metrics
@@ -89,11 +89,13 @@ async def _run(
         metrics=metrics,
         health=health,
         readiness=readiness,
+        server=connection.server,
         on_lost=on_lost,
         expressions=expressions.get_sandbox,
     )
     try:
         async with secure_port(env, options.serving, pages_of(env, options, manager), requests):
+            connection.log(Log("controllermanager"))
             await manager.run()
     finally:
         expressions.stop()

@@ -77,11 +77,12 @@ class Manager:
         health: Health | None = None,
         readiness: Health | None = None,
         identity: str = "",
+        server: str = "",
         on_lost: "Callable[[LeadershipLost], object] | None" = None,
         expressions: GetEvaluator = no_process,
     ) -> None:
         """``expressions`` compiles large CEL expressions for controllers. ``on_lost`` is called as soon as a lease is
-        lost, before the controllers are stopped."""
+        lost, before the controllers are stopped. ``server`` is the address of the API server, for errors."""
         self._env = env
         self._options = options
         self._clients = clients
@@ -90,6 +91,7 @@ class Manager:
         self.health = health or Health()
         self.readiness = readiness or Health()
         self._identity = identity or f"{socket.gethostname()}_{env.uid()}"
+        self._server = server
         self._on_lost = on_lost
         self._expressions = expressions
         self._log = Log("controllermanager")
@@ -107,7 +109,7 @@ class Manager:
 
     async def run(self) -> None:
         """Run the manager until cancelled."""
-        await wait_for_api_server(self._client("shared-informers"), self._env)
+        await wait_for_api_server(self._client("shared-informers"), self._env, self._server)
         # Not earlier: an invalid flag is reported without any other output.
         own = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
         self._log.info("Starting", version=self._options.version or own)

@@ -298,7 +298,9 @@ format) | patterns fit the names of loggers, such as replicaset*
 
 [misc]
 kubeconfig string | Path to kubeconfig file with authorization and master location information (the master location \
-can be overridden by the master flag).
+can be overridden by the master flag). | without it and --master: the current context of the files in KUBECONFIG, in a \
+pod its service account, else the current context of ~/.kube/config (upstream only has the pod's). The log names the \
+server that is used
 master string | The address of the Kubernetes API server (overrides any value in kubeconfig).
 
 [global]

@@ -5,6 +5,7 @@ wrong credentials are one clear error instead of a stream of them.
 """
 
 import asyncio
+from typing import Any
 
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, ConfigError, Unauthorized
@@ -16,9 +17,11 @@ WAIT_SECONDS = 10.0
 _log = Log("startup")
 
 
-async def wait_for_api_server(client: Client, env: Env) -> None:
-    """Poll ``/healthz`` once a second until it returns ok. Raises ``ConnectionError`` on timeout, or if retrying cannot
-    help."""
+async def wait_for_api_server(client: Client, env: Env, server: str = "") -> None:
+    """Poll ``/healthz`` once a second until it returns ok. ``server`` is its address, for errors. Raises
+    ``ConnectionError`` on timeout, or if retrying cannot help."""
+    at = f" at {server}" if server else ""
+    named: dict[str, Any] = {"server": server} if server else {}
     deadline = env.monotonic() + WAIT_SECONDS
     while True:
         try:
@@ -27,8 +30,8 @@ async def wait_for_api_server(client: Client, env: Env) -> None:
         except Unauthorized as error:
             # /healthz is open to all but wrong credentials.
             raise ConnectionError(
-                f"the API server does not accept the credentials in use: {error}. They are wrong, expired or revoked;"
-                " check the user of the kubeconfig"
+                f"the API server{at} does not accept the credentials in use: {error}. They are wrong, expired or "
+                "revoked; check the user of the kubeconfig"
             ) from error
         except (ApiError, ConnectionError, TimeoutError) as error:
             if env.monotonic() >= deadline:
@@ -36,6 +39,6 @@ async def wait_for_api_server(client: Client, env: Env) -> None:
                 # unhealthy server.
                 asked = not isinstance(error.__cause__, ConfigError)
                 hint = "; is it running, and is its address right?" if asked else ""
-                raise ConnectionError(f"failed to wait for apiserver being healthy: {error}{hint}") from error
-            _log.info("Waiting for the API server", reason=error)
+                raise ConnectionError(f"failed to wait for apiserver being healthy{at}: {error}{hint}") from error
+            _log.info("Waiting for the API server", reason=error, **named)
         await asyncio.sleep(1.0)
