@@ -10,6 +10,7 @@ from tests.programs import ROOT
 from pilothouse.apiserver.metrics import ServerMetrics
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.cli import up
+from pilothouse.cli.controllers_reference import older_names
 from pilothouse.cli.manager import flag_set
 from pilothouse.controllermanager import build_metrics
 from pilothouse.controllermanager.app import pages_of
@@ -35,6 +36,13 @@ OPTIONS = Options(controller_options={"node-ipam-controller": RANGES})
 def section(title: str) -> str:
     """The text below a heading."""
     return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_names_before_v1_28_are_those_of_the_deployment() -> None:
+    deployment = (ROOT / "deploy" / "deployment.yaml").read_text(encoding="utf-8")
+    listed = re.search(r"--controllers=(\S+)", deployment)
+    assert listed is not None
+    assert older_names(listed[1].split(",")) in PAGE
 
 
 @functools.cache

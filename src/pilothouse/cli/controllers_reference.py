@@ -5,7 +5,7 @@ Write its output there after a change of descriptors; a test compares.
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pilothouse
@@ -75,6 +75,10 @@ SERVED_SINCE: Mapping[str, int] = {
 }
 """The minor release that was the first to have a version of an API, or a resource of it (k8s.io/api v0.36,
 ``APILifecycleIntroduced``)."""
+RENAMED = 28
+"""The minor release of kube-controller-manager that gave controllers today's names; it takes the older ones, too."""
+_NEW_WITH_OLD_NAME = frozenset({"legacy-serviceaccount-token-cleaner-controller"})
+"""Controllers that are as new as their names, and have an older one all the same."""
 _CLOUD = "pilothouse.controllers.cloud."
 
 
@@ -107,6 +111,22 @@ def _page() -> Iterator[str]:
         )
     yield _rights()
     yield _servers()
+
+
+def older_names(names: Iterable[str]) -> str:
+    """Rows of a table for docs/operating.md: by the release of API server and Go manager before v1.28, what to give the
+    latter for ``--controllers`` so that these controllers run here only. Those that do not run in front of such a
+    server stay with it."""
+    added: dict[int, list[str]] = {}
+    for descriptor in DESCRIPTORS:
+        since = max((_since(watch.kind) for watch in descriptor.watches if not watch.option), default=0)
+        if descriptor.name in names and descriptor.name not in _NEW_WITH_OLD_NAME and since < RENAMED:
+            added.setdefault(max(since, _TESTED), []).extend(f"-{alias}" for alias in descriptor.aliases)
+    return "\n".join(
+        f"| v1.{since}{' or newer' if since > _TESTED else ''} | `{','.join(sorted(added[since]))}` |"
+        for since in sorted(added)
+        if added[since]
+    )
 
 
 def _servers() -> str:
