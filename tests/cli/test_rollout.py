@@ -16,6 +16,15 @@ def replica_set(wanted: int = 3, /, **status: Any) -> dict[str, Any]:
     }
 
 
+def deployment(reason: str, **status: Any) -> dict[str, Any]:
+    condition = {"type": "Progressing", "status": "False", "reason": reason}
+    return {**replica_set(conditions=[condition], **status), "kind": "Deployment"}
+
+
+def job(condition: str) -> dict[str, Any]:
+    return {"kind": "Job", "metadata": {}, "status": {"conditions": [{"type": condition, "status": "True"}]}}
+
+
 @cases(
     "document, expected",
     {
@@ -49,6 +58,22 @@ def replica_set(wanted: int = 3, /, **status: Any) -> dict[str, Any]:
             {"kind": "Pod", "metadata": {}, "status": {"phase": "Succeeded"}},
             Progress("Succeeded", True),
         ),
+        "a pod that ended with an error": (
+            {"kind": "Pod", "metadata": {}, "status": {"phase": "Failed"}},
+            Progress("Failed", False, failed=True),
+        ),
+        "a job that is complete": (job("Complete"), Progress("complete", True)),
+        "a job that has failed": (job("Failed"), Progress("failed", False, failed=True)),
+        "a job that is about to fail": (job("FailureTarget"), Progress("0 of 1 succeeded", False)),
+        "a rollout past its deadline, although the old pods are ready": (
+            deployment("ProgressDeadlineExceeded", replicas=3, readyReplicas=3, availableReplicas=3),
+            Progress("exceeded its progress deadline", False, failed=True),
+        ),
+        "a rollout that has failed before and was corrected": (
+            deployment("ProgressDeadlineExceeded", observedGeneration=1),
+            Progress("waiting for the spec update to be observed", False),
+        ),
+        "a rollout within its deadline": (deployment("ReplicaSetUpdated"), Progress("0 of 3 ready", False)),
         "kinds without a state are done when they exist": (
             {"kind": "ConfigMap", "metadata": {}},
             Progress("exists", True),

@@ -33,9 +33,9 @@ async def apply_all(
     limit: float | None,
     missing_controller: "Callable[[AppliedObject], str]" = lambda _one: "",
 ) -> int:
-    """Apply the manifests, and show their rollout until all are ready. Returns the exit code: 0, or 1 if they are not
-    ready within ``limit`` seconds. ``missing_controller`` returns the controller that an object needs and that does not
-    run, or "". Raises ``UserError``."""
+    """Apply the manifests, and show their rollout until all are ready or have failed. Returns the exit code: 0, or 1 if
+    they are not ready within ``limit`` seconds. ``missing_controller`` returns the controller that an object needs and
+    that does not run, or "". Raises ``UserError``."""
     applied_objects = []
     warned = client.with_warning_handler(lambda text: say(warning_text(text)))
     async for applied_object in applied(warned, manifests):
@@ -58,6 +58,9 @@ async def apply_all(
         if limit is not None:
             say("; ".join(["interrupted", *(f"not ready: {left}" for left in shown.left)]))
         raise
+    if shown.left:
+        say(f"not ready: {'; '.join(shown.left)}")
+        return 1
     say("all manifests are ready")
     return 0
 
@@ -104,6 +107,7 @@ class _Rollout:
         self._shown: dict[int, str] = {}
         self._since: dict[int, float] = {}
         self._why: dict[int, list[str]] = {}
+        self._failed: set[int] = set()
 
     @property
     def left(self) -> list[str]:
@@ -115,20 +119,23 @@ class _Rollout:
         return lines
 
     async def watch(self) -> None:
-        """Return when all are done."""
+        """Return when all are done or have failed."""
         now = asyncio.get_running_loop().time
-        while self._left:
-            for number, applied_object in list(self._left.items()):
+        while waiting := [item for item in self._left.items() if item[0] not in self._failed]:
+            for number, applied_object in waiting:
                 progress = await self._progress_of(applied_object)
                 if self._shown.get(number) != progress.text:
                     self._shown[number], self._since[number] = progress.text, now()
                     say(f"{_title(applied_object)}: {progress.text}")
                 if progress.done:
                     del self._left[number], self._shown[number]
+                elif progress.failed:
+                    self._failed.add(number)
+                    await self._explain(number, applied_object)
                 elif now() - self._since[number] >= _STALLED_SECONDS:
                     self._since[number] = now()
                     await self._explain(number, applied_object)
-            if self._left:
+            if len(self._failed) < len(self._left):
                 await asyncio.sleep(_CHECK_SECONDS)
 
     async def explain(self) -> None:
@@ -150,6 +157,8 @@ class _Rollout:
             raw = await self._client.get(applied_object.kind.raw, applied_object.name, applied_object.namespace)
         except errors.NotFound:
             return rollout.Progress("is gone", False)
+        except errors.MethodNotAllowed:
+            return rollout.Progress("is not stored", True)
         return rollout.progress_of(msgspec.json.decode(raw))
 
 

@@ -1,4 +1,4 @@
-"""The progress of an object's rollout: one line of text, and whether it is complete. Pure.
+"""The progress of an object's rollout: one line of text, and whether it is complete or has failed. Pure.
 
 Rules are those of ``kubectl rollout status`` and ``kubectl wait`` for the kinds that these support; an object of any
 other kind is done when it exists and none of its conditions Ready, Available and Established is False.
@@ -25,10 +25,11 @@ CONTROLLER_OF = {
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The progress to show, and whether to stop waiting."""
+    """The progress to show, and whether to stop waiting: it is complete, or has failed for good."""
 
     text: str
     done: bool
+    failed: bool = False
 
 
 def progress_of(document: dict[str, Any]) -> Progress:
@@ -38,7 +39,7 @@ def progress_of(document: dict[str, Any]) -> Progress:
     if meta.get("deletionTimestamp"):
         return Progress("is being deleted", False)
     if kind in {"ReplicaSet", "ReplicationController", "Deployment", "StatefulSet"}:
-        return _replicas(meta, spec, status)
+        return _observed(meta, status) or _past_deadline(status) or _replicas(spec, status)
     if kind == "DaemonSet":
         return _observed(meta, status) or _counted(
             status.get("numberReady", 0), status.get("desiredNumberScheduled", 0)
@@ -66,10 +67,15 @@ def _observed(meta: dict[str, Any], status: dict[str, Any]) -> Progress | None:
     return None
 
 
-def _replicas(meta: dict[str, Any], spec: dict[str, Any], status: dict[str, Any]) -> Progress:
-    unobserved = _observed(meta, status)
-    if unobserved is not None:
-        return unobserved
+def _past_deadline(status: dict[str, Any]) -> Progress | None:
+    """Whether the rollout of a Deployment has failed (kubectl 0.36, ``pkg/polymorphichelpers/rollout_status.go``)."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Progressing" and condition.get("reason") == "ProgressDeadlineExceeded":
+            return Progress("exceeded its progress deadline", False, failed=True)
+    return None
+
+
+def _replicas(spec: dict[str, Any], status: dict[str, Any]) -> Progress:
     desired = spec.get("replicas", 1)
     for condition in status.get("conditions") or ():
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
@@ -86,11 +92,11 @@ def _counted(ready: int, desired: int) -> Progress:
 def _job(spec: dict[str, Any], status: dict[str, Any]) -> Progress:
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in {"Complete", "Failed"}:
-            return Progress(condition["type"].lower(), condition["type"] == "Complete")
+            return Progress(condition["type"].lower(), condition["type"] == "Complete", condition["type"] == "Failed")
     return Progress(f"{status.get('succeeded', 0)} of {spec.get('completions', 1)} succeeded", False)
 
 
 def _pod(status: dict[str, Any]) -> Progress:
     phase = status.get("phase", "Pending")
     ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
-    return Progress(phase + (", ready" if ready else ""), ready or phase == "Succeeded")
+    return Progress(phase + (", ready" if ready else ""), ready or phase == "Succeeded", phase == "Failed")

@@ -1,0 +1,34 @@
+"""Waiting for manifests ends for what has failed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pilothouse.cli.apply_manifests import apply_all
+from pilothouse.cli.manifests import Manifest
+from pilothouse.env import Env
+from pilothouse.testing import async_plane
+
+
+def job(name: str, *command: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "busybox", "command": list(command)}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"backoffLimit": 0, "template": template},
+    }
+
+
+async def test_failed_job_is_not_waited_for(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    later = job("later", "sleep", "5")
+    async with async_plane(env=env, nodes=1, controllers=("job-controller",)) as cluster:
+        began = asyncio.get_running_loop().time()
+        manifests = [Manifest("f", each) for each in (job("bad", "false"), later)]
+        assert await apply_all(cluster.client, manifests, limit=100) == 1
+        assert 5 < asyncio.get_running_loop().time() - began < 20
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.index("jobs.batch/bad in default: failed") < lines.index("jobs.batch/later in default: complete")
+    assert lines[-1].startswith("not ready: jobs.batch/bad in default: failed (")
