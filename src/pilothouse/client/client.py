@@ -418,8 +418,8 @@ class Client:
     async def server_version(self) -> dict[str, str]:
         """``/version``: ``gitVersion``, ``major``, ``minor`` and more."""
         body = await self._calls.send("GET", "/version", self._plain)
-        found: dict[str, str] = msgspec.json.decode(body)
-        return found
+        version: dict[str, str] = msgspec.json.decode(body)
+        return version
 
     async def request(
         self, method: str, target: str, *, body: bytes = b"", headers: Mapping[str, str] | None = None
@@ -483,10 +483,10 @@ class Client:
         return self._header_set(accept, content_type)
 
     def _header_set(self, accept: str, content_type: str) -> FixedHeaders:
-        found = self._headers.get((accept, content_type))
-        if found is None:
+        header_set = self._headers.get((accept, content_type))
+        if header_set is None:
             headers = {"accept": accept, "user-agent": self.user_agent}
             if content_type:
                 headers["content-type"] = content_type
-            found = self._headers[accept, content_type] = FixedHeaders(headers)
-        return found
+            header_set = self._headers[accept, content_type] = FixedHeaders(headers)
+        return header_set

@@ -121,13 +121,13 @@ class Decoders(Generic[T]):
             # A slice would keep the whole page in memory as long as the object.
             copy = bytes(item) if keep_raw or self.is_raw else b""
             try:
-                found: T = msgspec.Raw(copy) if self.is_raw else self._item(kind, item)  # type: ignore[assignment]
+                obj: T = msgspec.Raw(copy) if self.is_raw else self._item(kind, item)  # type: ignore[assignment]
             except UndecodableObject as error:
                 if on_undecodable is None:
                     raise
                 on_undecodable(error)
                 continue
-            entries.append(Entry(self.share(found), copy if keep_raw else b""))
+            entries.append(Entry(self.share(obj), copy if keep_raw else b""))
         return Page(raw_list.metadata, entries)
 
     def _item(self, kind: Kind[Any], item: msgspec.Raw) -> T:
@@ -190,7 +190,7 @@ _decoders: dict[type[Any], Decoders[Any]] = {}
 
 def decoders_of(view: type[T]) -> Decoders[T]:
     """The decoders of that view, shared by all callers."""
-    found = _decoders.get(view)
-    if found is None:
-        found = _decoders[view] = Decoders(view)
-    return found
+    decoders = _decoders.get(view)
+    if decoders is None:
+        decoders = _decoders[view] = Decoders(view)
+    return decoders

@@ -110,15 +110,15 @@ class RestMapper:
         Raises the errors of ``discover``, and ``LookupError`` if this group version could not be read.
         """
         discovery = await self.discovery()
-        found = discovery.find(api_version, kind)
-        if found is None and api_version in discovery.failures:
+        resource = discovery.find(api_version, kind)
+        if resource is None and api_version in discovery.failures:
             raise LookupError(f"{api_version} {kind}: discovery failed: {discovery.failures[api_version]}")
-        return found
+        return resource
 
     async def kind_for(self, api_version: str, kind: str) -> Kind[Object] | None:
         """As ``resource_for``, in the form that the client takes."""
-        found = await self.resource_for(api_version, kind)
-        return found.as_kind() if found is not None else None
+        resource = await self.resource_for(api_version, kind)
+        return resource.as_kind() if resource is not None else None
 
 
 # Wire forms
@@ -238,9 +238,9 @@ def _parse_aggregated(body: bytes) -> _Root:
     root = _Root()
     for group in document.items:
         for version in group.versions:
-            found = GroupVersion(group.metadata.name, version.version)
+            group_version = GroupVersion(group.metadata.name, version.version)
             if version.freshness == "Stale":
-                root.failures[found.name] = "stale GroupVersion discovery"
+                root.failures[group_version.name] = "stale GroupVersion discovery"
                 continue
             resources = tuple(
                 Resource(
@@ -258,7 +258,7 @@ def _parse_aggregated(body: bytes) -> _Root:
                 for resource in version.resources
                 if resource.response_kind is not None
             )
-            root.versions.append(msgspec.structs.replace(found, resources=resources))
+            root.versions.append(msgspec.structs.replace(group_version, resources=resources))
     return root
 
 

@@ -66,4 +66,4 @@ async def recorded_changes(
         if not page.more:
             break
         until = page.changes[0].resource_version
-    return [change for each in reversed(pages) for change in each]
+    return [change for page_changes in reversed(pages) for change in page_changes]

@@ -28,8 +28,8 @@ def server(environ: Mapping[str, str] = os.environ) -> str:
 def namespace(folder: Path = FOLDER, environ: Mapping[str, str] = os.environ) -> str:
     """The pod's own namespace: ``POD_NAMESPACE``, which a pod may get from the downward API, or that of its service
     account (client-go ``tools/clientcmd/client_config.go``, v0.36). "" when there is neither."""
-    if found := environ.get("POD_NAMESPACE"):
-        return found
+    if pod_namespace := environ.get("POD_NAMESPACE"):
+        return pod_namespace
     try:
         return (folder / "namespace").read_text().strip()
     except OSError:

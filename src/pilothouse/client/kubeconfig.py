@@ -136,32 +136,32 @@ class Kubeconfig(msgspec.Struct, frozen=True):
             )
         if name not in self.contexts:
             raise ConfigError(f"{files}: context {name!r} does not exist{_choices(self.contexts)}")
-        path, found = self.contexts[name]
-        if not found.cluster:
+        path, current = self.contexts[name]
+        if not current.cluster:
             raise ConfigError(f"{path}: context {name!r} names no cluster")
-        if found.cluster not in self.clusters:
+        if current.cluster not in self.clusters:
             raise ConfigError(
-                f"{path}: context {name!r} names the cluster {found.cluster!r}, which does not exist"
+                f"{path}: context {name!r} names the cluster {current.cluster!r}, which does not exist"
                 f"{_choices(self.clusters)}"
             )
-        if found.user and found.user not in self.users:
+        if current.user and current.user not in self.users:
             raise ConfigError(
-                f"{path}: context {name!r} names the user {found.user!r}, which does not exist{_choices(self.users)}"
+                f"{path}: context {name!r} names the user {current.user!r}, which does not exist{_choices(self.users)}"
             )
-        cluster_path, cluster = self.clusters[found.cluster]
-        user_path, user = self.users[found.user] if found.user else (path, User())
+        cluster_path, cluster = self.clusters[current.cluster]
+        user_path, user = self.users[current.user] if current.user else (path, User())
         if server:
             # client-go clientcmd overrides (v0.36): the flag replaces the address, but not CA and user.
             cluster = msgspec.structs.replace(cluster, server=server)
         if not cluster.server:
-            raise ConfigError(f"{cluster_path}: cluster {found.cluster!r} has no server")
+            raise ConfigError(f"{cluster_path}: cluster {current.cluster!r} has no server")
         return Selected(
             cluster=cluster,
             user=user,
-            namespace=found.namespace,
+            namespace=current.namespace,
             context=name,
-            cluster_origin=f"{cluster_path}: cluster {found.cluster!r}",
-            user_origin=f"{user_path}: user {found.user!r}",
+            cluster_origin=f"{cluster_path}: cluster {current.cluster!r}",
+            user_origin=f"{user_path}: user {current.user!r}",
             cluster_folder=cluster_path.parent,
             user_folder=user_path.parent,
         )

@@ -28,16 +28,16 @@ class DecodeMemo:
     def get(self, view: type[Any], keep_raw: bool, line: bytes) -> Any:
         """The decoded event of the line, or None."""
         events = self._by_view.get((view, keep_raw))
-        found = None
+        event = None
         if events is not None:
-            found = events.newer.get(line)
-            if found is None:
-                found = events.older.get(line)
-        if found is None:
+            event = events.newer.get(line)
+            if event is None:
+                event = events.older.get(line)
+        if event is None:
             self.misses += 1
         else:
             self.hits += 1
-        return found
+        return event
 
     def put(self, view: type[Any], keep_raw: bool, line: bytes, event: msgspec.Struct) -> None:
         """Store the decoded event of the line."""

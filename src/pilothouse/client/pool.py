@@ -164,7 +164,7 @@ class Pool:
         self._sweep = None
         self._renew()
         now, generation = self._loop.time(), self._check()
-        kept: list[Connection] = []
+        idle: list[Connection] = []
         for connection in self._idle:
             if (
                 connection.closed
@@ -173,7 +173,7 @@ class Pool:
             ):
                 self._release(connection)
             else:
-                kept.append(connection)
-        self._idle = kept
-        if kept:
+                idle.append(connection)
+        self._idle = idle
+        if idle:
             self._sweep = self._loop.call_later(self._idle_seconds / 3, self._close_idle)

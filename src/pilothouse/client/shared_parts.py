@@ -93,8 +93,8 @@ def _fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], _Values, tu
     names = [name for name in kind.__struct_fields__ if name not in _UNLIKE]
     exact = tuple(name for name in names if _is_exact(hints[name]))
     mixed = tuple(name for name in names if name not in exact and _has_struct(hints[name]))
-    found = _fields[kind] = exact, _reader(exact), mixed
-    return found
+    parts = _fields[kind] = exact, _reader(exact), mixed
+    return parts
 
 
 def _reader(names: tuple[str, ...]) -> _Values:
@@ -106,15 +106,15 @@ def _reader(names: tuple[str, ...]) -> _Values:
 def _has_struct(hint: Any) -> bool:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return True
-    arguments = [each for each in typing.get_args(hint) if each not in (..., type(None))]
+    arguments = [argument for argument in typing.get_args(hint) if argument not in (..., type(None))]
     return len(arguments) == 1 and _has_struct(arguments[0])
 
 
 def _is_exact(hint: Any) -> bool:
     if typing.get_origin(hint) in (tuple, dict, types.UnionType, typing.Union):
-        return all(each is ... or _is_exact(each) for each in typing.get_args(hint))
+        return all(argument is ... or _is_exact(argument) for argument in typing.get_args(hint))
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return all(_is_exact(each) for each in typing.get_type_hints(hint).values())
+        return all(_is_exact(type_hint) for type_hint in typing.get_type_hints(hint).values())
     return hint in _EXACT
 
 

@@ -76,7 +76,7 @@ class TlsContexts:
         if self._context is None or stamps != self._stamps or pair != self._pair:
             self._read_authority()
             try:
-                made = make_context(self.settings, self._env.now(), pair)
+                context = make_context(self.settings, self._env.now(), pair)
             except ConfigError as error:
                 if self._context is None or pair != self._pair:
                     raise
@@ -84,7 +84,7 @@ class TlsContexts:
                 return self._context
             if self._context is not None:
                 self.generation += 1
-            self._context, self._stamps, self._pair = made, stamps, pair
+            self._context, self._stamps, self._pair = context, stamps, pair
         return self._context
 
     def _read_authority(self) -> None:
@@ -97,13 +97,13 @@ class TlsContexts:
             return
         before, self._authority_stamp = self._authority, stamp
         try:
-            found = Path(path).read_bytes()
+            bundle = Path(path).read_bytes()
         except OSError:
             outcome = ("failure", "read_error")
         else:
-            outcome = _verify_authority(found, before)
+            outcome = _verify_authority(bundle, before)
             if outcome[0] == "success":
-                self._authority = found
+                self._authority = bundle
         if self._context is not None:
             self._metrics.ca_reloaded(*outcome)
 
@@ -120,14 +120,14 @@ class TlsContexts:
         return tuple(_stamp(path) for path in (settings.ca_file, settings.certificate_file, settings.key_file) if path)
 
 
-def _verify_authority(found: bytes, before: bytes | None) -> tuple[str, str]:
+def _verify_authority(bundle: bytes, before: bytes | None) -> tuple[str, str]:
     """Result and reason of a reload."""
-    if not found:
+    if not bundle:
         return "failure", "empty"
-    if found == before:
+    if bundle == before:
         return "success", "unchanged"
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=found.decode("ascii"))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=bundle.decode("ascii"))
     except (ssl.SSLError, UnicodeDecodeError, ValueError):
         return "failure", "ca_parse_error"
     return "success", "updated"

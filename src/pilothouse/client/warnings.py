@@ -14,8 +14,8 @@ _ESCAPED = re.compile(r"\\(.)")
 
 def warnings_of(header: str) -> list[str]:
     """The texts in a ``Warning`` header, without duplicates. Those without code 299 are ignored."""
-    found = [_ESCAPED.sub(r"\1", text) for text in _WARNING.findall(header)]
-    return list(dict.fromkeys(map(_as_utf8, found)))
+    texts = [_ESCAPED.sub(r"\1", text) for text in _WARNING.findall(header)]
+    return list(dict.fromkeys(map(_as_utf8, texts)))
 
 
 def _as_utf8(text: str) -> str:

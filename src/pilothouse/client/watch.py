@@ -280,9 +280,9 @@ class Watch(Generic[T]):
                 return WatchEvent("BOOKMARK", _bookmark_at(plain[2]), plain[1] if self._keep_raw else b"")
         memo = self._memo
         if memo is not None:
-            found: WatchEvent[T] | None = memo.get(self._decoders.view, self._keep_raw, line)
-            if found is not None:
-                return found
+            shared: WatchEvent[T] | None = memo.get(self._decoders.view, self._keep_raw, line)
+            if shared is not None:
+                return shared
         event = self._decode(line)
         if event is not None:
             if event.type != "BOOKMARK" and not self._decoders.is_raw:
@@ -296,10 +296,10 @@ class Watch(Generic[T]):
 
     def _decode(self, line: bytes) -> WatchEvent[T] | None:
         decoders = self._decoders
-        known = _prefixes.get(line[:11])
-        if known is None or decoders.is_raw or not line.startswith(b',"object":', known[1] - 10):
+        prefix = _prefixes.get(line[:11])
+        if prefix is None or decoders.is_raw or not line.startswith(b',"object":', prefix[1] - 10):
             return self._decode_slowly(line)
-        type_, start = known
+        type_, start = prefix
         end = line.rfind(b"}")
         try:
             if self._keep_raw:
@@ -326,16 +326,16 @@ class Watch(Generic[T]):
             return None
         if envelope.type not in _types:
             raise UndecodableObject(what, f"unknown event type {envelope.type!r}", line)
-        kept = raw if self._keep_raw else b""
+        kept_raw = raw if self._keep_raw else b""
         if self._decoders.is_raw:
-            return WatchEvent(envelope.type, msgspec.Raw(raw), kept)  # type: ignore[arg-type]
+            return WatchEvent(envelope.type, msgspec.Raw(raw), kept_raw)  # type: ignore[arg-type]
         if envelope.type == "BOOKMARK":
             # Typed bookmarks of a Go server have zero values such as ``"spec":{"containers":null}``: only their
             # metadata is valid, and a view may have required fields.
             body = b'{"metadata":' + bytes(_only_metadata.decode(raw).metadata) + b"}"
-            return WatchEvent(envelope.type, _bookmark.decode(body), kept)  # type: ignore[arg-type]
+            return WatchEvent(envelope.type, _bookmark.decode(body), kept_raw)  # type: ignore[arg-type]
         try:
-            return WatchEvent(envelope.type, self._decoders.one(raw, lambda: name_of(self._kind, raw)), kept)
+            return WatchEvent(envelope.type, self._decoders.one(raw, lambda: name_of(self._kind, raw)), kept_raw)
         except UndecodableObject as error:
             if envelope.type != "DELETED":
                 raise

@@ -59,7 +59,9 @@ def upstream_controllers() -> Mapping[str, UpstreamController]:
 @functools.cache
 def upstream_names() -> frozenset[str]:
     """All names and aliases."""
-    return frozenset(word for known in upstream_controllers().values() for word in (known.name, known.alias) if word)
+    return frozenset(
+        word for controller in upstream_controllers().values() for word in (controller.name, controller.alias) if word
+    )
 
 
 def own_controllers(descriptors: Iterable[Descriptor]) -> list[Descriptor]:

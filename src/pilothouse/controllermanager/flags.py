@@ -91,7 +91,7 @@ def flag_set(program: str, descriptors: Sequence[Descriptor]) -> FlagSet:
 def _controllers_flag(descriptors: Sequence[Descriptor]) -> Flag:
     names = sorted(compatibility.upstream_controllers())
     here = [descriptor.name for descriptor in descriptors]
-    off = [name for name, known in compatibility.upstream_controllers().items() if not known.default_on]
+    off = [name for name, controller in compatibility.upstream_controllers().items() if not controller.default_on]
     return Flag(
         "controllers",
         STRINGS,

@@ -33,7 +33,7 @@ def read_mapping(path: str) -> dict[str, Any]:
     text = Path(path).read_text(encoding="utf-8")
     try:
         # The subclass is derived from the safe loader.
-        documents = [found for found in yaml.load_all(text, Loader=Loader) if found is not None]
+        documents = [document for document in yaml.load_all(text, Loader=Loader) if document is not None]
     except yaml.YAMLError as error:
         raise ValueError(f"no YAML: {error}") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):

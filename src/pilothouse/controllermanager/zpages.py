@@ -126,11 +126,13 @@ def _requested_format(accept: str, kind: str) -> _Text | _Structured | None:
         return _Text()
     for alternative in accept.split(","):
         media, *parameters = (part.strip() for part in alternative.split(";"))
-        asked = dict(pair.partition("=")[::2] for pair in parameters)
+        parameter_values = dict(pair.partition("=")[::2] for pair in parameters)
         if media in {"*/*", "text/*", "text/plain"}:
             return _Text()
         if media not in {"application/json", "application/yaml"}:
             continue
-        if (asked.get("as"), asked.get("g")) == (kind, GROUP) and asked.get("v") in _VERSIONS:
-            return _Structured(kind, asked["v"], media == "application/yaml")
+        if (parameter_values.get("as"), parameter_values.get("g")) == (kind, GROUP) and parameter_values.get(
+            "v"
+        ) in _VERSIONS:
+            return _Structured(kind, parameter_values["v"], media == "application/yaml")
     return None

@@ -175,8 +175,8 @@ class Cache(Generic[T]):
         Check it after an ``await`` before you store anything about an object that was read earlier: the event handler
         that would remove it again may already have run.
         """
-        found = self._all.items.get(f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name)
-        return found is not None and found.metadata.uid == meta.uid
+        cached = self._all.items.get(f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name)
+        return cached is not None and cached.metadata.uid == meta.uid
 
     def raw(self, key: str) -> bytes | None:
         """The JSON from which the object was decoded, without managedFields; None unless the informer keeps it
@@ -220,9 +220,9 @@ class Cache(Generic[T]):
 
         If the index function raises, the object is in no bucket, and the exception is logged.
         """
-        known = self._indexes.get(name)
-        if known is not None:
-            if known.function is not function:
+        existing = self._indexes.get(name)
+        if existing is not None:
+            if existing.function is not function:
                 raise ValueError(f"cache {self.name!r} already has another index named {name!r}")
             return
         self._indexes[name] = index = _Index(function)

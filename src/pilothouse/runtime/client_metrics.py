@@ -89,7 +89,7 @@ class RestClientMetrics:
             "being rotated. If auth exec plugin client certificates are unused, histogram will contain no data.",
             buckets=_AGES,
         ).labels()
-        left = registry.gauge(
+        seconds_left = registry.gauge(
             "rest_client_exec_plugin_ttl_seconds",
             "[ALPHA] Gauge of the shortest TTL (time-to-live) of the client certificate(s) managed by the auth exec "
             "plugin. The value is in seconds until certificate expiry (negative if already expired). If auth exec "
@@ -97,7 +97,9 @@ class RestClientMetrics:
         ).labels()
         self._expires_at: datetime.datetime | None = None
         registry.on_collect(
-            lambda: left.set(math.inf if self._expires_at is None else (self._expires_at - now()).total_seconds())
+            lambda: seconds_left.set(
+                math.inf if self._expires_at is None else (self._expires_at - now()).total_seconds()
+            )
         )
         # To find a child by its labels costs more than to count; a program has a handful of them.
         self._counters: dict[tuple[str, str, str], Counter] = {}

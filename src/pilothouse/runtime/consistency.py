@@ -71,8 +71,8 @@ class ConsistencyStore:
         record = self._written.get(owner_key)
         if record is None or record.owner_uid != owner_uid:
             record = self._written[owner_key] = _Written(owner_uid)
-        known = record.versions.get(group_resource)
-        if known is not None and compare(resource_version, known) != 1:
+        written = record.versions.get(group_resource)
+        if written is not None and compare(resource_version, written) != 1:
             return
         if compare(resource_version, resource_version) is not None:
             record.versions[group_resource] = resource_version

@@ -63,7 +63,7 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
         for a namespace: use ``cache.list(namespace)``. ``namespace`` restricts a watch that is declared for all
         namespaces. Raises ``UndeclaredWatch`` for a kind that is not declared.
         """
-        watch = next((each for each in self.watches if each.kind == kind), None)
+        watch = next((candidate for candidate in self.watches if candidate.kind == kind), None)
         if watch is None:
             raise UndeclaredWatch(self._undeclared_watch_message(kind))
         if namespace:
@@ -76,9 +76,9 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
         return informer
 
     def _undeclared_watch_message(self, kind: Kind[Any]) -> str:
-        declared = ", ".join(_describe_kind(each.kind) for each in self.watches) or "nothing"
+        declared = ", ".join(_describe_kind(watch.kind) for watch in self.watches) or "nothing"
         advice = "add Watch(kind=...) to the descriptor's watches"
-        if any(each.kind.group_resource == kind.group_resource for each in self.watches):
+        if any(watch.kind.group_resource == kind.group_resource for watch in self.watches):
             advice = "the Watch and the call must have the same kind, such as PODS or PODS.metadata"
         return (
             f"{self.name} requests an informer of {_describe_kind(kind)}, and its descriptor declares {declared}: "

@@ -446,22 +446,22 @@ class LeaderElector:
             self._log.error("Error retrieving lease lock", error=failed, lock=self._lock)
             return False
         try:
-            found = _record_of(_lease.decode(self._cached))
+            cached_record = _record_of(_lease.decode(self._cached))
         except msgspec.MsgspecError as failed:
             self._log.error("Lease lock is not readable", error=failed, lock=self._lock)
             return False
-        if found.seen_as() != self._compared:
-            self._compared = found.seen_as()
-            self._set_observed_record(found)
-        if found.holder and found.holder != self.identity and self._is_valid(now):
-            self._log.info("Lease is held and has not yet expired", v=4, lock=self._lock, holder=found.holder)
+        if cached_record.seen_as() != self._compared:
+            self._compared = cached_record.seen_as()
+            self._set_observed_record(cached_record)
+        if cached_record.holder and cached_record.holder != self.identity and self._is_valid(now):
+            self._log.info("Lease is held and has not yet expired", v=4, lock=self._lock, holder=cached_record.holder)
             return False
-        if found.holder == self.identity:
-            record = _renewal_of(mine, found)
+        if cached_record.holder == self.identity:
+            record = _renewal_of(mine, cached_record)
             if self._slow_path is not None:
                 self._slow_path.inc()
         else:
-            record = Record(mine.holder, mine.duration_seconds, wall, wall, found.transitions + 1)
+            record = Record(mine.holder, mine.duration_seconds, wall, wall, cached_record.transitions + 1)
         error = await self._put(record)
         if error is not None:
             self._log.error("Failed to update lock", error=error, lock=self._lock)
@@ -546,11 +546,11 @@ class LeaderElector:
             async with asyncio.timeout(self._deadline):
                 while True:
                     self._keep(await self._client.get(LEASES.raw, self.name, self.namespace))
-                    found = _record_of(_lease.decode(self._cached))
-                    if found.holder != self.identity:
+                    record = _record_of(_lease.decode(self._cached))
+                    if record.holder != self.identity:
                         return
                     wall = self._env.now()
-                    free = Record("", 1, wall, wall, found.transitions)
+                    free = Record("", 1, wall, wall, record.transitions)
                     error = await self._put(free)
                     if error is None:
                         self._set_observed_record(free)

@@ -76,10 +76,10 @@ class _LRUCache(Generic[V]):
         self._limit = limit
 
     def get(self, key: tuple[str, ...]) -> V | None:
-        found = self._entries.pop(key, None)
-        if found is not None:
-            self._entries[key] = found
-        return found
+        value = self._entries.pop(key, None)
+        if value is not None:
+            self._entries[key] = value
+        return value
 
     def put(self, key: tuple[str, ...], value: V) -> None:
         self._entries.pop(key, None)

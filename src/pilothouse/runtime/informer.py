@@ -214,7 +214,7 @@ class SharedInformer(Generic[T]):
         DISPATCH.type, DISPATCH.resource, DISPATCH.metadata = outer
 
     def _remove(self, handler: Registration[T]) -> None:
-        self._handlers = tuple(known for known in self._handlers if known is not handler)
+        self._handlers = tuple(registration for registration in self._handlers if registration is not handler)
         self._resync_changed.set()
 
     # Running
@@ -269,9 +269,9 @@ class SharedInformer(Generic[T]):
             raw = {key: without_managed_fields(item.raw) for key, item in items.items()}
         for key in sorted(unreadable):
             # The object exists but cannot be decoded. Keep the old version: reporting a deletion would be worse.
-            known = cache.get(key)
-            if known is not None:
-                objects[key] = known
+            cached = cache.get(key)
+            if cached is not None:
+                objects[key] = cached
                 old_raw = cache.raw(key)
                 if old_raw is not None:
                     raw[key] = old_raw
@@ -356,9 +356,10 @@ class SharedInformer(Generic[T]):
                     else:
                         handler.on_add(obj, False)
                 except Exception as error:  # noqa: BLE001  # ``CrashHandler.call``, without a call of its own for each handler
-                    gone = event.type == "DELETED"
+                    is_deleted = event.type == "DELETED"
                     report(
-                        handler.on_update if old is not None else handler.on_delete if gone else handler.on_add, error
+                        handler.on_update if old is not None else handler.on_delete if is_deleted else handler.on_add,
+                        error,
                     )
         dispatch.end()
         if self._latency is not None:
@@ -520,16 +521,16 @@ class InformerFactory:
         lacks fields that they need.
         """
         key = _key(kind, namespace, label_selector, field_selector)
-        known = self._informers.get(key)
-        if known is not None:
-            if keep_raw and not known.cache.keep_raw:
-                if known._started:
+        existing = self._informers.get(key)
+        if existing is not None:
+            if keep_raw and not existing.cache.keep_raw:
+                if existing._started:
                     raise RuntimeError(
                         f"the informer of {kind.group_resource} runs without raw objects; ask for keep_raw earlier"
                     )
-                known.cache.keep_raw = True
-                known._reflector._keep_raw = True
-            return cast("SharedInformer[T]", known)
+                existing.cache.keep_raw = True
+                existing._reflector._keep_raw = True
+            return cast("SharedInformer[T]", existing)
         informer = SharedInformer(
             self._client,
             self._env,
@@ -554,8 +555,8 @@ class InformerFactory:
         """An informer of all objects of that resource, of any view, if there is one already."""
         for key, informer in self._informers.items():
             kind = informer.kind
-            found = (kind.group, kind.version, kind.resource) == (group, version, resource)
-            if found and informer.selects_all and key not in self._not_offered:
+            is_same = (kind.group, kind.version, kind.resource) == (group, version, resource)
+            if is_same and informer.selects_all and key not in self._not_offered:
                 return informer
         return None
 

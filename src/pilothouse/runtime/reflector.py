@@ -302,17 +302,17 @@ class Reflector(Generic[T]):
         started_at = self._env.monotonic()
         try:
             try:
-                found = await self._list_at(version)
+                page = await self._list_at(version)
             except _EXPECTED as error:
                 if not _is_unavailable(error):
                     raise
                 # That version was compacted, or is not available yet. The latest state is always available: request
                 # that.
                 self._unavailable = True
-                found = await self._list_at("")
+                page = await self._list_at("")
         except _EXPECTED as error:
             return Ended(error, "list")
-        items, list_version, paged = found
+        items, list_version, paged = page
         if version == "0" and paged:
             # Pages at version 0 mean that the server has no watch cache: use pages from now on.
             self._server_pages = True

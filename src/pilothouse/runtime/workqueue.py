@@ -273,8 +273,8 @@ class WorkQueue(Generic[K]):
         elif key not in self._taken and (triggers := current_triggers()) is not None:
             self._merge_triggers(key, triggers)  # but a sync with Requeue is triggered by the time
         when = self._loop.time() + delay
-        known = self._waiting.get(key)
-        if known is not None and known <= when:
+        waiting_until = self._waiting.get(key)
+        if waiting_until is not None and waiting_until <= when:
             return
         self._waiting[key] = when
         self._sequence += 1
