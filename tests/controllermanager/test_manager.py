@@ -1,6 +1,7 @@
 """Startup, running and shutdown of the manager, in virtual time, on the embedded API server."""
 
 import asyncio
+import logging
 from typing import Any
 
 import msgspec
@@ -135,6 +136,17 @@ async def test_unreachable_api_server_fails_startup_after_ten_seconds(env: Env) 
     with pytest.raises(ConnectionError, match="failed to wait for apiserver being healthy: connection refused"):
         await wait_for_api_server(cluster.client(), env)
     assert 10 <= env.monotonic() < 12
+
+
+async def test_another_server_behind_the_address(env: Env, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    cluster = Cluster(env)
+    cluster.before = lambda _request: cluster.answer(404, "NotFound", "404 page not found")
+    with pytest.raises(
+        ConnectionError, match=r"healthy at https://a: 404 page .*; is this .* a Kubernetes API server\?$"
+    ):
+        await wait_for_api_server(cluster.client(), env, "https://a")
+    assert len([line for line in caplog.messages if "Waiting for the API server" in line]) == 1
 
 
 async def test_missing_credentials_are_not_reported_as_an_unreachable_server(env: Env) -> None:

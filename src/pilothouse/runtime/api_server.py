@@ -8,11 +8,14 @@ import asyncio
 from typing import Any
 
 from pilothouse.client import Client
-from pilothouse.client.errors import ApiError, ConfigError, Unauthorized
+from pilothouse.client.errors import ApiError, ConfigError, NotFound, Unauthorized
 from pilothouse.env import Env, Log
 
 WAIT_SECONDS = 10.0
 """How long the API server may take to become healthy before a start fails (v1.36 ``WaitForAPIServer``)."""
+
+_UNHEALTHY = "; is it running, and is its address right?"
+_NO_HEALTHZ = "; is this the address of a Kubernetes API server?"
 
 _log = Log("startup")
 
@@ -22,7 +25,7 @@ async def wait_for_api_server(client: Client, env: Env, server: str = "") -> Non
     ``ConnectionError`` on timeout, or if retrying cannot help."""
     at = f" at {server}" if server else ""
     named: dict[str, Any] = {"server": server} if server else {}
-    deadline = env.monotonic() + WAIT_SECONDS
+    deadline, logged = env.monotonic() + WAIT_SECONDS, ""
     while True:
         try:
             await client.request("GET", "/healthz")
@@ -38,7 +41,9 @@ async def wait_for_api_server(client: Client, env: Env, server: str = "") -> Non
                 # A request that was never sent, for example because there are no credentials, does not indicate an
                 # unhealthy server.
                 asked = not isinstance(error.__cause__, ConfigError)
-                hint = "; is it running, and is its address right?" if asked else ""
+                hint = "" if not asked else _NO_HEALTHZ if isinstance(error, NotFound) else _UNHEALTHY
                 raise ConnectionError(f"failed to wait for apiserver being healthy{at}: {error}{hint}") from error
-            _log.info("Waiting for the API server", reason=error, **named)
+            if str(error) != logged:
+                logged = str(error)
+                _log.info("Waiting for the API server", reason=error, **named)
         await asyncio.sleep(1.0)
