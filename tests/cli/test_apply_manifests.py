@@ -7,6 +7,7 @@ import pytest
 
 from pilothouse.cli.apply_manifests import apply_all
 from pilothouse.cli.manifests import Manifest
+from pilothouse.cli.program import UserError
 from pilothouse.env import Env
 from pilothouse.testing import async_plane
 
@@ -32,3 +33,14 @@ async def test_failed_job_is_not_waited_for(env: Env, capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert lines.index("jobs.batch/bad in default: failed") < lines.index("jobs.batch/later in default: complete")
     assert lines[-1].startswith("not ready: jobs.batch/bad in default: failed (")
+
+
+async def test_others_are_applied_if_one_is_rejected(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    documents = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("A", "b", "C")]
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        with pytest.raises(UserError) as raised:
+            await apply_all(cluster.client, [Manifest("f", each) for each in documents], limit=100)
+    assert capsys.readouterr().out == "configmaps/b in default created\n"
+    first, second = str(raised.value).split("\nError: ")
+    assert first.startswith('f: ConfigMap A: ConfigMap "A" is invalid: metadata.name')
+    assert second.startswith('f: ConfigMap C: ConfigMap "C" is invalid: metadata.name')

@@ -50,6 +50,17 @@ def test_errors_name_their_file(tmp_path: Path) -> None:
         load(str(tmp_path))
 
 
+def test_all_unusable_files_and_documents_are_reported(tmp_path: Path) -> None:
+    put(tmp_path, "b.yaml")
+    (tmp_path / "a.yaml").write_text("a: [")
+    (tmp_path / "c.yaml").write_text("kind: Pod\n---\napiVersion: v1\n")
+    with pytest.raises(UserError) as raised:
+        load(str(tmp_path))
+    lines = str(raised.value).replace(f"{tmp_path}/", "").split("\nError: ")
+    assert lines[0].startswith("manifest a.yaml is not valid YAML: ")
+    assert lines[1:] == ["c.yaml, document 1: apiVersion is missing", "c.yaml, document 2: kind is missing"]
+
+
 @cases(
     "files, message",
     {

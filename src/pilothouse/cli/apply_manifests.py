@@ -10,6 +10,7 @@ import msgspec
 
 from pilothouse.cli import manifests as manifest_files
 from pilothouse.cli import rollout, terminal
+from pilothouse.cli.program import UserError, joined
 from pilothouse.client import errors
 from pilothouse.plane import explain
 
@@ -67,16 +68,23 @@ async def apply_all(
 
 async def applied(client: "Client", manifests: "Sequence[Manifest]") -> "AsyncIterator[AppliedObject]":
     """Apply the manifests: first Namespaces and CustomResourceDefinitions, which others may need, otherwise in their
-    order. Raises ``UserError``."""
+    order. As with kubectl, the others are applied if one is rejected; then ``UserError`` has the reason for each."""
     definitions: list[AppliedObject] = []
+    rejected: list[UserError] = []
     for manifest in sorted(manifests, key=_rank):
         if definitions and manifest.document["kind"] != _DEFINITION:
             await _wait_established(client, definitions)
             definitions = []
-        applied_object = await manifest_files.apply_manifest(client, manifest)
+        try:
+            applied_object = await manifest_files.apply_manifest(client, manifest)
+        except UserError as error:
+            rejected.append(error)
+            continue
         if applied_object.kind.kind == _DEFINITION:
             definitions.append(applied_object)
         yield applied_object
+    if rejected:
+        raise joined(rejected)
 
 
 def _rank(manifest: "Manifest") -> int:

@@ -6,13 +6,15 @@ Errors of ``load`` name the file and document. ``apply_manifest`` creates an obj
 import os
 import pathlib
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
-from pilothouse.cli.program import UserError
+from pilothouse.cli.program import UserError, joined
 from pilothouse.cli.server_side_apply import apply_document
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
@@ -57,9 +59,23 @@ def load(path: str, *, recursive: bool = False) -> list[Manifest]:
         files = [str(file) for file in _files_in(pathlib.Path(path), recursive=recursive)]
         if not files:
             raise UserError(f"no manifests found in {path}; the names of manifests end with {', '.join(ENDINGS)}")
-    manifests = [manifest for file in files for manifest in _load_file(file)]
+    manifests = all_of(partial(_load_file, file) for file in files)
     if not manifests:
         raise UserError(f"manifest {path} has no objects in it")
+    return manifests
+
+
+def all_of(sources: Iterable[Callable[[], list[Manifest]]]) -> list[Manifest]:
+    """The manifests of all sources; if some are unusable, ``UserError`` with the reason for each of them."""
+    manifests: list[Manifest] = []
+    unusable: list[UserError] = []
+    for source in sources:
+        try:
+            manifests += source()
+        except UserError as error:
+            unusable.append(error)
+    if unusable:
+        raise joined(unusable)
     return manifests
 
 
@@ -93,18 +109,17 @@ def manifests_in(text: str, path: str) -> list[Manifest]:
         documents = documents_of(text)
     except ManifestError as error:
         raise UserError(f"manifest {path} is not valid YAML: {error}") from error
-    manifests: list[Manifest] = []
+    objects: list[tuple[Any, str]] = []
     for number, document in enumerate(documents, 1):
         if document is None:
             continue
         source = f"{path}, document {number}"
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
-        for item in items if isinstance(items, list) else [document]:
-            manifests.append(Manifest(source, _checked(item, source)))
-    return manifests
+        objects += [(item, source) for item in (items if isinstance(items, list) else [document])]
+    return all_of(partial(_manifest, item, source) for item, source in objects)
 
 
-def _checked(document: Any, source: str) -> dict[str, Any]:
+def _manifest(document: Any, source: str) -> list[Manifest]:
     if not isinstance(document, dict):
         raise UserError(f"{source}: expected an object, got {type(document).__name__}")
     for field in ("apiVersion", "kind"):
@@ -113,7 +128,7 @@ def _checked(document: Any, source: str) -> dict[str, Any]:
     meta = document.get("metadata")
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
         raise UserError(f"{source}: {document['kind']} has no metadata.name")
-    return document
+    return [Manifest(source, document)]
 
 
 async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:

@@ -31,6 +31,12 @@ class UserError(Exception):
         self.code = code
 
 
+def joined(errors: "Sequence[UserError]") -> UserError:
+    """One error for all of these, each on a line of its own as if it were the only one."""
+    first, *_ = errors
+    return UserError("\nError: ".join(map(str, errors)), first.code)
+
+
 def parse(flags: FlagSet, program: str, words: Sequence[str], *, most: int = 0) -> Parsed | int:
     """The parsed flags, or the exit code if help was requested or the command line is invalid, including more than
     ``most`` positional arguments."""

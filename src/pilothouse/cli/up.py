@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -139,9 +140,9 @@ async def _up(parsed: Parsed) -> int:
         raise UserError("--wait needs manifests to wait for: use -f", code=2)
     if not parsed["kubeconfig"]:
         raise UserError("--kubeconfig must name a file: it contains the credentials of the administrator", code=2)
-    manifests = [
-        manifest for path in parsed["filename"] for manifest in manifest_files.load(path, recursive=parsed["recursive"])
-    ]
+    manifests = manifest_files.all_of(
+        partial(manifest_files.load, path, recursive=parsed["recursive"]) for path in parsed["filename"]
+    )
     try:
         async with running_plane(parsed) as running:
             # With --wait it is deleted when the manifests are ready: too soon to be used.

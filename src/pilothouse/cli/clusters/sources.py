@@ -4,9 +4,10 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 
-from pilothouse.cli.manifests import Manifest, load, manifests_in
+from pilothouse.cli.manifests import Manifest, all_of, load, manifests_in
 from pilothouse.cli.program import UserError
 from pilothouse.machinery.flags import Parsed
 
@@ -17,15 +18,20 @@ _KUSTOMIZE_SECONDS = 120.0
 
 def manifests_of(parsed: Parsed) -> list[Manifest]:
     """The sources of ``-f`` and ``-k``, in their order. Raises ``UserError``."""
-    manifests = []
-    for path in parsed["filename"]:
-        if path.startswith(("https://", "http://")):
-            manifests += manifests_in(_fetched(path), path)
-        else:
-            manifests += load(path, recursive=parsed["recursive"])
+    loads = [partial(_manifests_at, path, recursive=parsed["recursive"]) for path in parsed["filename"]]
     if parsed["kustomize"]:
-        manifests += manifests_in(_built(parsed["kustomize"]), parsed["kustomize"])
-    return manifests
+        loads.append(partial(_kustomized, parsed["kustomize"]))
+    return all_of(loads)
+
+
+def _manifests_at(path: str, *, recursive: bool) -> list[Manifest]:
+    if path.startswith(("https://", "http://")):
+        return manifests_in(_fetched(path), path)
+    return load(path, recursive=recursive)
+
+
+def _kustomized(directory: str) -> list[Manifest]:
+    return manifests_in(_built(directory), directory)
 
 
 def _fetched(url: str) -> str:
