@@ -12,7 +12,7 @@ async def serve(simulation: Simulation, *definitions: Doc) -> None:
     """Define these kinds, and restart the manager, which skips controllers of missing kinds at startup."""
     user = User(simulation.user)
     for definition in definitions:
-        await user.ask("POST", DEFINITIONS, definition)
+        await user.request("POST", DEFINITIONS, definition)
     await asyncio.sleep(5.0)
     simulation.kill()
     await asyncio.sleep(1.0)

@@ -46,7 +46,16 @@ class Author(Restless):
     """Somebody who writes policies, right and wrong, often one that somebody else has just written."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.make, self.make, self.rewrite, self.rewrite, self.rewrite, self.label, self.drop, self.make_anew]
+        return [
+            self.create,
+            self.create,
+            self.rewrite,
+            self.rewrite,
+            self.rewrite,
+            self.label,
+            self.drop,
+            self.make_anew,
+        ]
 
     def _name(self) -> str:
         return f"p{self._chance.randrange(3)}"
@@ -58,9 +67,9 @@ class Author(Restless):
             for _ in range(self._chance.randrange(1, 4))
         ]
 
-    async def make(self) -> None:
+    async def create(self) -> None:
         """A policy of one of a few names."""
-        await self.ask("POST", POLICIES, policy(self._name(), self._validations()))
+        await self.request("POST", POLICIES, policy(self._name(), self._validations()))
 
     async def rewrite(self) -> None:
         """What it says; sometimes once more at once."""
@@ -74,13 +83,13 @@ class Author(Restless):
 
     async def drop(self) -> None:
         """A policy goes."""
-        await self.ask("DELETE", f"{POLICIES}/{self._name()}")
+        await self.request("DELETE", f"{POLICIES}/{self._name()}")
 
     async def make_anew(self) -> None:
         """Another one of the name, from the first generation on."""
         name = self._name()
-        await self.ask("DELETE", f"{POLICIES}/{name}")
-        await self.ask("POST", POLICIES, policy(name, self._validations()))
+        await self.request("DELETE", f"{POLICIES}/{name}")
+        await self.request("POST", POLICIES, policy(name, self._validations()))
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
@@ -97,13 +106,13 @@ async def made_anew(simulation: Simulation) -> None:
     """Another policy of the name is made while the manager, which has not heard of it, tries to write."""
     user = Author(simulation)
     refused = simulation.add_rule(Rule(fail(500), verb="patch", resource="validatingadmissionpolicies"))
-    await user.ask("POST", POLICIES, policy("p", [validation(RIGHT[0])]))
+    await user.request("POST", POLICIES, policy("p", [validation(RIGHT[0])]))
     for _ in range(2):
         await user.merge(f"{POLICIES}/p", {"spec": {"validations": [validation(expression) for expression in RIGHT]}})
     await asyncio.sleep(3.0)
     with simulation.held_watches("validatingadmissionpolicies"):
-        await user.ask("DELETE", f"{POLICIES}/p")
-        await user.ask("POST", POLICIES, policy("p", [validation(WRONG[0])]))
+        await user.request("DELETE", f"{POLICIES}/p")
+        await user.request("POST", POLICIES, policy("p", [validation(WRONG[0])]))
         simulation.remove_rule(refused)
         await asyncio.sleep(30.0)
     await simulation.settle()
@@ -113,7 +122,7 @@ async def edited(simulation: Simulation) -> None:
     """It is only edited, and the manager that comes next begins with what there was before."""
     user = Author(simulation)
     refused = simulation.add_rule(Rule(fail(500), verb="patch", resource="validatingadmissionpolicies"))
-    await user.ask("POST", POLICIES, policy("p", [validation(RIGHT[0])]))
+    await user.request("POST", POLICIES, policy("p", [validation(RIGHT[0])]))
     await asyncio.sleep(3.0)
     simulation.replica.set_lag(None)
     simulation.remove_rule(refused)
@@ -158,5 +167,5 @@ def few(spec: Any) -> Any:
     invariants=lambda: (invariant(),),
 )
 async def test_invariant_detects_missed_policies(simulation: Simulation) -> None:
-    await Author(simulation).ask("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))
+    await Author(simulation).request("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))
     await asyncio.sleep(3.0)

@@ -49,7 +49,7 @@ class Owner(Restless):
         """Of one of a few names; for one node at a time, or for many."""
         body = claim(f"c{self._chance.randrange(3)}", 1, "standard")
         body["spec"]["accessModes"] = [self._chance.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany"))]
-        await self.ask("POST", CLAIMS, body)
+        await self.request("POST", CLAIMS, body)
 
     async def start(self) -> None:
         """A pod on one of the nodes."""
@@ -60,7 +60,7 @@ class Owner(Restless):
             "containers": [{"name": "main", "image": "pause:1"}],
             "volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}}],
         }
-        await self.ask("POST", PODS, {"metadata": {"name": f"p{self._chance.randrange(5)}"}, "spec": spec})
+        await self.request("POST", PODS, {"metadata": {"name": f"p{self._chance.randrange(5)}"}, "spec": spec})
 
     async def stop(self) -> None:
         """Delete a pod, as gently as it may."""
@@ -130,7 +130,7 @@ async def settled_set(simulation: Simulation) -> tuple[Owner, str]:
     user = Owner(simulation)
     body: dict[str, Any] = web("standard")
     body["spec"]["replicas"] = 1
-    await user.ask("POST", SETS, body)
+    await user.request("POST", SETS, body)
     await user.wait_for("web-0 runs", running(user), 60)
     pod = await user.get(f"{PODS}/web-0")
     assert pod is not None
@@ -154,10 +154,10 @@ async def test_volume_follows_a_rescheduled_pod(
     begun = simulation.env.monotonic()
     if fault == "cordoned":
         await user.merge(f"{NODES}/{old}", {"spec": {"unschedulable": True}})
-        await user.ask("DELETE", f"{PODS}/web-0")
+        await user.request("DELETE", f"{PODS}/web-0")
     elif fault == "out-of-service":
         simulation.plane.nodes.take_out_of_service(old)
-        await user.ask("DELETE", f"{PODS}/web-0")
+        await user.request("DELETE", f"{PODS}/web-0")
     else:
         simulation.plane.nodes.vanish(old)
     await user.wait_for("web-0 runs elsewhere", running(user, old), seconds[1])
@@ -183,10 +183,10 @@ def numbered(number: int) -> dict[str, Any]:
 async def two_at_once(simulation: Simulation) -> None:
     """Two pods on two nodes want a volume that one node may have."""
     user = Owner(simulation)
-    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
     for number in range(2):
-        await user.ask("POST", PODS, numbered(number))
+        await user.request("POST", PODS, numbered(number))
     await asyncio.sleep(60.0)
 
 
@@ -203,15 +203,15 @@ async def from_caches(populator: ActualStatePopulator) -> None:
 async def test_manager_with_stale_lists_takes_over_during_a_pod_deletion(simulation: Simulation, moves: bool) -> None:
     """Its lists do not show that the volume is attached."""
     user = Owner(simulation)
-    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
     simulation.replica.set_lag(None)
-    await user.ask("POST", PODS, numbered(0))
+    await user.request("POST", PODS, numbered(0))
     await asyncio.sleep(20.0)
     simulation.kill(stale=True)
-    await user.ask("DELETE", f"{PODS}/p0")
+    await user.request("DELETE", f"{PODS}/p0")
     if moves:
-        await user.ask("POST", PODS, numbered(1))
+        await user.request("POST", PODS, numbered(1))
     await asyncio.sleep(120.0)
     await simulation.settle()
 
@@ -228,7 +228,7 @@ async def moved(simulation: Simulation) -> None:
     user, _node = await settled_set(simulation)
     annotations = {"simulated.pilothouse.dev/stop-delay": "20s"}
     await user.merge(f"{PODS}/web-0", {"metadata": {"annotations": annotations}})
-    await user.ask("DELETE", f"{PODS}/web-0", {"gracePeriodSeconds": 30})
+    await user.request("DELETE", f"{PODS}/web-0", {"gracePeriodSeconds": 30})
     await asyncio.sleep(60.0)
 
 

@@ -50,7 +50,7 @@ class Machines:
 @pytest.mark.simulation(options=WITH_SETS, invariants=lambda: (Attachments(), Volumes()))
 async def test_volumes_are_moved_from_failed_nodes(simulation: Simulation, seed: int) -> None:
     user, machines = Owner(simulation), Machines(simulation)
-    await user.ask("POST", SETS, web("standard"))
+    await user.request("POST", SETS, web("standard"))
     await asyncio.sleep(30.0)
     chance = simulation.env.stream("user")
 
@@ -63,7 +63,7 @@ async def test_volumes_are_moved_from_failed_nodes(simulation: Simulation, seed:
                     case "bring back":
                         machines.bring_back()
                     case _:
-                        await user.ask("DELETE", f"{PODS}/web-{chance.randrange(3)}")
+                        await user.request("DELETE", f"{PODS}/web-{chance.randrange(3)}")
             await asyncio.sleep(chance.choice((1.0, 20.0, 120.0, 400.0)))
 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
@@ -74,5 +74,5 @@ async def test_volumes_are_moved_from_failed_nodes(simulation: Simulation, seed:
     await simulation.settle()
     pods = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in await user.items(PODS)}
     assert pods == {f"web-{number}": "Running" for number in range(3)}
-    await user.ask("DELETE", f"{SETS}/web")
+    await user.request("DELETE", f"{SETS}/web")
     await user.end(simulation)

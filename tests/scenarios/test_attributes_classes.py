@@ -35,12 +35,12 @@ class Owner(Restless):
     PAUSES = (0.5, 3.0, 8.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.make, self.make, self.claim, self.claim, self.delete, self.delete, self.give_up, self.undo]
+        return [self.create, self.create, self.claim, self.claim, self.delete, self.delete, self.give_up, self.undo]
 
-    async def make(self) -> None:
+    async def create(self) -> None:
         """A class."""
         name = f"a{self._chance.randrange(3)}"
-        await self.ask(
+        await self.request(
             "POST",
             CLASSES,
             {"metadata": {"name": name}, "driverName": "simulated.pilothouse.dev", "parameters": {"a": "b"}},
@@ -50,7 +50,7 @@ class Owner(Restless):
         """Of one of the classes."""
         body = claim(f"c{self._chance.randrange(4)}", 1, "standard")
         body["spec"]["volumeAttributesClassName"] = f"a{self._chance.randrange(3)}"
-        await self.ask("POST", CLAIMS, body)
+        await self.request("POST", CLAIMS, body)
 
     async def delete(self) -> None:
         """A class."""
@@ -92,16 +92,16 @@ async def test_class_is_kept_while_referenced_and_deleted_afterwards(simulation:
 async def steps(simulation: Simulation) -> None:
     """A class is deleted that a claim names."""
     user = Owner(simulation)
-    await user.ask(
+    await user.request(
         "POST",
         CLASSES,
         {"metadata": {"name": "a0"}, "driverName": "simulated.pilothouse.dev", "parameters": {"a": "b"}},
     )
     body = claim("c0", 1, "standard")
     body["spec"]["volumeAttributesClassName"] = "a0"
-    await user.ask("POST", CLAIMS, body)
+    await user.request("POST", CLAIMS, body)
     await asyncio.sleep(20.0)
-    await user.ask("DELETE", f"{CLASSES}/a0")
+    await user.request("DELETE", f"{CLASSES}/a0")
     await asyncio.sleep(60.0)
     assert await user.get(f"{CLASSES}/a0") is not None
     await end(simulation, user)

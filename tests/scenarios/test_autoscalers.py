@@ -57,8 +57,8 @@ async def autoscale(simulation: Simulation) -> None:
     """Two workloads, one with policies of its own, whose load goes up and down while things break."""
     user = User(simulation.user)
     for name in ("plain", "slow"):
-        await user.ask("POST", ALL, web(name))
-        await user.ask("POST", HPAS, autoscaler(name, **({"behavior": SLOW} if name == "slow" else {})))
+        await user.request("POST", ALL, web(name))
+        await user.request("POST", HPAS, autoscaler(name, **({"behavior": SLOW} if name == "slow" else {})))
     chance = simulation.env.stream("user")
     plan = draw(
         simulation.env.stream("plan"), SECONDS, count=10,

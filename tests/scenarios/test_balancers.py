@@ -54,7 +54,7 @@ class Owner(Restless):
     async def serve(self) -> None:
         """A Service of one of a few names, so that some come again."""
         spec = {"type": self._chance.choice(("LoadBalancer", "LoadBalancer", "ClusterIP")), "ports": [{"port": 80}]}
-        await self.ask("POST", SERVICES, {"metadata": {"name": self._path().rpartition("/")[2]}, "spec": spec})
+        await self.request("POST", SERVICES, {"metadata": {"name": self._path().rpartition("/")[2]}, "spec": spec})
 
     async def restrict(self) -> None:
         """Let other clients in."""
@@ -69,7 +69,7 @@ class Owner(Restless):
 
     async def give_up(self) -> None:
         """Delete a Service."""
-        await self.ask("DELETE", self._path())
+        await self.request("DELETE", self._path())
 
     async def exclude(self) -> None:
         """Take a node out, or back in."""
@@ -125,9 +125,9 @@ async def test_finalizer_keeps_the_service_until_its_load_balancer_is_deleted(
 ) -> None:
     user = Owner(simulation)
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
-    await user.ask("POST", SERVICES, {"metadata": {"name": "s0"}, "spec": spec})
+    await user.request("POST", SERVICES, {"metadata": {"name": "s0"}, "spec": spec})
     await asyncio.sleep(20.0)
     simulation.kill(down=20.0)
-    await user.ask("DELETE", f"{SERVICES}/s0")
+    await user.request("DELETE", f"{SERVICES}/s0")
     await asyncio.sleep(60.0)
     await end(simulation, cloud, user)

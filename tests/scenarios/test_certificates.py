@@ -92,7 +92,7 @@ class Everybody(Restless):
         """Of any signer, some of which are not ours."""
         signer = self._chance.choice((*SIGNERS, "example.com/own"))
         pem, usages = self._chance.choice(((PERSON, CLIENT), (SERVER, SERVING)))
-        await self.ask("POST", REQUESTS, document(self._name(), pem, signer, usages, seconds=600))
+        await self.request("POST", REQUESTS, document(self._name(), pem, signer, usages, seconds=600))
 
     async def approve(self) -> None:
         """Say yes to something."""
@@ -108,7 +108,7 @@ class Everybody(Restless):
             found = self._chance.choice(items)
             head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
             path = f"{REQUESTS}/{found['metadata']['name']}/approval"
-            await self.ask("PUT", path, {**head, **with_approval_condition(found, kind)})
+            await self.request("PUT", path, {**head, **with_approval_condition(found, kind)})
 
     async def withdraw(self) -> None:
         """Delete a request."""
@@ -133,7 +133,7 @@ async def test_only_approved_requests_are_signed(simulation: Simulation, seed: i
     for kind in ("system:node:a", "system:node:b"):
         with contextlib.suppress(ApiError):
             body = document(f"last-{kind[-1]}", PEMS[kind], KUBELET_CLIENT)
-            await everybody.ask("POST", REQUESTS, body)
+            await everybody.request("POST", REQUESTS, body)
     await asyncio.sleep(1100.0)  # the longest pause of a queue
     found = {each["metadata"]["name"]: each for each in await everybody.items(REQUESTS)}
     for name in ("last-a", "last-b"):
@@ -147,12 +147,12 @@ async def test_only_approved_requests_are_signed(simulation: Simulation, seed: i
 async def exchanged(simulation: Simulation) -> None:
     """What was approved is deleted, and made anew by somebody else, while the certificate is on its way."""
     user = Everybody(simulation)
-    first = await user.ask("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
+    first = await user.request("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
     simulation.add_rule(Rule(delay(5.0), verb="update", resource="certificatesigningrequests", nth=1))
-    await user.ask("PUT", f"{REQUESTS}/r/approval", with_approval_condition(first))
+    await user.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(first))
     await asyncio.sleep(1.0)
-    await user.ask("DELETE", f"{REQUESTS}/r")
-    await user.ask("POST", REQUESTS, document("r", SERVER, KUBELET_SERVING, SERVING))
+    await user.request("DELETE", f"{REQUESTS}/r")
+    await user.request("POST", REQUESTS, document("r", SERVER, KUBELET_SERVING, SERVING))
     await asyncio.sleep(60.0)
     await simulation.settle()
 
@@ -171,9 +171,9 @@ async def test_recreated_request_of_the_same_name_is_not_signed(simulation: Simu
 async def simple(simulation: Simulation) -> None:
     """One request that nobody has decided about, and one that somebody has."""
     user = Everybody(simulation)
-    await user.ask("POST", REQUESTS, document("open", PERSON, API_SERVER_CLIENT))
-    made: Doc = await user.ask("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
-    await user.ask("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made))
+    await user.request("POST", REQUESTS, document("open", PERSON, API_SERVER_CLIENT))
+    made: Doc = await user.request("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
+    await user.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made))
     await asyncio.sleep(60.0)
     await simulation.settle()
 

@@ -68,7 +68,7 @@ async def test_one_job_per_scheduled_time(simulation: Simulation, seed: int, pol
     """Ten minutes of faults, a Job each minute; later on each minute brings its Job again."""
     user = User(simulation.user)
     spec: Doc = {"concurrencyPolicy": policy, "successfulJobsHistoryLimit": 2}
-    await user.ask("POST", ALL, cron_job("* * * * *", run="20s", **spec))
+    await user.request("POST", ALL, cron_job("* * * * *", run="20s", **spec))
     await simulation.follow(plan_of(simulation.env.stream("plan")))
     simulation.heal()
     await asyncio.sleep(180.0)

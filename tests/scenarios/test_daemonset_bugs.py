@@ -23,11 +23,11 @@ async def test_pod_adopted_and_deleted_during_a_watch_outage(simulation: Simulat
     """Its deletion is delivered as that of an orphan, so the deletion expectation is not fulfilled: for five minutes no
     pod is created, and afterwards nothing enqueues the key. Upstream has this bug."""
     user = Owner(simulation.user)
-    await user.make()
+    await user.create()
     await user.until_on(0, 1, 2, 3)
     spec = {"nodeName": "node-1", "containers": [{"name": "main", "image": "pause:0"}]}
     slow = simulation.add_rule(Rule(delay(2.0), verb="patch", resource="pods"))
-    await user.ask(
+    await user.request(
         "POST", f"{NAMESPACE}/pods", {"metadata": {"name": "loose", "labels": {"app": "agent"}}, "spec": spec}
     )
     await asyncio.sleep(1.0)
@@ -38,7 +38,7 @@ async def test_pod_adopted_and_deleted_during_a_watch_outage(simulation: Simulat
         simulation.end_watches("pods", "gone")
     simulation.remove_rule(slow)
     victim = (await user.pods())[0]["metadata"]["name"]
-    await user.ask("DELETE", f"{NAMESPACE}/pods/{victim}", {"gracePeriodSeconds": 0})
+    await user.request("DELETE", f"{NAMESPACE}/pods/{victim}", {"gracePeriodSeconds": 0})
     await asyncio.sleep(1.0)
     await user.until_on(0, 1, 2, 3)
     await simulation.settle()
@@ -57,11 +57,11 @@ async def test_recreated_set_has_its_own_revision(simulation: Simulation) -> Non
     """It finds the revision of its predecessor under its own revision's name. The garbage collector deletes that
     revision, and upstream's controller has no history until another event."""
     user = Owner(simulation.user)
-    await user.make()
+    await user.create()
     await user.until_on(0, 1, 2, 3)
     slow = simulation.add_rule(Rule(fail(500), verb="delete", resource="controllerrevisions.apps"))
-    await user.ask("DELETE", AGENT)
-    await user.make()
+    await user.request("DELETE", AGENT)
+    await user.create()
     await user.until_on(0, 1, 2, 3)
     await asyncio.sleep(5.0)
     simulation.remove_rule(slow)

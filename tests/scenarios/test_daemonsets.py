@@ -119,14 +119,14 @@ class Administrator(User):
         await self.merge(AGENT, {"metadata": {"annotations": {"wake": str(self._chance.random())}}})
 
     async def _make_again(self) -> None:
-        found = await self.ask("GET", AGENT)
+        found = await self.request("GET", AGENT)
         policy = self._chance.choice(("Background", "Orphan"))
-        await self.ask("DELETE", AGENT, {"propagationPolicy": policy})
+        await self.request("DELETE", AGENT, {"propagationPolicy": policy})
         again = {"metadata": {"name": "agent"}, "spec": found["spec"]}
         for _try in range(20):
             await asyncio.sleep(self._chance.choice((0.0, 0.05, 3.0)))
             try:
-                await self.ask("POST", SETS, again)
+                await self.request("POST", SETS, again)
             except AlreadyExists:
                 continue  # it has not gone yet
             return
@@ -138,7 +138,7 @@ class Administrator(User):
         return f"{NAMESPACE}/pods/{self._chance.choice(pods)['metadata']['name']}" if pods else f"{NAMESPACE}/pods/none"
 
     async def _delete_pod(self) -> None:
-        await self.ask("DELETE", await self._pod())
+        await self.request("DELETE", await self._pod())
 
     async def _fail_pod(self) -> None:
         await self.merge(f"{await self._pod()}/status", {"status": {"phase": "Failed"}})
@@ -160,7 +160,7 @@ class Administrator(User):
         node = f"node-{self._chance.randrange(4)}"
         spec = {"nodeName": node, "containers": [{"name": "main", "image": "pause:0"}]}
         meta = {"name": f"loose-{self._loose}", "labels": {"app": "agent"}}
-        await self.ask("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
+        await self.request("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
 
     # Revisions
 
@@ -171,7 +171,7 @@ class Administrator(User):
     async def _delete_revision(self) -> None:
         revision = await self._revision()
         if revision is not None:
-            await self.ask("DELETE", f"{REVISIONS}/{revision['metadata']['name']}")
+            await self.request("DELETE", f"{REVISIONS}/{revision['metadata']['name']}")
 
     async def _strip_revision(self) -> None:
         revision = await self._revision()
@@ -190,13 +190,13 @@ class Administrator(User):
                 "ownerReferences": revision["metadata"].get("ownerReferences"),
             }
             number = self._chance.choice((revision["revision"], revision["revision"] + 1))
-            await self.ask("POST", REVISIONS, {"metadata": meta, "data": revision["data"], "revision": number})
+            await self.request("POST", REVISIONS, {"metadata": meta, "data": revision["data"], "revision": number})
 
 
 async def work_under_faults(simulation: Simulation, manifest: Doc, *, restarts: bool, wild: bool = False) -> None:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES, restarts=restarts)
     user = Administrator(simulation)
-    await user.ask("POST", SETS, manifest)
+    await user.request("POST", SETS, manifest)
     acts = user.wild() if wild else user.orderly()
     await asyncio.gather(simulation.follow(plan), user.work(SECONDS, 80, acts))
     if wild:
@@ -232,7 +232,7 @@ async def test_rolling_update_respects_max_unavailable(simulation: Simulation, s
     """Templates change while watches break and managers die; nobody else touches nodes or pods."""
     rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
     user, chance = Administrator(simulation), simulation.env.stream("user")
-    await user.ask("POST", SETS, daemon_set(**rolling))
+    await user.request("POST", SETS, daemon_set(**rolling))
     await asyncio.sleep(30)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES)
     # What is decided is to be what is asked for, and the oldest pod is the one that serves: see the invariant.
@@ -263,7 +263,7 @@ async def test_invariant_detects_a_second_pod(simulation: Simulation) -> None:
     plan = FaultPlan((HoldWatches(at=0.0, resource="pods", seconds=20.0),))
     following = asyncio.ensure_future(simulation.follow(plan))
     await asyncio.sleep(1)
-    await user.ask("POST", SETS, daemon_set(maxUnavailable=1))
+    await user.request("POST", SETS, daemon_set(maxUnavailable=1))
     for _ in range(5):
         await asyncio.sleep(2)
         await user.wake()
@@ -291,7 +291,7 @@ def lax(surge: bool) -> Patch:
 async def test_invariant_detects_exceeded_max_unavailable(simulation: Simulation, surge: bool) -> None:
     user = Administrator(simulation)
     rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
-    await user.ask("POST", SETS, daemon_set(**rolling))
+    await user.request("POST", SETS, daemon_set(**rolling))
     await asyncio.sleep(30)
     await user.set_image(1)
     await simulation.settle()

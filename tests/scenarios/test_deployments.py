@@ -42,7 +42,7 @@ async def test_rollout_bounds_hold_under_faults(
 ) -> None:
     user = User(simulation.user)
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
-    await user.ask("POST", ALL, web(strategy=strategy))
+    await user.request("POST", ALL, web(strategy=strategy))
     await asyncio.sleep(10.0)
     chance = simulation.env.stream("user")
     plan = draw(

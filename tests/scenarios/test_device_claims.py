@@ -48,7 +48,7 @@ class DeviceScheduler(User):
                 return
             await self._reserve(claim, {"resource": "pods", "name": meta["name"], "uid": meta["uid"]})
         target = {"target": {"kind": "Node", "name": "node-1"}, "metadata": {"name": meta["name"], "uid": meta["uid"]}}
-        await self.ask("POST", f"{PODS}/{meta['name']}/binding", target)
+        await self.request("POST", f"{PODS}/{meta['name']}/binding", target)
 
     async def _reserve(self, claim: Doc, user: Doc) -> None:
         path = f"{CLAIMS}/{claim['metadata']['name']}"
@@ -56,13 +56,13 @@ class DeviceScheduler(User):
         if status.get("allocation") is None:
             if FINALIZER not in claim["metadata"].get("finalizers", ()):
                 claim["metadata"].setdefault("finalizers", []).append(FINALIZER)
-                claim = await self.ask("PUT", path, claim)
+                claim = await self.request("PUT", path, claim)
                 status = claim.setdefault("status", {})
             status["allocation"] = {"devices": {"results": []}}
         users = status.setdefault("reservedFor", [])
         if user not in users:
             users.append(user)
-            await self.ask("PUT", f"{path}/status", claim)
+            await self.request("PUT", f"{path}/status", claim)
 
 
 class Owner(Restless):
@@ -74,12 +74,12 @@ class Owner(Restless):
     async def work(self, count: int) -> None:
         """Make the templates, then do so many things."""
         for name in ("one", "two"):
-            await self.ask("POST", TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": SPEC}})
+            await self.request("POST", TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": SPEC}})
         await super().work(count)
 
     async def claim(self) -> None:
         """Of one of a few names, so that some come again."""
-        await self.ask("POST", CLAIMS, {"metadata": {"name": f"own-{self._chance.randrange(2)}"}, "spec": SPEC})
+        await self.request("POST", CLAIMS, {"metadata": {"name": f"own-{self._chance.randrange(2)}"}, "spec": SPEC})
 
     async def pod(self) -> None:
         """Of one of a few names, with entries of all kinds; some end by themselves."""
@@ -103,7 +103,7 @@ class Owner(Restless):
         }
         annotations = self._chance.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
         meta = {"name": f"p{self._chance.randrange(4)}", "annotations": annotations}
-        await self.ask("POST", PODS, {"metadata": meta, "spec": spec})
+        await self.request("POST", PODS, {"metadata": meta, "spec": spec})
 
     async def give_up(self) -> None:
         """Delete a claim, whoever has it."""
@@ -160,14 +160,14 @@ async def replaced_unseen(simulation: Simulation) -> None:
         "containers": [{"name": "main", "image": "pause:1"}],
         "resourceClaims": entries,
     }
-    await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
+    await user.request("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
 
     async def steps() -> None:
-        await user.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+        await user.request("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
         await asyncio.sleep(20.0)
         with simulation.held_watches("pods"):
-            await user.ask("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
-            await user.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+            await user.request("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
+            await user.request("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
             await asyncio.sleep(60.0)
         await asyncio.sleep(60.0)
 
@@ -195,7 +195,7 @@ async def test_pod_missing_in_the_cache_keeps_its_claim(simulation: Simulation) 
 )
 async def test_invariant_detects_a_leaked_reservation(simulation: Simulation) -> None:
     user = Owner(simulation)
-    await user.ask("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
+    await user.request("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
     gone = {"resource": "pods", "name": "gone", "uid": "gone"}
     await user.merge(f"{CLAIMS}/own-0/status", {"status": {"allocation": {}, "reservedFor": [gone]}})
     await asyncio.sleep(20.0)

@@ -24,9 +24,9 @@ class Evictor(User):
 
     async def begin(self, **spec: Any) -> None:
         """Pods, and their budget."""
-        await self.ask("POST", SETS, replica_set("web", REPLICAS, {"app": "web"}))
+        await self.request("POST", SETS, replica_set("web", REPLICAS, {"app": "web"}))
         selector = {"matchLabels": {"app": "web"}}
-        await self.ask("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": {"selector": selector, **spec}})
+        await self.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": {"selector": selector, **spec}})
 
     async def evict(self, chance: Any) -> None:
         """Any pod, with any grace."""
@@ -37,7 +37,7 @@ class Evictor(User):
         options = {"gracePeriodSeconds": chance.choice((0, 1, 30))}
         body = {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": name}, "deleteOptions": options}
         try:
-            await self.ask("POST", f"{NAMESPACE}/pods/{name}/eviction", body)
+            await self.request("POST", f"{NAMESPACE}/pods/{name}/eviction", body)
         except ApiError as error:
             self.refused += error.code == 429
 

@@ -51,12 +51,14 @@ class Neighbour(User):
             found = await self.items(SLICES)
             if found:
                 path = f"{SLICES}/{chance.choice(found)['metadata']['name']}"
-                await (self.ask("DELETE", path, {}) if chance.random() < 0.5 else self.merge(path, {"endpoints": []}))
+                await (
+                    self.request("DELETE", path, {}) if chance.random() < 0.5 else self.merge(path, {"endpoints": []})
+                )
 
         async def delete() -> None:
             found = await self.items(f"{NAMESPACE}/pods")
             if found:
-                await self.ask("DELETE", f"{NAMESPACE}/pods/{chance.choice(found)['metadata']['name']}", {})
+                await self.request("DELETE", f"{NAMESPACE}/pods/{chance.choice(found)['metadata']['name']}", {})
 
         return [
             lambda: self.merge(WEB, {"spec": {"replicas": chance.choice((0, 1, 3, 6, 9))}}),
@@ -72,8 +74,8 @@ async def test_every_pod_is_an_endpoint_once(simulation: Simulation, seed: int) 
 
     # Slices are not emptied into one another while nothing changes: upstream leaves them as they are, too.
     user = Neighbour(simulation.user)
-    await user.ask("POST", SERVICES, SERVICE)
-    await user.ask("POST", SETS, replica_set("web", 5, {"app": "web"}))
+    await user.request("POST", SERVICES, SERVICE)
+    await user.request("POST", SETS, replica_set("web", 5, {"app": "web"}))
     await asyncio.sleep(5.0)
     chance = simulation.env.stream("user")
     resources = ("endpointslices", "endpoints", "pods", "services", "nodes")

@@ -43,14 +43,14 @@ class Owner(Restless):
     async def start(self) -> None:
         """A pod of one of a few names, so that some come again."""
         volumes = ("scratch", "more")[: self._chance.choice((1, 1, 2))]
-        await self.ask("POST", PODS, pod(f"p{self._chance.randrange(4)}", *volumes))
+        await self.request("POST", PODS, pod(f"p{self._chance.randrange(4)}", *volumes))
 
     async def stop(self) -> None:
         """Delete a pod, some by force."""
         items = await self.items(PODS)
         if items:
             body = self._chance.choice((None, {"gracePeriodSeconds": 0}))
-            await self.ask("DELETE", f"{PODS}/{self._chance.choice(items)['metadata']['name']}", body)
+            await self.request("DELETE", f"{PODS}/{self._chance.choice(items)['metadata']['name']}", body)
 
     async def tidy(self) -> None:
         """Delete a claim, whosever it is."""
@@ -58,7 +58,7 @@ class Owner(Restless):
 
     async def claim(self) -> None:
         """A claim that has the name which one of the pods needs, or will."""
-        await self.ask("POST", CLAIMS, claim(f"p{self._chance.randrange(4)}-scratch", 1, "standard"))
+        await self.request("POST", CLAIMS, claim(f"p{self._chance.randrange(4)}-scratch", 1, "standard"))
 
 
 async def end(user: Owner, simulation: Simulation) -> None:
@@ -92,9 +92,9 @@ async def test_claims_are_created_and_deleted_with_their_pods(simulation: Simula
 async def taken(simulation: Simulation) -> None:
     """A claim of the name is there, and is somebody's."""
     user = Owner(simulation)
-    await user.ask("POST", CLAIMS, claim("p-scratch", 1, "standard"))
+    await user.request("POST", CLAIMS, claim("p-scratch", 1, "standard"))
     await asyncio.sleep(20.0)
-    await user.ask("POST", PODS, pod("p", "scratch"))
+    await user.request("POST", PODS, pod("p", "scratch"))
     await asyncio.sleep(60.0)
     found = await user.get(f"{PODS}/p")
     assert found is not None
@@ -117,9 +117,9 @@ async def nobody(*_args: object) -> bool:
 )
 async def test_claim_is_kept_for_its_pod(simulation: Simulation) -> None:
     user = Owner(simulation)
-    await user.ask("POST", PODS, pod("p", "scratch"))
+    await user.request("POST", PODS, pod("p", "scratch"))
     await asyncio.sleep(20.0)
-    await user.ask("DELETE", f"{CLAIMS}/p-scratch")
+    await user.request("DELETE", f"{CLAIMS}/p-scratch")
     await asyncio.sleep(60.0)
     await simulation.settle()
     assert await user.get(f"{CLAIMS}/p-scratch") is not None
@@ -134,7 +134,7 @@ async def test_invariant_detects_a_volume_without_a_claim(simulation: Simulation
     user = Owner(simulation)
     body = pod("p", "scratch")
     body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and say so forever
-    await user.ask("POST", PODS, body)
+    await user.request("POST", PODS, body)
     await asyncio.sleep(20.0)
     await simulation.settle()
 
@@ -145,8 +145,8 @@ async def test_invariant_detects_a_volume_without_a_claim(simulation: Simulation
 )
 async def test_invariant_detects_a_claim_outliving_its_pod(simulation: Simulation) -> None:
     user = Owner(simulation)
-    await user.ask("POST", PODS, pod("p", "scratch"))
+    await user.request("POST", PODS, pod("p", "scratch"))
     await asyncio.sleep(20.0)
-    await user.ask("DELETE", f"{PODS}/p")
+    await user.request("DELETE", f"{PODS}/p")
     await asyncio.sleep(20.0)
     await simulation.settle()

@@ -49,8 +49,8 @@ class GraphUser(User):
 
     async def work(self, count: int) -> None:
         """Do ``count`` things, then take the foreign finalizers away."""
-        await self.make()
-        actions = [self.make] * 5 + [self.delete] * 4 + [self.change_owners] * 2 + [self.touch, self.make_circle]
+        await self.create()
+        actions = [self.create] * 5 + [self.delete] * 4 + [self.change_owners] * 2 + [self.touch, self.make_circle]
         for _ in range(count):
             await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.2, 2.0, 5.0)))
             try:
@@ -103,14 +103,14 @@ class GraphUser(User):
         found = [self._reference() for _ in range(self._chance.choice((0, 0, 1, 1, 1, 2, 3)))]
         return list({reference["uid"]: reference for reference in found}.values())
 
-    async def make(self, **changes: Any) -> Doc:
+    async def create(self, **changes: Any) -> Doc:
         """An object with some owners."""
         kind = self._chance.choice(sorted(KINDS))
         self._made += 1
         finalizers = [FOREIGN] if self._chance.random() < 0.1 else []
         meta = {"name": f"o{self._made}", "ownerReferences": self._references(), "finalizers": finalizers, **changes}
         namespace = self._chance.choice((NAMESPACES[0], *NAMESPACES))
-        made = await self.ask("POST", path_of(kind, namespace), {"metadata": meta})
+        made = await self.request("POST", path_of(kind, namespace), {"metadata": meta})
         self._known.append((kind, made))
         return made
 
@@ -120,7 +120,7 @@ class GraphUser(User):
         api_version, name = kind
         uid = owner["metadata"]["uid"]
         reference = {"apiVersion": api_version, "kind": name, "name": owner["metadata"]["name"], "uid": uid}
-        await self.make(ownerReferences=[{**reference, "blockOwnerDeletion": True}])
+        await self.create(ownerReferences=[{**reference, "blockOwnerDeletion": True}])
         other_kind, other = self._known[-1]
         back = {
             "apiVersion": other_kind[0],
@@ -135,7 +135,7 @@ class GraphUser(User):
         """With any policy."""
         kind, doc = self._one()
         policy = self._chance.choice(("Background", "Background", "Foreground", "Foreground", "Orphan", ""))
-        await self.ask("DELETE", self._path(kind, doc), {"propagationPolicy": policy} if policy else None)
+        await self.request("DELETE", self._path(kind, doc), {"propagationPolicy": policy} if policy else None)
 
     async def change_owners(self) -> None:
         """Other owners, or none."""

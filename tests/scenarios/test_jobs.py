@@ -52,10 +52,10 @@ class Employer(User):
         found = await self.items(PODS)
         if found:
             body = chance.choice(({}, {"gracePeriodSeconds": 0}))
-            await self.ask("DELETE", f"{PODS}/{chance.choice(found)['metadata']['name']}", body)
+            await self.request("DELETE", f"{PODS}/{chance.choice(found)['metadata']['name']}", body)
 
     async def delete(self, policy: str) -> None:
-        await self.ask("DELETE", WORK, {"propagationPolicy": policy})
+        await self.request("DELETE", WORK, {"propagationPolicy": policy})
 
     async def status(self) -> Doc:
         found = await self.get(WORK)
@@ -83,7 +83,7 @@ async def under_faults(
     finish: Callable[[Employer], Awaitable[None]] | None = None,
 ) -> None:
     user = Employer(simulation.user)
-    await user.ask("POST", ALL, first)
+    await user.request("POST", ALL, first)
     chance = simulation.env.stream("user")
 
     async def interfere() -> None:
@@ -118,7 +118,7 @@ def rough(user: Employer, chance: random.Random) -> list[Callable[[], Awaitable[
     async def again() -> None:
         await user.delete(chance.choice(("Background", "Foreground", "Orphan")))
         await asyncio.sleep(chance.choice((0.0, 0.05, 3.0)))
-        await user.ask("POST", ALL, work(completions=4, parallelism=2, backoffLimit=100))
+        await user.request("POST", ALL, work(completions=4, parallelism=2, backoffLimit=100))
 
     return [
         lambda: user.fail(chance),
@@ -136,7 +136,7 @@ async def test_no_finalizers_leak_whatever_happens_to_pods_and_jobs(simulation: 
     async def finish(user: Employer) -> None:
         await asyncio.sleep(60.0)
         if await user.get(WORK) is None:
-            await user.ask("POST", ALL, work(completions=1))
+            await user.request("POST", ALL, work(completions=1))
         with contextlib.suppress(ApiError):
             await user.merge(WORK, {"spec": {"suspend": False, "parallelism": 2}})
 

@@ -57,27 +57,27 @@ class Owner(Restless):
 
     async def announce(self, mount: bool) -> None:
         """The driver says whether it mounts with labels."""
-        await self.ask("POST", DRIVERS, {"metadata": {"name": PROVISIONER}, "spec": _spec(mount)})
+        await self.request("POST", DRIVERS, {"metadata": {"name": PROVISIONER}, "spec": _spec(mount)})
 
     async def claim(self) -> None:
         """Of one of a few names, so that some come again."""
-        await self.ask("POST", CLAIMS, claim(f"c{self._chance.randrange(2)}", 1, "standard"))
+        await self.request("POST", CLAIMS, claim(f"c{self._chance.randrange(2)}", 1, "standard"))
 
     async def start(self) -> None:
         """A pod of one of a few names. One that has ended makes room for it."""
         name, of = f"p{self._chance.randrange(6)}", f"c{self._chance.randrange(2)}"
         before = await self.get(f"{PODS}/{name}")
         if before is not None and before["status"]["phase"] in ("Succeeded", "Failed"):
-            await self.ask("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+            await self.request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
         level = self._chance.choice(("", "s0:c1,c2", "s0:c3,c4"))
-        await self.ask(
+        await self.request(
             "POST", PODS, pod(name, of, level, self._chance.choice((None, None, "MountOption", "Recursive")))
         )
 
     async def stop(self) -> None:
         """Delete a pod, some by force."""
         body = self._chance.choice((None, {"gracePeriodSeconds": 0}))
-        await self._any(PODS, lambda path: self.ask("DELETE", path, body))
+        await self._any(PODS, lambda path: self.request("DELETE", path, body))
 
     async def finish(self) -> None:
         """A pod ends by itself."""
@@ -86,7 +86,7 @@ class Owner(Restless):
 
     async def give_up(self) -> None:
         """Delete a claim, whoever uses it."""
-        await self._any(CLAIMS, lambda path: self.ask("DELETE", path))
+        await self._any(CLAIMS, lambda path: self.request("DELETE", path))
 
     async def change_driver(self) -> None:
         """The driver learns to mount with labels, or unlearns it."""
@@ -98,7 +98,7 @@ class Owner(Restless):
 
     async def take_driver(self) -> None:
         """Nobody knows the driver any more."""
-        await self.ask("DELETE", f"{DRIVERS}/{PROVISIONER}")
+        await self.request("DELETE", f"{DRIVERS}/{PROVISIONER}")
 
     async def _any(self, path: str, act: Callable[[str], Awaitable[Any]]) -> None:
         items = await self.items(path)
@@ -168,9 +168,9 @@ async def check(simulation: Simulation, user: Owner) -> None:
     await user.announce(mount=True)
     await asyncio.sleep(20.0)
     await compare(simulation, user)
-    await user.ask("POST", CLAIMS, claim("last", 1, "standard"))
-    await user.ask("POST", PODS, pod("x", "last", "s0:c1,c2", None))
-    await user.ask("POST", PODS, pod("y", "last", "s0:c3,c4", None))
+    await user.request("POST", CLAIMS, claim("last", 1, "standard"))
+    await user.request("POST", PODS, pod("x", "last", "s0:c1,c2", None))
+    await user.request("POST", PODS, pod("y", "last", "s0:c3,c4", None))
     await asyncio.sleep(60.0)
     reported = {each["involvedObject"]["name"] for each in await user.items(EVENTS) if "Conflict" in each["reason"]}
     assert {"x", "y"} <= reported
@@ -191,15 +191,15 @@ async def replaced(simulation: Simulation) -> None:
     """A pod goes and another one of its name comes, of which the manager sees a change only."""
     user = Owner(simulation)
     await user.announce(mount=True)
-    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
-    await user.ask("POST", CLAIMS, claim("c1", 1, "standard"))
-    await user.ask("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
+    await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
+    await user.request("POST", CLAIMS, claim("c1", 1, "standard"))
+    await user.request("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
     await asyncio.sleep(20.0)
     with simulation.held_watches("pods"):
-        await user.ask("DELETE", f"{PODS}/p0", {"gracePeriodSeconds": 0})
-        await user.ask("POST", PODS, pod("p0", "c1", "s0:c1,c2", None))
+        await user.request("DELETE", f"{PODS}/p0", {"gracePeriodSeconds": 0})
+        await user.request("POST", PODS, pod("p0", "c1", "s0:c1,c2", None))
         await asyncio.sleep(5.0)
-    await user.ask("POST", PODS, pod("p1", "c0", "s0:c3,c4", None))
+    await user.request("POST", PODS, pod("p1", "c0", "s0:c3,c4", None))
     await asyncio.sleep(20.0)
 
 
@@ -222,7 +222,7 @@ async def test_recreated_pod_does_not_inherit_labels(simulation: Simulation) -> 
 @pytest.mark.simulation(fails="with which it has no conflict", options=SimulationOptions(controllers=("ttl",)))
 async def test_invariant_detects_a_wrong_warning(simulation: Simulation) -> None:
     user = Owner(simulation)
-    await user.ask("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
+    await user.request("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
     found = await user.get(f"{PODS}/p0")
     assert found is not None
     about = {"kind": "Pod", "namespace": "default", "name": "p0", "uid": found["metadata"]["uid"]}
@@ -237,4 +237,4 @@ async def test_invariant_detects_a_wrong_warning(simulation: Simulation) -> None
         "source": {"component": "selinux_warning"},
         "type": "Normal",
     }
-    await user.ask("POST", EVENTS, event)
+    await user.request("POST", EVENTS, event)

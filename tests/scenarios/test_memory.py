@@ -43,7 +43,7 @@ class Guest(User):
         """Sets that stay, with pods on whatever node comes."""
         for path in ("replicasets/resident", "daemonsets/resident"):
             collection, _slash, name = f"/apis/apps/v1/namespaces/default/{path}".rpartition("/")
-            await self.ask("POST", collection, _set(collection, name))
+            await self.request("POST", collection, _set(collection, name))
 
     async def visit(self) -> None:
         """A node, a namespace, and sets in it and beside it: made, changed, deleted in every way. Until all is gone."""
@@ -51,8 +51,8 @@ class Guest(User):
         number = self._visits
         there = f"visit-{number}"
         node = {"metadata": {"name": f"machine-{there}", "labels": {"topology.kubernetes.io/zone": "west"}}}
-        await self.ask("POST", "/api/v1/nodes", node)
-        await self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": there}})
+        await self.request("POST", "/api/v1/nodes", node)
+        await self.request("POST", "/api/v1/namespaces", {"metadata": {"name": there}})
         sets = [
             f"/apis/apps/v1/namespaces/{namespace}/{resource}/{name}-{there}"
             for namespace in ("default", there)
@@ -60,7 +60,7 @@ class Guest(User):
         ]
         for path in sets:
             collection, _slash, name = path.rpartition("/")
-            await self.ask("POST", collection, _set(collection, name))
+            await self.request("POST", collection, _set(collection, name))
         await asyncio.sleep(3)
         for path in sets:
             containers = [{"name": "main", "image": f"pause:{number}"}]
@@ -68,10 +68,10 @@ class Guest(User):
         if number % 2:
             self._simulation.end_watches(how=("ended", "lost", "gone")[number // 2 % 3])
         await asyncio.sleep(90)  # the node has never been heard of: it is tainted, and its pods are evicted
-        await self.ask("DELETE", f"/api/v1/nodes/machine-{there}")
+        await self.request("DELETE", f"/api/v1/nodes/machine-{there}")
         for path, how in zip(sets, ("Orphan", "Foreground", "Background"), strict=False):
-            await self.ask("DELETE", f"{path}?propagationPolicy={how}")
-        await self.ask("DELETE", f"/api/v1/namespaces/{there}")
+            await self.request("DELETE", f"{path}?propagationPolicy={how}")
+        await self.request("DELETE", f"/api/v1/namespaces/{there}")
         while left := [pod for pod in await self.items("/api/v1/pods") if there in pod["metadata"]["name"]]:
             await asyncio.sleep(5)
             for pod in left:
@@ -83,7 +83,7 @@ class Guest(User):
     async def _delete_pod(self, pod: Doc) -> None:
         meta = pod["metadata"]
         try:
-            await self.ask("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+            await self.request("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
         except NotFound:
             return
 

@@ -56,11 +56,11 @@ class NamespaceUser(User):
 
     async def make_namespace(self, name: str) -> None:
         """It may have been there before."""
-        await self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        await self.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
 
     async def delete_namespace(self, name: str) -> None:
         """With all that is in it."""
-        await self.ask("DELETE", f"/api/v1/namespaces/{name}")
+        await self.request("DELETE", f"/api/v1/namespaces/{name}")
 
     async def fill(self, name: str) -> None:
         """ConfigMaps, pods, ReplicaSets; some stay for a while."""
@@ -70,15 +70,17 @@ class NamespaceUser(User):
         match self._chance.randrange(4):
             case 0:
                 finalizers = [FOREIGN] if self._chance.random() < 0.3 else []
-                await self.ask("POST", f"{root}/configmaps", {"metadata": {"name": called, "finalizers": finalizers}})
+                await self.request(
+                    "POST", f"{root}/configmaps", {"metadata": {"name": called, "finalizers": finalizers}}
+                )
             case 1:
                 spec = {"containers": [{"name": "main", "image": "pause"}]}
-                await self.ask("POST", f"{root}/pods", {"metadata": {"name": called}, "spec": spec})
+                await self.request("POST", f"{root}/pods", {"metadata": {"name": called}, "spec": spec})
             case 2:
                 sets = root.replace("/api/v1", "/apis/apps/v1") + "/replicasets"
-                await self.ask("POST", sets, replica_set(called, 3, {"app": called}))
+                await self.request("POST", sets, replica_set(called, 3, {"app": called}))
             case _:
-                await self.ask("POST", f"{root}/configmaps", {"metadata": {"name": called}})
+                await self.request("POST", f"{root}/configmaps", {"metadata": {"name": called}})
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=invariants)

@@ -94,9 +94,9 @@ async def test_pods_of_a_dead_node_are_evicted_and_replaced(simulation: Simulati
     timeline = timeline_of(simulation)
     machines = Machines(simulation, {f"node-{number}": "" for number in range(4)})
     user = User(simulation.user)
-    await user.ask("POST", SETS, replica_set("web", 8))
-    await user.ask("POST", SETS, replica_set("hasty", 8, *tolerations(30, DOWN)))
-    await user.ask("POST", SETS, replica_set("daemon", 8, {"operator": "Exists"}))
+    await user.request("POST", SETS, replica_set("web", 8))
+    await user.request("POST", SETS, replica_set("hasty", 8, *tolerations(30, DOWN)))
+    await user.request("POST", SETS, replica_set("daemon", 8, {"operator": "Exists"}))
     await asyncio.sleep(60.0)
     pods = {app: await placed(user, app) for app in ("web", "hasty", "daemon")}
     dying = next(name for name in machines.names if all(on(name, there) for there in pods.values()))
@@ -134,7 +134,7 @@ async def test_pods_of_a_dead_node_are_evicted_and_replaced(simulation: Simulati
 
     await machines.restore(dying)
     await simulation.settle()
-    taints = (await user.ask("GET", f"{NODES}/{dying}"))["spec"].get("taints") or []
+    taints = (await user.request("GET", f"{NODES}/{dying}"))["spec"].get("taints") or []
     assert taints == []
 
 
@@ -143,7 +143,7 @@ async def test_recovered_node_keeps_its_pods(simulation: Simulation) -> None:
     timeline = timeline_of(simulation)
     machines = Machines(simulation, {f"node-{number}": "" for number in range(3)})
     user = User(simulation.user)
-    await user.ask("POST", SETS, replica_set("web", 6))
+    await user.request("POST", SETS, replica_set("web", 6))
     await asyncio.sleep(60.0)
     before = await placed(user, "web")
     machines.silence("node-1")

@@ -143,7 +143,7 @@ class Operator(User):
 
     async def lose_lease(self) -> None:
         """The kubelet makes it anew."""
-        await self.ask("DELETE", f"{LEASES}/{self._node()}")
+        await self.request("DELETE", f"{LEASES}/{self._node()}")
 
     async def _pod(self) -> Doc | None:
         pods = await self.items(f"{NAMESPACE}/pods")
@@ -158,16 +158,16 @@ class Operator(User):
     async def delete_pod(self) -> None:
         pod = await self._pod()
         if pod is not None:
-            await self.ask("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}")
+            await self.request("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}")
 
     async def delete_unbound(self) -> None:
         """A pod that fits nowhere is deleted, and its finalizer taken off."""
         name = f"unbound-{self._chance.randrange(10**9)}"
         meta = {"name": name, "finalizers": ["example.com/hold"]}
         spec = {"containers": [{"name": "main", "image": "pause"}], "nodeSelector": {"nowhere": "yes"}}
-        await self.ask("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
+        await self.request("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
         await asyncio.sleep(self._chance.uniform(0, 30))
-        await self.ask("DELETE", f"{NAMESPACE}/pods/{name}")
+        await self.request("DELETE", f"{NAMESPACE}/pods/{name}")
         await asyncio.sleep(self._chance.uniform(0, 60))
         await self.merge(f"{NAMESPACE}/pods/{name}", {"metadata": {"finalizers": None}})
 
@@ -180,7 +180,7 @@ class Operator(User):
             "terminationGracePeriodSeconds": 5,
         }
         meta = {"name": f"bare-{self._chance.randrange(10**9)}"}
-        await self.ask("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
+        await self.request("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
 
 
 async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: int = 12) -> None:
@@ -190,7 +190,7 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     plan = draw(chance, SECONDS, count=faults, resources=RESOURCES, restarts=restarts)
     await machines.label()
     for manifest in SETS_TO_RUN:
-        await operator.ask("POST", SETS, manifest)
+        await operator.request("POST", SETS, manifest)
     await asyncio.sleep(30.0)
     await asyncio.gather(simulation.follow(plan), operator.work(SECONDS, 60))
     simulation.heal()

@@ -30,12 +30,14 @@ class Planner(Restless):
     async def group(self) -> None:
         """Of one of a few names, with something that no view shows."""
         spec = {"schedulingPolicy": {"gang": {"minCount": self._chance.randrange(1, 9)}}}
-        await self.ask("POST", GROUPS, {"metadata": {"name": f"g{self._chance.randrange(3)}"}, "spec": spec})
+        await self.request("POST", GROUPS, {"metadata": {"name": f"g{self._chance.randrange(3)}"}, "spec": spec})
 
     async def pod(self) -> None:
         """Of one of a few names; some end by themselves, some belong to no group that is there."""
         annotations = self._chance.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
-        await self.ask("POST", PODS, pod(f"p{self._chance.randrange(6)}", f"g{self._chance.randrange(3)}", annotations))
+        await self.request(
+            "POST", PODS, pod(f"p{self._chance.randrange(6)}", f"g{self._chance.randrange(3)}", annotations)
+        )
 
     async def dissolve(self) -> None:
         """Delete a group."""
@@ -93,13 +95,13 @@ async def test_group_is_kept_while_in_use_and_deleted_afterwards(simulation: Sim
 async def deleted(simulation: Simulation) -> None:
     """A group is deleted to which a pod belongs."""
     user = Planner(simulation)
-    await user.ask("POST", PODS, pod("p", "g0"))
-    await user.ask("POST", PODS, pod("q", "g1"))
+    await user.request("POST", PODS, pod("p", "g0"))
+    await user.request("POST", PODS, pod("q", "g1"))
     await asyncio.sleep(20.0)
     for name in ("g0", "g1"):
-        await user.ask("POST", GROUPS, {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"basic": {}}}})
+        await user.request("POST", GROUPS, {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"basic": {}}}})
     await asyncio.sleep(5.0)
-    await user.ask("DELETE", f"{GROUPS}/g0")
+    await user.request("DELETE", f"{GROUPS}/g0")
     await asyncio.sleep(5.0)
     await end(simulation, user)
 

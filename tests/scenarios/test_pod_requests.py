@@ -35,16 +35,25 @@ class Kubelets(Restless):
     PAUSES = (0.0, 0.5, 20.0, 60.0, 240.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.request, self.request, self.request, self.request, self.answer, self.answer, self.drop, self.again]
+        return [
+            self.request_certificate,
+            self.request_certificate,
+            self.request_certificate,
+            self.request_certificate,
+            self.answer,
+            self.answer,
+            self.drop,
+            self.again,
+        ]
 
-    async def request(self, name: str = "") -> None:
+    async def request_certificate(self, name: str = "") -> None:
         """One of a few names, so that some come again."""
-        await self.make(self._chance.choice(NAMESPACES), name or f"r{self._chance.randrange(6)}")
+        await self.create(self._chance.choice(NAMESPACES), name or f"r{self._chance.randrange(6)}")
 
-    async def make(self, namespace: str, name: str) -> None:
+    async def create(self, namespace: str, name: str) -> None:
         """A request."""
         head = {"apiVersion": f"{GROUP}/v1beta1", "kind": "PodCertificateRequest", "metadata": {"name": name}}
-        await self.ask("POST", requests(namespace), {**head, "spec": {"signerName": "example.com/own"}})
+        await self.request("POST", requests(namespace), {**head, "spec": {"signerName": "example.com/own"}})
 
     async def answer(self) -> None:
         """Issue a certificate, or say no."""
@@ -55,13 +64,13 @@ class Kubelets(Restless):
     async def drop(self) -> None:
         """The pod is gone, and its request with it."""
         path, _found = await self._any()
-        await self.ask("DELETE", path)
+        await self.request("DELETE", path)
 
     async def again(self) -> None:
         """Another pod, and a request of the same name."""
         path, found = await self._any()
-        await self.ask("DELETE", path)
-        await self.request(found["metadata"]["name"])
+        await self.request("DELETE", path)
+        await self.request_certificate(found["metadata"]["name"])
 
     async def _any(self) -> tuple[str, Doc]:
         """A request, and where it is; what is asked of one that is not there is refused."""
@@ -85,7 +94,7 @@ async def test_requests_are_deleted_after_fifteen_minutes(simulation: Simulation
     await serve(simulation, KIND)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(80))
-    await user.request("last")
+    await user.request_certificate("last")
     await simulation.settle()
     made = [parse_time(each["metadata"]["creationTimestamp"]) for each in await user.left()]
     if made:  # while the clock was ahead
@@ -99,11 +108,11 @@ async def exchanged(simulation: Simulation) -> None:
     """A request is old, and somebody makes a new one of its name while the manager hears of nothing."""
     user = Kubelets(simulation)
     await serve(simulation, KIND)
-    await user.make("default", "r")
+    await user.create("default", "r")
     await asyncio.sleep(14 * MINUTE)
     with simulation.held_watches(*RESOURCES):
-        await user.ask("DELETE", f"{requests('default')}/r")
-        await user.make("default", "r")
+        await user.request("DELETE", f"{requests('default')}/r")
+        await user.create("default", "r")
         await asyncio.sleep(7 * MINUTE)
     assert len(await user.left()) == 1
     await simulation.settle()

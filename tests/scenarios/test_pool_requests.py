@@ -56,7 +56,7 @@ class Cluster(Restless):
             expected=chance.choice((1, 1, 2)),
             taints={0: chance.choice(EFFECTS)},
         )
-        await self.ask("POST", SLICES, doc)
+        await self.request("POST", SLICES, doc)
 
     async def withdraw(self) -> None:
         """A slice."""
@@ -65,7 +65,7 @@ class Cluster(Restless):
     async def take(self) -> None:
         """A claim gets some devices."""
         name = f"c{self._chance.randrange(4)}"
-        await self.ask("POST", CLAIMS, {"metadata": {"name": name}, "spec": CLAIM_SPEC})
+        await self.request("POST", CLAIMS, {"metadata": {"name": name}, "spec": CLAIM_SPEC})
         devices = self._chance.sample(["device-0", "device-1", "device-2"], self._chance.randrange(1, 3))
         got = allocation(*devices, pool=f"pool-{self._chance.randrange(2)}")
         await self.merge(f"{CLAIMS}/{name}/status", {"status": {"allocation": got}})
@@ -78,7 +78,7 @@ class Cluster(Restless):
         """Of all, or of one; some ask for less."""
         self._asked += 1
         spec = {"driver": DRIVER, **self._chance.choice(({}, {}, {"poolName": "pool-1"}, {"limit": 1}))}
-        await self.ask("POST", REQUESTS, {"metadata": {"name": f"r{self._asked}"}, "spec": spec})
+        await self.request("POST", REQUESTS, {"metadata": {"name": f"r{self._asked}"}, "spec": spec})
 
 
 def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] | None]:
@@ -118,7 +118,7 @@ def answered(request: Doc) -> dict[str, tuple[int, ...] | None]:
 async def end(simulation: Simulation, user: Cluster) -> None:
     """The last answer is true, and none outlives its time."""
     await asyncio.sleep(60.0)
-    await user.ask("POST", REQUESTS, {"metadata": {"name": "last"}, "spec": {"driver": DRIVER}})
+    await user.request("POST", REQUESTS, {"metadata": {"name": "last"}, "spec": {"driver": DRIVER}})
     await asyncio.sleep(60.0)
     last = await user.get(f"{REQUESTS}/last")
     assert last is not None
@@ -148,6 +148,6 @@ async def test_every_request_is_completed_once_and_deleted(simulation: Simulatio
 async def test_request_for_an_incomplete_pool_reports_it(simulation: Simulation) -> None:
     """Upstream's controller gives such requests up after five tries, and nothing wakes them (kubernetes#141883)."""
     user = Cluster(simulation)
-    await user.ask("POST", SLICES, slice_doc("a", expected=2))
+    await user.request("POST", SLICES, slice_doc("a", expected=2))
     await asyncio.sleep(1.0)
     await end(simulation, user)

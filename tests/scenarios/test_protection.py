@@ -28,7 +28,7 @@ class Owner(Restless):
 
     async def claim(self) -> None:
         """Of one of a few names, so that some come again."""
-        await self.ask("POST", CLAIMS, claim(f"c{self._chance.randrange(4)}", 1, "standard"))
+        await self.request("POST", CLAIMS, claim(f"c{self._chance.randrange(4)}", 1, "standard"))
 
     async def pod(self) -> None:
         """Of one of a few names, with one claim or two; some end by themselves."""
@@ -41,7 +41,7 @@ class Owner(Restless):
             "volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names],
         }
         meta = {"name": f"p{self._chance.randrange(5)}", "annotations": annotations}
-        await self.ask("POST", PODS, {"metadata": meta, "spec": spec})
+        await self.request("POST", PODS, {"metadata": meta, "spec": spec})
 
     async def give_up(self) -> None:
         """Delete a claim."""
@@ -88,14 +88,14 @@ async def test_claims_and_volumes_in_use_are_kept_and_deleted_afterwards(simulat
 async def unseen(simulation: Simulation) -> None:
     """A claim is deleted of whose pod the manager has not heard."""
     user = Owner(simulation)
-    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
     with simulation.held_watches("pods"):
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "c0"}}]
         spec = {"containers": [{"name": "main", "image": "pause:1"}], "volumes": volumes}
-        await user.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+        await user.request("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
         await asyncio.sleep(20.0)
-        await user.ask("DELETE", f"{CLAIMS}/c0")
+        await user.request("DELETE", f"{CLAIMS}/c0")
         await asyncio.sleep(60.0)
     await end(simulation, user)
 
@@ -120,9 +120,9 @@ async def test_pods_are_listed_live_before_a_claim_is_released(simulation: Simul
 )
 async def test_invariant_detects_a_leaked_finalizer(simulation: Simulation) -> None:
     user = Owner(simulation)
-    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
-    await user.ask("DELETE", f"{CLAIMS}/c0")
+    await user.request("DELETE", f"{CLAIMS}/c0")
     await asyncio.sleep(20.0)
     await simulation.settle()
 
@@ -132,7 +132,7 @@ async def test_invariant_detects_a_leaked_finalizer(simulation: Simulation) -> N
 )
 async def test_invariant_detects_a_missing_finalizer(simulation: Simulation) -> None:
     user = Owner(simulation)
-    await user.ask("POST", CLAIMS, claim("c0", 1, "standard"))
+    await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
     await user.merge(f"{CLAIMS}/c0", {"metadata": {"finalizers": None}})
     assert CLAIM not in str(await user.get(f"{CLAIMS}/c0"))
     await asyncio.sleep(20.0)

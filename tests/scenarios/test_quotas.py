@@ -20,9 +20,11 @@ SECONDS = 60.0
 async def use_up(simulation: Simulation) -> None:
     user = User(simulation.user)
     chance = simulation.env.stream("user")
-    await user.ask("POST", f"{NAMESPACE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "6"}}})
+    await user.request(
+        "POST", f"{NAMESPACE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "6"}}}
+    )
     for name in ("a", "b"):
-        await user.ask("POST", SETS, replica_set(name, 2, {"app": name}))
+        await user.request("POST", SETS, replica_set(name, 2, {"app": name}))
     plan = draw(
         simulation.env.stream("plan"), SECONDS, count=8, resources=("resourcequotas", "replicasets", "pods"),
         restarts=True,

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=invariants)
 async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: int = 12) -> None:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=faults, resources=RESOURCES, restarts=restarts)
     user = user_of(simulation)
-    await user.ask("POST", SETS, replica_set("web", 4, {"app": "web", "track": "web"}))
+    await user.request("POST", SETS, replica_set("web", 4, {"app": "web", "track": "web"}))
     await asyncio.gather(simulation.follow(plan), user.work(SECONDS, 40))
     await simulation.settle()
 

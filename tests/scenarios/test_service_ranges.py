@@ -48,13 +48,15 @@ class Operator(Restless):
         """When each range was deleted."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.make, self.make, self.drop, self.drop, self.serve, self.serve, self.give_late, self.give_late]
+        often = [self.create, self.create, self.drop, self.drop, self.serve, self.serve, self.give_late, self.give_late]
         return [*often, self.stop, self.stop, self.take_back, self.grow, self.undo]
 
-    async def make(self) -> None:
+    async def create(self) -> None:
         """A range of one of a few names."""
         cidrs = list(self._chance.choice(RANGES))
-        await self.ask("POST", CIDRS, {"metadata": {"name": f"r{self._chance.randrange(4)}"}, "spec": {"cidrs": cidrs}})
+        await self.request(
+            "POST", CIDRS, {"metadata": {"name": f"r{self._chance.randrange(4)}"}, "spec": {"cidrs": cidrs}}
+        )
 
     async def drop(self) -> None:
         """One that has its finalizer: nothing is promised of others."""
@@ -63,7 +65,7 @@ class Operator(Restless):
             meta = self._chance.choice(protected)["metadata"]
             if "deletionTimestamp" not in meta:  # else once more, which changes nothing
                 self._deleted[meta["name"]] = asyncio.get_running_loop().time()
-            await self.ask("DELETE", f"{CIDRS}/{meta['name']}")
+            await self.request("DELETE", f"{CIDRS}/{meta['name']}")
 
     async def grow(self) -> None:
         """A second family."""
@@ -86,11 +88,11 @@ class Operator(Restless):
         """A service with an address of its choice, or with any."""
         address = self._chance.choice(({}, {"clusterIP": f"10.9.0.{self._chance.randrange(1, 32)}"}))
         metadata = {"name": f"s{self._chance.randrange(8)}"}
-        await self.ask("POST", SERVICES, {"metadata": metadata, "spec": {"ports": [{"port": 80}], **address}})
+        await self.request("POST", SERVICES, {"metadata": metadata, "spec": {"ports": [{"port": 80}], **address}})
 
     async def stop(self) -> None:
         """A service."""
-        await self.ask("DELETE", f"{SERVICES}/s{self._chance.randrange(8)}")
+        await self.request("DELETE", f"{SERVICES}/s{self._chance.randrange(8)}")
 
     async def give_late(self) -> None:
         """Another API server gives an address of a range of which it does not know yet that it goes."""
@@ -106,13 +108,15 @@ class Operator(Restless):
             address = network[self._chance.randrange(1, 7)]
             labels = {**MANAGED, "ipaddress.kubernetes.io/ip-family": f"IPv{network.version}"}
             parent = {"parentRef": {"resource": "services", "namespace": "default", "name": "late"}}
-            await self.ask("POST", ADDRESSES, {"metadata": {"name": str(address), "labels": labels}, "spec": parent})
+            await self.request(
+                "POST", ADDRESSES, {"metadata": {"name": str(address), "labels": labels}, "spec": parent}
+            )
 
     async def take_back(self) -> None:
         """Such an address."""
         late = await self._late()
         if late:
-            await self.ask("DELETE", f"{ADDRESSES}/{self._chance.choice(late)}")
+            await self.request("DELETE", f"{ADDRESSES}/{self._chance.choice(late)}")
 
     async def _late(self) -> list[str]:
         found = await self.items(ADDRESSES)
@@ -151,7 +155,7 @@ async def begin(simulation: Simulation, *names: str) -> Operator:
     """Ranges that are all the same, with an address."""
     user = Operator(simulation)
     for name in names:
-        await user.ask("POST", CIDRS, {"metadata": {"name": name}, "spec": {"cidrs": ["10.9.0.0/28"]}})
+        await user.request("POST", CIDRS, {"metadata": {"name": name}, "spec": {"cidrs": ["10.9.0.0/28"]}})
     await asyncio.sleep(3.0)
     return user
 
@@ -160,9 +164,9 @@ async def together(simulation: Simulation) -> None:
     """Two that give the same go at the same time."""
     user = await begin(simulation, "a", "b")
     spec = {"ports": [{"port": 80}], "clusterIP": "10.9.0.1"}
-    await user.ask("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})
+    await user.request("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})
     for name in ("a", "b"):
-        await user.ask("DELETE", f"{CIDRS}/{name}")
+        await user.request("DELETE", f"{CIDRS}/{name}")
     await end(simulation, user)
 
 
@@ -170,11 +174,11 @@ async def unheard(simulation: Simulation) -> None:
     """An address is given late, and the manager does not hear of it."""
     user = await begin(simulation, "a")
     with simulation.held_watches("ipaddresses"):
-        await user.ask("DELETE", f"{CIDRS}/a")
+        await user.request("DELETE", f"{CIDRS}/a")
         await asyncio.sleep(5.0)
         labels = {**MANAGED, "ipaddress.kubernetes.io/ip-family": "IPv4"}
         parent = {"parentRef": {"resource": "services", "namespace": "default", "name": "late"}}
-        await user.ask("POST", ADDRESSES, {"metadata": {"name": "10.9.0.1", "labels": labels}, "spec": parent})
+        await user.request("POST", ADDRESSES, {"metadata": {"name": "10.9.0.1", "labels": labels}, "spec": parent})
         await asyncio.sleep(60.0)
     await end(simulation, user)
 
@@ -182,13 +186,13 @@ async def unheard(simulation: Simulation) -> None:
 async def made_anew(simulation: Simulation) -> None:
     """While the manager tries to let go, another one does, and a range of that name is made anew."""
     user = await begin(simulation, "a")
-    await user.ask("DELETE", f"{CIDRS}/a")
+    await user.request("DELETE", f"{CIDRS}/a")
     refused = simulation.add_rule(Rule(fail(500), verb="patch", resource="servicecidrs"))
     await asyncio.sleep(15.0)
     with simulation.held_watches("servicecidrs"):
         await user.merge(f"{CIDRS}/a", {"metadata": {"finalizers": None}})
         again = {"metadata": {"name": "a", "finalizers": [FINALIZER]}, "spec": {"cidrs": ["10.9.0.0/28"]}}
-        await user.ask("POST", CIDRS, again)
+        await user.request("POST", CIDRS, again)
         simulation.remove_rule(refused)
         await asyncio.sleep(60.0)
     await end(simulation, user)

@@ -30,7 +30,7 @@ async def test_both_servers_start_with_the_same_objects(simulation: Simulation, 
     assert namespaces[0] == namespaces[1]
     assert len(namespaces[0]) == 4
     simulation.replica.set_lag(None)
-    await User(simulation.user).ask("POST", f"{NAMESPACE}/configmaps", {"metadata": {"name": "new"}})
+    await User(simulation.user).request("POST", f"{NAMESPACE}/configmaps", {"metadata": {"name": "new"}})
     assert not await User(second).items(f"{NAMESPACE}/configmaps")
     simulation.kill(stale=True)
     await asyncio.sleep(60.0)
@@ -96,7 +96,7 @@ async def test_server_continues_when_the_write_of_a_stale_crash_does_not_come(si
     """A program that watches it would otherwise see nothing that makes it write."""
     second = User(Client(simulation.replica.server.transport("admin", ("system:masters",)), simulation.env))
     await simulation.follow(FaultPlan((Crash(at=0.0, nth=5, when="after", down=1.0, stale=True),)))
-    await User(simulation.user).ask("POST", f"{NAMESPACE}/configmaps", {"metadata": {"name": "new"}})
+    await User(simulation.user).request("POST", f"{NAMESPACE}/configmaps", {"metadata": {"name": "new"}})
     await asyncio.sleep(STALE_SECONDS - 1.0)
     assert not await second.items(f"{NAMESPACE}/configmaps")
     await asyncio.sleep(2.0)

@@ -66,7 +66,7 @@ async def under_faults(
     plan: Callable[[random.Random], FaultPlan] = plan_of,
 ) -> None:
     user = User(simulation.user)
-    await user.ask("POST", ALL, first)
+    await user.request("POST", ALL, first)
     await asyncio.sleep(20.0)
     chance = simulation.env.stream("user")
 
@@ -115,7 +115,7 @@ async def test_simulation_gates_apply_to_the_manager(
 ) -> None:
     user = User(simulation.user)
     bound = rolling(maxUnavailable=2)
-    await user.ask("POST", ALL, web(podManagementPolicy="Parallel", updateStrategy=bound))
+    await user.request("POST", ALL, web(podManagementPolicy="Parallel", updateStrategy=bound))
     await asyncio.sleep(20.0)
     await set_image(user, "b")
     most = 0
@@ -169,7 +169,7 @@ def rough(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None
 
     async def delete() -> None:
         for name in list(await images(user))[:1]:
-            await user.ask("DELETE", f"{NAMESPACE}/pods/{name}", {})
+            await user.request("DELETE", f"{NAMESPACE}/pods/{name}", {})
 
     async def fail() -> None:
         found = list(await images(user))

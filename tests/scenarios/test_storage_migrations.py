@@ -53,18 +53,18 @@ class Owner(Restless):
 
     async def begin(self) -> None:
         """A definition, and some widgets."""
-        await self.ask("POST", DEFINITIONS, definition())
+        await self.request("POST", DEFINITIONS, definition())
         for number in range(4):
-            await self.ask("POST", widgets("v1"), widget(f"w{number}", number))
+            await self.request("POST", widgets("v1"), widget(f"w{number}", number))
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.make, self.change, self.delete, self.migrate, self.migrate, self.decide]
+        often = [self.create, self.change, self.delete, self.migrate, self.migrate, self.decide]
         return [*often, *often, self.rename, self.give_up]
 
-    async def make(self) -> None:
+    async def create(self) -> None:
         """A widget of one of a few names, so that some come again."""
         version = self._version()
-        await self.ask("POST", widgets(version), widget(f"w{self._chance.randrange(6)}", 9, version))
+        await self.request("POST", widgets(version), widget(f"w{self._chance.randrange(6)}", 9, version))
 
     async def change(self) -> None:
         """A widget is another one."""
@@ -73,7 +73,7 @@ class Owner(Restless):
 
     async def delete(self) -> None:
         """A widget."""
-        await self.ask("DELETE", f"{widgets(self._version())}/w{self._chance.randrange(6)}")
+        await self.request("DELETE", f"{widgets(self._version())}/w{self._chance.randrange(6)}")
 
     async def decide(self) -> None:
         """The other version is the one to store."""
@@ -85,11 +85,11 @@ class Owner(Restless):
 
     async def migrate(self) -> None:
         """Ask for it."""
-        await self.ask("POST", MIGRATIONS, migration(f"m{self._chance.randrange(8)}"))
+        await self.request("POST", MIGRATIONS, migration(f"m{self._chance.randrange(8)}"))
 
     async def give_up(self) -> None:
         """A migration is no longer wanted."""
-        await self.ask("DELETE", f"{MIGRATIONS}/m{self._chance.randrange(8)}")
+        await self.request("DELETE", f"{MIGRATIONS}/m{self._chance.randrange(8)}")
 
     def _version(self) -> str:
         return self._chance.choice(("v1", "v2"))
@@ -109,7 +109,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
     """The faults are over, and a version is decided on: then the other one can be taken away."""
     simulation.heal()
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
-    await user.ask("POST", MIGRATIONS, migration("last"))
+    await user.request("POST", MIGRATIONS, migration("last"))
     await simulation.settle()
     assert await user.outcome("last") == {"Succeeded"}
     assert user.stored() <= {"v2"}
@@ -135,7 +135,7 @@ async def migrated(simulation: Simulation) -> None:
     await user.begin()
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await asyncio.sleep(MANY)
-    await user.ask("POST", MIGRATIONS, migration("first"))
+    await user.request("POST", MIGRATIONS, migration("first"))
     await simulation.settle()
     await end(simulation, user)
 
@@ -154,10 +154,10 @@ async def redefined(simulation: Simulation) -> None:
     await user.begin()
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await asyncio.sleep(MANY)
-    await user.ask("POST", MIGRATIONS, migration("m"))
+    await user.request("POST", MIGRATIONS, migration("m"))
     await asyncio.sleep(0.1)
     await user.merge(DEFINITION, {"spec": {"versions": versions("v1")}})
-    await user.ask("POST", widgets("v2"), widget("late", version="v2"))
+    await user.request("POST", widgets("v2"), widget("late", version="v2"))
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await asyncio.sleep(MANY)
     await simulation.settle()
@@ -170,7 +170,7 @@ async def failed(simulation: Simulation) -> None:
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await asyncio.sleep(MANY)
     simulation.add_rule(Rule(fail(403, "Forbidden"), verb="patch", resource="widgets", name="w2"))
-    await user.ask("POST", MIGRATIONS, migration("m"))
+    await user.request("POST", MIGRATIONS, migration("m"))
     await asyncio.sleep(MANY)
     await simulation.settle()
 

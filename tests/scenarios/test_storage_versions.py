@@ -65,7 +65,7 @@ class Servers(Restless):
 
     async def lease(self, server: str, value: str = VALUE) -> None:
         """That it lives."""
-        await self.ask("POST", LEASES, {"metadata": {"name": server, "labels": {LABEL: value}}})
+        await self.request("POST", LEASES, {"metadata": {"name": server, "labels": {LABEL: value}}})
 
     async def go(self) -> None:
         """A server ends; its Lease goes, and what it has said stays."""
@@ -74,7 +74,7 @@ class Servers(Restless):
     async def stop(self, server: str) -> None:
         """That one."""
         if self.living.pop(server, None) is not None:
-            await self.ask("DELETE", f"{LEASES}/{server}")
+            await self.request("DELETE", f"{LEASES}/{server}")
 
     async def come_back(self) -> None:
         """A server ends, and starts again soon, perhaps as another release."""
@@ -103,7 +103,7 @@ class Servers(Restless):
         """Somebody deletes an object, or its last word."""
         path = f"{VERSIONS}/{self._chance.choice(RESOURCES)}"
         if self._chance.random() < 0.5:
-            await self.ask("DELETE", path)
+            await self.request("DELETE", path)
         else:
             await self.merge(f"{path}/status", {"status": {"commonEncodingVersion": None}})
 
@@ -124,13 +124,13 @@ class Servers(Restless):
     async def _say(self, resource: str, server: str, version: str) -> None:
         found = await self.get(f"{VERSIONS}/{resource}")
         if found is None:
-            found = await self.ask("POST", VERSIONS, {**HEAD, "metadata": {"name": resource}, "spec": {}})
+            found = await self.request("POST", VERSIONS, {**HEAD, "metadata": {"name": resource}, "spec": {}})
         said = entries(found)
         said[server] = {"apiServerID": server, "encodingVersion": version, "decodableVersions": ["v1", "v2"]}
         versions = {entry["encodingVersion"] for entry in said.values()}
         status = {**found.get("status", {}), "storageVersions": list(said.values())}
         status["commonEncodingVersion"] = versions.pop() if len(versions) == 1 else None
-        await self.ask("PUT", f"{VERSIONS}/{resource}/status", {**found, "status": status})
+        await self.request("PUT", f"{VERSIONS}/{resource}/status", {**found, "status": status})
 
     async def named(self) -> dict[str, dict[str, str]]:
         """By object, in which version who stores."""

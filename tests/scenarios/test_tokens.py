@@ -51,7 +51,7 @@ class Owner(Restless):
     async def account(self) -> None:
         """Of one of a few names, so that some come again."""
         listed = self._chance.choice(([], [{"name": "s0"}], [{"name": "s1"}, {"name": "s2"}]))
-        await self.ask("POST", ACCOUNTS, {"metadata": {"name": self._name()}, "secrets": listed})
+        await self.request("POST", ACCOUNTS, {"metadata": {"name": self._name()}, "secrets": listed})
 
     async def secret(self) -> None:
         """For one of those; some say for which uid."""
@@ -61,18 +61,18 @@ class Owner(Restless):
         if found is not None and self._chance.random() < 0.3:
             annotations[ACCOUNT_UID] = found["metadata"]["uid"]
         meta = {"name": f"s{self._chance.randrange(5)}", "annotations": annotations}
-        await self.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
+        await self.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
 
     async def leave(self) -> None:
         """Delete an account; sometimes the next one comes at once."""
         name = self._name()
-        await self.ask("DELETE", f"{ACCOUNTS}/{name}")
+        await self.request("DELETE", f"{ACCOUNTS}/{name}")
         if self._chance.random() < 0.4:
-            await self.ask("POST", ACCOUNTS, {"metadata": {"name": name}})
+            await self.request("POST", ACCOUNTS, {"metadata": {"name": name}})
 
     async def throw_away(self) -> None:
         """Delete a Secret."""
-        await self._any(SECRETS, lambda path: self.ask("DELETE", path))
+        await self._any(SECRETS, lambda path: self.request("DELETE", path))
 
     async def empty(self) -> None:
         """Take something out of a Secret."""
@@ -89,17 +89,17 @@ class Owner(Restless):
             data["expiration"] = format_time(ends)
         meta = {"name": f"bootstrap-token-{number}"}
         body = {"metadata": meta, "type": "bootstrap.kubernetes.io/token", "stringData": data}
-        await self.ask("POST", SYSTEM, body)
+        await self.request("POST", SYSTEM, body)
 
     async def revoke(self) -> None:
         """Delete a bootstrap token."""
-        await self.ask("DELETE", f"{SYSTEM}/bootstrap-token-abcde{self._chance.randrange(4)}")
+        await self.request("DELETE", f"{SYSTEM}/bootstrap-token-abcde{self._chance.randrange(4)}")
 
     async def rewrite(self) -> None:
         """The text that is signed becomes another one."""
         text = f"payload {self._chance.randrange(1000)}"
         if await self.get(f"{INFO}/cluster-info") is None:
-            await self.ask("POST", INFO, {"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": text}})
+            await self.request("POST", INFO, {"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": text}})
         else:
             await self.merge(f"{INFO}/cluster-info", {"data": {"kubeconfig": text}})
 
@@ -168,11 +168,11 @@ async def unseen(simulation: Simulation) -> None:
     """An account has a Secret, and is there; the manager has not heard of it."""
     user = Owner(simulation)
     with simulation.held_watches("serviceaccounts"):
-        await user.ask("POST", ACCOUNTS, {"metadata": {"name": "bot0"}})
+        await user.request("POST", ACCOUNTS, {"metadata": {"name": "bot0"}})
         for _ in range(40):  # much happens
-            await user.ask("POST", ACCOUNTS, {"metadata": {"generateName": "other-"}})
+            await user.request("POST", ACCOUNTS, {"metadata": {"generateName": "other-"}})
         meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "bot0"}}
-        await user.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
+        await user.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
         await asyncio.sleep(30.0)
     await simulation.settle()
 
@@ -190,6 +190,6 @@ async def test_account_is_read_live_before_a_token_is_deleted(simulation: Simula
 async def test_invariant_detects_a_token_without_an_account(simulation: Simulation) -> None:
     user = Owner(simulation)
     meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "nobody"}}
-    await user.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
+    await user.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
     await asyncio.sleep(20.0)
     await simulation.settle()

@@ -74,19 +74,19 @@ class Administrator(Restless):
     async def add(self) -> None:
         """Of that signer, of another one, or of none; with whatever content."""
         name = self._name()
-        await self.make(name, OTHERS.get(name, KUBE_APISERVER_SERVING_SIGNER), self._content())
+        await self.create(name, OTHERS.get(name, KUBE_APISERVER_SERVING_SIGNER), self._content())
 
-    async def make(self, name: str, signer: str, content: str) -> None:
+    async def create(self, name: str, signer: str, content: str) -> None:
         """A bundle."""
         head = {"apiVersion": f"{GROUP}/v1beta1", "kind": "ClusterTrustBundle", "metadata": {"name": name}}
-        await self.ask("POST", BUNDLES, {**head, "spec": {"signerName": signer, "trustBundle": content}})
+        await self.request("POST", BUNDLES, {**head, "spec": {"signerName": signer, "trustBundle": content}})
 
     def _content(self) -> str:
         return authority(self._chance.randrange(4))
 
     async def lose(self) -> None:
         """Delete one."""
-        await self.ask("DELETE", f"{BUNDLES}/{self._name()}")
+        await self.request("DELETE", f"{BUNDLES}/{self._name()}")
 
     async def tamper(self) -> None:
         """Have it say something else."""
@@ -151,8 +151,8 @@ async def rotated(simulation: Simulation, authorities: Authorities) -> None:
     """There is another authority, and for a while its bundle cannot be made."""
     await serve(simulation, KIND)
     user = Administrator(simulation, authorities)
-    await user.make("plain", "", authority(0))
-    await user.make(OF_SIGNER[0], KUBE_APISERVER_SERVING_SIGNER, authority(3))
+    await user.create("plain", "", authority(0))
+    await user.create(OF_SIGNER[0], KUBE_APISERVER_SERVING_SIGNER, authority(3))
     await asyncio.sleep(5.0)
     rule = simulation.add_rule(Rule(fail(403, "Forbidden"), verb="create", resource="clustertrustbundles"))
     user.begin_anew(authority(1))

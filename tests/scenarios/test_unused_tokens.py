@@ -72,7 +72,7 @@ class Owner(Restless):
         """Accounts and tokens that are old, and whose use has been tracked for long."""
         await self.track("2000-01-01")
         for number in range(6):
-            await self.make(f"a{number}")
+            await self.create(f"a{number}")
         await self.secret("a0-own", "a0")
         await asyncio.sleep(3 * DAY_TAKES)
 
@@ -90,9 +90,9 @@ class Owner(Restless):
         """Since when is it known who uses what?"""
         await self.merge(MAP, {"data": {"since": since}})
 
-    async def make(self, name: str) -> None:
+    async def create(self, name: str) -> None:
         """An account and its token, as releases before v1.24 made them."""
-        await self.ask("POST", ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": f"{name}-token"}]})
+        await self.request("POST", ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": f"{name}-token"}]})
         await self.secret(f"{name}-token", name)
 
     async def secret(self, name: str, account: str) -> None:
@@ -102,20 +102,20 @@ class Owner(Restless):
         if found is not None and self._chance.random() < 0.7:
             annotations[ACCOUNT_UID] = found["metadata"]["uid"]
         meta = {"name": name, "annotations": annotations}
-        await self.ask("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE, "stringData": {"token": "x"}})
+        await self.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE, "stringData": {"token": "x"}})
 
     async def come(self) -> None:
         """An account of one of a few names."""
-        await self.make(self._name())
+        await self.create(self._name())
 
     async def leave(self) -> None:
         """An account goes; its token stays, as nobody else is here."""
-        await self.ask("DELETE", f"{ACCOUNTS}/{self._name()}")
+        await self.request("DELETE", f"{ACCOUNTS}/{self._name()}")
 
     async def use(self, name: str = "") -> None:
         """Log in with a token. One that was marked is not accepted."""
         path = f"{SECRETS}/{name or self._token()}"
-        meta = (await self.ask("GET", path))["metadata"]
+        meta = (await self.request("GET", path))["metadata"]
         if INVALID_SINCE not in meta.get("labels", {}):
             labels = {LAST_USED: self.env.now().date().isoformat()}
             await self.merge(path, {"metadata": {"uid": meta["uid"], "labels": labels}})
@@ -138,14 +138,14 @@ class Owner(Restless):
         )
         # Somewhere, so that no scheduler tries for days to find a node.
         spec = {"nodeName": "far-away", "containers": [{"name": "main", "image": "pause:1"}], **how}
-        await self.ask("POST", PODS, {"metadata": {"generateName": "p-"}, "spec": spec})
+        await self.request("POST", PODS, {"metadata": {"generateName": "p-"}, "spec": spec})
 
     async def unmount(self) -> None:
         """A pod goes."""
         pods = await self.items(PODS)
         if pods:
             path = f"{PODS}/{self._chance.choice(pods)['metadata']['name']}"
-            await self.ask("DELETE", path, {"gracePeriodSeconds": 0})
+            await self.request("DELETE", path, {"gracePeriodSeconds": 0})
 
     async def scribble(self) -> None:
         """Write what is no date."""
@@ -163,11 +163,11 @@ class Owner(Restless):
         name = self._name()
         if self._chance.random() < 0.7:
             with contextlib.suppress(NotFound):
-                await self.ask("DELETE", f"{SECRETS}/{name}-token")
+                await self.request("DELETE", f"{SECRETS}/{name}-token")
             await self.secret(f"{name}-token", name)
         else:
-            await self.ask("DELETE", f"{ACCOUNTS}/{name}")
-            await self.ask("POST", ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": f"{name}-token"}]})
+            await self.request("DELETE", f"{ACCOUNTS}/{name}")
+            await self.request("POST", ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": f"{name}-token"}]})
 
     async def forget(self) -> None:
         """The API servers begin anew to take down who uses what, or find their notes."""
@@ -220,7 +220,7 @@ async def end(simulation: Simulation, user: Owner) -> None:
     await simulation.settle()
     await user.track("2000-01-01")
     for name in ("idle", "used", "mounted", "missed"):
-        await user.make(name)
+        await user.create(name)
     await user.secret("own", "idle")
     await user.mount("mounted-token")
     ahead = latest(simulation.env, 1000 * DAY) - simulation.env.now()
@@ -274,10 +274,10 @@ async def missed(simulation: Simulation, user: Owner) -> None:
 
 async def renewed(simulation: Simulation, user: Owner) -> None:
     """A token is made anew, which the manager does not hear of."""
-    await user.make("late")
+    await user.create("late")
     await asyncio.sleep(60.0)
     with simulation.held_watches("secrets"):
-        await user.ask("DELETE", f"{SECRETS}/late-token")
+        await user.request("DELETE", f"{SECRETS}/late-token")
         await user.secret("late-token", "late")
         await asyncio.sleep(3 * DAY_TAKES)
         assert (await user.labels())["late-token"] == {}
@@ -314,13 +314,13 @@ async def test_token_used_without_the_caches_knowledge_is_kept(
 
 async def many(user: Owner) -> None:
     """Tokens that stay, each for its reason; and then all, as the API servers begin anew."""
-    await user.make("late")
+    await user.create("late")
     await user.mount("late-token")
     for _ in range(3):
         await user.use("a0-own")
         await asyncio.sleep(DAY_TAKES)
     await asyncio.sleep(0.7 * DAY_TAKES)
-    await user.make("later")
+    await user.create("later")
     await asyncio.sleep(0.5 * DAY_TAKES)
     await user.track(user.env.now().date().isoformat())
     await asyncio.sleep(1.7 * DAY_TAKES)

@@ -34,28 +34,28 @@ class Housekeeper(Person):
     """Makes namespaces and roles, and breaks what is in them."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.make, self.lose, self.tamper, self.part]
+        often = [self.create, self.lose, self.tamper, self.part]
         return [*often, *often, self.leave, self.move, self.drop, self.combine, self.rewrite]
 
     def _namespace(self) -> str:
         return f"{NAMESPACES}/{self._chance.choice(('default', 'n0', 'n1', 'n2'))}"
 
-    async def make(self) -> None:
+    async def create(self) -> None:
         """A namespace of one of a few names."""
-        await self.ask("POST", NAMESPACES, {"metadata": {"name": f"n{self._chance.randrange(3)}"}})
+        await self.request("POST", NAMESPACES, {"metadata": {"name": f"n{self._chance.randrange(3)}"}})
 
     async def leave(self) -> None:
         """Delete one; sometimes it is made again at once."""
         path = f"{NAMESPACES}/n{self._chance.randrange(3)}"
-        await self.ask("DELETE", path)
+        await self.request("DELETE", path)
         if self._chance.random() < 0.5:
             await asyncio.sleep(6.0)
-            await self.ask("POST", NAMESPACES, {"metadata": {"name": path.rpartition("/")[2]}})
+            await self.request("POST", NAMESPACES, {"metadata": {"name": path.rpartition("/")[2]}})
 
     async def lose(self) -> None:
         """Delete an account, or an authority."""
         what = self._chance.choice(("serviceaccounts/default", f"configmaps/{ROOT_CA_CONFIG_MAP}"))
-        await self.ask("DELETE", f"{self._namespace()}/{what}")
+        await self.request("DELETE", f"{self._namespace()}/{what}")
 
     async def tamper(self) -> None:
         """Write something else into an authority."""
@@ -67,7 +67,7 @@ class Housekeeper(Person):
         """A role that others are made of."""
         metadata = {"name": f"part-{self._chance.randrange(4)}", "labels": {self._chance.choice(WHOLES): "yes"}}
         rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": [self._chance.choice(("get", "list"))]}]
-        await self.ask("POST", ROLES, {"metadata": metadata, "rules": rules})
+        await self.request("POST", ROLES, {"metadata": metadata, "rules": rules})
 
     async def move(self) -> None:
         """A part belongs to others now."""
@@ -76,13 +76,13 @@ class Housekeeper(Person):
 
     async def drop(self) -> None:
         """Delete a part, or a whole."""
-        await self.ask("DELETE", f"{ROLES}/{self._chance.choice((*WHOLES, 'part-0', 'part-1', 'part-2'))}")
+        await self.request("DELETE", f"{ROLES}/{self._chance.choice((*WHOLES, 'part-0', 'part-1', 'part-2'))}")
 
     async def combine(self) -> None:
         """A role that is made of others."""
         name = self._chance.choice(WHOLES)
         picks = {"clusterRoleSelectors": [{"matchLabels": {name: "yes"}}]}
-        await self.ask("POST", ROLES, {"metadata": {"name": name}, "aggregationRule": picks})
+        await self.request("POST", ROLES, {"metadata": {"name": name}, "aggregationRule": picks})
 
     async def rewrite(self) -> None:
         """Give such a role rules by hand."""
@@ -140,11 +140,11 @@ class Operator(Person):
         """A node that nobody has started yet, with a range of its own."""
         name = self._name()
         cidr = f"10.120.{self._chance.randrange(1, 5)}{name[1:]}.0/24"
-        await self.ask("POST", NODES, {"metadata": {"name": name}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
+        await self.request("POST", NODES, {"metadata": {"name": name}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
 
     async def leave(self) -> None:
         """Delete a node; often it comes again, and has another range."""
-        await self.ask("DELETE", f"{NODES}/{self._name()}")
+        await self.request("DELETE", f"{NODES}/{self._name()}")
         if self._chance.random() < 0.5:
             await self.join()
 

@@ -43,19 +43,19 @@ class Owner(Restless):
         """Of one of a few names, so that some come again."""
         size, class_name = self._chance.choice((1, 2, 5)), self._chance.choice(("", "", "standard", "local"))
         name = f"c{self._chance.randrange(5)}"
-        await self.ask("POST", CLAIMS, claim(name, size, class_name))
+        await self.request("POST", CLAIMS, claim(name, size, class_name))
 
     async def volume(self) -> None:
         """Of some size, with more modes or fewer."""
         self._made += 1
         modes = self._chance.choice((["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]))
-        await self.ask("POST", VOLUMES, volume(f"v{self._made}", self._chance.choice((1, 3, 5)), modes))
+        await self.request("POST", VOLUMES, volume(f"v{self._made}", self._chance.choice((1, 3, 5)), modes))
 
     async def reserve(self) -> None:
         """A volume for a claim of a certain name, which may be there already."""
         self._made += 1
         reference = {"namespace": "default", "name": f"c{self._chance.randrange(5)}"}
-        await self.ask("POST", VOLUMES, volume(f"r{self._made}", 5, ["ReadWriteOnce"], claimRef=reference))
+        await self.request("POST", VOLUMES, volume(f"r{self._made}", 5, ["ReadWriteOnce"], claimRef=reference))
 
     async def give_up(self) -> None:
         """Delete a claim."""
@@ -76,7 +76,7 @@ async def prepare(simulation: Simulation) -> Owner:
     user = Owner(simulation)
     provisioner = "simulated.pilothouse.dev"
     binding = {"volumeBindingMode": "WaitForFirstConsumer"}
-    await user.ask("POST", CLASSES, {"metadata": {"name": "local"}, "provisioner": provisioner, **binding})
+    await user.request("POST", CLASSES, {"metadata": {"name": "local"}, "provisioner": provisioner, **binding})
     return user
 
 
@@ -118,14 +118,14 @@ def web(class_name: str) -> dict[str, Any]:
 async def test_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, class_name: str) -> None:
     """Immediately, or by the node of the pod; recreated pods run where their volume is."""
     user = await prepare(simulation)
-    await user.ask("POST", SETS, web(class_name))
+    await user.request("POST", SETS, web(class_name))
     chance = simulation.env.stream("user")
 
     async def work() -> None:
         for _ in range(8):
             await asyncio.sleep(chance.choice((0.5, 3.0, 10.0)))
             with contextlib.suppress(ApiError):
-                await user.ask("DELETE", f"{PODS}/web-{chance.randrange(3)}")
+                await user.request("DELETE", f"{PODS}/web-{chance.randrange(3)}")
 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=6, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), work())
@@ -148,9 +148,9 @@ async def late(simulation: Simulation) -> None:
     """A volume made for a claim of which the binder has not heard."""
     user = await prepare(simulation)
     with simulation.held_watches("persistentvolumeclaims"):
-        made = await user.ask("POST", CLAIMS, claim("c", 1, "standard"))
+        made = await user.request("POST", CLAIMS, claim("c", 1, "standard"))
         reference = {"namespace": "default", "name": "c", "uid": made["metadata"]["uid"]}
-        await user.ask(
+        await user.request(
             "POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"], claimRef=reference, storageClassName="standard")
         )
         await asyncio.sleep(60.0)
@@ -173,7 +173,7 @@ async def test_claim_is_read_live_before_a_volume_is_released(simulation: Simula
 @pytest.mark.simulation(fails="now refers to another claim")
 async def test_invariant_detects_a_volume_bound_to_another_claim(simulation: Simulation) -> None:
     user = await prepare(simulation)
-    await user.ask("POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"]))
-    await user.ask("POST", CLAIMS, claim("c", 1, ""))
+    await user.request("POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"]))
+    await user.request("POST", CLAIMS, claim("c", 1, ""))
     await asyncio.sleep(20.0)
     await user.merge(f"{VOLUMES}/v", {"spec": {"claimRef": {"name": "other", "uid": "x"}}})

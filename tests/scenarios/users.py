@@ -35,7 +35,7 @@ class Restless(User, ABC):
         """Delete a random object of a collection."""
         items = await self.items(path)
         if items:
-            await self.ask("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
+            await self.request("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
 
     async def work(self, count: int) -> None:
         """Perform ``count`` actions."""
@@ -102,7 +102,7 @@ class ReplicaSetUser(User):
         if pod is not None:
             grace = self._chance.choice((None, None, 0, 5))
             body = None if grace is None else {"gracePeriodSeconds": grace}
-            await self.ask("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}", body)
+            await self.request("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}", body)
 
     async def relabel_pod(self) -> None:
         """Change a pod's label so that it is released."""
@@ -129,7 +129,7 @@ class ReplicaSetUser(User):
         self._loose += 1
         spec = {"containers": [{"name": "main", "image": "pause:1"}]}
         meta = {"name": f"loose-{self._loose}", "labels": {"app": "web"}}
-        await self.ask("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
+        await self.request("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
 
     async def change_template(self) -> None:
         """Change the image in the pod template."""
@@ -152,18 +152,18 @@ class ReplicaSetUser(User):
         """Delete a ReplicaSet with a random propagation policy, and recreate it."""
         name = await self._set()
         policy = self._chance.choice(("Background", "Foreground", "Orphan"))
-        await self.ask("DELETE", f"{SETS}/{name}", {"propagationPolicy": policy})
+        await self.request("DELETE", f"{SETS}/{name}", {"propagationPolicy": policy})
         await asyncio.sleep(self._chance.choice((0.0, 0.05, 3.0)))
-        await self.make(name)
+        await self.create(name)
 
     async def make_rival(self) -> None:
         """Create a second ReplicaSet with an overlapping selector."""
-        await self.make("rival")
+        await self.create("rival")
 
-    async def make(self, name: str) -> None:
+    async def create(self, name: str) -> None:
         """Create a ReplicaSet."""
         labels = {"app": "web", "track": name}
-        await self.ask("POST", SETS, replica_set(name, self._chance.choice((1, 3, 7)), labels))
+        await self.request("POST", SETS, replica_set(name, self._chance.choice((1, 3, 7)), labels))
 
 
 def user_of(simulation: Simulation) -> ReplicaSetUser:

@@ -21,7 +21,7 @@ def controller(replicas: int) -> dict[str, Any]:
 
 
 async def status_of(user: User) -> dict[str, Any]:
-    found: dict[str, Any] = (await user.ask("GET", f"{CONTROLLERS}/web"))["status"]
+    found: dict[str, Any] = (await user.request("GET", f"{CONTROLLERS}/web"))["status"]
     return found
 
 
@@ -34,7 +34,7 @@ simulation = fixture_of(running)
 
 async def test_replicas_are_created_and_deleted(simulation: Simulation) -> None:
     user = User(simulation.user)
-    await user.ask("POST", CONTROLLERS, controller(3))
+    await user.request("POST", CONTROLLERS, controller(3))
     await simulation.settle()
     pods = await pods_of(user)
     for pod in pods:
@@ -67,10 +67,10 @@ async def test_replicas_are_created_and_deleted(simulation: Simulation) -> None:
 async def test_pods_are_adopted_and_released_by_the_selector(simulation: Simulation) -> None:
     user = User(simulation.user)
     loose = {"metadata": {"name": "loose", "labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    await user.ask("POST", PODS, loose)
+    await user.request("POST", PODS, loose)
     other = {"metadata": {"name": "other", "labels": {"app": "web"}}, "spec": loose["spec"]}
-    await user.ask("POST", PODS, other)
-    await user.ask("POST", CONTROLLERS, controller(2))
+    await user.request("POST", PODS, other)
+    await user.request("POST", CONTROLLERS, controller(2))
     await simulation.settle()
     owned = {pod["metadata"]["name"] for pod in await pods_of(user)}
     assert len(owned) == 2
@@ -87,16 +87,16 @@ async def test_idle_controller_writes_nothing(simulation: Simulation) -> None:
     user = User(simulation.user)
     document = controller(1)
     document["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
-    await user.ask("POST", CONTROLLERS, document)
+    await user.request("POST", CONTROLLERS, document)
     await asyncio.sleep(30)
-    first = await user.ask("GET", f"{CONTROLLERS}/web")
+    first = await user.request("GET", f"{CONTROLLERS}/web")
     (condition,) = first["status"]["conditions"]
     assert (condition["type"], condition["reason"]) == ("ReplicaFailure", "FailedCreate")
     await asyncio.sleep(20)
-    again = await user.ask("GET", f"{CONTROLLERS}/web")
+    again = await user.request("GET", f"{CONTROLLERS}/web")
     assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    await user.ask("POST", classes, {"metadata": {"name": "urgent"}, "value": 1})
+    await user.request("POST", classes, {"metadata": {"name": "urgent"}, "value": 1})
     await asyncio.sleep(1000)  # it was refused often: the pause has become long
     status = await status_of(user)
     assert "conditions" not in status

@@ -24,18 +24,18 @@ PERIOD = 15.0
 
 
 def invariants() -> Sequence[Invariant]:
-    """What holds for all of these scenarios."""
+    """The invariants of these scenarios."""
     return (Autoscalers(lambda: asyncio.get_running_loop().time()),)
 
 
 class Owner(User):
     """Has a Deployment with an autoscaler."""
 
-    async def make(self, replicas: int) -> None:
+    async def create(self, replicas: int) -> None:
         """Pods that request 100m of cpu, of which half is the target."""
         container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
         pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
-        await self.ask("POST", ALL, workload("Deployment", pod=pod, replicas=replicas))
+        await self.request("POST", ALL, workload("Deployment", pod=pod, replicas=replicas))
         cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
         spec = {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -43,7 +43,7 @@ class Owner(User):
             "maxReplicas": 20,
             "metrics": [{"type": "Resource", "resource": cpu}],
         }
-        await self.ask("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
+        await self.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
 
     async def load(self, milli: int) -> None:
         """On all pods together."""
@@ -51,12 +51,12 @@ class Owner(User):
 
     async def size(self) -> int:
         """Of the Deployment."""
-        replicas: int = (await self.ask("GET", WEB))["spec"]["replicas"]
+        replicas: int = (await self.request("GET", WEB))["spec"]["replicas"]
         return replicas
 
     async def status(self) -> Doc:
         """Of the autoscaler."""
-        status: Doc = (await self.ask("GET", f"{HPAS}/web"))["status"]
+        status: Doc = (await self.request("GET", f"{HPAS}/web"))["status"]
         return status
 
 
@@ -85,7 +85,7 @@ LOST_HISTORY = Bug(
 async def restart_in_a_quiet_minute(simulation: Simulation) -> None:
     """Eight pods are needed; the load drops, and the manager is restarted at that moment."""
     user = Owner(simulation.user)
-    await user.make(8)
+    await user.create(8)
     await user.load(400)
     await asyncio.sleep(600.0)
     check(await user.size() == 8, f"web has {await user.size()} replicas under its usual load")
@@ -124,7 +124,7 @@ def always_now(self: Report, *given: Any, **how: Any) -> None:
 async def five_minutes_without_a_change(simulation: Simulation) -> None:
     """After a scaling the load changes only slightly."""
     user = Owner(simulation.user)
-    await user.make(2)
+    await user.create(2)
     await user.load(200)
     await asyncio.sleep(400.0)
     size, before = await user.size(), (await user.status()).get("lastScaleTime")
@@ -167,7 +167,7 @@ STARTING_PODS = Bug(
 async def new_pods_are_not_ready(simulation: Simulation) -> None:
     """The new template's pods use ten times their requests, and are not ready during the scenario."""
     user = Owner(simulation.user)
-    await user.make(4)
+    await user.create(4)
     usage = {f"{PREFIX}/cpu-usage": "50m"}
     await user.merge(WEB, {"spec": {"template": {"metadata": {"annotations": usage}}}})
     await asyncio.sleep(600.0)

@@ -49,7 +49,7 @@ def find(name: str) -> Bug:
 
 
 def find_scenarios(bug: Bug, name: str) -> Sequence[Scenario]:
-    """Its scenarios whose name begins so; all for an empty name. Raises ``UnknownBug``."""
+    """The scenarios whose name starts with ``name``; all for an empty name. Raises ``UnknownBug``."""
     scenarios = [scenario for scenario in bug.scenarios if scenario.name.startswith(name)]
     if not scenarios:
         names = ", ".join(repr(scenario.name) for scenario in bug.scenarios)

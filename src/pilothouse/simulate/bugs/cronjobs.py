@@ -30,12 +30,12 @@ ALL = "/apis/batch/v1/namespaces/default/cronjobs"
 CONTROLLER = "cronjob-controller"
 OPTIONS = SimulationOptions(controllers=("cronjob", "job", "garbagecollector"))
 BARE = SimulationOptions(nodes=0, controllers=("cronjob",))
-"""Jobs stay as they are created: nobody runs them."""
+"""Jobs stay as they are created: no controller runs them."""
 HOUR, DAY = 3600.0, 86400.0
 
 
 def invariants() -> Sequence[Invariant]:
-    """What holds for all of these scenarios."""
+    """The invariants of these scenarios."""
     return (CronJobs(),)
 
 
@@ -101,7 +101,7 @@ async def working_days(simulation: Simulation) -> None:
     """At 6:30, 10:30 and 14:30 from Monday to Friday: the intervals are 4, 4, 16 and 64 hours."""
     user = User(simulation.user)
     set_clock(simulation, "2026-01-05T00:00:00+00:00")  # a Monday
-    await user.ask("POST", ALL, cron_job("30 6-16/4 * * 1-5"))
+    await user.request("POST", ALL, cron_job("30 6-16/4 * * 1-5"))
     await asyncio.sleep(8 * DAY)
     wanted = [f"2026-01-{day:02} {at}" for day in (5, 6, 7, 8, 9, 12) for at in ("06:30", "10:30", "14:30")]
     scheduled = [f"{instant:%Y-%m-%d %H:%M}" for instant in instants(simulation)]
@@ -112,7 +112,7 @@ async def working_days(simulation: Simulation) -> None:
 async def day_that_never_comes(simulation: Simulation) -> None:
     """The 31st of February."""
     user = User(simulation.user)
-    await user.ask("POST", ALL, cron_job("59 23 31 2 *"))
+    await user.request("POST", ALL, cron_job("59 23 31 2 *"))
     await asyncio.sleep(3 * DAY)
     check(not instants(simulation), f"Jobs were started for {instants(simulation)}")
 
@@ -130,7 +130,7 @@ find_due = schedule_module.most_recent_schedule_time
 
 
 def now_is_due(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -> MissedSchedules:
-    """What is due is due now, and the next time is counted from now."""
+    """The scheduled time is now, and the next time is relative to now."""
     due = find_due(cron_job, schedule, now)
     return due if due.at is None else msgspec.structs.replace(due, at=now.replace(microsecond=0))
 
@@ -147,7 +147,7 @@ async def many_restarts(simulation: Simulation) -> None:
     """``@every 5h``, and the manager is down for five minutes every two hours."""
     user = User(simulation.user)
     await asyncio.sleep(17 * 60.0 + 3)
-    created = await user.ask("POST", ALL, cron_job("@every 5h"))
+    created = await user.request("POST", ALL, cron_job("@every 5h"))
     began = datetime.datetime.fromisoformat(created["metadata"]["creationTimestamp"])
     for _ in range(24):
         await asyncio.sleep(2 * HOUR)
@@ -190,7 +190,7 @@ def reject_many(cron_job: CronJob, schedule: Schedule, now: datetime.datetime) -
 async def no_manager(simulation: Simulation, policy: str) -> None:
     """A schedule of every minute, and no manager for more than three hours."""
     user = User(simulation.user)
-    await user.ask("POST", ALL, cron_job("* * * * *", concurrencyPolicy=policy))
+    await user.request("POST", ALL, cron_job("* * * * *", concurrencyPolicy=policy))
     await asyncio.sleep(150.0)
     before = instants(simulation)
     check(len(before) == 2, f"{len(before)} Jobs were started within 150 s")
@@ -233,7 +233,7 @@ async def clocks_change(simulation: Simulation, start: str, sunday: str) -> None
     hours = range(0, 24, 3)
     for hour in hours:
         body = cron_job(f"0 {hour} * * *", f"at-{hour}", timeZone="Europe/Rome", startingDeadlineSeconds=10)
-        await user.ask("POST", ALL, body)
+        await user.request("POST", ALL, body)
     change = datetime.datetime.fromisoformat(f"{sunday}T01:00:00+00:00")
     await asyncio.sleep((change - simulation.env.now()).total_seconds() - 60)
     simulation.kill(down=30.0)

@@ -33,20 +33,20 @@ def options(*, wait_for_own_writes: bool) -> SimulationOptions:
 
 
 def invariants() -> Sequence[Invariant]:
-    """What holds for all of these scenarios."""
+    """The invariants of these scenarios."""
     return (DaemonSets(),)
 
 
 class Owner(User):
     """Has DaemonSets."""
 
-    async def make(self, name: str = "agent", *, stop: str = "") -> None:
+    async def create(self, name: str = "agent", *, stop: str = "") -> None:
         """A DaemonSet for all nodes, whose pods take so long to stop."""
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
         whole = workload("DaemonSet", name, pod=pod_spec("pause:0"), updateStrategy=strategy)
         if stop:
             whole["spec"]["template"]["metadata"]["annotations"] = {"simulated.pilothouse.dev/stop-delay": stop}
-        await self.ask("POST", ALL, whole)
+        await self.request("POST", ALL, whole)
 
     async def touch(self, how: str) -> None:
         """An event of the DaemonSet, which enqueues it."""
@@ -61,7 +61,7 @@ class Owner(User):
         for pod in await self.pods(app):
             if pod["spec"].get("nodeName") == node:
                 body = None if grace is None else {"gracePeriodSeconds": grace}
-                await self.ask("DELETE", f"{PODS}/{pod['metadata']['name']}", body)
+                await self.request("DELETE", f"{PODS}/{pod['metadata']['name']}", body)
 
     async def nodes_with_pods(self, app: str = "agent") -> list[str]:
         """The nodes with pods of the DaemonSet."""
@@ -115,7 +115,7 @@ async def crash_after_create(simulation: Simulation, stale: bool) -> None:
     if stale:
         simulation.replica.set_lag(None)
     with simulation.held_watches("pods"):
-        await user.make()
+        await user.create()
         await asyncio.sleep(1.0)
         simulation.kill(down=1.0, stale=stale)
         await asyncio.sleep(5.0)
@@ -149,7 +149,7 @@ async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
     """The DaemonSet is created, and for six minutes no event of pods arrives."""
     user = Owner(simulation.user)
     with simulation.held_watches("pods"):
-        await user.make()
+        await user.create()
         await asyncio.sleep(310.0)
         await user.touch("after the expectation has expired")
         await asyncio.sleep(60.0)
@@ -177,7 +177,7 @@ FAILED_LIST = Bug(
 async def nodes_cannot_be_listed(simulation: Simulation) -> None:
     """The manager is restarted, and all requests for nodes fail for two minutes."""
     user = Owner(simulation.user)
-    await user.make()
+    await user.create()
     await user.until_on(0, 1, 2, 3)
     before = [pod["metadata"]["uid"] for pod in await user.pods()]
     rule = simulation.add_rule(Rule(fail(500), resource="nodes"))
@@ -185,7 +185,7 @@ async def nodes_cannot_be_listed(simulation: Simulation) -> None:
     await asyncio.sleep(60.0)
     await user.touch("while nothing is known of nodes")
     await asyncio.sleep(60.0)
-    said = (await user.ask("GET", AGENT))["status"]["desiredNumberScheduled"]
+    said = (await user.request("GET", AGENT))["status"]["desiredNumberScheduled"]
     check(said == 4, f"without nodes {said} pods are wanted")
     simulation.remove_rule(rule)
     await simulation.settle()
@@ -205,7 +205,7 @@ reconcile = DaemonSetController.reconcile
 
 
 async def forget_failures(self: DaemonSetController, key: str) -> Requeue | None:
-    """What fails is not tried again."""
+    """Failures are not retried."""
     with contextlib.suppress(Exception):
         return await reconcile(self, key)
     return None
@@ -221,7 +221,7 @@ async def creates_fail(simulation: Simulation) -> None:
     """Creates are forbidden for twenty seconds. After that there are no events."""
     user = Owner(simulation.user)
     rejected = simulation.add_rule(Rule(fail(403, "Forbidden"), verb="create", resource="pods"))
-    await user.make()
+    await user.create()
     await asyncio.sleep(20.0)
     simulation.end_watches("pods", "gone")
     simulation.end_watches("nodes", "lost")
@@ -264,7 +264,7 @@ async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
     user = Owner(simulation.user)
     names = ("agent", "broom", "crane")
     for name in names:
-        await user.make(name, stop="10s" if name == "crane" else "")
+        await user.create(name, stop="10s" if name == "crane" else "")
         await user.until_on(0, 1, 2, 3, app=name)
     await asyncio.sleep(10.0)
     node = "/api/v1/nodes/node-1"
@@ -284,11 +284,11 @@ async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
     cases={"observed": {"how": "observed"}, "held": {"how": "held"}, "between two lists": {"how": "gone"}},
 )
 async def watch_of_nodes(simulation: Simulation, how: str) -> None:
-    """Somebody else evicts the pods, and the controller observes the taint at once, late, or not at all."""
+    """Another client evicts the pods, and the controller observes the taint immediately, late, or not at all."""
     user = Owner(simulation.user)
     names = ("agent", "broom", "crane")
     for name in names:
-        await user.make(name)
+        await user.create(name)
         await user.until_on(0, 1, 2, 3, app=name)
     node = "/api/v1/nodes/node-1"
     with contextlib.ExitStack() as stack:
@@ -329,9 +329,9 @@ DELETED_NODE = Bug(
 async def node_is_deleted(simulation: Simulation) -> None:
     """Its pod is deleted, too, and created again for the node that does not exist. It can never be bound."""
     user = Owner(simulation.user)
-    await user.make()
+    await user.create()
     await user.until_on(0, 1, 2, 3)
-    await user.ask("DELETE", "/api/v1/nodes/node-2")
+    await user.request("DELETE", "/api/v1/nodes/node-2")
     with simulation.held_watches("nodes"):
         await user.delete_pods("node-2", grace=0)
         await asyncio.sleep(20.0)
@@ -339,7 +339,7 @@ async def node_is_deleted(simulation: Simulation) -> None:
     created = only_invariant(simulation, DaemonSets).created
     check(created <= 5, f"{created} pods were created")
     await simulation.settle()
-    said = (await user.ask("GET", AGENT))["status"]["desiredNumberScheduled"]
+    said = (await user.request("GET", AGENT))["status"]["desiredNumberScheduled"]
     check(said == 3, f"{said} pods are wanted on three nodes")
 
 
@@ -388,7 +388,7 @@ async def heartbeats(simulation: Simulation) -> None:
     """Twenty nodes report their status every ten seconds; there are five DaemonSets."""
     user = Owner(simulation.user)
     for name in ("agent", "broom", "crane", "drill", "easel"):
-        await user.make(name)
+        await user.create(name)
     await asyncio.sleep(600.0)
     for name in ("agent", "broom", "crane", "drill", "easel"):
         count = len(await user.pods(name))

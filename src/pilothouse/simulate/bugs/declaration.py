@@ -1,6 +1,6 @@
-"""``Bug`` and ``Scenario``: what is declared of a known bug.
+"""``Bug`` and ``Scenario``: the declarations of known bugs.
 
-A module of an area declares a bug, and adds scenarios to it::
+A module declares a bug, and adds scenarios to it::
 
     SLOW_CACHE = Bug("kubernetes#41675", "A slow pod cache causes an extra pod", …)
 
@@ -20,7 +20,7 @@ from pilothouse.sim import Invariant, Simulation, SimulationOptions, Violation
 
 T = TypeVar("T", bound=Invariant)
 Patch = tuple[object, str, object]
-"""An object, the name of one of its attributes, and what the attribute is replaced by."""
+"""An object, the name of an attribute, and the replacement of its value."""
 Patches = Sequence[Patch] | Callable[[], Sequence[Patch]]
 """A function creates patches with state, for each run separately."""
 Steps = Callable[..., Coroutine[Any, Any, None]]
@@ -28,7 +28,7 @@ Steps = Callable[..., Coroutine[Any, Any, None]]
 
 
 class Pattern(enum.Enum):
-    """What leads to a bug. The first three are the patterns of Sieve (Sun et al., OSDI 2022)."""
+    """The cause of a bug. The first three are the patterns of Sieve (Sun et al., OSDI 2022)."""
 
     STALE = "stale state"
     INTERMEDIATE = "intermediate state"
@@ -39,15 +39,15 @@ class Pattern(enum.Enum):
 
 
 class Unguarded(msgspec.Struct, frozen=True):
-    """How the guard is taken away, and what goes wrong then."""
+    """How the guard is disabled, and the resulting failure."""
 
     fails: str
-    """A regular expression that is found in the message of the failure."""
+    """A regular expression that matches the failure message."""
     patches: Patches = ()
     options: SimulationOptions | None = None
-    """In place of those of the scenario."""
+    """Replace those of the scenario."""
     arguments: Mapping[str, Any] = {}
-    """Besides those of the scenario."""
+    """In addition to those of the scenario."""
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,10 +61,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     invariants: Callable[[], Sequence[Invariant]]
     seed: int
     patches: Patches
-    """Applied in both runs: they make rare circumstances certain, such as equal hashes."""
+    """Applied in both runs: they force rare circumstances, such as equal hashes."""
     arguments: Mapping[str, Any]
     unguarded: Unguarded | None
-    """None if this is a variation that only shows the guard holding."""
+    """None for a variation that only runs with the guard."""
 
 
 def _no_invariants() -> Sequence[Invariant]:
@@ -72,9 +72,9 @@ def _no_invariants() -> Sequence[Invariant]:
 
 
 class Bug:
-    """A known bug. ``threads`` are the issues and pull requests about it, ``kubernetes#1`` or ``owner/name#1``, the
-    first of which names it. ``upstream`` says what has become of it there, ``guard`` what keeps it from happening
-    here. ``limits``: what of it cannot happen in a simulation, if anything, and why."""
+    """A known bug. ``threads`` are its issues and pull requests, ``kubernetes#1`` or ``owner/name#1``; the first one is
+    its name. ``upstream`` is its state there, ``protection`` the guard that prevents it here. ``limits``: which part of
+    it cannot happen in a simulation, and why."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Bug:
 
     @property
     def links(self) -> list[str]:
-        """Of the threads. GitHub leads from an issue's address to the pull request of that number."""
+        """The URLs of the threads. GitHub redirects issue URLs to pull requests with that number."""
         return [link_of(thread) for thread in self.threads]
 
     def scenario(
@@ -155,17 +155,17 @@ class Bug:
 
 
 def link_of(thread: str) -> str:
-    """The address of an issue or a pull request."""
+    """The URL of an issue or pull request."""
     repository, _hash, number = thread.partition("#")
     return f"https://github.com/{repository if '/' in repository else f'{repository}/{repository}'}/issues/{number}"
 
 
 def check(holds: object, message: str) -> None:
-    """Raise ``Violation`` with the message unless it holds."""
+    """Raise ``Violation`` with the message if the condition is false."""
     if not holds:
         raise Violation(message)
 
 
 def only_invariant(simulation: Simulation, kind: type[T]) -> T:
-    """The invariant of this type, for what it has counted."""
+    """The invariant of this type, to read its counters."""
     return next(invariant for invariant in simulation.invariants if isinstance(invariant, kind))

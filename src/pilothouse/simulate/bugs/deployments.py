@@ -30,10 +30,10 @@ REPLICAS = 5
 class Owner(User):
     """Has a Deployment."""
 
-    async def make(self, image: str, **spec: Any) -> Doc:
+    async def create(self, image: str, **spec: Any) -> Doc:
         """The Deployment ``web``."""
         pod = pod_spec(image, terminationGracePeriodSeconds=1)
-        return await self.ask("POST", ALL, workload("Deployment", pod=pod, **{"replicas": REPLICAS, **spec}))
+        return await self.request("POST", ALL, workload("Deployment", pod=pod, **{"replicas": REPLICAS, **spec}))
 
     async def set_image(self, image: str) -> None:
         """A new template."""
@@ -87,7 +87,7 @@ BACK_AND_FORTH = Bug(
 async def old_set_was_changed(simulation: Simulation) -> None:
     """While B runs, somebody annotates the template of A's ReplicaSet, which is then no longer A's."""
     user = Owner(simulation.user)
-    await user.make("a")
+    await user.create("a")
     await asyncio.sleep(30.0)
     (old,) = await user.items(SETS)
     await user.set_image("b")
@@ -103,7 +103,7 @@ async def old_set_was_changed(simulation: Simulation) -> None:
 async def ten_changes(simulation: Simulation) -> None:
     """B, A, B, A, … as fast as possible: the ReplicaSet of A is used again, and no key is dropped."""
     user = Owner(simulation.user)
-    await user.make("a")
+    await user.create("a")
     for image in "bababababa":
         await user.set_image(image)
         await asyncio.sleep(0.01)
@@ -132,18 +132,18 @@ COLLISION = Bug(
 async def name_is_anothers(simulation: Simulation) -> None:
     """Another ReplicaSet has the name that results from the hash of the template."""
     user = Owner(simulation.user)
-    await user.make("a", replicas=0)
+    await user.create("a", replicas=0)
     await simulation.settle()
     (taken,) = await user.items(SETS)
     name = taken["metadata"]["name"]
-    await user.ask("DELETE", WEB, {"propagationPolicy": "Foreground"})
+    await user.request("DELETE", WEB, {"propagationPolicy": "Foreground"})
     await simulation.settle()
     other = workload("ReplicaSet", name, labels={"app": "other"}, pod=pod_spec("z"), replicas=0)
-    await user.ask("POST", SETS, other)
-    await user.make("a")
+    await user.request("POST", SETS, other)
+    await user.create("a")
     await user.expect("a")
     await simulation.settle()
-    deployment = await user.ask("GET", WEB)
+    deployment = await user.request("GET", WEB)
     check(deployment["status"].get("collisionCount") == 1, f"the status is {deployment['status']}")
 
 
@@ -173,7 +173,7 @@ OLD_REVISIONS = Bug(
 async def every_template_has_the_same_hash(simulation: Simulation) -> None:
     """Four revisions are rolled out one after another, and their hashes collide."""
     user = Owner(simulation.user)
-    await user.make("a")
+    await user.create("a")
     await asyncio.sleep(30.0)
     for image in "bcd":
         await user.set_image(image)
@@ -209,14 +209,14 @@ async def hash_of_another_release(simulation: Simulation) -> None:
     user = Owner(simulation.user)
     simulation.kill(down=10.0)
     await asyncio.sleep(1.0)
-    created = await user.make("a")
+    created = await user.create("a")
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": created["metadata"]["uid"]}
     meta = {"ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}]}
     labels = {"app": "web", HASH_LABEL: "legacy"}
     pod = pod_spec("a", terminationGracePeriodSeconds=1)
     old = workload("ReplicaSet", "web-legacy", labels=labels, pod=pod, metadata=meta, replicas=REPLICAS)
     old["metadata"]["labels"] = labels
-    await user.ask("POST", SETS, old)
+    await user.request("POST", SETS, old)
     await simulation.settle()
     names = sorted(replica_set["metadata"]["name"] for replica_set in await user.items(SETS))
     check(names == ["web-legacy"], f"{len(names)} ReplicaSets have the template of web: {names}")
@@ -252,14 +252,14 @@ async def change_in_place(self: SyncContext, name: str, changes: Mapping[str, by
 async def resize_fails_once(simulation: Simulation) -> None:
     """The ReplicaSet is scaled manually, and the first attempt to correct it fails. Nobody else writes to it."""
     user = Owner(simulation.user)
-    await user.make("a")
+    await user.create("a")
     await simulation.settle()
     (one,) = await user.items(SETS)
     path = f"{SETS}/{one['metadata']['name']}"
     simulation.add_rule(Rule(fail(500, "InternalError"), verb="update", resource="replicasets", subresource="", nth=1))
     await user.merge(path, {"spec": {"replicas": 9}})
     await asyncio.sleep(60.0)
-    size = (await user.ask("GET", path))["spec"]["replicas"]
+    size = (await user.request("GET", path))["spec"]["replicas"]
     check(size == REPLICAS, f"a minute after it was scaled by hand the ReplicaSet wants {size}, not {REPLICAS}")
     await simulation.settle()
 
@@ -279,7 +279,7 @@ reconcile = DeploymentController.reconcile
 
 
 async def forget_failures(self: DeploymentController, key: str) -> Requeue | None:
-    """What fails is not tried again."""
+    """Failures are not retried."""
     with contextlib.suppress(Exception):
         return await reconcile(self, key)
     return None
@@ -294,7 +294,7 @@ async def scaled_by_hand(simulation: Simulation) -> None:
     """The ReplicaSet is scaled manually. The controller scales it back, and scaling the Deployment still works
     later."""
     user = Owner(simulation.user)
-    await user.make("a")
+    await user.create("a")
     await asyncio.sleep(60.0)
     (one,) = await user.items(SETS)
     for size in (9, 1):
@@ -318,7 +318,7 @@ async def scaled_by_hand(simulation: Simulation) -> None:
 async def writes_fail(simulation: Simulation) -> None:
     """The API server rejects all writes of ReplicaSets while the Deployment is scaled."""
     user = Owner(simulation.user)
-    await user.make("a")
+    await user.create("a")
     await asyncio.sleep(60.0)
     broken = simulation.add_rule(Rule(fail(503, "ServiceUnavailable"), verb="update", resource="replicasets"))
     await user.merge(WEB, {"spec": {"replicas": 3}})

@@ -29,7 +29,7 @@ PROBE = "simulated.pilothouse.dev/readiness-probe"
 
 
 def invariants() -> Sequence[Invariant]:
-    """What holds for all of these scenarios."""
+    """The invariants of these scenarios."""
     return (ServiceEndpoints("web", "web", per_slice=PER_SLICE),)
 
 
@@ -40,14 +40,14 @@ class Owner(User):
         """More pods or fewer."""
         await self.merge(WEB, {"spec": {"replicas": replicas}})
 
-    async def make(self, replicas: int) -> None:
+    async def create(self, replicas: int) -> None:
         """The Service and its pods, and time for them to start."""
-        await self.ask("POST", SETS, replica_set("web", replicas, {"app": "web"}))
+        await self.request("POST", SETS, replica_set("web", replicas, {"app": "web"}))
         await asyncio.sleep(5.0)
 
     async def make_service(self) -> None:
         """The Service."""
-        await self.ask("POST", SERVICES, SERVICE)
+        await self.request("POST", SERVICES, SERVICE)
 
     async def probe(self, result: str) -> None:
         """All pods become ready (``pass``), or no longer are (``fail``)."""
@@ -77,7 +77,7 @@ NO_TRACKER = ((SliceTracker, "check", lambda _self, _key, _given: None),)
 async def first_slice(simulation: Simulation) -> None:
     """The Service changes before the event of its slice arrives."""
     user = Owner(simulation.user)
-    await user.make(2)
+    await user.create(2)
     with simulation.held_watches("endpointslices"):
         await user.make_service()
         await asyncio.sleep(2.0)
@@ -98,7 +98,7 @@ async def grown_slices(simulation: Simulation) -> None:
     """Two more pods than fit into a slice are added, while the watch of slices is stalled."""
     user = Owner(simulation.user)
     await user.make_service()
-    await user.make(PER_SLICE)
+    await user.create(PER_SLICE)
     await asyncio.sleep(5.0)
     with simulation.held_watches("endpointslices"):
         await user.scale(PER_SLICE + 1)
@@ -137,11 +137,11 @@ async def emptied_and_deleted(simulation: Simulation) -> None:
     """One slice of a Service with six pods is emptied manually, the other one is deleted."""
     user = Owner(simulation.user)
     await user.make_service()
-    await user.make(6)
+    await user.create(6)
     await asyncio.sleep(10.0)
     one, other = await user.items(SLICES)
     await user.merge(f"{SLICES}/{one['metadata']['name']}", {"endpoints": []})
-    await user.ask("DELETE", f"{SLICES}/{other['metadata']['name']}", {})
+    await user.request("DELETE", f"{SLICES}/{other['metadata']['name']}", {})
     await asyncio.sleep(60.0)
     count = sum(len(endpoint_slice.get("endpoints") or []) for endpoint_slice in await user.items(SLICES))
     check(count == 6, f"a minute later {count} endpoints of 6 are in slices")
@@ -162,7 +162,7 @@ reconcile = EndpointsController.reconcile
 
 
 async def trust_the_cache(self: EndpointsController, key: str) -> Requeue | None:
-    """What was overwritten is not remembered."""
+    """Overwritten state is not remembered."""
     self._overwritten.clear()
     return await reconcile(self, key)
 
@@ -179,7 +179,7 @@ async def not_ready_for_a_moment(simulation: Simulation) -> None:
     """The pod's probe fails and succeeds again, while the watch of Endpoints is stalled."""
     user = Owner(simulation.user)
     await user.make_service()
-    await user.make(1)
+    await user.create(1)
     await asyncio.sleep(10.0)
     with simulation.held_watches("endpoints"):
         await user.probe("fail")
@@ -187,7 +187,7 @@ async def not_ready_for_a_moment(simulation: Simulation) -> None:
         await user.probe("pass")
         await asyncio.sleep(5.0)
     await asyncio.sleep(60.0)
-    endpoints = await user.ask("GET", f"{NAMESPACE}/endpoints/web")
+    endpoints = await user.request("GET", f"{NAMESPACE}/endpoints/web")
     ready = sum(len(subset.get("addresses") or []) for subset in endpoints.get("subsets") or [])
     check(ready == 1, f"a minute later {ready} of 1 addresses are ready")
     await simulation.settle()

@@ -21,7 +21,7 @@ HERE, THERE = "/api/v1/namespaces/default", "/api/v1/namespaces/kube-public"
 
 
 def invariants() -> Sequence[Invariant]:
-    """What holds for all of these scenarios."""
+    """The invariants of these scenarios."""
     return (Garbage(KINDS),)
 
 
@@ -68,9 +68,9 @@ async def owner_in_another_namespace(simulation: Simulation) -> None:
     not."""
     user = User(simulation.user)
     simulation.kill(down=5.0)
-    owner = await user.ask("POST", f"{THERE}/secrets", {"metadata": {"name": "owner"}})
-    await user.ask("POST", f"{HERE}/configmaps", owned_by(owner, "bad"))
-    await user.ask("POST", f"{THERE}/configmaps", owned_by(owner, "good"))
+    owner = await user.request("POST", f"{THERE}/secrets", {"metadata": {"name": "owner"}})
+    await user.request("POST", f"{HERE}/configmaps", owned_by(owner, "bad"))
+    await user.request("POST", f"{THERE}/configmaps", owned_by(owner, "good"))
     with simulation.held_watches("secrets"):
         await asyncio.sleep(60.0)
     await simulation.settle()
@@ -91,9 +91,9 @@ async def owner_of_another_kind(simulation: Simulation) -> None:
     not."""
     user = User(simulation.user)
     simulation.kill(down=5.0)
-    owner = await user.ask("POST", f"{HERE}/secrets", {"metadata": {"name": "owner"}})
-    await user.ask("POST", f"{HERE}/configmaps", owned_by(owner, "bad", kind="ConfigMap"))
-    await user.ask("POST", f"{HERE}/configmaps", owned_by(owner, "good"))
+    owner = await user.request("POST", f"{HERE}/secrets", {"metadata": {"name": "owner"}})
+    await user.request("POST", f"{HERE}/configmaps", owned_by(owner, "bad", kind="ConfigMap"))
+    await user.request("POST", f"{HERE}/configmaps", owned_by(owner, "good"))
     with simulation.held_watches("secrets"):
         await asyncio.sleep(60.0)
     await simulation.settle()

@@ -40,7 +40,7 @@ def unbounded() -> Sequence[Invariant]:
 
 
 def work(*, run: str = "3s", code: str = "0", template: Doc | None = None, **spec: Any) -> Doc:
-    """A Job whose pods run so long and end with this code."""
+    """The spec of a Job whose containers run this long and exit with this code."""
     pod = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
     notes = {"simulated.pilothouse.dev/run-time": run, "simulated.pilothouse.dev/exit-code": code}
     whole = {"metadata": {"annotations": notes, **(template or {})}, "spec": pod}
@@ -50,17 +50,17 @@ def work(*, run: str = "3s", code: str = "0", template: Doc | None = None, **spe
 class Employer(User):
     """Has a Job."""
 
-    async def make(self, **job: Any) -> None:
+    async def create(self, **job: Any) -> None:
         """The Job ``work``."""
-        await self.ask("POST", ALL, work(**job))
+        await self.request("POST", ALL, work(**job))
 
     async def delete(self, policy: str) -> None:
         """With its pods, or without."""
-        await self.ask("DELETE", WORK, {"propagationPolicy": policy})
+        await self.request("DELETE", WORK, {"propagationPolicy": policy})
 
     async def status(self) -> Doc:
         """Of the Job."""
-        status: Doc = (await self.ask("GET", WORK))["status"]
+        status: Doc = (await self.request("GET", WORK))["status"]
         return status
 
     async def finalizers(self) -> dict[str, list[str]]:
@@ -89,7 +89,7 @@ async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
     """A Job with one pod, and no events of pods for five and a half minutes."""
     user = Employer(simulation.user)
     with simulation.held_watches("pods"):
-        await user.make(run="20m", completions=1, parallelism=1)
+        await user.create(run="20m", completions=1, parallelism=1)
         await asyncio.sleep(330.0)
     await simulation.settle(quiet=2400.0)
     check(only_invariant(simulation, Jobs).made == 1, "more than one pod was created")
@@ -115,7 +115,7 @@ OLD_JOB = Bug(
 async def counted_pod_is_deleted(simulation: Simulation) -> None:
     """The watch of Jobs is stalled, and the first pod is deleted as soon as it is counted."""
     user = Employer(simulation.user)
-    await user.make(run="10s", completions=2, parallelism=1)
+    await user.create(run="10s", completions=2, parallelism=1)
     await asyncio.sleep(5.0)
     with simulation.held_watches("jobs"):
         for _ in range(60):
@@ -126,7 +126,7 @@ async def counted_pod_is_deleted(simulation: Simulation) -> None:
                 break
         else:
             raise AssertionError(f"no pod was counted: {names}")
-        await user.ask("DELETE", f"{PODS}/{counted[0]}", {"gracePeriodSeconds": 0})
+        await user.request("DELETE", f"{PODS}/{counted[0]}", {"gracePeriodSeconds": 0})
         await asyncio.sleep(60.0)
     await simulation.settle()
     check(only_invariant(simulation, Jobs).made == 2, "not two pods were created")
@@ -162,7 +162,7 @@ def beyond_parallelism_only(observed: Observed, census: Census) -> CreatePods | 
 async def two_pods_more(simulation: Simulation) -> None:
     """All completions are reached while no manager runs, and two more pods, which the Job adopts, would run forever."""
     user = Employer(simulation.user)
-    await user.make(run="30s", completions=3, parallelism=3)
+    await user.create(run="30s", completions=3, parallelism=3)
     await asyncio.sleep(5.0)
     simulation.kill(down=60.0)
     await asyncio.sleep(1.0)
@@ -170,7 +170,7 @@ async def two_pods_more(simulation: Simulation) -> None:
     for name in ("more-1", "more-2"):
         notes = {"simulated.pilothouse.dev/run-time": "forever"}
         meta = {"name": name, "labels": first["metadata"]["labels"], "annotations": notes}
-        await user.ask("POST", PODS, {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+        await user.request("POST", PODS, {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     await asyncio.sleep(300.0)
     left = sorted({"more-1", "more-2"} & {pod["metadata"]["name"] for pod in await user.items(PODS)})
     check(not left, f"{left} still run, and {(await user.status()).get('succeeded')} of 3 have succeeded")
@@ -204,7 +204,7 @@ async def pods_end_with_an_error(simulation: Simulation, limit: int | None = Non
     """Each pod fails with exit code 1 after a second."""
     user = Employer(simulation.user)
     began = simulation.env.monotonic()
-    await user.make(run="1s", code="1", **({} if limit is None else {"backoffLimit": limit}))
+    await user.create(run="1s", code="1", **({} if limit is None else {"backoffLimit": limit}))
     jobs = only_invariant(simulation, Jobs)
     for _ in range(1000):
         await asyncio.sleep(1.0)
@@ -232,7 +232,7 @@ enqueue_orphan, release_pods_of = JobEvents._enqueue_orphan_of_job, JobEvents._e
 
 
 def not_terminating(self: JobEvents, pod: Pod) -> None:
-    """Pods that are going are left alone."""
+    """Terminating pods are ignored."""
     if pod.metadata.deletion_timestamp is None:
         enqueue_orphan(self, pod)
 
@@ -270,10 +270,10 @@ async def slow_to_stop(simulation: Simulation, policy: str, restarted: bool) -> 
     job = work(run="10m", completions=2, parallelism=2, podReplacementPolicy="Failed")
     job["spec"]["template"]["metadata"]["annotations"]["simulated.pilothouse.dev/stop-delay"] = "30s"
     job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 60
-    await user.ask("POST", ALL, job)
+    await user.request("POST", ALL, job)
     await asyncio.sleep(5.0)
     (first, *_) = await user.items(PODS)
-    await user.ask("DELETE", f"{PODS}/{first['metadata']['name']}", {})
+    await user.request("DELETE", f"{PODS}/{first['metadata']['name']}", {})
     await asyncio.sleep(2.0)
     check(TRACKING in (await user.finalizers())[first["metadata"]["name"]], "the pod has lost its finalizer too early")
     if restarted:
@@ -322,7 +322,7 @@ DELETION_RACE = Bug(
 async def deleted_while_pods_end(simulation: Simulation, policy: str, held: str) -> None:
     """The Job is deleted just before its pods terminate; events of Jobs, pods, or both arrive 90 s late."""
     user = Employer(simulation.user)
-    await user.make(run="8s", completions=6, parallelism=3)
+    await user.create(run="8s", completions=6, parallelism=3)
     await asyncio.sleep(7.5)
     with simulation.held_watches(held):
         await user.delete(policy)
@@ -347,7 +347,7 @@ release_orphan = JobController._sync_orphan_pod
 
 
 async def try_once(self: JobController, key: str) -> Requeue | None:
-    """What fails is forgotten."""
+    """Failures are not retried."""
     try:
         return await release_orphan(self, key)
     except ApiError:
@@ -363,7 +363,7 @@ async def try_once(self: JobController, key: str) -> Requeue | None:
 async def patches_are_rejected(simulation: Simulation) -> None:
     """The Job is deleted, and its pods' finalizers cannot be removed for fifteen minutes."""
     user = Employer(simulation.user)
-    await user.make(run="10m", completions=2, parallelism=2)
+    await user.create(run="10m", completions=2, parallelism=2)
     await asyncio.sleep(5.0)
     rejection = simulation.add_rule(Rule(fail(422, "Invalid"), verb="patch", resource="pods"))
     await user.delete("Background")
@@ -379,7 +379,7 @@ async def patches_are_rejected(simulation: Simulation) -> None:
 async def rejected_then_restarted(simulation: Simulation) -> None:
     """The same, and the next process has to find them."""
     user = Employer(simulation.user)
-    await user.make(run="10m", completions=2, parallelism=2)
+    await user.create(run="10m", completions=2, parallelism=2)
     await asyncio.sleep(5.0)
     rejection = simulation.add_rule(Rule(fail(422, "Invalid"), verb="patch", resource="pods"))
     await user.delete("Background")
@@ -418,7 +418,7 @@ async def job_of_another_group(simulation: Simulation) -> None:
     user = Employer(simulation.user)
     owner = {"apiVersion": "batch.example.com/v1", "kind": "Job", "name": "theirs", "uid": "u", "controller": True}
     meta = {"name": "p", "finalizers": [TRACKING], "ownerReferences": [owner]}
-    await user.ask("POST", PODS, {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    await user.request("POST", PODS, {"metadata": meta, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     await asyncio.sleep(10.0)
     simulation.kill(down=1.0)
     await asyncio.sleep(60.0)
@@ -439,7 +439,7 @@ SAME_NAME = Bug(
 
 
 def keep_what_is_known(self: JobEvents, owner: Job, _final_state_unknown: bool) -> None:
-    """Nothing is dropped when a Job ends."""
+    """Nothing is dropped when a Job is deleted."""
     self._at_once.add(f"{owner.metadata.namespace}/{owner.metadata.name}")
     self._enqueue_orphans_of(owner)
 
@@ -460,16 +460,16 @@ async def deleted_and_created_again(simulation: Simulation) -> None:
     """Events of pods are stalled: the first Job's creations are still expected when it is deleted and created again."""
     user = Employer(simulation.user)
     with simulation.held_watches("pods"):
-        await user.make(run="2s", completions=2, parallelism=2)
+        await user.create(run="2s", completions=2, parallelism=2)
         await asyncio.sleep(3.0)
         await user.delete("Background")
         await asyncio.sleep(1.0)
         for pod in await user.items(PODS):
             path = f"{PODS}/{pod['metadata']['name']}"
             await user.merge(path, {"metadata": {"finalizers": None}})
-            await user.ask("DELETE", path, {"gracePeriodSeconds": 0})
+            await user.request("DELETE", path, {"gracePeriodSeconds": 0})
         simulation.end_watches("pods", "gone")
-        await user.make(run="2s", completions=2, parallelism=2)
+        await user.create(run="2s", completions=2, parallelism=2)
     await asyncio.sleep(60.0)
     check((await user.status()).get("succeeded"), "a minute later the second Job has no pods")
     await simulation.settle()
@@ -481,10 +481,10 @@ async def status_on_its_way(simulation: Simulation) -> None:
     """The first status update of the first Job is in flight."""
     user = Employer(simulation.user)
     slow = simulation.add_rule(Rule(delay(3.0, 3.0), verb="update", resource="jobs"))
-    await user.make(run="2s", completions=2, parallelism=2)
+    await user.create(run="2s", completions=2, parallelism=2)
     await asyncio.sleep(8.0)
     await user.delete("Background")
-    await user.make(run="2s", completions=2, parallelism=2)
+    await user.create(run="2s", completions=2, parallelism=2)
     await asyncio.sleep(60.0)
     simulation.remove_rule(slow)
     await simulation.settle()

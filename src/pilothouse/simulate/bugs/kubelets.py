@@ -1,4 +1,4 @@
-"""Known bugs that need a kubelet that dies and starts again: simulated nodes with connections of their own."""
+"""Known bugs that involve restarts of a kubelet: simulated nodes with their own connections."""
 
 import asyncio
 import contextlib
@@ -44,8 +44,8 @@ class Kubelet:
 
     @contextlib.contextmanager
     def running(self, group: TaskGroup, *, behind: bool = False, streams: bool = True) -> Iterator[None]:
-        """Start it; it dies at the end of the block. ``behind``: its informers read from the server that may be.
-        ``streams``: they ask for consistent lists."""
+        """Run the kubelet during the block. ``behind``: its informers use the server that may be stale. ``streams``:
+        they use WatchList, which is consistent."""
         simulation, name = self._simulation, self._name
         self.reported.clear()
         wiring = Wire(simulation.env, name, simulation.story, simulation.store, observer=self._observe)
@@ -98,16 +98,16 @@ async def kubelet_starts_again(simulation: Simulation, streams: bool = True) -> 
                 await asyncio.sleep(5.0)
                 await user.merge(f"{NODES}/node-1", {"spec": {"unschedulable": True}})
                 web = workload("StatefulSet", pod=pod_spec(), replicas=1, serviceName="web")
-                await user.ask("POST", f"{APPS}/statefulsets", web)
+                await user.request("POST", f"{APPS}/statefulsets", web)
                 await asyncio.sleep(0.1)
                 simulation.replica.set_lag(None)  # it shows the pod as bound, and not as started
                 await asyncio.sleep(10.0)
                 check("web-0" in first.reported, "the pod does not run on node-0")
             await user.merge(f"{NODES}/node-0", {"spec": {"unschedulable": True}})
             await user.merge(f"{NODES}/node-1", {"spec": {"unschedulable": None}})
-            await user.ask("DELETE", f"{PODS}/web-0", {"gracePeriodSeconds": 0})
+            await user.request("DELETE", f"{PODS}/web-0", {"gracePeriodSeconds": 0})
             await asyncio.sleep(10.0)
-            node = (await user.ask("GET", f"{PODS}/web-0"))["spec"].get("nodeName")
+            node = (await user.request("GET", f"{PODS}/web-0"))["spec"].get("nodeName")
             check(node == "node-1", f"the second pod is bound to {node}")
             with first.running(group, behind=True, streams=streams):
                 await asyncio.sleep(60.0)
@@ -126,7 +126,7 @@ async def manager_with_old_lists(simulation: Simulation) -> None:
     """It gets no pods. It cannot create them twice, because they have fixed names."""
     user = User(simulation.user)
     web = workload("StatefulSet", pod=pod_spec(), replicas=4, serviceName="web")
-    await user.ask("POST", f"{APPS}/statefulsets", web)
+    await user.request("POST", f"{APPS}/statefulsets", web)
     simulation.replica.set_lag(None)
     await asyncio.sleep(5.0)
     uids = {pod["metadata"]["uid"] for pod in await user.items(PODS)}

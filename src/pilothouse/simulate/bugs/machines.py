@@ -1,4 +1,4 @@
-"""Nodes of a simulated cluster that fall silent, are given up and come back, as a person sees it."""
+"""Nodes of a simulated cluster that become unreachable and return, controlled by the scenario."""
 
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.errors import StatusError
@@ -12,7 +12,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 class Machines(User):
-    """The nodes. One that is silent is cut off from the API server; what runs on it runs on."""
+    """The nodes. A silent one is disconnected from the API server; its containers keep running."""
 
     def __init__(self, simulation: Simulation, zones: dict[str, str]) -> None:
         super().__init__(simulation.user)
@@ -26,15 +26,15 @@ class Machines(User):
 
     @property
     def names(self) -> list[str]:
-        """All of them."""
+        """The names of all nodes."""
         return list(self._zones)
 
     def is_silent(self, name: str) -> bool:
-        """Whether it is cut off."""
+        """Whether the node is disconnected."""
         return name in self._silent
 
     async def label(self) -> None:
-        """Put each node into its zone."""
+        """Set the zone label of each node."""
         for name in self._zones:
             await self._label(name)
 
@@ -43,47 +43,47 @@ class Machines(User):
             await self.merge(f"{NODES}/{name}", {"metadata": {"labels": {ZONE: self._zones[name]}}})
 
     def silence(self, name: str) -> None:
-        """Cut it off."""
+        """Disconnect the node from the API server."""
         self._silent[name] = None
 
     async def restore(self, name: str) -> None:
-        """Make it reachable again; if its Node was deleted, it is created again."""
+        """Reconnect the node; create its Node again if it was deleted."""
         self._silent.pop(name, None)
         if await self.get(f"{NODES}/{name}") is None:
             labels = {ZONE: self._zones[name]} if self._zones[name] else {}
-            await self.ask("POST", NODES, {"metadata": {"name": name, "labels": labels}})
+            await self.request("POST", NODES, {"metadata": {"name": name, "labels": labels}})
 
     async def delete(self, name: str) -> None:
-        """Delete its Node."""
-        await self.ask("DELETE", f"{NODES}/{name}")
+        """Delete the Node object."""
+        await self.request("DELETE", f"{NODES}/{name}")
 
-    async def see(self, name: str) -> Doc:
-        """Its Node."""
-        return await self.ask("GET", f"{NODES}/{name}")
+    async def get_node(self, name: str) -> Doc:
+        """The Node object."""
+        return await self.request("GET", f"{NODES}/{name}")
 
     async def taints(self, name: str) -> list[Doc]:
-        """Its taints."""
-        taints: list[Doc] = (await self.see(name))["spec"].get("taints") or []
+        """The taints of the node."""
+        taints: list[Doc] = (await self.get_node(name))["spec"].get("taints") or []
         return taints
 
     async def taint(self, name: str, key: str, effect: str = "NoExecute", *, since: str = "") -> None:
-        """Add a taint, in place of another one of that key."""
+        """Add a taint, replacing those with the same key."""
         taint = {"key": key, "effect": effect, **({"timeAdded": since} if since else {})}
         await self._change(name, key, [taint])
 
     async def untaint(self, name: str, key: str) -> None:
-        """Take a taint off."""
+        """Remove a taint."""
         await self._change(name, key, [])
 
     async def _change(self, name: str, key: str, more: list[Doc]) -> None:
-        """As kubectl does: nothing that somebody else writes at the same time is lost."""
-        node = await self.see(name)
+        """With resourceVersion, as kubectl does, so no concurrent change is lost."""
+        node = await self.get_node(name)
         kept = [taint for taint in node["spec"].get("taints") or [] if taint["key"] != key]
         meta = {"resourceVersion": node["metadata"]["resourceVersion"]}
         await self.merge(f"{NODES}/{name}", {"metadata": meta, "spec": {"taints": kept + more or None}})
 
     async def restore_all(self, *, but: str = "", own_taints: tuple[str, ...] = ()) -> None:
-        """All are there and speak, and nobody's own taints are left; but for one that stays as it is."""
+        """Reconnect all nodes and remove ``own_taints``, except for the node ``but``."""
         for name in self.names:
             if name == but:
                 continue

@@ -25,7 +25,7 @@ TWO = {"node-0": "", "node-1": ""}
 
 
 def options(*controllers: str, quarantine: float = 40.0) -> SimulationOptions:
-    """Two nodes whose life is in the scenario's hands."""
+    """Two nodes that the scenario controls."""
     return SimulationOptions(
         nodes=len(TWO),
         profile=Profile(events=False, clears_start_taint=False),
@@ -60,7 +60,7 @@ async def start_pod(user: User, name: str, *tolerated: Doc, node: str = "node-0"
         "terminationGracePeriodSeconds": 1,
         "tolerations": list(tolerated),
     }
-    await user.ask("POST", PODS, {"metadata": {"name": name, **meta}, "spec": spec})
+    await user.request("POST", PODS, {"metadata": {"name": name, **meta}, "spec": spec})
 
 
 async def read_cached(self: PodGarbageCollector, name: str, since: int) -> Node | None:
@@ -102,7 +102,7 @@ async def taint_goes(simulation: Simulation) -> None:
     await asyncio.sleep(25.0)
     with simulation.held_watches("nodes"):
         await machines.untaint("node-0", OUT)
-        await user.ask("DELETE", f"{PODS}/p")
+        await user.request("DELETE", f"{PODS}/p")
         await asyncio.sleep(60.0)
         check(await user.get(f"{PODS}/p") is not None, "the pod was removed, and its kubelet has not stopped it")
     await machines.restore("node-0")
@@ -154,7 +154,7 @@ UNKNOWN_NODE = Bug(
 
 
 async def not_there(self: PodGarbageCollector, name: str, _since: int) -> Node | None:
-    """What the cache does not have does not exist."""
+    """Objects that are not in the cache are assumed not to exist."""
     return self._nodes.get(name)
 
 
@@ -168,7 +168,7 @@ async def new_node(simulation: Simulation) -> None:
     """A node is added and gets a pod, while the garbage collector's watch of nodes is stalled."""
     user = User(simulation.user)
     with simulation.held_watches("nodes"):
-        await user.ask("POST", NODES, {"metadata": {"name": "node-new"}})
+        await user.request("POST", NODES, {"metadata": {"name": "node-new"}})
         await start_pod(user, "first", node="node-new")
         await asyncio.sleep(120.0)
     await simulation.settle()

@@ -25,23 +25,23 @@ def options(*, wait_for_own_writes: bool = True) -> SimulationOptions:
 
 
 def invariants() -> Sequence[Invariant]:
-    """What holds for all of these scenarios."""
+    """The invariants of these scenarios."""
     return (ReplicaSets(burst=5),)
 
 
 class Owner(User):
     """Has a ReplicaSet."""
 
-    async def make(self, replicas: int) -> None:
+    async def create(self, replicas: int) -> None:
         """The ReplicaSet ``web``."""
-        await self.ask("POST", SETS, replica_set("web", replicas, {"app": "web"}))
+        await self.request("POST", SETS, replica_set("web", replicas, {"app": "web"}))
 
     async def touch(self, how: str) -> None:
         """An event of the ReplicaSet, which enqueues it."""
         await self.merge(WEB, {"metadata": {"annotations": {"wake": how}}})
 
     async def set_cost(self, pod: str, cost: int) -> None:
-        """What the deletion of the pod costs: the cheapest goes first."""
+        """The pod-deletion-cost: the cheapest pod is deleted first."""
         note = {"controller.kubernetes.io/pod-deletion-cost": str(cost)}
         await self.merge(f"{PODS}/{pod}", {"metadata": {"annotations": note}})
 
@@ -79,7 +79,7 @@ async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
     """Three pods are created, and for six minutes no event of pods arrives."""
     user = Owner(simulation.user)
     with simulation.held_watches("pods"):
-        await user.make(3)
+        await user.create(3)
         await asyncio.sleep(310.0)
         await user.touch("after the expectation has expired")
         await asyncio.sleep(60.0)
@@ -96,10 +96,10 @@ async def between_two_lists(simulation: Simulation) -> None:
     """The watch of pods breaks, and the pods are deleted before the next list: there are no events for them."""
     user = Owner(simulation.user)
     with simulation.held_watches("pods"):
-        await user.make(3)
+        await user.create(3)
         await asyncio.sleep(1.0)
         for pod in await user.items(PODS):
-            await user.ask("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
+            await user.request("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
         simulation.end_watches("pods", "gone")
     await asyncio.sleep(30.0)
     await user.touch("once the cache is filled again")
@@ -139,7 +139,7 @@ async def first_create_times_out(simulation: Simulation) -> None:
     """The create of the only pod times out before the server has read the request."""
     simulation.add_rule(Rule(time_out(sent=False), verb="create", resource="pods", nth=1))
     user = Owner(simulation.user)
-    await user.make(1)
+    await user.create(1)
     await user.expect(1)
     await simulation.settle()
 
@@ -166,7 +166,7 @@ async def synced_too_early(simulation: Simulation) -> None:
     """The ReplicaSet changes before the event of its pod has arrived."""
     user = Owner(simulation.user)
     with simulation.held_watches("pods"):
-        await user.make(1)
+        await user.create(1)
         await asyncio.sleep(1.0)
         await user.touch("too early")
         await asyncio.sleep(1.0)
@@ -187,7 +187,7 @@ FOREIGN_EVENTS = Bug(
 
 
 def count_any(self: UidTrackingExpectations, key: str, _object_key: str) -> None:
-    """Whatever goes is taken for what was expected."""
+    """Any deletion counts as an expected one."""
     self.deletion_counted(key)
 
 
@@ -202,14 +202,14 @@ async def deleted_by_hand(simulation: Simulation) -> None:
     pod-deletion-cost, and the ReplicaSet is scaled to two. The controller deletes two pods, because its cache is old;
     the remaining one must stay."""
     user = Owner(simulation.user)
-    await user.make(4)
+    await user.create(4)
     await asyncio.sleep(10.0)
     cheap_now, dear, doomed, doomed_too = sorted(pod["metadata"]["name"] for pod in await user.items(PODS))
     for name, cost in ((cheap_now, 10), (dear, 10), (doomed, 0), (doomed_too, 0)):
         await user.set_cost(name, cost)
     await asyncio.sleep(1.0)
     slow = simulation.add_rule(Rule(delay(3.0), verb="watch", resource="pods"))
-    await user.ask("DELETE", f"{PODS}/{dear}")
+    await user.request("DELETE", f"{PODS}/{dear}")
     await user.set_cost(cheap_now, -10)
     await asyncio.sleep(2.5)
     await user.merge(WEB, {"spec": {"replicas": 2}})
@@ -249,7 +249,7 @@ async def more_pods_than_host_ports(simulation: Simulation, bound: bool = False)
     )
     pod = pod_spec(**({"nodeName": "node-0"} if bound else {}))
     pod["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
-    await user.ask("POST", SETS, workload("ReplicaSet", pod=pod, replicas=3))
+    await user.request("POST", SETS, workload("ReplicaSet", pod=pod, replicas=3))
     for _ in range(60):
         await asyncio.sleep(1.0)
         check(len(created) < 30, f"{len(created)} pods were created in a minute for 3 replicas")
@@ -274,7 +274,7 @@ replace = SharedInformer.replace
 async def keep_vanished(
     self: SharedInformer[Any], items: dict[str, Any], unreadable: frozenset[str], resource_version: str
 ) -> None:
-    """What a new list lacks stays in the cache."""
+    """Objects that are not in a new list stay in the cache."""
     vanished = frozenset(self.cache.snapshot()) - items.keys()
     await replace(self, items, unreadable | vanished, resource_version)
 
@@ -288,11 +288,11 @@ async def keep_vanished(
 async def ends_while_the_watch_is_broken(simulation: Simulation) -> None:
     """The only pod is deleted, and the watch continues after a new list."""
     user = Owner(simulation.user)
-    await user.make(1)
+    await user.create(1)
     await asyncio.sleep(10.0)
     with simulation.held_watches("pods"):
         (pod,) = await user.items(PODS)
-        await user.ask("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
+        await user.request("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
         simulation.end_watches("pods", "gone")
     await user.expect(1)
     await simulation.settle()

@@ -1,4 +1,4 @@
-"""Runs a scenario of a known bug, with the guard or without, and says whether it went as declared."""
+"""Runs a scenario of a known bug, with or without the guard, and compares the result with the declaration."""
 
 import contextlib
 import re
@@ -19,31 +19,31 @@ LINES = 40
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One run."""
+    """The result of one run."""
 
     bug: str
     scenario: str
     unguarded: bool
-    """Whether the guard was taken away."""
+    """Whether the guard was disabled."""
     as_declared: bool
-    """With the guard it passed; without, it failed for the reason that is declared."""
+    """Whether it passed with the guard, or failed without the guard for the declared reason."""
     failure: str
-    """What went wrong; empty if nothing did."""
+    """The failure; empty if the run passed."""
     expected: str = ""
-    """What the failure had to contain, as a regular expression; empty if nothing was to fail."""
+    """The regular expression that the failure must match; empty if the run must pass."""
     why: list[str] = []
-    """Why the write was made that an invariant rejected."""
+    """The explanation of the write that an invariant rejected."""
     log: list[str] = []
     """The last lines of the log of the run."""
     seconds: float
-    """Virtual."""
+    """Virtual seconds."""
     writes: int
     digest: str
-    """Of all writes: runs with the same digest were the same."""
+    """A digest of all writes: runs with equal digests are identical."""
 
 
 class NoUnguardedRun(ValueError):
-    """The scenario only shows the guard holding."""
+    """The scenario has no run without the guard."""
 
 
 def run(bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | None = None) -> Outcome:
@@ -54,9 +54,9 @@ def run(bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | No
 def run_recorded(
     bug: Bug, scenario: Scenario, *, unguarded: bool = False, seed: int | None = None
 ) -> "tuple[Outcome, recording.Recording]":
-    """As ``run``, with what a report shows of it. The run is the same."""
+    """As ``run``, with a recording for a report. The run is the same."""
     outcome, recorded = _run(bug, scenario, unguarded=unguarded, seed=seed, record=True)
-    assert recorded is not None, "it was asked for"
+    assert recorded is not None, "recording was requested"
     if outcome.failure:
         why = "\n".join(outcome.why)
         mark = recording.Mark(at=recorded.seconds, kind=recording.VIOLATION, text=outcome.failure, why=why)
@@ -105,7 +105,7 @@ def _run(
             stack.enter_context(patched(without.patches))
         try:
             virtual.run(main, seed=chosen_seed)
-        except Exception as error:  # whatever it is, it is the outcome
+        except Exception as error:  # any error is the outcome
             cause: BaseException = error
             while isinstance(cause, BaseExceptionGroup):
                 cause = cause.exceptions[0]

@@ -38,31 +38,31 @@ PROBE = "simulated.pilothouse.dev/readiness-probe"
 
 
 def invariants() -> Sequence[Invariant]:
-    """What holds for most of these scenarios."""
+    """The invariants of most of these scenarios."""
     return (StatefulSets(),)
 
 
 def ordered() -> Sequence[Invariant]:
-    """And for those with pods in order."""
+    """The invariants of scenarios with OrderedReady."""
     return (StatefulSets(ordered=True),)
 
 
 class Owner(User):
-    """Has a StatefulSet."""
+    """A user with a StatefulSet."""
 
-    async def make(self, image: str = "a", **spec: Any) -> Doc:
-        """The StatefulSet ``web``."""
+    async def create(self, image: str = "a", **spec: Any) -> Doc:
+        """Create the StatefulSet ``web``."""
         pod = pod_spec(image, terminationGracePeriodSeconds=1)
         whole = workload("StatefulSet", pod=pod, **{"replicas": REPLICAS, "serviceName": "web", **spec})
-        return await self.ask("POST", ALL, whole)
+        return await self.request("POST", ALL, whole)
 
     async def set_image(self, image: str) -> None:
-        """A new template."""
+        """Change the template."""
         containers = [{"name": "main", "image": image}]
         await self.merge(WEB, {"spec": {"template": {"spec": {"containers": containers}}}})
 
     async def images(self) -> dict[str, str]:
-        """Of the pods, by name."""
+        """The images of the pods, by name."""
         pods = await self.items(PODS)
         return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in pods}
 
@@ -72,11 +72,14 @@ class Owner(User):
         images = await self.images()
         wrong = sorted(name for name, other in images.items() if other != image)
         check(images, "there are no pods")
-        check(not wrong, f"{within:.0f} s after the template had changed to {image}, not of it are {wrong}")
+        check(
+            not wrong,
+            f"{within:.0f} s after the change of the template to {image}, these pods have another image: {wrong}",
+        )
 
 
 def rolling(**bounds: Any) -> Doc:
-    """The strategy."""
+    """The update strategy."""
     return {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, **bounds}}
 
 
@@ -94,7 +97,7 @@ DELETED_DURING_UPDATE = Bug(
 
 
 def by_count(observed: Observed) -> tuple[DeletePod, ...]:
-    """As many pods as are updated already are taken for those at the end."""
+    """The number of updated pods determines which pod is updated next, starting from the end."""
     slots = observed.replicas.slots
     updated = sum(1 for slot in slots if slot.pod is not None and revision_of(slot.pod.metadata) == observed.update)
     if updated == len(slots) or any(
@@ -111,18 +114,18 @@ def by_count(observed: Observed) -> tuple[DeletePod, ...]:
     "the first pod is deleted",
     options=OPTIONS,
     invariants=invariants,
-    unguarded=Unguarded("not of it are \\['web-2'\\]", ((decide, "_pods_to_update", by_count),)),
+    unguarded=Unguarded("these pods have another image: \\['web-2'\\]", ((decide, "_pods_to_update", by_count),)),
     cases={"with rollingUpdate": {"strategy": rolling()}},
     variations={"without": {"strategy": {"type": "RollingUpdate"}}},
 )
 async def first_pod_is_deleted(simulation: Simulation, strategy: Doc) -> None:
     """The update has started with the last pod; the first pod is deleted manually."""
     user = Owner(simulation.user)
-    await user.make("a", updateStrategy=strategy)
+    await user.create("a", updateStrategy=strategy)
     await simulation.settle()
     await user.set_image("b")
     await asyncio.sleep(0.5)
-    await user.ask("DELETE", f"{PODS}/web-0", {})
+    await user.request("DELETE", f"{PODS}/web-0", {})
     await user.expect("b")
     await simulation.settle()
 
@@ -137,15 +140,15 @@ FLIP = Bug(
     "had changed back.",
     protection="The revision with the template's data is looked up, and its number becomes the highest.",
 )
-settle = StatefulHistory.get_stateful_set_revisions
+get_revisions = StatefulHistory.get_stateful_set_revisions
 
 
 async def by_number(
     self: StatefulHistory, owner: StatefulSet, blueprint: Blueprint, revisions: Sequence[ControllerRevision]
 ) -> Revisions:
-    """If the template has a revision, the newest is taken for it."""
+    """If the template has a revision, the newest one is used for it."""
     if not any(equal_revision(revision.data, blueprint.patch) for revision in revisions):
-        return await settle(self, owner, blueprint, revisions)
+        return await get_revisions(self, owner, blueprint, revisions)
     newest = revisions[-1]
     name = owner.status.current_revision
     current = next((revision for revision in revisions if revision.metadata.name == name), newest)
@@ -156,12 +159,14 @@ async def by_number(
     "ten changes within a second",
     options=OPTIONS,
     invariants=ordered,
-    unguarded=Unguarded("not of it are \\['web-", ((StatefulHistory, "get_stateful_set_revisions", by_number),)),
+    unguarded=Unguarded(
+        "these pods have another image: \\['web-", ((StatefulHistory, "get_stateful_set_revisions", by_number),)
+    ),
 )
 async def ten_changes(simulation: Simulation) -> None:
     """B, A, B, A, … as fast as possible; the last template is A, and its revision is used again."""
     user = Owner(simulation.user)
-    await user.make("a")
+    await user.create("a")
     await simulation.settle()
     for image in "bababababa":
         await user.set_image(image)
@@ -192,30 +197,30 @@ async def count_all(self: _Apply, plan: Plan) -> None:
 
 
 class StatusAccepted(Invariant):
-    """The API server refuses no status of a StatefulSet as invalid."""
+    """The API server rejects no status of a StatefulSet as invalid."""
 
     def observed(self, process: Process, seen: Observation) -> None:
-        """An answer."""
+        """Check a response."""
         if isinstance(seen, Answered) and (seen.call.resource, seen.response.status) == ("statefulsets", 422):
             message = msgspec.json.decode(seen.response.body)["message"]
-            raise Violation(f"the API server refuses the status of {seen.call.name}: {message}")
+            raise Violation(f"the API server rejects the status of {seen.call.name}: {message}")
 
 
 @NEGATIVE_COUNT.scenario(
     "a third template while pods of the second are not ready",
     options=NO_NODES,
     invariants=lambda: (StatusAccepted(),),
-    unguarded=Unguarded("refuses the status of web: .*currentReplicas.* -1", ((_Apply, "carry_out", count_all),)),
+    unguarded=Unguarded("rejects the status of web: .*currentReplicas.* -1", ((_Apply, "carry_out", count_all),)),
 )
 async def third_template(simulation: Simulation) -> None:
     """Four templates, one after another, and pods that are never ready."""
     user = Owner(simulation.user)
-    await user.make("a", podManagementPolicy="Parallel", replicas=1)
+    await user.create("a", podManagementPolicy="Parallel", replicas=1)
     for image in "bcdb":
         await asyncio.sleep(2.0)
         await user.set_image(image)
     await asyncio.sleep(2.0)
-    stateful_set = await user.ask("GET", WEB)
+    stateful_set = await user.request("GET", WEB)
     said, generation = stateful_set["status"]["observedGeneration"], stateful_set["metadata"]["generation"]
     check(said == generation, f"web is of generation {generation}, its status is of generation {said}")
     await user.expect("b", within=1.0)
@@ -241,7 +246,7 @@ async def do_not_wait_for_revisions(self: SharedInformer[Any]) -> None:
 async def revisions_not_listed(simulation: Simulation) -> None:
     """kubernetes#56355: the manager is restarted while revisions cannot be listed, and the template changes."""
     user = Owner(simulation.user)
-    await user.make("a")
+    await user.create("a")
     await simulation.settle()
     for image in "bc":
         await user.set_image(image)
@@ -285,23 +290,23 @@ OTHER_WORDS = Bug(
 async def revision_by_hand(simulation: Simulation) -> None:
     """The only revision is equivalent to the template, but lacks the defaults of the API server."""
     user = Owner(simulation.user)
-    created = await user.make("a", replicas=0)
+    created = await user.create("a", replicas=0)
     await simulation.settle()
     (first,) = await user.items(REVISIONS)
-    await user.ask("DELETE", f"{REVISIONS}/{first['metadata']['name']}", {})
+    await user.request("DELETE", f"{REVISIONS}/{first['metadata']['name']}", {})
     template = {"$patch": "replace", "metadata": {"labels": {"app": "web"}, "creationTimestamp": None}}
     template["spec"] = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "a"}]}
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": created["metadata"]["uid"]}
     metadata: Doc = {"name": "web-by-hand", "labels": {"app": "web"}}
     metadata["ownerReferences"] = [owner | {"controller": True, "blockOwnerDeletion": True}]
     body = {"metadata": metadata, "data": {"spec": {"template": template}}, "revision": 7}
-    await user.ask("POST", REVISIONS, body)
+    await user.request("POST", REVISIONS, body)
     await user.merge(WEB, {"spec": {"replicas": REPLICAS}})
     await asyncio.sleep(120.0)
     names = sorted(revision["metadata"]["name"] for revision in await user.items(REVISIONS))
     check(names == ["web-by-hand"], f"{len(names)} revisions have the template of web: {names}")
     await simulation.settle()
-    status = (await user.ask("GET", WEB))["status"]
+    status = (await user.request("GET", WEB))["status"]
     check(status["currentRevision"] == status["updateRevision"] == "web-by-hand", f"the status is {status}")
 
 
@@ -321,12 +326,14 @@ BROKEN_POD = Bug(
 @BROKEN_POD.scenario(
     "a template that is never ready",
     options=OPTIONS,
-    unguarded=Unguarded("not of it are \\['web-0', 'web-1', 'web-2', 'web-3'\\]", arguments={"policy": "OrderedReady"}),
+    unguarded=Unguarded(
+        "these pods have another image: \\['web-0', 'web-1', 'web-2', 'web-3'\\]", arguments={"policy": "OrderedReady"}
+    ),
 )
 async def never_ready(simulation: Simulation, policy: str = "Parallel") -> None:
     """The pods of the second template are never ready, those of the third are."""
     user = Owner(simulation.user)
-    await user.make("a", podManagementPolicy=policy)
+    await user.create("a", podManagementPolicy=policy)
     await asyncio.sleep(60.0)
     await user.merge(WEB, {"spec": {"template": {"metadata": {"annotations": {PROBE: "fail"}}}}})
     await user.set_image("b")
@@ -351,7 +358,7 @@ create = StatefulHistory._create
 async def only_once(
     self: StatefulHistory, owner: StatefulSet, blueprint: Blueprint, number: int, collisions: int
 ) -> tuple[ControllerRevision, int]:
-    """What has the name is taken for the revision."""
+    """The object with the name is used as the revision."""
     revision, count = await create(self, owner, blueprint, number, collisions)
     if count != collisions:
         await self._history.delete(revision)
@@ -370,13 +377,14 @@ def weak_hash(_data: bytes | msgspec.Raw, collision_count: int) -> str:
     invariants=ordered,
     patches=((revisions, "revision_hash", weak_hash),),
     unguarded=Unguarded(
-        "not of it are \\['web-0', 'web-1', 'web-2', 'web-3'\\]", ((StatefulHistory, "_create", only_once),)
+        "these pods have another image: \\['web-0', 'web-1', 'web-2', 'web-3'\\]",
+        ((StatefulHistory, "_create", only_once),),
     ),
 )
 async def every_template_has_the_same_hash(simulation: Simulation) -> None:
     """Three templates, whose hashes collide."""
     user = Owner(simulation.user)
-    await user.make("a")
+    await user.create("a")
     await asyncio.sleep(60.0)
     for image in "bc":
         await user.set_image(image)
@@ -415,7 +423,7 @@ async def watch_of_nodes_stands_still(simulation: Simulation) -> None:
     simulation.add_rule(Rule(delay(1.0), verb="create", resource="pods"))
     with simulation.held_watches("nodes"):
         await machines.untaint("node-0", "agent-not-ready")
-        await user.make("a", replicas=1)
+        await user.create("a", replicas=1)
         for _ in range(240):
             await asyncio.sleep(0.5)
             created.update((pod["metadata"]["uid"], None) for pod in await user.items(PODS))
@@ -465,11 +473,11 @@ async def new_among_many(simulation: Simulation) -> None:
     pod = pod_spec("a")
     for number in range(MANY):
         name = f"web-{number}"
-        await user.ask("POST", ALL, workload("StatefulSet", name, pod=pod, replicas=0, serviceName=name))
+        await user.request("POST", ALL, workload("StatefulSet", name, pod=pod, replicas=0, serviceName=name))
     simulation.kill(down=1.0)
     await asyncio.sleep(1.0 + 30.5)
     began = simulation.env.monotonic()
-    await user.make("a", replicas=1)
+    await user.create("a", replicas=1)
     while not await user.items(PODS):  # noqa: ASYNC110  # in virtual time
         await asyncio.sleep(0.1)
     seconds = simulation.env.monotonic() - began

@@ -1,4 +1,5 @@
-"""``User``: an administrator of a simulated cluster, whose requests never meet faults; and documents for it to send."""
+"""``User``: an administrator of a simulated cluster, whose requests are not subject to faults; and builders of
+objects."""
 
 import contextlib
 from collections.abc import Callable
@@ -18,44 +19,44 @@ SETS = f"{APPS}/replicasets"
 
 
 class User:
-    """Requests by path."""
+    """Sends requests by path."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def ask(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Doc:
-        """Any request."""
+    async def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Doc:
+        """Send a request; returns the decoded response."""
         encoded = b"" if body is None else msgspec.json.encode(body)
         response = await self._client.request(method, path, body=encoded, headers={"content-type": content_type})
         document: Doc = msgspec.json.decode(response.body)
         return document
 
     async def get(self, path: str) -> Doc | None:
-        """An object, or None."""
+        """The object, None if it does not exist."""
         try:
-            return await self.ask("GET", path)
+            return await self.request("GET", path)
         except NotFound:
             return None
 
     async def items(self, path: str) -> list[Doc]:
         """The objects of a collection."""
-        items: list[Doc] = (await self.ask("GET", path))["items"]
+        items: list[Doc] = (await self.request("GET", path))["items"]
         return items
 
     async def merge(self, path: str, changes: Doc) -> None:
-        """JSON merge patch."""
-        await self.ask("PATCH", path, changes, "application/merge-patch+json")
+        """Send a JSON merge patch."""
+        await self.request("PATCH", path, changes, "application/merge-patch+json")
 
     async def delete_all(self, path: str, which: Callable[[Doc], bool] | None = None) -> None:
-        """Delete the objects of a collection, or some of them: what is still there when its turn comes."""
+        """Delete the objects of a collection, or those that ``which`` selects."""
         for item in await self.items(path):
             if which is None or which(item):
                 with contextlib.suppress(NotFound):
-                    await self.ask("DELETE", f"{path}/{item['metadata']['name']}")
+                    await self.request("DELETE", f"{path}/{item['metadata']['name']}")
 
 
 def pod_spec(image: str = "pause", *, container: str = "main", **spec: Any) -> Doc:
-    """That of a pod with one container."""
+    """The spec of a pod with one container."""
     return {"containers": [{"name": container, "image": image}], **spec}
 
 
@@ -68,7 +69,7 @@ def workload(
     metadata: Doc | None = None,
     **spec: Any,
 ) -> Doc:
-    """An object of apps/v1 whose pods have the spec ``pod``, and these labels (``app=NAME`` if none are given)."""
+    """A workload of apps/v1 with the pod spec ``pod`` and these pod labels (default: ``app=NAME``)."""
     labels = {"app": name} if labels is None else labels
     template = {"metadata": {"labels": labels}, "spec": pod}
     return {
