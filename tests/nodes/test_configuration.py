@@ -31,7 +31,7 @@ async def _waiting(w: World) -> dict[str, str]:
 
 
 async def _warnings(w: World) -> list[tuple[str, str]]:
-    return [(each.reason, each.message) for each in await w.events() if each.type == "Warning"]
+    return [(event.reason, event.message) for event in await w.events() if event.type == "Warning"]
 
 
 @cases(

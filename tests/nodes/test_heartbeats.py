@@ -72,9 +72,9 @@ async def test_leases_that_are_due_at_about_the_same_time_are_renewed_in_one_tur
     w.server.core.store.follow("coordination.k8s.io/leases/", note)
     times["node-0"] = []
     await asyncio.sleep(100)
-    turns = {at for each in times.values() for at in each}
+    turns = {at for time in times.values() for at in time}
     assert all(at % 0.25 == 0 for at in turns)
-    periods = [after - before for each in times.values() for before, after in itertools.pairwise(each)]
+    periods = [after - before for time in times.values() for before, after in itertools.pairwise(time)]
     assert 10.0 <= min(periods) <= max(periods) <= 10.0 * 1.04 + 0.25
     assert len(turns) < 400 < 51 * 9, "each of the turns renews several"
 

@@ -52,8 +52,8 @@ async def installed(cluster: AsyncCluster, app: App) -> DirectCalls:
     calls = DirectCalls(cluster)
     calls.handler = app.webhook_handler(cluster.client)
     await app.install(cluster.client)
-    for each in app.webhook_configurations(AT):
-        await cluster.create(each)
+    for webhook_configuration in app.webhook_configurations(AT):
+        await cluster.create(webhook_configuration)
     return calls
 
 
@@ -77,7 +77,7 @@ async def test_the_life_of_an_object_is_validated(cluster: AsyncCluster) -> None
     with pytest.raises(Invalid, match=r'check\.ranges\.example\.com" denied the request: wrong order') as invalid:
         await cluster.create(a_range(low=5, high=3))
     assert invalid.value.status.details is not None
-    assert [(each.field, each.message) for each in invalid.value.status.details.causes] == [
+    assert [(cause.field, cause.message) for cause in invalid.value.status.details.causes] == [
         ("spec.low", "exceeds high")
     ]
     await cluster.create(a_range(low=1, high=3))
@@ -185,7 +185,7 @@ def test_the_configurations() -> None:
     mutating, validating = app.webhook_configurations()
     service = {"namespace": "default", "name": "ranges-webhooks", "port": 443}
     assert (mutating["kind"], validating["kind"]) == ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-    assert {each["metadata"]["name"] for each in (mutating, validating)} == {"ranges"}
+    assert {item["metadata"]["name"] for item in (mutating, validating)} == {"ranges"}
     assert mutating["webhooks"] == [{
         "name": "sidecar.pods.core",
         "clientConfig": {"service": {**service, "path": "/mutate--v1-pod/sidecar"}},

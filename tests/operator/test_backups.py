@@ -23,7 +23,7 @@ from pilothouse.client.errors import ApiError, InternalError, Invalid
 from pilothouse.env import Env
 
 EXAMPLE = ROOT / "examples" / "backup_operator.py"
-V1, V2 = (Kind("example.com", each, "backups", "Backup", True, msgspec.Raw) for each in ("v1", "v2"))
+V1, V2 = (Kind("example.com", version, "backups", "Backup", True, msgspec.Raw) for version in ("v1", "v2"))
 CONFIGURATION = Kind(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False,
     msgspec.Raw,
@@ -93,7 +93,7 @@ async def validated_and_defaulted(client: Client) -> None:
     with pytest.raises(Invalid, match=r'check-schedule\.backups\.example\.com" denied the request: the schedule') as no:
         await client.create(V2, backup("v2", "wrong", schedule="daily"), "default")
     assert no.value.status.details is not None
-    assert [each.field for each in no.value.status.details.causes] == ["spec.schedule"]
+    assert [cause.field for cause in no.value.status.details.causes] == ["spec.schedule"]
     await client.create(V2, backup("v2", "nightly", schedule="0 3 * * *"), "default")
     assert (await read(client, V2, "nightly"))["spec"]["retention"] == {"copies": 7, "days": 0}
 
@@ -110,8 +110,8 @@ async def converted(client: Client) -> None:
     assert found["metadata"]["annotations"] == {"example.com/retention-days": "30"}
     await client.patch(V1, "old", merge_patch({"spec": {"keep": 4}}), "default")
     assert (await read(client, V2, "old"))["spec"]["retention"] == {"copies": 4, "days": 30}
-    listed = [json.loads(bytes(each)) for each in (await client.list(V1, "default")).items]
-    assert {each["metadata"]["name"]: each["spec"]["keep"] for each in listed} == {"nightly": 7, "old": 4}
+    listed = [json.loads(bytes(item)) for item in (await client.list(V1, "default")).items]
+    assert {obj["metadata"]["name"]: obj["spec"]["keep"] for obj in listed} == {"nightly": 7, "old": 4}
 
 
 async def migrated(client: Client) -> None:
@@ -209,14 +209,14 @@ async def test_a_real_api_server_admits_the_manifests(real_cluster: RealCluster,
     words = ("generate", "manifests", str(EXAMPLE), "--image=example.com/backups:1")
     printed = await asyncio.to_thread(run_pilothouse, tmp_path, *words)
     objects = list(yaml.safe_load_all(printed.stdout))
-    assert {each["kind"] for each in objects} >= {
+    assert {obj["kind"] for obj in objects} >= {
         "CustomResourceDefinition",
         "Service",
         "ValidatingWebhookConfiguration",
     }
     async with client_of(real_cluster.kubeconfig) as client:
         mapper = RestMapper(client)
-        for each in objects:
-            kind = await mapper.kind_for(each["apiVersion"], each["kind"])
+        for obj in objects:
+            kind = await mapper.kind_for(obj["apiVersion"], obj["kind"])
             assert kind is not None
-            await client.create(kind.raw, each, each["metadata"].get("namespace", ""), dry_run=True)
+            await client.create(kind.raw, obj, obj["metadata"].get("namespace", ""), dry_run=True)

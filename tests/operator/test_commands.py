@@ -55,12 +55,12 @@ def test_an_error_of_the_file_is_shown_without_frames_of_pilothouse(
 def test_the_manifests_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "manifests", str(EXAMPLE), "-n", "sites", "--image", "example.com/sites:1"]) == 0
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert [each["kind"] for each in objects] == [
+    assert [obj["kind"] for obj in objects] == [
         "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
         "Deployment",
     ]  # fmt: skip
-    namespaced = [each for each in objects if each["kind"] in ("ServiceAccount", "Role", "RoleBinding", "Deployment")]
-    assert {each["metadata"]["namespace"] for each in namespaced} == {"sites"}
+    namespaced = [obj for obj in objects if obj["kind"] in ("ServiceAccount", "Role", "RoleBinding", "Deployment")]
+    assert {obj["metadata"]["namespace"] for obj in namespaced} == {"sites"}
     rules = {
         (rule["apiGroups"][0], resource): rule["verbs"]
         for rule in objects[2]["rules"]
@@ -82,8 +82,8 @@ def test_the_manifests_of_the_example(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_manifests_of_an_operator_with_webhooks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "manifests", str(BACKUPS), "-n", "ops", "--image", "example.com/backups:1"]) == 0
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
-    by_kind = {each["kind"]: each for each in objects}
-    assert [each["kind"] for each in objects] == [
+    by_kind = {obj["kind"]: obj for obj in objects}
+    assert [obj["kind"] for obj in objects] == [
         "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
         "Service", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
     ]  # fmt: skip
@@ -122,7 +122,7 @@ async def test_the_manifests_with_certificates_of_cert_manager(env: Env, capsys:
     flags = ("-n", "default", "--image", "example.com/backups:1", "--webhook-certificates=cert-manager")
     assert main(["generate", "manifests", str(BACKUPS), *flags]) == 0
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
-    kinds = [each["kind"] for each in objects]
+    kinds = [obj["kind"] for obj in objects]
     assert kinds == [
         "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
         "Service", "Issuer", "Certificate", "Deployment", "MutatingWebhookConfiguration",

@@ -188,9 +188,9 @@ async def test_owned_objects_are_found_created_once_and_deleted(cluster: AsyncCl
         for number in range(obj.spec.size):
             await ctx.create_once(config_map(f"{obj.metadata.name}-{number}"))
         maps: list[ConfigMap] = ctx.owned(CONFIG_MAPS)
-        owned[:] = [each.metadata.name for each in maps]
-        for each in maps[obj.spec.size :]:
-            await ctx.delete(CONFIG_MAPS, each.metadata.name)
+        owned[:] = [owned_map.metadata.name for owned_map in maps]
+        for owned_map in maps[obj.spec.size :]:
+            await ctx.delete(CONFIG_MAPS, owned_map.metadata.name)
 
     async with cluster.running(app.run):
         await cluster.create(config_map("foreign"))
@@ -283,7 +283,7 @@ async def test_predicates_of_an_owned_kind_decide_about_its_updates(cluster: Asy
 
     @app.controller(THINGS, owns=(Owned(CONFIG_MAPS, (label_changed("version"),)),))
     async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
-        seen.append(sorted(each.metadata.labels.get("version", "") for each in ctx.owned(CONFIG_MAPS)))
+        seen.append(sorted(config_map.metadata.labels.get("version", "") for config_map in ctx.owned(CONFIG_MAPS)))
         await ctx.create_once(config_map("part"))
 
     async with cluster.running(app.run):
@@ -314,7 +314,9 @@ async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None
     @app.controller(THINGS, reads=(CONFIG_MAPS,), indexes=(Index(CONFIG_MAPS, "team", by_team),))
     async def sync(obj: Thing, ctx: Context[Thing]) -> None:
         (team,) = by_team(obj)
-        found[obj.metadata.name] = [each.metadata.name for each in ctx.list(CONFIG_MAPS, index="team", value=team)]
+        found[obj.metadata.name] = [
+            config_map.metadata.name for config_map in ctx.list(CONFIG_MAPS, index="team", value=team)
+        ]
         try:
             ctx.list(THINGS, index="team", value=team)
         except TerminalError as error:
@@ -323,7 +325,7 @@ async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None
     # Names of indexes are a controller's own.
     @app.controller(THINGS, name="other", reads=(CONFIG_MAPS,), indexes={"team": lambda _obj: ("all",)})
     async def other(obj: Thing, ctx: Context[Thing]) -> None:
-        found["other"] = [each.metadata.name for each in ctx.list(THINGS, index="team", value="all")]
+        found["other"] = [obj.metadata.name for obj in ctx.list(THINGS, index="team", value="all")]
 
     for name, team in (("one", "a"), ("two", "b"), ("three", "a")):
         await cluster.create({**config_map(name), "metadata": {"name": name, "labels": {"team": team}}})
@@ -443,7 +445,10 @@ async def test_two_controllers_apply_parts_of_one_object(cluster: AsyncCluster) 
         await asyncio.sleep(5)
         found = await cluster.get("v1", "ConfigMap", "shared")
         assert found["data"] == {"left": "2", "right": "2"}
-        assert [each["manager"] for each in found["metadata"]["managedFields"]] == ["things/left", "things/right"]
+        assert [managed_field["manager"] for managed_field in found["metadata"]["managedFields"]] == [
+            "things/left",
+            "things/right",
+        ]
 
 
 def test_further_rights_are_rules_of_the_role() -> None:

@@ -74,10 +74,10 @@ def converted(obj: dict[str, Any], version: str) -> dict[str, Any]:
 
 def test_the_definition_has_all_versions_and_a_webhook() -> None:
     spec = PAGES.definition(AT)["spec"]
-    assert [(each["name"], each["served"], each["storage"]) for each in spec["versions"]] == [
+    assert [(version["name"], version["served"], version["storage"]) for version in spec["versions"]] == [
         ("v2", True, False), ("v1", True, True), ("v3", False, False),
     ]  # fmt: skip
-    assert [(each.get("deprecated"), each.get("deprecationWarning")) for each in spec["versions"]] == [
+    assert [(version.get("deprecated"), version.get("deprecationWarning")) for version in spec["versions"]] == [
         (None, None), (True, "use v2"), (None, None),
     ]  # fmt: skip
     assert spec["versions"][1]["additionalPrinterColumns"] == [
@@ -233,7 +233,7 @@ async def test_a_review_is_answered_in_order(env: Env) -> None:
     assert (answer["apiVersion"], answer["kind"]) == ("apiextensions.k8s.io/v1", "ConversionReview")
     assert answer["response"]["uid"] == "7"
     assert answer["response"]["result"] == {"status": "Success"}
-    hosts = [each["spec"]["hosts"] for each in answer["response"]["convertedObjects"]]
+    hosts = [converted_obj["spec"]["hosts"] for converted_obj in answer["response"]["convertedObjects"]]
     assert hosts == [[f"host-{number}"] for number in range(120)]
 
 
@@ -330,7 +330,7 @@ def test_an_object_whose_conversion_does_not_fit_is_not_stored(pilothouse: Clust
         with pytest.raises(ApiError, match="what convert_to= returned does not fit Graded"):
             pilothouse.patch("example.com/v1", "Graded", "good", {"spec": {"grades": "C"}})
         for version in ("v1", "v2"):
-            names = [each["metadata"]["name"] for each in pilothouse.list(f"example.com/{version}", "Graded")]
+            names = [obj["metadata"]["name"] for obj in pilothouse.list(f"example.com/{version}", "Graded")]
             assert names == ["good"]
         pilothouse.delete("example.com/v1", "Graded", "good")
         pilothouse.create(graded("v1", "A", "other"))

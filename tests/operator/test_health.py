@@ -42,8 +42,8 @@ async def _sync(_obj: Any, _ctx: Any) -> None: ...
 )
 async def test_an_operator_is_ready(env: Env, resource: CustomResource[Any], settings: Settings, waits: bool) -> None:
     leading, app, health = App("things"), App("things"), Health()
-    for each in (leading, app):
-        each.controller(resource)(_sync)
+    for item in (leading, app):
+        item.controller(resource)(_sync)
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await app.install(cluster.client)
 

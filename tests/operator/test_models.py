@@ -169,7 +169,7 @@ def loaded(source: str, path: Path) -> ModuleType:
 def comparable(schema: Any) -> Any:
     """Without what is for people, the order of enumerations, and what every custom resource has."""
     if isinstance(schema, list):
-        return [comparable(each) for each in schema]
+        return [comparable(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     shown: dict[str, Any] = {}
@@ -179,9 +179,9 @@ def comparable(schema: Any) -> Any:
                 continue
             case "properties":
                 fields = {
-                    field: each for field, each in value.items() if field not in ("apiVersion", "kind", "metadata")
+                    field: item for field, item in value.items() if field not in ("apiVersion", "kind", "metadata")
                 }
-                shown[name] = {field: comparable(each) for field, each in fields.items()}
+                shown[name] = {field: comparable(subschema) for field, subschema in fields.items()}
             case "enum" | "required":
                 shown[name] = sorted(value)
             case _:
@@ -289,7 +289,7 @@ def test_versions_that_agree_are_of_one_resource_others_are_not(tmp_path: Path) 
     found = {name: value for name, value in vars(module).items() if isinstance(value, CustomResource)}
     assert list(found) == ["HTTP_GATES", "HTTP_GATES_V1ALPHA1"]
     versions = found["HTTP_GATES"].definition()["spec"]["versions"]
-    assert [(each["name"], each["storage"], each["served"]) for each in versions] == [
+    assert [(entry["name"], entry["storage"], entry["served"]) for entry in versions] == [
         ("v1", True, True),
         ("v1beta1", False, False),
     ]

@@ -113,7 +113,11 @@ def test_large_changes_are_few_operations() -> None:
     before = {"a": list(range(5000)), "b": 1, "c": 2}
     after = {"a": list(range(1, 5001)), "b": 1, "d": 3}
     operations = patch_operations(before, after)
-    assert [(each["op"], each["path"]) for each in operations] == [("add", "/a"), ("remove", "/c"), ("add", "/d")]
+    assert [(operation["op"], operation["path"]) for operation in operations] == [
+        ("add", "/a"),
+        ("remove", "/c"),
+        ("add", "/d"),
+    ]
     assert apply_json_patch(before, operations) == after
 
 

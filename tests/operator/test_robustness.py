@@ -98,12 +98,14 @@ async def test_a_text_is_one_reference(cluster: AsyncCluster) -> None:
 async def test_custom_resources_are_read_and_referred_to_as_declared(cluster: AsyncCluster) -> None:
     app, found = App("maps"), []
 
-    @app.controller(CONFIG_MAPS, references=(Reference(kind=THINGS, map=lambda each: f"default/{each.metadata.name}"),))
+    @app.controller(
+        CONFIG_MAPS, references=(Reference(kind=THINGS, map=lambda config_map: f"default/{config_map.metadata.name}"),)
+    )
     async def sync(obj: Any, ctx: Context[Any]) -> None:
         if obj.metadata.name == "one":
             found.append((ctx.get(THINGS, "one") is not None, len(ctx.list(THINGS))))
 
-    assert [each["metadata"]["name"] for each in app.definitions()] == ["things.example.com"]
+    assert [definition["metadata"]["name"] for definition in app.definitions()] == ["things.example.com"]
     async with cluster.running(app.run):
         await cluster.create(config_map("one"))
         await asyncio.sleep(1)
@@ -174,7 +176,7 @@ async def test_a_condition_that_another_writes_meanwhile_is_not_lost(cluster: As
         await cluster.create(thing())
         await asyncio.sleep(5)
         conditions = (await cluster.get(*THING, "one"))["status"]["conditions"]
-        assert [each["type"] for each in conditions] == ["Theirs", "Ours"]
+        assert [condition["type"] for condition in conditions] == ["Theirs", "Ours"]
 
 
 async def test_the_observed_generation_follows_a_status_that_stays_the_same(cluster: AsyncCluster) -> None:
@@ -390,9 +392,9 @@ async def test_nothing_is_remembered_of_what_is_gone(
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
     async def sync(obj: Thing, ctx: Context[Thing]) -> None:
         await ctx.apply(config_map(f"map-{obj.spec.size}"))
-        for each in ctx.list(CONFIG_MAPS, namespace="default"):
-            if each.metadata.name.startswith("map-") and each.metadata.name != f"map-{obj.spec.size}":
-                await ctx.delete(CONFIG_MAPS, each.metadata.name)
+        for existing in ctx.list(CONFIG_MAPS, namespace="default"):
+            if existing.metadata.name.startswith("map-") and existing.metadata.name != f"map-{obj.spec.size}":
+                await ctx.delete(CONFIG_MAPS, existing.metadata.name)
         if obj.spec.size == 9:
             await cluster.delete(*THING, "one")
             await asyncio.sleep(1)

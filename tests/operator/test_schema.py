@@ -197,12 +197,12 @@ async def test_rules_and_selectable_fields_are_the_api_servers(env: Env) -> None
             await create("red", color="red", watts=60)
         details = raised.value.status.details
         assert details is not None
-        assert sorted((each.field, each.reason, each.message) for each in details.causes) == [
+        assert sorted((cause.field, cause.reason, cause.message) for cause in details.causes) == [
             ("spec.color", "FieldValueInvalid", "Invalid value: no red"),
             ("spec.watts", "FieldValueForbidden", "Forbidden: a new lamp is small"),
         ]
         found = await client.list(LAMPS.kind, "default", field_selector="spec.color=green")
-        assert [each.metadata.name for each in found.items] == ["green"]
+        assert [item.metadata.name for item in found.items] == ["green"]
 
 
 class LampSpecV1(View, frozen=True):
@@ -271,7 +271,7 @@ class Described(Base, frozen=True):
 
 def test_texts_below_fields_are_their_descriptions() -> None:
     found = object_schema(Described)
-    shown = {name: each.get("description") for name, each in found["properties"].items()}
+    shown = {name: subschema.get("description") for name, subschema in found["properties"].items()}
     assert shown == {
         "name": "The name.", "inner": "What is inside of it.", "size": "How large it is", "plain": None, "nested": None,
     }  # fmt: skip
@@ -326,7 +326,7 @@ def test_zero_values_are_defaults_where_the_api_server_takes_them() -> None:
         return found
 
     spec = properties(WITH_ZEROS)["spec"]["properties"]
-    assert {name: each["default"] for name, each in spec.items() if "default" in each} == {
+    assert {name: item["default"] for name, item in spec.items() if "default" in item} == {
         "low": 0, "high": 5, "text": "", "flag": False, "names": [], "tags": [], "labels": {}, "parts": [], "of": {},
         "maybe": 0, "optionalShape": "",
     }  # fmt: skip
@@ -335,7 +335,7 @@ def test_zero_values_are_defaults_where_the_api_server_takes_them() -> None:
     assert "default" not in str(spec["selector"])
     assert "default" not in str(properties(WITH_ZEROS)["status"])
     without = properties(CustomResource("example.com/v1", WithZeros, zero_defaults=False))["spec"]["properties"]
-    assert {name: each["default"] for name, each in without.items() if "default" in each} == {"high": 5}
+    assert {name: item["default"] for name, item in without.items() if "default" in item} == {"high": 5}
 
 
 def test_rules_may_name_fields_that_are_left_out(pilothouse: Cluster) -> None:
@@ -391,9 +391,11 @@ def test_nested_views_are_defaults(pilothouse: Cluster) -> None:
         """Only the definition matters."""
 
     schema = nested.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    assert {name: each["default"] for name, each in schema["properties"].items() if "default" in each} == {"spec": {}}
+    assert {
+        name: subschema["default"] for name, subschema in schema["properties"].items() if "default" in subschema
+    } == {"spec": {}}
     spec = schema["properties"]["spec"]["properties"]
-    assert {name: each["default"] for name, each in spec.items() if "default" in each} == {
+    assert {name: item["default"] for name, item in spec.items() if "default" in item} == {
         "quota": {}, "large": {"cpu": 4}, "bound": {"name": "abc"}, "names": ["a"], "parts": [{"name": "a"}],
         "byName": {},
     }  # fmt: skip

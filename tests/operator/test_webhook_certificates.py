@@ -121,8 +121,8 @@ def test_a_secret_keeps_certificates() -> None:
     kept = renewed(None, [HOST], "pages", START)
     later = renewed(kept, [HOST], "pages", day(AUTHORITY_DAYS - 380))
     assert len(split(later.bundle)) == 2
-    for each in (kept, later):
-        assert from_secret(Secret(data=dict(each.to_data()))) == each
+    for item in (kept, later):
+        assert from_secret(Secret(data=dict(item.to_data()))) == item
 
 
 # In a cluster
@@ -173,8 +173,8 @@ def failing(cluster: AsyncCluster, env: Env, *faults: Rule) -> Client:
 async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
     """An API server with the manifests of the app, as an administrator applies them."""
     async with async_plane(env=env, nodes=0, controllers=()) as found:
-        for each in manifests(the_app(), namespace="default", image="example.com/pages:1"):
-            await found.create(each)
+        for manifest in manifests(the_app(), namespace="default", image="example.com/pages:1"):
+            await found.create(manifest)
         yield found
 
 
@@ -193,12 +193,12 @@ async def bundles(client: Client) -> set[bytes]:
     found = set()
     for kind in CONFIGURATIONS.values():
         body = await body_of(client, kind, "pages")
-        found |= {each["clientConfig"].get("caBundle", "") for each in body["webhooks"]}
+        found |= {webhook["clientConfig"].get("caBundle", "") for webhook in body["webhooks"]}
     for name in ("pages.example.com", "ranges.example.com"):
         spec = (await body_of(client, CRDS, name))["spec"]
         if "webhook" in spec["conversion"]:
             found.add(spec["conversion"]["webhook"]["clientConfig"].get("caBundle", ""))
-    return {base64.b64decode(each) for each in found}
+    return {base64.b64decode(item) for item in found}
 
 
 async def test_replicas_share_certificates_that_are_rotated(cluster: AsyncCluster, env: Env) -> None:
@@ -299,7 +299,7 @@ async def test_at_rest_nothing_is_written(cluster: AsyncCluster, env: Env) -> No
 
 async def versions(client: Client) -> list[str]:
     found = [await client.get(kind, "pages") for kind in CONFIGURATIONS.values()]
-    return [each.metadata.resource_version for each in found]
+    return [item.metadata.resource_version for item in found]
 
 
 async def test_outside_of_the_cluster_everything_is_installed_with_a_url(env: Env) -> None:
@@ -333,7 +333,7 @@ async def test_a_process_that_ends_deletes_what_calls_it(env: Env, taken_over: b
             await second.rotator.sync()
         await first.rotator.withdraw()
         left = [await cluster.client.list(kind) for kind in CONFIGURATIONS.values()]
-        assert [len(each.items) for each in left] == ([1, 1] if taken_over else [0, 0])
+        assert [len(item.items) for item in left] == ([1, 1] if taken_over else [0, 0])
 
 
 async def test_the_generated_roles_suffice(env: Env) -> None:
@@ -355,7 +355,7 @@ async def test_the_generated_roles_suffice(env: Env) -> None:
 
 async def apply(client: Client, objects: Iterable[dict[str, Any]]) -> None:
     mapper = RestMapper(client)
-    for each in objects:
-        kind = await mapper.kind_for(each["apiVersion"], each["kind"])
+    for obj in objects:
+        kind = await mapper.kind_for(obj["apiVersion"], obj["kind"])
         assert kind is not None
-        await client.create(kind.raw, each, each["metadata"].get("namespace", ""))
+        await client.create(kind.raw, obj, obj["metadata"].get("namespace", ""))

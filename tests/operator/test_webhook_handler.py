@@ -125,5 +125,5 @@ async def test_too_many_requests_at_a_time_are_rejected(env: Env) -> None:
         await asyncio.sleep(1)
         assert (await call(handler, VALIDATE, body))[0] == 503
         release.set()
-    assert {each.result()[0] for each in waiting} == {200}
+    assert {item.result()[0] for item in waiting} == {200}
     assert (await call(handler, VALIDATE, body))[0] == 200

@@ -107,8 +107,8 @@ async def test_certificates_are_rotated_in_all_replicas_while_they_serve(
                 while await asyncio.to_thread(shown, port) not in new.serving.certificate.decode():  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
         assert await asyncio.to_thread(caller.call), "a connection from before goes on"
-        for each in (caller, other):
-            each.close()
+        for item in (caller, other):
+            item.close()
 
 
 @pytest.mark.real_loop(timeout=60)

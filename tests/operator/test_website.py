@@ -38,8 +38,8 @@ async def ready(cluster: AsyncCluster, name: str, status: str = "True") -> dict[
     async with asyncio.timeout(3600):
         while True:
             found = await cluster.get(*WEBSITE, name)
-            for each in (found.get("status") or {}).get("conditions") or ():
-                if (each["status"], each["observedGeneration"]) == (status, found["metadata"]["generation"]):
+            for condition in (found.get("status") or {}).get("conditions") or ():
+                if (condition["status"], condition["observedGeneration"]) == (status, found["metadata"]["generation"]):
                     return found
             await asyncio.sleep(0.2)
 
@@ -71,7 +71,7 @@ async def test_a_website_is_served_changed_and_deleted(env: Env, example: Module
             for api_version, kind in (WEBSITE, ("apps/v1", "Deployment"), ("v1", "Service")):
                 with pytest.raises(NotFound):
                     await cluster.get(api_version, kind, "home")
-            reasons = {each.reason for each in (await cluster.client.list(EVENTS, "default")).items}
+            reasons = {item.reason for item in (await cluster.client.list(EVENTS, "default")).items}
             assert {"Published", "Unpublished"} <= reasons
 
 
@@ -144,7 +144,7 @@ async def test_sites_become_ready_although_requests_fail(env: Env, example: Modu
                 page = await cluster.get("v1", "ConfigMap", f"site-{number}-page")
                 assert page["data"] == {"index.html": "<style>black</style>changed"}
             await asyncio.sleep(60)
-            names = [each.metadata.name for each in (await cluster.client.list(CONFIG_MAPS, "default")).items]
+            names = [item.metadata.name for item in (await cluster.client.list(CONFIG_MAPS, "default")).items]
             assert sorted(name for name in names if name.endswith("-page")) == [f"site-{n}-page" for n in range(1, 5)]
 
 

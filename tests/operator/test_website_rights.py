@@ -30,13 +30,13 @@ ACCOUNT = "website-operator"
 async def installed(client: Client, directory: Path, kubeconfig: Path) -> Path:
     """Apply the manifests; a kubeconfig of the service account in them."""
     printed = await asyncio.to_thread(run_pilothouse, directory, "generate", "manifests", str(EXAMPLE))
-    for each in yaml.safe_load_all(printed.stdout):
-        await apply_manifest(client, Manifest("generate manifests", each))
+    for item in yaml.safe_load_all(printed.stdout):
+        await apply_manifest(client, Manifest("generate manifests", item))
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = f"/api/v1/namespaces/default/serviceaccounts/{ACCOUNT}/token"
     answer = msgspec.json.decode((await client.request("POST", path, body=msgspec.json.encode(body))).body)
     config = yaml.safe_load(kubeconfig.read_text())
-    config["users"] = [{"name": each["name"], "user": {"token": answer["status"]["token"]}} for each in config["users"]]
+    config["users"] = [{"name": user["name"], "user": {"token": answer["status"]["token"]}} for user in config["users"]]
     found = directory / "operator.kubeconfig"
     found.write_text(json.dumps(config))
     found.chmod(0o600)
@@ -77,7 +77,7 @@ async def until(client: Client, reason: str) -> dict[str, Any]:
     async with asyncio.timeout(30):
         while True:
             found = await read(client, WEBSITES, "home")
-            if [each["reason"] for each in found.get("status", {}).get("conditions", ())] == [reason]:
+            if [condition["reason"] for condition in found.get("status", {}).get("conditions", ())] == [reason]:
                 return found
             await asyncio.sleep(0.1)
 

@@ -122,14 +122,14 @@ async def test_a_domain_belongs_to_one_zone(env: Env, app: App, provider: Provid
             *(cluster.create(zone(name, "same.example", ttlSeconds=ttl)) for name, ttl in (("a", 1), ("b", 2))),
             return_exceptions=True,
         )
-        assert not any(isinstance(each, BaseException) for each in made), "the webhook sees none of the two"
+        assert not any(isinstance(item, BaseException) for item in made), "the webhook sees none of the two"
         await asyncio.sleep(1)
         assert [await reason(cluster, name) for name in ("a", "b")] == ["Synced", "DomainTaken"]
         for version in ("v1", "v1alpha1"):
             with pytest.raises(Invalid, match="the domain is taken") as denied:
                 await cluster.create(zone("c", "same.example", version=version))
             assert denied.value.status.details is not None
-            assert [each.field for each in denied.value.status.details.causes] == ["spec.domain"]
+            assert [cause.field for cause in denied.value.status.details.causes] == ["spec.domain"]
         with pytest.raises(Invalid, match="is immutable"):
             await cluster.patch(*V1, "a", {"spec": {"domain": "other.example"}})
         await cluster.delete(*V1, "a")
@@ -163,7 +163,7 @@ def test_no_zone_is_lost_or_left_under_faults(example: ModuleType, seeds: range)
 
     def all_is_there(state: State) -> None:
         if state.converged:
-            found = {each["spec"]["domain"]: each["spec"]["ttlSeconds"] for each in state.list(*V1)}
+            found = {obj["spec"]["domain"]: obj["spec"]["ttlSeconds"] for obj in state.list(*V1)}
             assert provider.zones == found
             assert len(found) == 3
 

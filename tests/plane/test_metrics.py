@@ -130,7 +130,7 @@ def test_pages_have_what_dashboards_select() -> None:
     for component, method in (("kube-controller-manager", "GET"), ("kube-scheduler", "POST")):
         text = "\n".join(pages[component])
         assert total(text, "rest_client_requests_total", method=method, host="local") > 0
-        requests = sum(each.value for each in parsed(text) if each.name == "rest_client_requests_total")
+        requests = sum(sample.value for sample in parsed(text) if sample.name == "rest_client_requests_total")
         assert requests == total(text, "rest_client_request_duration_seconds_count") > 0
 
 

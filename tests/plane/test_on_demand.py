@@ -20,9 +20,9 @@ from pilothouse.storage import MemoryStore
 
 GATES = FeatureGates()
 WAITING = {
-    each.name: each.client_name
-    for each in DESCRIPTORS
-    if supports_on_demand(each.watches) and each.default_on and all(map(GATES.enabled, each.gates))
+    descriptor.name: descriptor.client_name
+    for descriptor in DESCRIPTORS
+    if supports_on_demand(descriptor.watches) and descriptor.default_on and all(map(GATES.enabled, descriptor.gates))
 }
 ALONE = Options(leader_election=LeaderElection(enabled=False))
 
@@ -148,7 +148,9 @@ async def test_controllers_that_are_built_at_once_find_nothing_to_do_either(env:
         await asyncio.sleep(3600)
         assert set(WAITING) <= set(manager_of(plane).controllers)
     # Some write under one name.
-    theirs = set(WAITING.values()) - {each.client_name for each in DESCRIPTORS if each.name not in WAITING}
+    theirs = set(WAITING.values()) - {
+        descriptor.client_name for descriptor in DESCRIPTORS if descriptor.name not in WAITING
+    }
     assert len(theirs) > 20
     assert [line for line in writes if line.partition(" ")[0] in theirs] == []
     assert writes, "others have written"

@@ -55,7 +55,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     given = functools.partial(_given, pyfuncitem.funcargs)
     fails, instead = given(settings.pop("fails", None)), settings.pop("instead", None)
     patches = [
-        patch for each in settings.pop("patches", None) or () for patch in (given(each) if callable(each) else [each])
+        patch
+        for subschema in settings.pop("patches", None) or ()
+        for patch in (given(subschema) if callable(subschema) else [subschema])
     ]
     variant = pyfuncitem.funcargs["variant"]
     broken = variant == WITHOUT or (not variant and fails)

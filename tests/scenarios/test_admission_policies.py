@@ -157,7 +157,7 @@ async def test_stale_policy_is_not_type_checked(simulation: Simulation, scenario
 
 
 def few(spec: Any) -> Any:
-    return [each for each in decide.expressions(spec) if each[0].endswith(".expression")]
+    return [expression for expression in decide.expressions(spec) if expression[0].endswith(".expression")]
 
 
 @pytest.mark.simulation(

@@ -62,7 +62,7 @@ class Owner(Restless):
 
     async def undo(self) -> None:
         """Take the finalizer off a class that lives."""
-        living = [each["metadata"] for each in await self.items(CLASSES) if "deletionTimestamp" not in each["metadata"]]
+        living = [item["metadata"] for item in await self.items(CLASSES) if "deletionTimestamp" not in item["metadata"]]
         if living:
             meta = self._chance.choice(living)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}

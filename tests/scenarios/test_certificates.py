@@ -135,7 +135,7 @@ async def test_only_approved_requests_are_signed(simulation: Simulation, seed: i
             body = document(f"last-{kind[-1]}", PEMS[kind], KUBELET_CLIENT)
             await everybody.request("POST", REQUESTS, body)
     await asyncio.sleep(1100.0)  # the longest pause of a queue
-    found = {each["metadata"]["name"]: each for each in await everybody.items(REQUESTS)}
+    found = {item["metadata"]["name"]: item for item in await everybody.items(REQUESTS)}
     for name in ("last-a", "last-b"):
         assert found[name]["status"].get("certificate"), f"{name} was served in the end"
     await simulation.settle()

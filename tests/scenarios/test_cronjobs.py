@@ -52,9 +52,9 @@ def plan_of(chance: random.Random) -> FaultPlan:
     plan = draw(chance, 600.0, count=10, resources=("cronjobs", "jobs"), restarts=True)
     return FaultPlan(
         tuple(
-            replace(each, stale=False) if isinstance(each, Crash) else each
-            for each in plan.faults
-            if not isinstance(each, JumpClock)
+            replace(fault, stale=False) if isinstance(fault, Crash) else fault
+            for fault in plan.faults
+            if not isinstance(fault, JumpClock)
         )
     )
 

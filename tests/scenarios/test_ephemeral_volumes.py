@@ -29,7 +29,7 @@ def pod(name: str, *volumes: str) -> dict[str, Any]:
         "spec": {
             "terminationGracePeriodSeconds": 1,
             "containers": [{"name": "main", "image": "pause:1"}],
-            "volumes": [{"name": each, "ephemeral": {"volumeClaimTemplate": template}} for each in volumes],
+            "volumes": [{"name": volume, "ephemeral": {"volumeClaimTemplate": template}} for volume in volumes],
         },
     }
 

@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[str, Doc]] = {
 FIELDS = (
     ("pods", ("spec", "terminationGracePeriodSeconds"), SECONDS),
     ("pods", ("spec", "activeDeadlineSeconds"), SECONDS),
-    ("pods", ("spec", "tolerations"), [[{"operator": "Exists", "tolerationSeconds": each}] for each in SECONDS]),
+    ("pods", ("spec", "tolerations"), [[{"operator": "Exists", "tolerationSeconds": item}] for item in SECONDS]),
     ("jobs", ("spec", "activeDeadlineSeconds"), SECONDS),
     ("jobs", ("spec", "ttlSecondsAfterFinished"), SECONDS),
     ("cronjobs", ("spec", "startingDeadlineSeconds"), SECONDS),

@@ -72,8 +72,8 @@ def plan_of(chance: random.Random) -> FaultPlan:
     what was done before it, and is shown an old world, does it again. And clocks are not set back: the wait after a
     failure goes by what they say, as upstream's, and a pod would be made a day late."""
     plan = draw(chance, SECONDS, count=8, resources=RESOURCES, restarts=True)
-    forward = [each for each in plan.faults if not (isinstance(each, JumpClock) and each.seconds < 0)]
-    return FaultPlan(tuple(replace(each, stale=False) if isinstance(each, Crash) else each for each in forward))
+    forward = [fault for fault in plan.faults if not (isinstance(fault, JumpClock) and fault.seconds < 0)]
+    return FaultPlan(tuple(replace(item, stale=False) if isinstance(item, Crash) else item for item in forward))
 
 
 async def under_faults(

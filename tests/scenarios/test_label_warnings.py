@@ -115,7 +115,7 @@ async def expected(user: Owner) -> tuple[set[Pair], set[str]]:
     nothing can be said, because their claims are not bound any more."""
     driver = await user.get(f"{DRIVERS}/{PROVISIONER}")
     mounts = driver is not None and driver["spec"].get("seLinuxMount") is True
-    claims = {each["metadata"]["name"]: each for each in await user.items(CLAIMS)}
+    claims = {item["metadata"]["name"]: item for item in await user.items(CLAIMS)}
     uses: dict[str, tuple[str, str, str]] = {}
     waiting: set[str] = set()
     for found in await user.items(PODS):
@@ -154,9 +154,9 @@ def shown(simulation: Simulation) -> set[Pair]:
     pairs: set[Pair] = set()
     for line in simulation.process.manager.metrics.exposition().splitlines():
         if line.startswith(f"{METRIC}{{"):
-            each = dict(re.findall(r'(\w+)="([^"]*)"', line))
-            one, other = ((each[f"pod{number}_name"], each[f"pod{number}_value"]) for number in (1, 2))
-            pairs.add((each["property"], *one, *other))
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+            one, other = ((labels[f"pod{number}_name"], labels[f"pod{number}_value"]) for number in (1, 2))
+            pairs.add((labels["property"], *one, *other))
     return pairs
 
 
@@ -172,7 +172,7 @@ async def check(simulation: Simulation, user: Owner) -> None:
     await user.request("POST", PODS, pod("x", "last", "s0:c1,c2", None))
     await user.request("POST", PODS, pod("y", "last", "s0:c3,c4", None))
     await asyncio.sleep(60.0)
-    reported = {each["involvedObject"]["name"] for each in await user.items(EVENTS) if "Conflict" in each["reason"]}
+    reported = {item["involvedObject"]["name"] for item in await user.items(EVENTS) if "Conflict" in item["reason"]}
     assert {"x", "y"} <= reported
     assert ("SELinuxLabel", "x", ":::s0:c1,c2", "y", ":::s0:c3,c4") in await compare(simulation, user)
 

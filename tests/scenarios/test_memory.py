@@ -137,8 +137,8 @@ def _memory(simulation: Simulation) -> dict[int, Any]:
     found = reachable_objects([process.manager, timers], is_foreign)
     # How many reflectors share the text of the version they have come to is chance, as it is with numbers, and so is
     # how many are just being notified of one.
-    chance = {key for key, each in found.items() if (isinstance(each, str) and each.isdigit()) or _is_bookmark(each)}
-    return {key: each for key, each in found.items() if key not in chance}
+    chance = {key for key, item in found.items() if (isinstance(item, str) and item.isdigit()) or _is_bookmark(item)}
+    return {key: item for key, item in found.items() if key not in chance}
 
 
 def _is_bookmark(found: Any) -> bool:

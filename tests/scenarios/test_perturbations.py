@@ -87,5 +87,5 @@ async def test_effects_of_faults(env: Env, fault: Fault | None, expected: Seen) 
         await simulation.settle()
     if isinstance(fault, StaleRestart) and fault.nth == 2:
         assert seen.pop()[1] in ("-1", "-2"), "it catches up in the end"
-        seen = [each for each in seen if each[0] <= 23]
+        seen = [item for item in seen if item[0] <= 23]
     assert seen == expected

@@ -96,7 +96,7 @@ async def test_requests_are_deleted_after_fifteen_minutes(simulation: Simulation
     await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(80))
     await user.request_certificate("last")
     await simulation.settle()
-    made = [parse_time(each["metadata"]["creationTimestamp"]) for each in await user.left()]
+    made = [parse_time(item["metadata"]["creationTimestamp"]) for item in await user.left()]
     if made:  # while the clock was ahead
         rest = max(made) - simulation.env.now() + datetime.timedelta(minutes=21)
         await asyncio.sleep(rest.total_seconds())

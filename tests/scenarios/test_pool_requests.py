@@ -85,8 +85,8 @@ def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] |
     """Total, allocated and unavailable devices by pool, counted in another way than the controller does; None for a
     pool that lacks slices."""
     found: dict[str, tuple[int, ...] | None] = {}
-    for name in sorted({each["spec"]["pool"]["name"] for each in slices}):
-        specs = [each["spec"] for each in slices if each["spec"]["pool"]["name"] == name]
+    for name in sorted({slice_["spec"]["pool"]["name"] for slice_ in slices}):
+        specs = [slice_["spec"] for slice_ in slices if slice_["spec"]["pool"]["name"] == name]
         newest = max(spec["pool"]["generation"] for spec in specs)
         specs = [spec for spec in specs if spec["pool"]["generation"] == newest]
         if any(len(specs) < spec["pool"]["resourceSliceCount"] for spec in specs):
@@ -102,7 +102,7 @@ def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] |
         )
         devices = [device for spec in specs for device in spec["devices"]]
         tainted = [d["name"] for d in devices if d.get("taints") and d["taints"][0]["effect"] != "None"]
-        found[name] = (len(devices), len(taken), len([each for each in tainted if each not in taken]))
+        found[name] = (len(devices), len(taken), len([item for item in tainted if item not in taken]))
     return found
 
 
@@ -127,7 +127,7 @@ async def end(simulation: Simulation, user: Cluster) -> None:
     await asyncio.sleep(1.5 * HOUR)
     # The clock may have been a day ahead when an answer was given.
     past = simulation.env.now() - datetime.timedelta(hours=1, minutes=11)
-    left = [each["status"]["conditions"][0]["lastTransitionTime"] for each in await user.items(REQUESTS)]
+    left = [item["status"]["conditions"][0]["lastTransitionTime"] for item in await user.items(REQUESTS)]
     assert [since for since in left if parse_time(since) < past] == []
 
 

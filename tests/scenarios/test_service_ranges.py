@@ -60,7 +60,7 @@ class Operator(Restless):
 
     async def drop(self) -> None:
         """One that has its finalizer: nothing is promised of others."""
-        protected = [each for each in await self._ranges() if FINALIZER in each["metadata"].get("finalizers", ())]
+        protected = [range_ for range_ in await self._ranges() if FINALIZER in range_["metadata"].get("finalizers", ())]
         if protected:
             meta = self._chance.choice(protected)["metadata"]
             if "deletionTimestamp" not in meta:  # else once more, which changes nothing
@@ -78,7 +78,9 @@ class Operator(Restless):
 
     async def undo(self) -> None:
         """Take the finalizer off one that lives."""
-        living = [each["metadata"] for each in await self._ranges() if "deletionTimestamp" not in each["metadata"]]
+        living = [
+            range_["metadata"] for range_ in await self._ranges() if "deletionTimestamp" not in range_["metadata"]
+        ]
         if living:
             meta = self._chance.choice(living)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
@@ -98,10 +100,10 @@ class Operator(Restless):
         """Another API server gives an address of a range of which it does not know yet that it goes."""
         now = asyncio.get_running_loop().time()
         known = [
-            each
-            for each in await self._ranges()
-            if "deletionTimestamp" not in each["metadata"]
-            or now - self._deleted[each["metadata"]["name"]] < UNHEARD_SECONDS
+            range_
+            for range_ in await self._ranges()
+            if "deletionTimestamp" not in range_["metadata"]
+            or now - self._deleted[range_["metadata"]["name"]] < UNHEARD_SECONDS
         ]
         if known:
             network = parse_cidr(self._chance.choice(self._chance.choice(known)["spec"]["cidrs"]))
@@ -120,10 +122,10 @@ class Operator(Restless):
 
     async def _late(self) -> list[str]:
         found = await self.items(ADDRESSES)
-        return [each["metadata"]["name"] for each in found if each["spec"]["parentRef"]["name"] == "late"]
+        return [item["metadata"]["name"] for item in found if item["spec"]["parentRef"]["name"] == "late"]
 
     async def _ranges(self) -> list[Doc]:
-        return [each for each in await self.items(CIDRS) if each["metadata"]["name"] != "kubernetes"]
+        return [item for item in await self.items(CIDRS) if item["metadata"]["name"] != "kubernetes"]
 
 
 async def end(simulation: Simulation, user: Operator) -> None:

@@ -81,7 +81,7 @@ async def test_invariant_has_the_latest_clock_reading(env: Env) -> None:
     assert (ahead(5.0), ahead(60.0)) == (40.0, 110.0)
     env.clock.jump(1000.0)
     assert ahead(60.0) == 0.0
-    assert [(each - env.now()).total_seconds() for each in recent(env, 5.0)] == [
+    assert [(item - env.now()).total_seconds() for item in recent(env, 5.0)] == [
         0.0,
         -1000.0,
         -960.0,

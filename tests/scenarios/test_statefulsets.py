@@ -53,7 +53,7 @@ def plan_of(chance: random.Random) -> FaultPlan:
     """Whoever starts lists from a server that is up to date: a process that knows nothing of what was done before it,
     and is shown an old world, can't do better (kubernetes#59848)."""
     plan = draw(chance, SECONDS, count=8, resources=RESOURCES, restarts=True)
-    return FaultPlan(tuple(replace(each, stale=False) if isinstance(each, Crash) else each for each in plan.faults))
+    return FaultPlan(tuple(replace(fault, stale=False) if isinstance(fault, Crash) else fault for fault in plan.faults))
 
 
 pytestmark = pytest.mark.simulation(options=OPTIONS)

@@ -157,7 +157,7 @@ async def rotated(simulation: Simulation, authorities: Authorities) -> None:
     rule = simulation.add_rule(Rule(fail(403, "Forbidden"), verb="create", resource="clustertrustbundles"))
     user.begin_anew(authority(1))
     await asyncio.sleep(20.0)
-    assert name_of(authority(0)) in {each["metadata"]["name"] for each in await user.items(BUNDLES)}
+    assert name_of(authority(0)) in {item["metadata"]["name"] for item in await user.items(BUNDLES)}
     simulation.remove_rule(rule)
     await simulation.settle()
     assert len(await user.items(BUNDLES)) == 2

@@ -187,7 +187,7 @@ async def test_routes_converge_to_existing_nodes(simulation: Simulation, cloud: 
     assert {(route.destination, route.node) for route in cloud.known_routes.values()} == wanted
     for name in nodes:
         if name.startswith("m"):
-            conditions = {each["type"]: each for each in nodes[name]["status"]["conditions"]}
+            conditions = {condition["type"]: condition for condition in nodes[name]["status"]["conditions"]}
             assert conditions["NetworkUnavailable"]["reason"] == "RouteCreated"
 
 

@@ -131,13 +131,13 @@ async def test_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, 
     await asyncio.gather(simulation.follow(plan), work())
     await simulation.settle()
     pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in await user.items(PODS)}
-    found = {each["metadata"]["name"]: each for each in await user.items(CLAIMS)}
+    found = {item["metadata"]["name"]: item for item in await user.items(CLAIMS)}
     assert sorted(found) == ["data-web-0", "data-web-1", "data-web-2"]
-    assert {each["status"]["phase"] for each in found.values()} == {"Bound"}
-    volumes = {each["metadata"]["name"]: each for each in await user.items(VOLUMES)}
+    assert {item["status"]["phase"] for item in found.values()} == {"Bound"}
+    volumes = {item["metadata"]["name"]: item for item in await user.items(VOLUMES)}
     assert len(volumes) == 3, "none was made twice"
-    for name, each in found.items():
-        affinity = volumes[each["spec"]["volumeName"]]["spec"].get("nodeAffinity")
+    for name, item in found.items():
+        affinity = volumes[item["spec"]["volumeName"]]["spec"].get("nodeAffinity")
         assert (affinity is not None) == (class_name == "local")
         if affinity is not None:
             node = affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"][0]

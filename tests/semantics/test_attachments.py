@@ -108,7 +108,7 @@ def test_create_volume_spec(
 ) -> None:
     meta = {"name": "p", "namespace": "ns", "uid": "pod"}
     pod = msgspec.convert({"metadata": meta, "spec": {"volumes": [wish]}}, Pod)
-    by_key = {f"{each.metadata.namespace}/{each.metadata.name}": each for each in claims}
+    by_key = {f"{candidate.metadata.namespace}/{candidate.metadata.name}": candidate for candidate in claims}
     drivers = {} if of is None else {"d.example.com": of}
     disk = disk_for(pod, pod.spec.volumes[0], by_key.get, {"pv": found}.get, drivers.get)
     assert (disk.name if disk is not None else "") == (NAME if attached else "")

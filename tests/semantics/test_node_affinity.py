@@ -53,7 +53,7 @@ def term(*expressions: tuple[Any, ...], fields: tuple[tuple[Any, ...], ...] = ()
 def test_required_terms(terms: list[dict[str, Any]], where: Node, fits: bool) -> None:
     selector = msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector)
     assert matches_node_selector(selector, where) is fits
-    if not any(each["matchFields"] for each in terms):
+    if not any(candidate["matchFields"] for candidate in terms):
         assert selects_labels(selector, where.metadata.labels) is fits
 
 

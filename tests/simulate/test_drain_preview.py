@@ -60,8 +60,8 @@ def snapshot(path: Path, objects: Sequence[Object], *, nodes: int = 3, anonymize
 
     async def work(env: Env) -> None:
         async with async_plane(env=env, nodes=nodes) as cluster:
-            for each in objects:
-                await cluster.create(each)
+            for obj in objects:
+                await cluster.create(obj)
             await asyncio.sleep(120)
             await save(cluster.client, env, path, SaveOptions(anonymize=anonymize))
 
@@ -123,7 +123,7 @@ MANY = (
 def test_a_restored_cluster_writes_nothing(tmp_path: Path, anonymize: bool) -> None:
     path = snapshot(tmp_path / "s", MANY, anonymize=Anonymizer() if anonymize else None)
     found = restored(path)
-    assert len([each for each in found.records if each.key.startswith("/pods/")]) == 8
+    assert len([record for record in found.records if record.key.startswith("/pods/")]) == 8
     assert writes_of(found, 600.0) == []
 
 
@@ -137,9 +137,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_drain_is_previewed(small: Path) -> None:
     found = restored(small)
     strict = next(
-        json.loads(each.value)["spec"]["nodeName"]
-        for each in found.records
-        if each.key.startswith("/pods/default/strict-")
+        json.loads(record.value)["spec"]["nodeName"]
+        for record in found.records
+        if record.key.startswith("/pods/default/strict-")
     )
     result = preview(found, DrainOptions(names=("node-0", "node-1", "node-2"), timeout=300.0, parallel=True))
     nodes = {node.name: node for node in result.nodes}
@@ -147,9 +147,11 @@ def test_a_drain_is_previewed(small: Path) -> None:
     assert "needs 1 healthy pods and has 1 currently" in nodes[strict].reason
     assert nodes[strict].seconds == 300.0
     assert not result.succeeded
-    assert {(each.namespace, each.name) for each in result.pending} >= {("default", "db-0")}
+    assert {(pod.namespace, pod.name) for pod in result.pending} >= {("default", "db-0")}
     assert "3 node(s) were unschedulable" in result.pending[0].reason
-    others = {(each.kind, each.name): (each.ready, each.least, each.end) for each in result.workloads}
+    others = {
+        (workload.kind, workload.name): (workload.ready, workload.least, workload.end) for workload in result.workloads
+    }
     assert others["StatefulSet", "db"] == (2, 0, 0)
     assert others["Deployment", "web"][1:] == (2, 2), "its budget holds"
     assert ("DaemonSet", "logs") not in others
@@ -161,8 +163,8 @@ def test_a_drain_that_succeeds(small: Path) -> None:
         name
         for name in ("node-0", "node-1", "node-2")
         if not any(
-            each.key.startswith("/pods/default/strict-") and json.loads(each.value)["spec"]["nodeName"] == name
-            for each in found.records
+            record.key.startswith("/pods/default/strict-") and json.loads(record.value)["spec"]["nodeName"] == name
+            for record in found.records
         )
     )
     result = preview(found, DrainOptions(selector=f"kubernetes.io/hostname={free}"))
@@ -170,7 +172,7 @@ def test_a_drain_that_succeeds(small: Path) -> None:
     assert [node.name for node in result.nodes] == [free]
     assert result.pending == ()
     assert result.at_rest
-    assert all(each.end == each.ready for each in result.workloads)
+    assert all(workload.end == workload.ready for workload in result.workloads)
     assert preview(found, DrainOptions(names=(free,))) == result, "the same seed is the same run"
 
 

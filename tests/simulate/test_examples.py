@@ -45,7 +45,7 @@ _MARKED = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) 
 
 
 def _run(name: str, *settings: str, record: bool = False) -> Result:
-    changed: list[tuple[str, Any]] = [parse_setting(each) for each in settings]
+    changed: list[tuple[str, Any]] = [parse_setting(setting) for setting in settings]
     return run(load(str(FOLDER / f"{name}.yaml"), overrides=changed), 0, record=record)
 
 

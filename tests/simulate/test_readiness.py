@@ -46,7 +46,7 @@ def _outage(folder: Path, *, silent: str, grows: str) -> tuple[Result, Recording
     path.write_text(_OUTAGE.format(silent=silent, grows=grows), encoding="utf-8")
     found = run(load(str(path)), 0, record=True)
     assert found.recording is not None
-    return found, found.recording, next(each for each in found.recording.workloads if each.name == "web")
+    return found, found.recording, next(workload for workload in found.recording.workloads if workload.name == "web")
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_every_pod_counts_once_and_everywhere_alike(tmp_path: Path, silent: str,
 def test_the_pods_of_an_exceeded_budget_are_named(tmp_path: Path) -> None:
     found, recording, _web = _outage(tmp_path, silent="1m2s", grows="1m")
     (budget,) = found.budgets
-    assert [(each.node, each.outcome) for each in budget.pods] == [("a-0", "marked for deletion")] * 2
+    assert [(pod.node, pod.outcome) for pod in budget.pods] == [("a-0", "marked for deletion")] * 2
     first = budget.pods[0]
     assert first.waited_for.endswith("for its containers to start (ContainerCreating; the node was not ready)")
     assert found.failure is not None
-    assert found.failure.message.splitlines()[1:] == [f"  {each}" for each in budget.pods]
+    assert found.failure.message.splitlines()[1:] == [f"  {pod}" for pod in budget.pods]
     assert str(first).startswith(f"{first.pod} on a-0: not ready until it was marked for deletion, after 1m5")
     assert first.pod in " ".join(run_lines(found))  # also those that are not slow enough to be named
     assert f">{first.pod}<" in html(recording, budgets=found.budgets)

@@ -414,7 +414,7 @@ _HELD = """  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas
 
 def test_what_came_of_each_expectation(tmp_path: Path) -> None:
     found = result(tmp_path, WEB + _HELD)
-    outcomes = {each.name: (each.kind, each.outcome) for each in found.expectations}
+    outcomes = {expectation.name: (expectation.kind, expectation.outcome) for expectation in found.expectations}
     assert outcomes == {
         "never more": ("always", "held"),
         "every pod": ("always", "held"),
@@ -431,7 +431,7 @@ def test_what_came_of_each_expectation(tmp_path: Path) -> None:
 def test_all_that_does_not_hold_at_the_end_is_known(tmp_path: Path) -> None:
     at_end = "    - {name: A, cel: 'objects.pods.size() == 1'}\n    - {name: B, cel: 'objects.pods.size() == 2'}\n"
     found = result(tmp_path, f"{WEB}  expect:\n    atEnd:\n{at_end}    - {{name: C, cel: 'true'}}\n")
-    assert [(each.name, each.outcome) for each in found.expectations] == [
+    assert [(expectation.name, expectation.outcome) for expectation in found.expectations] == [
         ("A", "violated"),
         ("B", "violated"),
         ("C", "held"),
@@ -549,7 +549,7 @@ def test_a_drain_that_a_budget_blocks_is_named(tmp_path: Path) -> None:
     assert "DELETED /events/" not in found.log, "events that expire are no news"
     found = result(tmp_path, f"{BLOCKED}{drain}  until: {{time: 3m}}\n")
     assert found.failure is None
-    assert [each.partition(": pod")[0] for each in found.notices] == ["replacement: not finished: node web-0"]
+    assert [notice.partition(": pod")[0] for notice in found.notices] == ["replacement: not finished: node web-0"]
 
 
 def test_a_drain_with_a_timeout_says_what_blocks_it(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_the_workloads_of_a_snapshot_are_counted(tmp_path: Path) -> None:
     found = run(load(str(tmp_path / "s.yaml")), 0, record=True)
     assert found.failure is None
     assert found.recording is not None
-    web = next(each for each in found.recording.workloads if each.name == "web")
+    web = next(workload for workload in found.recording.workloads if workload.name == "web")
     unavailable, time = found.budgets
     assert (unavailable.measured, unavailable.limit, web.most_unavailable) == (1, 1, 1)
     # Only new pods have a time: those of the snapshot were ready before.

@@ -126,8 +126,8 @@ def test_what_is_found_does_not_depend_on_the_number_of_processes(tmp_path: Path
         search.run([Job(number=number, seed=seed) for number, seed in enumerate(range(10, 20))])
         made.close()
         digests = [(job.seed, result.digest) for job, result in search.finished]
-        outcomes.append((digests, [(each.job.seed, each.parts, each.runs) for each in search.failures]))
+        outcomes.append((digests, [(failure.job.seed, failure.parts, failure.runs) for failure in search.failures]))
     assert outcomes[0] == outcomes[1]
     digests, [(seed, parts, _runs)] = outcomes[0]
     assert (seed, [part.number for part in parts]) == (10, [0])
-    assert [each for each, _digest in digests] == [10]
+    assert [count for count, _digest in digests] == [10]

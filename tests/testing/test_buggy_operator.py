@@ -55,7 +55,7 @@ def test_each_bug_is_found(
     example: ModuleType, check: str, pattern: Pattern, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(story, "MAX_WRITES_PER_INSTANT", 500)
-    checks = [each for each in example.CHECKS if each.__name__ == check]
+    checks = [function for function in example.CHECKS if function.__name__ == check]
     with pytest.raises(ExplorationFailed) as failed:
         explore(example.buggy(), example.scenario, checks, faults=[pattern], same_end=False, **SETTINGS)
     (failure,) = failed.value.failures

@@ -14,7 +14,7 @@ OTHER = UID.replace("0", "5")
 
 def state(*objects: dict[str, Any]) -> EndState:
     records = [
-        Record(f"/configmaps/default/{each['metadata']['name']}", json.dumps(each).encode(), 1, 1) for each in objects
+        Record(f"/configmaps/default/{obj['metadata']['name']}", json.dumps(obj).encode(), 1, 1) for obj in objects
     ]
     return end_state(records, ["/configmaps/"])
 
@@ -102,6 +102,6 @@ def test_what_two_seeds_do_differently_is_chance() -> None:
     one, two, three = (state(config_map(data={"port": str(number), "same": "1"})) for number in range(3))
     assert differences(one, two, three) == []
     changed = state(config_map(data={"port": "7", "same": "2"}))
-    assert [each.text for each in differences(one, two, changed)] == [
+    assert [difference.text for difference in differences(one, two, changed)] == [
         "configmaps default/a: .data.same is '2', and without faults '1'"
     ]

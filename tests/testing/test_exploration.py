@@ -49,8 +49,8 @@ async def three_things(cluster: AsyncCluster) -> None:
 
 
 def children(state: State) -> list[str]:
-    owned = [each for each in state.list(*MAP, "default") if each["metadata"].get("labels", {}).get("thing")]
-    return sorted(each["metadata"]["labels"]["thing"] for each in owned)
+    owned = [obj for obj in state.list(*MAP, "default") if obj["metadata"].get("labels", {}).get("thing")]
+    return sorted(item["metadata"]["labels"]["thing"] for item in owned)
 
 
 def never_two_children(state: State) -> None:
@@ -60,7 +60,7 @@ def never_two_children(state: State) -> None:
 
 def each_has_a_child(state: State) -> None:
     if state.converged:
-        assert children(state) == [each["metadata"]["name"] for each in state.list(*THING)]
+        assert children(state) == [obj["metadata"]["name"] for obj in state.list(*THING)]
 
 
 def child(owner: ObjectMeta, **meta: Any) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def test_claims_get_volumes() -> None:
 
     def runs(state: State) -> None:
         if state.converged:
-            assert [each["status"]["phase"] for each in state.list("v1", "Pod")] == ["Running"]
+            assert [obj["status"]["phase"] for obj in state.list("v1", "Pod")] == ["Running"]
 
     explore(app, with_pods, [runs], seeds=1)
 
@@ -297,7 +297,7 @@ def test_a_restarted_reconciler_remembers_nothing() -> None:
             await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": obj.metadata.name}})
 
     explore(app, three_things, seeds=[0, 1, 2], **ALONE)
-    working = [each for each in made if each.synced]
+    working = [child for child in made if child.synced]
     assert len(working) > 3, "at least one for each run, and one for each restart"
     assert made[0] not in working, "the one of the declaration is never used here"
 
@@ -345,7 +345,7 @@ def test_the_state_is_read_by_kind() -> None:
                 state.list("example.com/v1", "Widget")
 
     explore(correct(), three_things, [look_at], seeds=1, faults=0, **ALONE)
-    assert [None if each is None else each["metadata"]["name"] for each in seen] == ["thing-1", "default", None]
+    assert [None if item is None else item["metadata"]["name"] for item in seen] == ["thing-1", "default", None]
 
 
 def test_only_a_run_that_was_asked_for_writes_its_log(
@@ -383,16 +383,16 @@ def websites_are_served(state: State) -> None:
     if not state.converged:
         return
     pages = {
-        each["metadata"]["name"]: each["data"]["index.html"]
-        for each in state.list(*MAP)
-        if "index.html" in each.get("data", {})
+        obj["metadata"]["name"]: obj["data"]["index.html"]
+        for obj in state.list(*MAP)
+        if "index.html" in obj.get("data", {})
     }
     assert pages == {"site-1-page": "<style>black</style>changed", "site-2-page": "<style>black</style><h1>Hello</h1>"}
     for api_version, kind in (("apps/v1", "Deployment"), ("v1", "Service")):
-        names = [each["metadata"]["name"] for each in state.list(api_version, kind, "default")]
+        names = [obj["metadata"]["name"] for obj in state.list(api_version, kind, "default")]
         assert [name for name in names if name != "kubernetes"] == ["site-1", "site-2"]
-    for each in state.list("example.com/v1", "Website"):
-        assert each["status"]["observedGeneration"] == each["metadata"]["generation"]
+    for obj in state.list("example.com/v1", "Website"):
+        assert obj["status"]["observedGeneration"] == obj["metadata"]["generation"]
 
 
 def test_the_example_passes_under_faults(example: ModuleType, seeds: range) -> None:

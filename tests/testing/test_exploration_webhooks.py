@@ -60,7 +60,7 @@ async def backups_of_both_versions(cluster: AsyncCluster) -> None:
 
 def copies_are_kept(state: State) -> None:
     """What is stored has been defaulted and validated, and in the end each Backup has its agent."""
-    found = {each["metadata"]["name"]: each["spec"] for each in state.list("example.com/v2", "Backup")}
+    found = {obj["metadata"]["name"]: obj["spec"] for obj in state.list("example.com/v2", "Backup")}
     assert all(spec["schedule"] == "0 3 * * *" for spec in found.values()), found
     if state.converged:
         assert {name: spec["retention"]["copies"] for name, spec in found.items()} == {
@@ -69,8 +69,8 @@ def copies_are_kept(state: State) -> None:
             "new-1": 5,
         }
         agents = {
-            each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"][0]["args"][1]
-            for each in state.list("apps/v1", "Deployment")
+            obj["metadata"]["name"]: obj["spec"]["template"]["spec"]["containers"][0]["args"][1]
+            for obj in state.list("apps/v1", "Deployment")
         }
         assert agents == {"old-0": "--copies=3", "new-0": "--copies=7", "new-1": "--copies=5"}
 
@@ -162,11 +162,11 @@ async def five_boxes(cluster: AsyncCluster) -> None:
 
 
 def every_box_has_a_size(state: State) -> None:
-    sizes = [each["spec"].get("size") for each in state.list("example.com/v2", "Box")]
+    sizes = [obj["spec"].get("size") for obj in state.list("example.com/v2", "Box")]
     assert "0" not in sizes, sizes
     if state.converged:
         assert len(sizes) == 5
-        found = [each["data"] for each in state.list(*MAP, "default") if each["metadata"]["name"].startswith("box")]
+        found = [obj["data"] for obj in state.list(*MAP, "default") if obj["metadata"]["name"].startswith("box")]
         assert found == [{"litres": "1"}] * 5
 
 
@@ -241,7 +241,7 @@ async def test_requests_of_the_scenario_share_no_conversion_of_others(env: Env) 
         patched = await user.patch(BOXES.kind, "a", unchanged, "default")
         assert patched.spec.litres == 1
         found = await user.list(BOXES.kind, "default")
-        assert [each.metadata.name for each in found.items] == ["a", "b"]
+        assert [item.metadata.name for item in found.items] == ["a", "b"]
         assert not others.done()
         with pytest.raises(InternalError, match="connection refused"):
             await others

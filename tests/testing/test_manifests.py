@@ -47,7 +47,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 
 def names(objects: list[dict[str, Any]]) -> list[str]:
-    return [each["metadata"]["name"] for each in objects]
+    return [obj["metadata"]["name"] for obj in objects]
 
 
 @pytest.fixture

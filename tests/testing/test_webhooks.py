@@ -118,4 +118,4 @@ async def test_objects_that_are_stored_in_another_version_go_without_their_opera
     if not only_definitions:
         await cluster.reset()
     assert await cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition") == []
-    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -33,12 +33,12 @@ def test_it_is_that_of_all_services_that_select_the_pod() -> None:
     chance, informers = random.Random(1), Informers()
     selectors = DefaultSelectors(informers)  # type: ignore[arg-type]  # has what is asked for
     labels = [{key: chance.choice("xy") for key in chance.sample("abc", chance.randrange(4))} for _ in range(60)]
-    services = [(chance.choice(("one", "two")), f"s{number:02}", each) for number, each in enumerate(labels)]
+    services = [(chance.choice(("one", "two")), f"s{number:02}", label) for number, label in enumerate(labels)]
     for service in services:
         informers.put(*service)
-    for each in labels:
-        expected = _merged(each, [selector for namespace, _name, selector in services if namespace == "one"])
-        found = selectors.default_selector(pod("one", each))
+    for label in labels:
+        expected = _merged(label, [selector for namespace, _name, selector in services if namespace == "one"])
+        found = selectors.default_selector(pod("one", label))
         assert (
             {need.key: need.values for need in found.requirements}
             if found

@@ -60,7 +60,7 @@ async def bind(w: World, claim: str = "c", volume: str = "v") -> None:
 
 
 async def make_pod(w: World, name: str = "p", *claims: str, **parts: Any) -> None:
-    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims or ("c",)]
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims or ("c",)]
     await w.create_pod(name, volumes=volumes, **parts)
 
 

@@ -122,7 +122,10 @@ def test_the_smallest_claim_is_bound_first() -> None:
 def test_assumed_volumes_are_not_available() -> None:
     volumes = PodVolumeClaims(unbound=[waits(volume("v"), provisioner=MADE)], assumed=frozenset({"v"}))
     plan = volumes.find_pod_volumes(node())
-    assert (plan.static_bindings, [each.metadata.name for each in plan.dynamic_provisions]) == ((), ["a"])
+    assert (
+        plan.static_bindings,
+        [unbound.metadata.name for unbound in plan.dynamic_provisions],
+    ) == ((), ["a"])
 
 
 def test_pod_volumes_are_empty_when_nothing_has_to_be_written() -> None:

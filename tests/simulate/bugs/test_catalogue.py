@@ -10,7 +10,7 @@ from pilothouse.simulate.bugs.declaration import Bug, Scenario
 from pilothouse.simulate.bugs.documentation import page
 from pilothouse.simulate.bugs.running import NoUnguardedRun, run
 
-PAIRS = [pytest.param(bug, each, id=f"{bug.number} {each.name}") for bug in BUGS for each in bug.scenarios]
+PAIRS = [pytest.param(bug, declared, id=f"{bug.number} {declared.name}") for bug in BUGS for declared in bug.scenarios]
 BOTH = [pytest.param(*pair.values, id=pair.id) for pair in PAIRS if pair.values[1].unguarded is not None]  # type: ignore[union-attr]
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -58,7 +58,7 @@ def test_bugs_are_found_by_any_of_their_threads() -> None:
     with pytest.raises(UnknownBug, match="no known bug is called '1'"):
         find("1")
     bug = find("129795")
-    assert [each.name for each in find_scenarios(bug, "lag")] == ["lag of more than five minutes"]
+    assert [scenario.name for scenario in find_scenarios(bug, "lag")] == ["lag of more than five minutes"]
     with pytest.raises(UnknownBug, match="kubernetes#129795 has no scenario 'nothing', but 'lag of"):
         find_scenarios(bug, "nothing")
 

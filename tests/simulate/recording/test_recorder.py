@@ -17,7 +17,7 @@ from pilothouse.simulate.recording.recorder import encode
 
 
 def _find(recording: Recording, title: str) -> Workload:
-    return next(each for each in recording.workloads if each.title == title)
+    return next(candidate for candidate in recording.workloads if candidate.title == title)
 
 
 async def _rollout(simulation: Simulation, recorder: Recorder) -> None:
@@ -34,14 +34,14 @@ async def _rollout(simulation: Simulation, recorder: Recorder) -> None:
 def test_a_rollout_is_recorded() -> None:
     recording, _digest = recorded(_rollout)
     web = _find(recording, "deployment/web")
-    assert [(each.number, each.image, each.pods.last[-1]) for each in web.revisions] == [
+    assert [(revision.number, revision.image, revision.pods.last[-1]) for revision in web.revisions] == [
         ("1", "app:1", 0),
         ("2", "app:2", 8),
     ]
     assert web.ready.last[-1] == web.desired.last[-1] == 8
     assert (web.most_unavailable, web.pods_created, web.pods_deleted) == (2, 16, 8)
     assert web.deleted_by == {"replicaset-controller": 8}
-    assert {each.name: (each.least.last[-1], each.most_below) for each in web.bounds} == {
+    assert {bound.name: (bound.least.last[-1], bound.most_below) for bound in web.bounds} == {
         "maxUnavailable 25%": (6, 0),
         "PodDisruptionBudget web": (4, 0),
     }
@@ -53,7 +53,7 @@ def test_a_rollout_is_recorded() -> None:
     assert web.time_to_ready.count == 16
     assert 0 < web.time_to_ready.p50 <= web.time_to_ready.p99 < 10
     assert web.never_ready == 0
-    assert [(each.at, each.kind, each.object) for each in recording.marks] == [(60.0, ACTION, "deployment/web")]
+    assert [(mark.at, mark.kind, mark.object) for mark in recording.marks] == [(60.0, ACTION, "deployment/web")]
 
 
 def test_a_recording_is_json() -> None:
@@ -78,15 +78,15 @@ def test_requests_writes_queues_and_events_are_counted() -> None:
     assert requests["user create"] == 2
     assert requests["kube-scheduler create"] >= 16  # bindings
     assert requests["kube-controller-manager watch"] > 10
-    writes = {(each.client, each.resource): each for each in recording.writes}
+    writes = {(write.client, write.resource): write for write in recording.writes}
     assert writes["replicaset-controller", "pods"].created == 16
     assert writes["user", "deployments.apps"].total == 2
     assert recording.total_writes > 100
     assert recording.queues["replicaset"].most >= 1
-    scheduled = [each for each in recording.events if each.reason == "Scheduled"]
-    assert [(each.count, each.objects, each.object.partition("-")[0]) for each in scheduled] == [(16, 16, "pod/web")]
+    scheduled = [event for event in recording.events if event.reason == "Scheduled"]
+    assert [(item.count, item.objects, item.object.partition("-")[0]) for item in scheduled] == [(16, 16, "pod/web")]
     assert recording.event_rates.total > 50
-    assert {name: each.last[-1] for name, each in recording.node_states.items()} == {"ready": 3}
+    assert {name: node_state.last[-1] for name, node_state in recording.node_states.items()} == {"ready": 3}
 
 
 def test_a_pod_that_is_never_ready_is_counted() -> None:
@@ -127,7 +127,7 @@ def test_a_scale_up_is_no_disruption() -> None:
 
     web = _find(recorded(scene)[0], "deployment/web")
     assert (web.most_unavailable, web.desired.last[-1], web.ready.last[-1]) == (0, 20, 20)
-    assert [each.most_below for each in web.bounds] == [0]
+    assert [bound.most_below for bound in web.bounds] == [0]
     assert len(web.rollouts) == 1
 
 
@@ -148,8 +148,11 @@ def test_daemon_sets_stateful_sets_and_jobs_have_their_revisions() -> None:
     recording, _digest = recorded(scene)
     for title, count in (("daemonset/agent", 3), ("statefulset/db", 2)):
         found = _find(recording, title)
-        assert [(each.number, each.pods.last[-1]) for each in found.revisions] == [("1", 0), ("2", count)], title
-        assert [each.finished is not None for each in found.rollouts] == [True, True], title
+        assert [(revision.number, revision.pods.last[-1]) for revision in found.revisions] == [
+            ("1", 0),
+            ("2", count),
+        ], title
+        assert [rollout.finished is not None for rollout in found.rollouts] == [True, True], title
         assert found.most_unavailable == 1, title
     once = _find(recording, "job/once")
     assert once.succeeded.last[-1] == 2
@@ -164,7 +167,7 @@ def test_nodes_change_their_states() -> None:
         await asyncio.sleep(10)
 
     recording, _digest = recorded(scene)
-    states = {each.name: each.states for each in recording.nodes}
+    states = {node.name: node.states for node in recording.nodes}
     assert states["node-0"] == ["ready", "cordoned"]
     assert states["node-1"][:2] == ["ready", "gone"]
     assert recording.node_states["cordoned"].last[-1] == 1

@@ -82,7 +82,7 @@ def test_rates_have_the_time_at_which_it_happened() -> None:
         "none": ([], Percentiles()),
         "one": ([2.0], Percentiles(count=1, p50=2.0, p95=2.0, p99=2.0, most=2.0)),
         "a hundred": (
-            [float(each) for each in range(1, 101)],
+            [float(number) for number in range(1, 101)],
             Percentiles(count=100, p50=50.0, p95=95.0, p99=99.0, most=100.0),
         ),
         "milliseconds": ([1202.23456], Percentiles(count=1, p50=1202.235, p95=1202.235, p99=1202.235, most=1202.235)),
@@ -90,6 +90,6 @@ def test_rates_have_the_time_at_which_it_happened() -> None:
 )
 def test_durations(seconds: list[float], expected: Percentiles) -> None:
     found = Durations()
-    for each in seconds:
-        found.add(each)
+    for second in seconds:
+        found.add(second)
     assert found.percentiles() == expected

@@ -67,8 +67,8 @@ def test_a_number_over_several_runs() -> None:
     def at(series: Steps, seconds: float) -> int:
         return series.last[round(seconds * 4)]
 
-    assert [at(each, 20) for each in (low, middle, high)] == [1, 2, 5]
-    assert [at(each, 80) for each in (low, middle, high)] == [1, 1, 5]  # the second one has ended
+    assert [at(steps, 20) for steps in (low, middle, high)] == [1, 2, 5]
+    assert [at(steps, 80) for steps in (low, middle, high)] == [1, 1, 5]  # the second one has ended
 
 
 def test_files_are_safe_and_bounded() -> None:

@@ -90,9 +90,9 @@ def test_markup(given: Markup, expected: str) -> None:
 @pytest.mark.parametrize("text", ["web", HOSTILE], ids=["plain", "hostile"])
 def test_a_plot_is_xml_that_loads_nothing(text: str) -> None:
     root = ElementTree.fromstring(svg(small(text, text)))  # our own
-    names = {each.tag.rpartition("}")[2] for each in root.iter()}
+    names = {node.tag.rpartition("}")[2] for node in root.iter()}
     assert names == {"svg", "title", "style", "defs", "pattern", "path", "rect", "circle", "g", "text"}
-    assert not [name for each in root.iter() for name in each.attrib if name.endswith("href") or name.startswith("on")]
+    assert not [name for node in root.iter() for name in node.attrib if name.endswith("href") or name.startswith("on")]
 
 
 def test_a_report_has_nothing_of_strangers_but_text() -> None:
@@ -100,7 +100,9 @@ def test_a_report_has_nothing_of_strangers_but_text() -> None:
     assert {name for name, _attributes in page.elements} <= _ALLOWED
     assert sum(name == "script" for name, _attributes in page.elements) == 1
     for _name, attributes in page.elements:
-        assert not [each for each in attributes if each in ("src", "href", "style") or each.startswith("on")]
+        assert not [
+            attribute for attribute in attributes if attribute in ("src", "href", "style") or attribute.startswith("on")
+        ]
     assert any(_CLEAN in text for text in page.texts)
 
 

@@ -238,7 +238,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_aliases_and_merged_keys_are_read(tmp_path: Path) -> None:
     groups = "    nodeGroups:\n    - &a {name: a, count: 2, zone: x}\n    - {<<: *a, name: b}\n"
     found = load(written(tmp_path, f"{HEAD}  cluster:\n{groups}")).spec.cluster.node_groups
-    assert [(each.name, each.count, each.zone) for each in found] == [("a", 2, "x"), ("b", 2, "x")]
+    assert [(item.name, item.count, item.zone) for item in found] == [("a", 2, "x"), ("b", 2, "x")]
 
 
 def test_a_slow_api_server_may_be_slow_by_nothing(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_objects_come_from_files_and_folders_beside_the_scenario(tmp_path: Path)
     (tmp_path / "folder" / "a.yaml").write_text(config % "three", encoding="utf-8")
     inline = "  - {apiVersion: v1, kind: ConfigMap, metadata: {name: four}}\n"
     found = load(written(tmp_path, f"{HEAD}  objects:\n  - one.yaml\n  - folder\n{inline}")).objects
-    assert [each["metadata"]["name"] for each in found] == ["one", "two", "three", "four"]
+    assert [item["metadata"]["name"] for item in found] == ["one", "two", "three", "four"]
 
 
 def test_a_manifest_whose_aliases_explode_is_rejected(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_name_that_several_objects_have_is_ambiguous(tmp_path: Path) -> None:
         'objects["Deployment/web"].spec.maxUnavailable or objects["PodDisruptionBudget/web"].spec.maxUnavailable'
     )
     found = load(path, overrides=[('objects["PodDisruptionBudget/web"].spec.maxUnavailable', 2)]).objects
-    assert [each["spec"] for each in found] == [{"replicas": 1}, {"maxUnavailable": 2}]
+    assert [item["spec"] for item in found] == [{"replicas": 1}, {"maxUnavailable": 2}]
 
 
 @cases(
