@@ -97,7 +97,7 @@ def test_admission(wanted: NodePod, others: int, on: Node, pressures: list[str],
     assert (failure.reason, failure.message) == (reason, message) if failure else reason == ""
 
 
-def test_what_has_left_leaves_room() -> None:
+def test_removed_pods_free_their_resources() -> None:
     node_info = NodeInfo()
     node_info.add("ns/o", new_pod_info(OTHER))
     node_info.add("ns/o", new_pod_info(OTHER))

@@ -28,7 +28,7 @@ async def restarts(w: World, name: str = "p") -> int:
     return container.restart_count
 
 
-async def test_pressure_that_comes_while_the_status_is_written_is_told_at_once(w: World) -> None:
+async def test_pressure_that_starts_during_a_status_write_is_reported_immediately(w: World) -> None:
     w.node_faults.add(Rule(delay(1.0), verb="patch", resource="nodes", subresource="status"))
     w.node_faults.add(Rule(delay(60.0), verb="watch", resource="nodes"))
     w.nodes.press("n0", "memory")
@@ -38,7 +38,7 @@ async def test_pressure_that_comes_while_the_status_is_written_is_told_at_once(w
     assert (await conditions(w, "n0"))["DiskPressure"] == "True"
 
 
-async def test_conditions_that_others_change_before_the_answer_is_there_are_put_right_within_seconds(w: World) -> None:
+async def test_conditions_changed_by_others_before_the_response_are_corrected_within_seconds(w: World) -> None:
     send = w.node_faults.transport.request
 
     async def answer_late(request: wire.Request) -> wire.Response:
@@ -55,7 +55,7 @@ async def test_conditions_that_others_change_before_the_answer_is_there_are_put_
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["the watch lags", "a finalizer holds the Node"])
-async def test_a_node_that_is_gone_stays_gone_whatever_is_heard_of_it(w: World, held: bool) -> None:
+async def test_a_deleted_node_stays_deleted_whatever_events_arrive(w: World, held: bool) -> None:
     if held:
         await w.client.patch(NODES.raw, "n0", merge_patch({"metadata": {"finalizers": ["example.com/hold"]}}))
     else:
@@ -76,7 +76,7 @@ async def test_a_node_that_is_gone_stays_gone_whatever_is_heard_of_it(w: World, 
 
 
 @pytest.mark.parametrize("trouble", [lambda: delay(2.0), lose_answer], ids=["on its way", "without an answer"])
-async def test_a_node_revived_while_its_deletion_is_not_known_yet_registers_again(
+async def test_a_node_revived_before_its_deletion_is_observed_registers_again(
     w: World, trouble: Callable[[], Action]
 ) -> None:
     w.node_faults.add(Rule(trouble(), verb="delete", resource="nodes"))
@@ -168,7 +168,7 @@ async def test_a_pod_replaced_on_another_node_while_the_watch_was_lost_leaves_it
 
 
 @cases("node", {"bound to none yet": "", "on a node that is not simulated": "elsewhere"})
-async def test_a_pod_that_is_not_on_the_node_is_left_alone_though_one_of_its_name_was(w: World, node: str) -> None:
+async def test_a_pod_of_another_node_with_the_same_name_is_ignored(w: World, node: str) -> None:
     await w.create_pod(node="n0")
     await asyncio.sleep(2)
     with w.node_faults.hold(resource="pods"):
@@ -197,7 +197,7 @@ async def test_a_pod_that_was_bound_and_started_while_the_watch_was_lost_has_its
     assert (await w.existing("q")).status.reason == "OutOfcpu"
 
 
-async def test_addresses_and_delays_are_not_kept_for_what_is_over(w: World) -> None:
+async def test_addresses_and_delays_of_finished_pods_are_dropped(w: World) -> None:
     lives = w.nodes._pod_workers
     assert lives is not None
     await w.create_pod(node="n0")

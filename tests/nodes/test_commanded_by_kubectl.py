@@ -79,7 +79,7 @@ def test_a_pod_crashes_completes_and_is_unready_as_annotated(kubectl: Terminal) 
     until(lambda: "InvalidAnnotation" in kubectl("describe", "pod", "unready"), "a mistake is told")
 
 
-def test_kubectl_run_waits_for_a_pod_and_has_its_output_and_its_exit_code(kubectl: Terminal) -> None:
+def test_kubectl_run_returns_the_output_and_exit_code_of_the_pod(kubectl: Terminal) -> None:
     """It cannot attach, says so, and shows the log instead."""
 
     def once(name: str, *command: str) -> subprocess.CompletedProcess[str]:
@@ -96,7 +96,7 @@ def test_kubectl_run_waits_for_a_pod_and_has_its_output_and_its_exit_code(kubect
     assert "NotFound" in kubectl.ask("get", "pod", "quiet").stderr, "--rm"
 
 
-def test_kubectl_debug_does_not_wait_for_ever(kubectl: Terminal) -> None:
+def test_kubectl_debug_does_not_wait_forever(kubectl: Terminal) -> None:
     kubectl.run("debugged")
     until(lambda: "1/1" in kubectl("get", "pod", "debugged"), "the pod is ready")
     found = kubectl.ask("debug", "debugged", "--image=busybox", "-c", "debugger", "-it", "--", "sleep", "1.5")
@@ -115,7 +115,7 @@ def test_kubectl_debug_does_not_wait_for_ever(kubectl: Terminal) -> None:
     assert on_node.returncode == 0, on_node.stderr
 
 
-def test_an_image_that_is_not_there_is_told_as_a_kubelet_does(kubectl: Terminal) -> None:
+def test_a_missing_image_is_reported_as_by_a_kubelet(kubectl: Terminal) -> None:
     kubectl("run", "imageless", "--image=invalid.registry.k8s.io/invalid/alpine:3.1")
     until(lambda: "ImagePullBackOff" in kubectl("get", "pod", "imageless"), "pulling fails")
     described = kubectl("describe", "pod", "imageless")
@@ -125,7 +125,7 @@ def test_an_image_that_is_not_there_is_told_as_a_kubelet_does(kubectl: Terminal)
     assert "is waiting to start: trying and failing to pull image" in refused.stderr
 
 
-def test_a_node_under_pressure_says_so_and_evicts(kubectl: Terminal) -> None:
+def test_a_node_under_pressure_reports_it_and_evicts_pods(kubectl: Terminal) -> None:
     kubectl.run("hungry", node="node-1", memory_usage="2Gi")
     until(lambda: "1/1" in kubectl("get", "pod", "hungry"), "the pod is ready")
     kubectl("annotate", "node", "node-1", f"{PREFIX}/pressure=memory=1Gi")
@@ -137,7 +137,7 @@ def test_a_node_under_pressure_says_so_and_evicts(kubectl: Terminal) -> None:
     kubectl("annotate", "node", "node-1", f"{PREFIX}/pressure-")
 
 
-def test_a_node_goes_and_comes_back(kubectl: Terminal) -> None:
+def test_a_node_is_deleted_and_returns(kubectl: Terminal) -> None:
     kubectl("annotate", "node", "node-2", f"{PREFIX}/fault=gone")
     until(lambda: "node-2" not in kubectl("get", "nodes", "-o", "name"), "its Node is deleted")
     kubectl("apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-2"}})

@@ -73,7 +73,7 @@ async def test_a_key_that_an_object_lacks(w: World, variable: dict[str, Any], ki
     assert ("Failed", f"Error: {message}") in await _warnings(w)
 
 
-async def test_an_object_that_comes_a_little_late_costs_no_ten_seconds(w: World) -> None:
+async def test_an_object_created_slightly_late_does_not_delay_by_ten_seconds(w: World) -> None:
     await w.create_pod(node="node-0", containers=[{"name": "c", "image": "app:v1", "env": [_KEY_OF_MAP]}])
     await asyncio.sleep(0.7)
     assert (await _waiting(w))["reason"] == "CreateContainerConfigError"
@@ -112,7 +112,7 @@ async def test_a_volume_names_a_key_that_the_object_lacks(w: World) -> None:
     assert set(await _warnings(w)) == {("FailedMount", message)}
 
 
-async def test_what_is_there_holds_nothing_up(w: World) -> None:
+async def test_existing_objects_cause_no_delay(w: World) -> None:
     await _create(w, CONFIG_MAPS, a="1")
     container = {"name": "c", "image": "app:v1", "env": [_KEY_OF_MAP], "envFrom": [{"configMapRef": {"name": "nope"}}]}
     await w.create_pod(node="node-0", containers=[container], volumes=[{"name": "x", "configMap": {"name": "nope"}}])
@@ -153,7 +153,7 @@ async def test_init_containers_and_those_after_them(w: World) -> None:
     assert await _warnings(w) == []
 
 
-async def test_a_node_that_may_not_read_says_so(w: World) -> None:
+async def test_a_node_without_read_permission_reports_it(w: World) -> None:
     refused = w.node_faults.add(Rule(fail(403, "Forbidden", "no access"), verb="get", resource="configmaps"))
     await w.create_pod(node="node-0", containers=[{"name": "c", "image": "app:v1", "env": [_KEY_OF_MAP]}])
     await asyncio.sleep(5)
@@ -166,7 +166,7 @@ async def test_a_node_that_may_not_read_says_so(w: World) -> None:
     assert is_ready(await w.existing())
 
 
-async def test_a_restarted_simulator_goes_on_waiting(w: World) -> None:
+async def test_a_restarted_simulator_continues_to_wait(w: World) -> None:
     nodes = await w.start_nodes("node-1")
     await w.create_pod("m", node="node-1", volumes=[{"name": "x", "configMap": {"name": "nope"}}])
     await w.create_pod("e", node="node-1", containers=[{"name": "c", "image": "app:v1", "env": [_KEY_OF_MAP]}])
@@ -219,6 +219,6 @@ async def test_a_restarted_simulator_goes_on_waiting(w: World) -> None:
         },
     },
 )
-def test_pods_that_need_nothing_are_not_looked_at(spec: dict[str, Any]) -> None:
+def test_pods_without_references_cause_no_reads(spec: dict[str, Any]) -> None:
     names = () if "containers" in spec else ("c",)
     assert configuration_of(pod(*names, **spec), mounted=False) is None

@@ -168,7 +168,7 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=30))
-def test_any_text_has_an_outcome_or_none(pieces: list[str]) -> None:
+def test_any_command_text_is_handled(pieces: list[str]) -> None:
     found = outcome_of(script(" ".join(pieces)))
     assert found is None or (found.seconds >= 0 and 0 <= found.code < 256)
 
@@ -180,7 +180,7 @@ def test_the_output_of_a_loop_is_bounded() -> None:
     assert 100 < len(found.output) < 10_000
 
 
-def test_a_termination_message_is_what_was_written_to_its_file() -> None:
+def test_the_termination_message_is_the_content_of_its_file() -> None:
     found = outcome_of(script("echo -n DONE > /dev/termination-log; echo b; exit 1"))
     assert found == Outcome(seconds=0.0, code=1, output=((0.0, "b"),), message="DONE")
 

@@ -104,13 +104,13 @@ def test_restarts_wait_twice_as_long_each_time_up_to_five_minutes() -> None:
     assert waits == [10, 20, 40, 80, 160, 300, 300, 300]
 
 
-def test_ten_minutes_without_a_restart_are_forgiven() -> None:
+def test_backoff_is_reset_after_ten_minutes_without_a_restart() -> None:
     seen = runtime_pod(pod(annotations={"exit-code": "1", "run-time": "0s,0s,700s,0s"}), until=714)
     assert [(r.state, r.restarts) for r in seen.containers] == [("waiting", 3)]
     assert seen.containers[0].backoff == 10, "the third restart came at once, the next one waits as at first"
 
 
-def test_what_a_node_missed_happened_at_its_time() -> None:
+def test_changes_during_an_outage_have_their_actual_times() -> None:
     """A node that was away for an hour finds in its containers what has happened meanwhile."""
     step, leap = (runtime_pod(pod(annotations={"exit-code": "1", "run-time": "5s"})) for _ in range(2))
     for now in range(0, 3600, 7):
@@ -119,7 +119,7 @@ def test_what_a_node_missed_happened_at_its_time() -> None:
     assert leap == step
 
 
-def test_stopping_ends_all_that_runs_and_nothing_starts_again() -> None:
+def test_stop_terminates_all_containers_without_restarts() -> None:
     seen = runtime_pod(pod("a", "b", annotations={"stop-exit-code.a": "143"}), until=1)
     stop(seen, 5.0)
     advance(seen, 99.0)
@@ -144,7 +144,7 @@ def test_stopping_ends_all_that_runs_and_nothing_starts_again() -> None:
         ),
     },
 )
-def test_a_boot_ends_what_ran(made: Any, at_once: list[str], later: list[str]) -> None:
+def test_a_reboot_terminates_running_containers(made: Any, at_once: list[str], later: list[str]) -> None:
     seen = runtime_pod(made, until=1)
     reboot(seen, 10.0)
     assert [run.state for run in seen.containers] == at_once
@@ -196,7 +196,7 @@ def test_annotations_that_cannot_be_read_are_complained_of(annotations: dict[str
     assert found.scripts == behaviour_of(pod(), PLAIN).scripts
 
 
-def test_a_timeline_knows_its_outcomes() -> None:
+def test_outcomes_of_a_timeline() -> None:
     script = parse_timeline("fail 5s, pass 1m, fail")
     assert (script.first(False), script.first(True)) == (0.0, 5.0)
     assert script.steps[1] == (True, 60.0)
@@ -256,7 +256,7 @@ def says(*command: str, **fields: Any) -> list[dict[str, Any]]:
             [("running", 1, True), ON], "Running"),
     },
 )  # fmt: skip
-def test_what_pods_say_of_themselves(made: Any, until: float, expected: list[Any], phase: str) -> None:
+def test_behavior_of_pods_from_annotations(made: Any, until: float, expected: list[Any], phase: str) -> None:
     seen = runtime_pod(made, PLAIN, until=float(until))
     assert [row[1:] for row in states(seen)] == expected
     assert phase_of(seen) == phase

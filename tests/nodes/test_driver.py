@@ -119,7 +119,7 @@ async def test_a_pod_starts_when_its_volume_is_attached(world: World) -> None:
     assert FINALIZER in (await world.must_get(f"{VOLUMES}/{name}"))["metadata"]["finalizers"]
 
 
-async def test_a_pod_that_goes_has_its_volume_detached(world: World) -> None:
+async def test_the_volume_of_a_deleted_pod_is_detached(world: World) -> None:
     await make_claim(world)
     await soon()
     await pod(world, "p", "a")
@@ -133,7 +133,7 @@ async def test_a_pod_that_goes_has_its_volume_detached(world: World) -> None:
     assert await volumes_of(world, "a") == ([], [])
 
 
-async def test_a_pod_that_never_started_goes_too(world: World) -> None:
+async def test_a_pod_that_never_started_is_deleted_too(world: World) -> None:
     await make_claim(world)
     await soon()
     world.faults.add(Rule(fail(500), verb="create", resource="volumeattachments.storage.k8s.io"))
@@ -173,7 +173,7 @@ async def test_pods_wait_only_for_a_driver_that_requires_attachment(env: Env, at
         assert await attachments(world) == {}
 
 
-async def test_a_node_that_came_again_says_what_it_uses(world: World) -> None:
+async def test_a_recreated_node_reports_volumes_in_use(world: World) -> None:
     await make_claim(world)
     await soon()
     await pod(world, "p", "a")
@@ -203,7 +203,7 @@ async def test_a_claim_that_asks_for_more_gets_it(world: World) -> None:
     assert await world.events("VolumeResizeSuccessful") == ["PersistentVolumeClaim/c Resize volume succeeded"]
 
 
-async def test_what_is_attached_is_not_deleted(world: World) -> None:
+async def test_attached_volumes_are_not_deleted(world: World) -> None:
     await make_claim(world)
     await soon()
     await pod(world, "p", "a")

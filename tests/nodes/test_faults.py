@@ -57,7 +57,9 @@ both = pytest.mark.parametrize(
 
 
 @both
-async def test_a_silent_node_sends_nothing_and_its_containers_run_on(w: World, down: Command, up: Command) -> None:
+async def test_a_silent_node_sends_nothing_and_its_containers_keep_running(
+    w: World, down: Command, up: Command
+) -> None:
     await w.create_pod(node="n0", metadata={"annotations": {"simulated.pilothouse.dev/exit-code": "1"}})
     await w.create_pod("q", node="n0")
     await asyncio.sleep(0.5)
@@ -116,7 +118,7 @@ async def test_a_node_without_its_pods_has_booted(w: World, by_annotation: bool)
 
 
 @pytest.mark.parametrize("by_annotation", [False, True])
-async def test_a_node_that_is_gone_is_deleted_and_comes_back_when_it_is_wanted(w: World, by_annotation: bool) -> None:
+async def test_a_vanished_node_is_deleted_and_returns_on_request(w: World, by_annotation: bool) -> None:
     await w.create_pod(node="n0")
     await asyncio.sleep(1)
     if by_annotation:
@@ -195,7 +197,7 @@ def memory(used: str) -> dict[str, Any]:
 
 
 @pytest.mark.world(profile=EVENTFUL)
-async def test_under_pressure_one_pod_after_the_other_is_evicted_until_there_is_enough(w: World) -> None:
+async def test_under_pressure_pods_are_evicted_one_by_one_until_enough_is_freed(w: World) -> None:
     await w.create_pod("small", node="n0", **memory("10Mi"))
     await w.create_pod("large", node="n0", **memory("900Mi"))
     await w.create_pod("middle", node="n0", **memory("300Mi"))
@@ -260,7 +262,7 @@ async def test_annotations_on_pods_count_while_they_run(w: World) -> None:
         ({"nodeSelector": {"disk": "ssd"}}, "NodeAffinity"),
     ],
 )
-async def test_a_pod_that_does_not_fit_fails_and_is_told_why(w: World, parts: dict[str, Any], reason: str) -> None:
+async def test_a_pod_that_does_not_fit_fails_with_a_reason(w: World, parts: dict[str, Any], reason: str) -> None:
     await w.create_pod(node="n0", **parts)
     await asyncio.sleep(1)
     status = (await w.document())["status"]
@@ -291,7 +293,7 @@ async def test_a_crash_loop_is_written_step_by_step(w: World) -> None:
     assert {"Started", "BackOff"} <= set(reasons)
 
 
-async def test_unknown_names_and_resources_are_refused(w: World) -> None:
+async def test_unknown_names_and_resources_are_rejected(w: World) -> None:
     with pytest.raises(KeyError, match="no simulated node is called 'x'"):
         w.nodes.silence("x")
     with pytest.raises(ValueError, match="'time' is none of memory, disk, pids"):

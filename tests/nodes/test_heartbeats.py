@@ -39,7 +39,7 @@ async def test_a_node_registers_ready_without_its_start_taint(w: World) -> None:
 
 
 @pytest.mark.parametrize("clears", [True, False])
-async def test_the_start_taint_goes_unless_it_is_left_to_a_controller(w: World, clears: bool) -> None:
+async def test_the_start_taint_is_removed_unless_a_controller_removes_it(w: World, clears: bool) -> None:
     other = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
     await w.create_node("a", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, other])
     await w.start_nodes("a", profile=Profile(events=False, clears_start_taint=clears))
@@ -47,7 +47,7 @@ async def test_the_start_taint_goes_unless_it_is_left_to_a_controller(w: World, 
     assert left == (["NoExecute"] if clears else ["NoSchedule", "NoExecute"])
 
 
-async def test_liveness_is_the_lease_and_the_status_is_seldom_written(w: World) -> None:
+async def test_heartbeats_are_leases_and_the_status_is_written_rarely(w: World) -> None:
     await asyncio.sleep(1)
     lease = await w.client.get(LEASES, "node-0", "kube-node-lease")
     owner = lease.metadata.owner_references[0]
@@ -79,7 +79,7 @@ async def test_leases_that_are_due_at_about_the_same_time_are_renewed_in_one_tur
     assert len(turns) < 400 < 51 * 9, "each of the turns renews several"
 
 
-async def test_what_another_client_changes_in_a_lease_stays(w: World) -> None:
+async def test_changes_of_a_lease_by_other_clients_are_kept(w: World) -> None:
     await asyncio.sleep(15)
     patch = strategic_merge_patch({"metadata": {"labels": {"a": "b"}}, "spec": {"leaseTransitions": 3}})
     await w.client.patch(LEASES.raw, "node-0", patch, "kube-node-lease")
@@ -94,7 +94,7 @@ async def test_what_another_client_changes_in_a_lease_stays(w: World) -> None:
     assert (w.env.now() - lease.spec.renew_time).total_seconds() < 11
 
 
-async def test_a_watch_that_lags_does_not_make_a_node_repeat_itself(w: World) -> None:
+async def test_a_lagging_watch_causes_no_repeated_writes(w: World) -> None:
     w.node_faults.add(Rule(delay(3.0), verb="watch", resource="nodes"))
     await w.start_nodes("slow")
     await asyncio.sleep(100)
@@ -110,7 +110,7 @@ async def test_transition_times_move_only_with_the_status(w: World) -> None:
 
 
 @pytest.mark.world(profile=Profile())
-async def test_conditions_that_others_set_to_unknown_are_put_right_within_seconds(w: World) -> None:
+async def test_conditions_set_to_unknown_by_others_are_corrected_within_seconds(w: World) -> None:
     await asyncio.sleep(100)
     before = w.env.now()
     await set_conditions(w, "Unknown")
@@ -133,7 +133,7 @@ async def test_foreign_conditions_of_a_node_are_kept_in_front(w: World) -> None:
     assert kinds == ["NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
 
 
-async def test_a_deleted_node_stays_deleted_and_is_quiet(w: World) -> None:
+async def test_a_deleted_node_stays_deleted_and_sends_nothing(w: World) -> None:
     await w.client.delete(NODES, "node-0")
     await w.client.delete(LEASES, "node-0", "kube-node-lease")  # as the garbage collector does
     await asyncio.sleep(30)
@@ -145,7 +145,7 @@ async def test_a_deleted_node_stays_deleted_and_is_quiet(w: World) -> None:
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["the watch shows both", "the watch shows only the new one"])
-async def test_a_node_created_again_is_taken_on(w: World, seen: bool) -> None:
+async def test_a_recreated_node_is_adopted(w: World, seen: bool) -> None:
     await w.client.delete(NODES, "node-0")
     if seen:
         await asyncio.sleep(30)
@@ -166,7 +166,7 @@ async def test_a_node_created_again_is_taken_on(w: World, seen: bool) -> None:
     assert w.count_writes(LEASE) - before >= 9
 
 
-async def test_a_restarted_simulator_takes_its_node_and_lease_on(w: World) -> None:
+async def test_a_restarted_simulator_adopts_its_node_and_lease(w: World) -> None:
     first = await w.start_nodes("a")
     await asyncio.sleep(20)
     uid, since = (node := await w.node("a")).metadata.uid, node.status.conditions[-1].last_transition_time
@@ -215,7 +215,7 @@ async def test_a_status_that_cannot_be_written_does_not_stop_the_lease(w: World)
     assert w.count_writes("nodes/node-0") == 0
 
 
-def test_large_clusters_send_no_events_unless_told_to() -> None:
+def test_large_clusters_send_no_events_by_default() -> None:
     assert Profile().sends_events(EVENTFUL_NODES)
     assert not Profile().sends_events(EVENTFUL_NODES + 1)
     assert Profile(events=True).sends_events(5000)

@@ -55,7 +55,7 @@ def test_which_images_cannot_be_pulled(image: str, reason: str, message: str | N
         ) == message
 
 
-def test_an_image_that_is_not_there_and_must_not_be_pulled() -> None:
+def test_a_missing_image_with_pull_policy_never() -> None:
     found = pull_failure("webserver:404", "Never")
     assert found is not None
     assert found.reason == "ErrImageNeverPull"
@@ -103,7 +103,7 @@ def test_the_status_and_the_events_are_a_kubelets() -> None:
     ]
 
 
-def test_a_name_that_is_none_is_told_once() -> None:
+def test_an_invalid_image_name_is_reported_once() -> None:
     made = runtime_pod(pod(**_waiting("Nginx")), until=60)
     assert states(made) == [("a", "InvalidImageName", 0, False)]
     assert [(h.reason, h.message.partition(":")[0]) for h in made.events] == [
@@ -124,6 +124,6 @@ def test_an_init_container_without_an_image_keeps_the_others_waiting() -> None:
     assert states(made) == [("i", "ImagePullBackOff", 0, False), ("a", "waiting", 0, False)]
 
 
-def test_without_commands_every_image_is_there() -> None:
+def test_without_commands_every_image_exists() -> None:
     made = runtime_pod(pod(**_waiting()), Profile(start_delay=0.0, commands=False), until=1)
     assert states(made) == [("a", "running", 0, True)]

@@ -62,7 +62,7 @@ HELLO = ("sh", "-c", "echo hello; sleep 20; echo again; sleep 50; echo later")
         "another life than its own": (_runs(RUNNING, *HELLO, **{"run-time": "9s"}), ["c started"]),
     },
 )
-def test_what_a_command_writes(pod: dict[str, Any], lines: list[str]) -> None:
+def test_output_of_commands(pod: dict[str, Any], lines: list[str]) -> None:
     assert [line.text for line in container_log(pod, "c", False, NOW).lines] == lines
 
 
@@ -92,6 +92,6 @@ def test_errors(pod: dict[str, Any], previous: bool, error: str) -> None:
     assert container_log(pod, "c", previous, NOW).error == error
 
 
-def test_a_follower_is_told_when_to_look_again() -> None:
+def test_a_follower_gets_the_time_of_the_next_line() -> None:
     log = container_log(_pod(RUNNING, "one\n@2m two"), "c", False, NOW)
     assert (log.next_at, log.ended) == (NOW + datetime.timedelta(minutes=1), False)

@@ -59,7 +59,7 @@ def states(body: dict[str, Any], field: str = "containerStatuses") -> list[tuple
     return [(c["name"], c["state"], c["ready"], c["started"]) for c in body["status"].get(field, ())]
 
 
-def test_an_accepted_pod_is_written_whole() -> None:
+def test_the_status_of_an_admitted_pod_is_written_completely() -> None:
     waiting = {"waiting": {"reason": "ContainerCreating"}}
     container = {
         "name": "a", "state": waiting, "lastState": {}, "ready": False, "restartCount": 0, "image": "nginx:1",
@@ -201,7 +201,7 @@ def test_init_containers_that_never_ran_keep_the_others_waiting() -> None:
     assert [state for _n, state, *_r in (*states(body), *states(body, "initContainerStatuses"))] == [waiting] * 4
 
 
-def test_a_crash_loop_tells_of_its_wait_and_of_the_last_end() -> None:
+def test_a_crash_loop_reports_its_backoff_and_the_last_termination() -> None:
     made = pod(status=BOUND, annotations={"exit-code": "3", "exit-reason": "OOMKilled", "run-time": "0s"})
     container = patch(made, at=0.0)["status"]["containerStatuses"][0]
     message = "back-off 10s restarting failed container=a pod=p_ns(u)"
@@ -211,7 +211,7 @@ def test_a_crash_loop_tells_of_its_wait_and_of_the_last_end() -> None:
     assert (container["restartCount"], container["containerID"]) == (1, ended["containerID"])
 
 
-def test_every_run_has_an_id_of_its_own_and_remembers_the_one_before() -> None:
+def test_every_run_has_its_own_id_and_the_previous_one() -> None:
     made = pod(status=BOUND, annotations={"exit-code": "1", "run-time": "1s,forever"})
     first = patch(made, at=4.5)["status"]["containerStatuses"][0]
     second = patch(made, at=0.0)["status"]["containerStatuses"][0]
@@ -220,7 +220,7 @@ def test_every_run_has_an_id_of_its_own_and_remembers_the_one_before() -> None:
     assert second["state"] == {"running": {"startedAt": "2026-01-01T12:00:02Z"}}
 
 
-def test_an_evicted_pod_says_why() -> None:
+def test_an_evicted_pod_has_reason_and_message() -> None:
     failure = PodFailure("Evicted", "The node was low on resource: memory. ", disruption=True)
     body = patch(pod("a", "b", status=RAN), stopped=KILLED_CODE, failure=failure)
     found = body["status"]
@@ -230,7 +230,7 @@ def test_an_evicted_pod_says_why() -> None:
     assert order == ["DisruptionTarget", *ORDER]
 
 
-def test_a_pod_that_runs_still_is_not_told_as_evicted_yet() -> None:
+def test_a_running_pod_is_not_reported_as_evicted_yet() -> None:
     found = patch(pod(status=RAN), failure=PodFailure("Evicted", "m", disruption=True))["status"]
     assert (found["phase"], "reason" in found) == ("Running", False)
 
@@ -244,14 +244,14 @@ def test_a_rejected_pod_has_a_reason_and_no_containers() -> None:
     assert conditions(body) == {"Ready": ENDED, "ContainersReady": ENDED, "PodScheduled": SCHEDULED}
 
 
-def test_a_new_address_takes_the_place_of_the_old_one() -> None:
+def test_a_new_address_replaces_the_old_one() -> None:
     """After a boot. The list is merged by address, and a pod may have one of a family."""
     found = patch(pod(status={**RAN, "podIP": "10.128.0.9"}))["status"]
     assert found["podIPs"] == [{"ip": ADDRESS}, {"$patch": "replace"}]
     assert patch(pod(status=RAN))["status"]["podIPs"] == [{"ip": ADDRESS}]
 
 
-def test_foreign_conditions_stand_in_front_and_are_not_sent() -> None:
+def test_foreign_conditions_come_first_and_are_not_sent() -> None:
     foreign = {"conditions": [{"type": "DisruptionTarget", "status": "True"}, {"type": "lb", "status": "True"}]}
     body = patch(pod(readinessGates=GATED, status=foreign))
     order = [item["type"] for item in body["status"]["$setElementOrder/conditions"]]
@@ -260,7 +260,7 @@ def test_foreign_conditions_stand_in_front_and_are_not_sent() -> None:
     assert conditions(body)["Ready"][0] == "True"
 
 
-def test_a_server_without_generations_is_told_none() -> None:
+def test_no_generation_is_sent_to_a_server_without_generations() -> None:
     made = pod(status=BOUND)
     old = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, generation=0))
     body = patch(old)

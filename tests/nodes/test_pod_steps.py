@@ -82,7 +82,7 @@ def test_next_step(made: NodePod, written_at: float | None, now: float, expected
     assert decide(made, sync_status, float(now), PROFILE) == expected
 
 
-def test_what_has_stopped_is_removed_after_its_delay_and_only_once() -> None:
+def test_stopped_pods_are_removed_once_after_their_delay() -> None:
     made = seen("Succeeded", grace=30)
     sync_status = bounded_cache(made, False)
     sync_status.ended_at = 4.0
@@ -136,9 +136,7 @@ OVER = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-01-
         ),
     },
 )
-def test_containers_that_were_there_before(
-    container: dict[str, Any] | None, policy: str, expected: tuple[str, int, bool]
-) -> None:
+def test_existing_containers(container: dict[str, Any] | None, policy: str, expected: tuple[str, int, bool]) -> None:
     told = [{"name": "a", **container}] if container else []
     made = pod(policy=policy, status={"startTime": "2026-01-01T12:00:00Z", "containerStatuses": told})
     found = recover(made, behaviour_of(made, PROFILE), PROFILE, instant(30.0))
@@ -188,5 +186,5 @@ def test_addresses_in_use_are_not_given_away() -> None:
     assert addresses.take("c") == "10.128.0.4", "freed ones come last"
 
 
-def test_nodes_have_addresses_of_their_own() -> None:
+def test_nodes_have_their_own_addresses() -> None:
     assert [node_address(0), node_address(255)] == ["10.64.0.1", "10.64.1.0"]

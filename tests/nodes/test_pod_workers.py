@@ -64,7 +64,7 @@ async def test_pods_bound_before_the_nodes_started_are_served(w: World) -> None:
     assert all([is_ready(await w.existing(f"p{number}")) for number in range(3)])
 
 
-async def test_pods_of_nodes_that_nobody_simulates_are_left_alone(w: World) -> None:
+async def test_pods_of_other_nodes_are_ignored(w: World) -> None:
     await w.create_pod(node="elsewhere")
     await asyncio.sleep(60)
     assert w.count_writes("pods/default/p") == 1
@@ -91,7 +91,7 @@ async def test_addresses_are_unique_also_after_a_restart(w: World) -> None:
 
 
 @pytest.mark.world("other")
-async def test_a_pod_half_way_through_is_taken_up_after_a_restart(w: World) -> None:
+async def test_a_starting_pod_continues_after_a_restart(w: World) -> None:
     slow = Profile(events=False, start_delay=5, ready_delay=5)
     first = await w.start_nodes("a", profile=slow)
     await w.create_pod(node="a")
@@ -133,7 +133,7 @@ async def test_a_pod_replaced_under_its_name_starts_over(w: World) -> None:
 
 
 @pytest.mark.world(profile=Profile(events=False, start_delay=5))
-async def test_a_pod_replaced_between_two_stages_gets_nothing_of_the_old_one(w: World) -> None:
+async def test_a_replaced_pod_inherits_no_state(w: World) -> None:
     await w.create_pod(node="node-0")
     await asyncio.sleep(1)
     with w.node_faults.hold(resource="pods"):
@@ -183,7 +183,7 @@ async def test_a_second_deletion_shortens_the_grace_period_and_kills(w: World) -
 
 
 @pytest.mark.parametrize("grace", [None, 0], ids=["graceful", "forced"])
-async def test_finalizers_keep_the_object_and_cost_nothing(w: World, grace: int | None) -> None:
+async def test_finalizers_keep_the_object_without_further_writes(w: World, grace: int | None) -> None:
     await w.create_pod(node="node-0", metadata={"finalizers": ["example.com/hold"]})
     await asyncio.sleep(1)
     await w.delete(grace=grace)
@@ -272,7 +272,7 @@ async def test_foreign_conditions_are_kept_in_front(w: World) -> None:
     ]  # fmt: skip
 
 
-async def test_a_status_that_somebody_else_wrote_is_put_right_within_seconds(w: World) -> None:
+async def test_a_status_written_by_another_client_is_corrected_within_seconds(w: World) -> None:
     await w.create_pod(node="node-0")
     await asyncio.sleep(1)
     before = (await w.document())["status"]
@@ -312,7 +312,7 @@ async def test_no_pod_is_lost_to_failing_writes(w: World, trouble: Callable[[], 
     assert (await w.client.list(PODS, "default")).items == ()
 
 
-async def test_nothing_is_done_on_a_state_older_than_the_last_write(w: World) -> None:
+async def test_states_older_than_the_last_write_are_ignored(w: World) -> None:
     with w.node_faults.hold(resource="pods") as held:
         await w.create_pod(node="node-0")
         held.release(1)
@@ -326,7 +326,7 @@ async def test_nothing_is_done_on_a_state_older_than_the_last_write(w: World) ->
 
 
 @pytest.mark.world(profile=Profile(events=True))
-async def test_events_tell_what_a_kubelet_tells(w: World) -> None:
+async def test_events_are_those_of_a_kubelet(w: World) -> None:
     inits = [{"name": "i", "image": "init"}, {"name": "s", "image": "side", "restartPolicy": "Always"}]
     await w.create_pod(node="node-0", initContainers=inits)
     await asyncio.sleep(1)

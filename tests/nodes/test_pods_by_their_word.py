@@ -26,7 +26,7 @@ async def debug(w: World, name: str, *command: str) -> None:
     await w.client.patch(PODS.raw, "p", patch, "default", subresource="ephemeralcontainers")
 
 
-async def test_a_pod_ends_as_its_command_says(w: World) -> None:
+async def test_a_pod_terminates_as_its_command(w: World) -> None:
     await w.create_pod(node="node-0", restartPolicy="Never", containers=container("sh", "-c", "sleep 5; exit 3"))
     await asyncio.sleep(5)
     assert (await w.existing()).status.phase == "Running"
@@ -86,7 +86,7 @@ async def test_ephemeral_containers_survive_a_restart_of_the_simulator(env: Env)
 
 
 @pytest.mark.world(profile=EVENTFUL)
-async def test_an_image_that_is_not_there_is_replaced_by_one_that_is(w: World) -> None:
+async def test_a_missing_image_is_replaced_by_an_existing_one(w: World) -> None:
     await w.create_pod(node="node-0", containers=container(image="webserver:404"))
     await asyncio.sleep(60)
     pod = await w.document()
@@ -103,7 +103,7 @@ async def test_an_image_that_is_not_there_is_replaced_by_one_that_is(w: World) -
     assert (await w.existing()).status.phase == "Running"
 
 
-async def test_waiting_for_an_image_goes_on_after_a_restart_of_the_simulator(env: Env) -> None:
+async def test_image_backoff_continues_after_a_restart_of_the_simulator(env: Env) -> None:
     async with world(env) as w:
         nodes = await w.start_nodes("node-0")
         await w.create_pod(node="node-0", containers=container(image="webserver:404"))
@@ -117,7 +117,7 @@ async def test_waiting_for_an_image_goes_on_after_a_restart_of_the_simulator(env
         assert (await w.existing()).status.phase == "Pending"
 
 
-async def test_a_pod_whose_image_is_not_there_can_be_deleted(w: World) -> None:
+async def test_a_pod_with_a_missing_image_can_be_deleted(w: World) -> None:
     await w.create_pod(node="node-0", containers=container(image="webserver:404"))
     await asyncio.sleep(30)
     await w.delete()

@@ -68,7 +68,7 @@ async def test_there_is_a_default_class_and_claims_are_bound(world: World) -> No
     assert sorted(set(reasons)) == ["ExternalProvisioning", "Provisioning", "ProvisioningSucceeded"]
 
 
-async def test_a_class_that_a_user_made_is_the_only_one(env: Env) -> None:
+async def test_a_default_class_of_a_user_is_kept(env: Env) -> None:
     async with node_world.world(env) as world:
         await make_class(world)
         client = Client(world.faults, world.env)
@@ -80,7 +80,7 @@ async def test_a_class_that_a_user_made_is_the_only_one(env: Env) -> None:
         assert [each["metadata"]["name"] for each in (await world.must_get(CLASSES))["items"]] == ["gold"]
 
 
-async def test_a_volume_goes_with_its_claim(world: World) -> None:
+async def test_a_volume_is_deleted_with_its_claim(world: World) -> None:
     await make_claim(world)
     await soon()
     path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
@@ -93,7 +93,7 @@ async def test_a_volume_goes_with_its_claim(world: World) -> None:
     assert await world.get(path) is None
 
 
-async def test_a_volume_that_is_deleted_first_stays_until_its_claim_is_gone(world: World) -> None:
+async def test_a_volume_deleted_first_remains_until_its_claim_is_removed(world: World) -> None:
     await make_claim(world)
     await soon()
     path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
@@ -106,7 +106,7 @@ async def test_a_volume_that_is_deleted_first_stays_until_its_claim_is_gone(worl
     assert (await world.must_get(path))["metadata"]["finalizers"] == [PROTECTION]
 
 
-async def test_what_is_retained_is_kept(world: World) -> None:
+async def test_volumes_with_policy_retain_are_kept(world: World) -> None:
     await make_class(world, "kept", PROVISIONER, reclaimPolicy="Retain")
     await make_claim(world, storageClassName="kept")
     await soon()
@@ -122,7 +122,7 @@ async def test_what_is_retained_is_kept(world: World) -> None:
     assert "deletionTimestamp" in (await world.must_get(path))["metadata"], "somebody changed their mind"
 
 
-async def test_a_volume_is_made_where_the_scheduler_says(world: World) -> None:
+async def test_a_volume_is_provisioned_for_the_selected_node(world: World) -> None:
     await make_class(world, "local", PROVISIONER, volumeBindingMode="WaitForFirstConsumer", mountOptions=["ro"])
     await world.node("n", labels={"kubernetes.io/hostname": "host-n"})
     await make_claim(world, storageClassName="local")
@@ -156,7 +156,7 @@ async def test_a_class_can_say_where_volumes_are(world: World) -> None:
     assert spec["csi"]["volumeAttributes"] == {"fast": "yes"}
 
 
-async def test_a_volume_is_made_once_whatever_happens_to_the_answer(world: World) -> None:
+async def test_a_volume_is_provisioned_once_even_if_the_response_is_lost(world: World) -> None:
     world.faults.add(Rule(lose_answer(), verb="create", resource="persistentvolumes", times=1))
     world.faults.add(Rule(conflict(), verb="update", resource="persistentvolumes", times=2))
     await make_claim(world)

@@ -63,7 +63,7 @@ def body(name: str, cpu: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.real_loop
-async def test_a_pod_lives_and_dies_on_a_real_server(env: Env, real_cluster: RealCluster) -> None:
+async def test_lifecycle_of_a_pod_on_a_real_server(env: Env, real_cluster: RealCluster) -> None:
     namespace = real_cluster.namespace()
     profile = Profile(start_delay=0.1, stop_delay=0.1, sync_period=0.2, cpu="2")
     async with simulated(env, real_cluster, NAMES, profile, schedules=True) as (client, _nodes):

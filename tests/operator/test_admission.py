@@ -306,7 +306,7 @@ async def test_an_error_is_a_denial(env: Env, error: Exception | None, status: d
         (review(obj=a_range(low="x")), "Range one cannot be read: Expected `int`"),
     ],
 )
-async def test_what_does_not_fit_is_denied(env: Env, body: bytes, message: str) -> None:
+async def test_objects_that_cannot_be_decoded_are_denied(env: Env, body: bytes, message: str) -> None:
     app = App("ranges")
     app.validating(RANGES, name="check")(_check)
     _code, answer, _handler = await answered(app, body, VALIDATE)
@@ -324,7 +324,7 @@ async def test_what_does_not_fit_is_denied(env: Env, body: bytes, message: str) 
         (review(), "/", 404, "not found"),
     ],
 )
-async def test_what_is_no_review_is_rejected(env: Env, body: bytes, path: str, code: int, message: str) -> None:
+async def test_invalid_reviews_are_rejected(env: Env, body: bytes, path: str, code: int, message: str) -> None:
     app = App("ranges")
     app.validating(RANGES, name="check")(_check)
     status, answer, _handler = await answered(app, body, path)

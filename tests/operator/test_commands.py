@@ -193,7 +193,7 @@ def test_a_file_may_be_named_after_a_module_of_the_standard_library(tmp_path: Pa
     ("flags", "code", "message"),
     [(["--install"], 1, "the object has been modified"), ([], 2, "app one has no controllers and no webhooks")],
 )
-async def test_an_operator_that_cannot_run_says_why(
+async def test_an_operator_that_cannot_run_reports_the_reason(
     env: Env, monkeypatch: pytest.MonkeyPatch, flags: list[str], code: int, message: str
 ) -> None:
     app = App("one")
@@ -253,7 +253,7 @@ async def test_a_webhook_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyP
         (["generate", "roles", "x"], 'or "pilothouse generate models CRD.yaml"'),
     ],
 )
-def test_what_cannot_be_run_is_explained(
+def test_files_that_cannot_be_run_are_explained(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], message: str
 ) -> None:
     app = "from pilothouse.operator import App\n"

@@ -63,7 +63,7 @@ async def test_a_class_keeps_state_between_syncs(cluster: AsyncCluster) -> None:
         assert finalized == ["one"] * 3
 
 
-async def test_a_rate_limiter_says_when_a_failed_sync_is_repeated(cluster: AsyncCluster) -> None:
+async def test_the_rate_limiter_delays_the_retry_of_a_failed_sync(cluster: AsyncCluster) -> None:
     app, times = App("things"), []
 
     @app.controller(THINGS, rate_limiter=lambda _env: ExponentialFailureLimiter(10.0, 30.0))
@@ -135,7 +135,7 @@ async def test_apply_returns_the_object(cluster: AsyncCluster) -> None:
         assert seen[-1] == ("1", version, True), "as it is in the cache"
 
 
-async def test_requeue_comes_back(cluster: AsyncCluster, env: Env) -> None:
+async def test_requeued_objects_are_synced_again(cluster: AsyncCluster, env: Env) -> None:
     app, times = App("things"), []
 
     @app.controller(THINGS)
@@ -229,7 +229,7 @@ async def test_string_data_of_a_secret_is_restored(cluster: AsyncCluster) -> Non
         assert (await cluster.get("v1", "Secret", "one"))["metadata"]["resourceVersion"] == version
 
 
-async def test_references_enqueue_who_refers(cluster: AsyncCluster) -> None:
+async def test_references_enqueue_the_referring_objects(cluster: AsyncCluster) -> None:
     app, seen = App("things"), []
     by_name = Reference(kind=CONFIG_MAPS, of=lambda obj: (f"shared-{obj.spec.size}",))
     by_map = Reference(kind=SECRETS, map=lambda secret: (f"default/{secret.metadata.name}",))
@@ -350,7 +350,7 @@ async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None
         ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}, "one cannot own Namespace"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_applied_is_explained(cluster: AsyncCluster, body: dict[str, Any], message: str) -> None:
+async def test_invalid_applies_are_explained(cluster: AsyncCluster, body: dict[str, Any], message: str) -> None:
     app, errors = App("things"), []
 
     @app.controller(THINGS, owns=(CONFIG_MAPS, NAMESPACES))
@@ -368,7 +368,7 @@ async def test_what_cannot_be_applied_is_explained(cluster: AsyncCluster, body: 
     assert re.search(message, only)
 
 
-async def test_namespaces_and_selectors_narrow_what_is_synced(cluster: AsyncCluster) -> None:
+async def test_namespaces_and_selectors_restrict_the_synced_objects(cluster: AsyncCluster) -> None:
     app, seen = App("things"), []
 
     @app.controller(THINGS, selector="tier=gold")

@@ -208,7 +208,7 @@ def test_versions_that_agree_keep_every_field() -> None:
         ([1], "example.com/v2", "an object"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_converted_is_named(obj: Any, desired: str, message: str) -> None:
+def test_failed_conversions_name_the_object(obj: Any, desired: str, message: str) -> None:
     with pytest.raises(ConversionFailed, match=message):
         Conversions([PAGES]).convert(json.dumps(obj).encode(), desired)
 
@@ -257,7 +257,7 @@ async def test_one_failure_fails_the_review(env: Env) -> None:
         (review(*[0] * 100_000), "Expected `object`, got `int`"),
     ],
 )
-async def test_what_is_no_review_is_rejected(env: Env, body: bytes, message: str) -> None:
+async def test_invalid_reviews_are_rejected(env: Env, body: bytes, message: str) -> None:
     with pytest.raises(BadReview, match=message):
         await Conversions([PAGES]).review(body)
 
@@ -310,7 +310,7 @@ def graded(version: str, grades: Any, name: str = "home") -> dict[str, Any]:
     return {**kind, "metadata": {"name": name}, "spec": {"grades": grades}}
 
 
-def test_what_is_to_be_stored_has_to_fit_the_class_of_the_hub() -> None:
+def test_stored_objects_must_fit_the_class_of_the_hub() -> None:
     sent = json.dumps(graded("v1", "A,NONSENSE")).encode()
     with pytest.raises(ConversionFailed, match=r"does not fit Graded: Invalid enum value 'NONSENSE' - at `\$\.spec"):
         Conversions([GRADED]).convert(sent, "example.com/v2")
@@ -438,7 +438,7 @@ def test_a_manifest_is_migrated_with_server_side_apply(pilothouse: Cluster) -> N
             pilothouse.apply(limits("v1", hours=2))
 
 
-def test_the_schema_rejects_what_is_invalid_before_a_conversion_or_mutation(pilothouse: Cluster) -> None:
+def test_the_schema_rejects_invalid_objects_before_a_conversion_or_mutation(pilothouse: Cluster) -> None:
     app = App("limits")
     app.controller(LIMITS)(_nothing)
 

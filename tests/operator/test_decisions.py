@@ -91,7 +91,7 @@ def test_whether_an_apply_is_needed(version: str, raw: bytes | None, body: dict[
     assert is_current(applied, body, version, raw) is expected
 
 
-def test_what_was_never_applied_is_not_current() -> None:
+def test_objects_that_were_never_applied_are_not_current() -> None:
     assert not is_current(None, {}, "5", _object("5"))
 
 
@@ -118,6 +118,6 @@ def test_bodies(body: Any, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("body", [[1], "text", None, CONFIG_MAPS.__class__, object()])
-def test_what_is_no_body_is_rejected(body: Any) -> None:
+def test_invalid_bodies_are_rejected(body: Any) -> None:
     with pytest.raises(TypeError, match=r"a body is a dict|has no form in JSON|unsupported"):
         as_json(body)

@@ -13,7 +13,7 @@ from pilothouse.operator import App, CustomResource, Health, Settings
 from pilothouse.testing import async_plane
 
 
-def test_what_it_waits_for() -> None:
+def test_readiness_names_missing_parts() -> None:
     health, done = Health(), {"caches": False, "webhooks": False}
     assert health.waits_for() == ("start",)
     health.expect({name: lambda name=name: done[name] for name in done})  # type: ignore[misc]

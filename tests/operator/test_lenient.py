@@ -46,7 +46,7 @@ def read(view: type[Any], data: Any) -> tuple[Any, bool]:
     return lenient.read(view, json.dumps(data).encode(), lambda: "Thing one")
 
 
-def test_what_is_missing_has_its_zero_value() -> None:
+def test_missing_fields_have_their_zero_value() -> None:
     found, fits = read(All, {"metadata": {"name": "a"}})
     assert not fits
     zero_time = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
@@ -101,7 +101,7 @@ def test_values_of_other_types_are_named(data: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"part":' + b"[" * 5000])
-def test_what_is_no_json_is_an_error(body: bytes) -> None:
+def test_invalid_json_is_an_error(body: bytes) -> None:
     with pytest.raises(UndecodableObject, match="Thing one cannot be read"):
         lenient.read(All, body, lambda: "Thing one")
 

@@ -270,7 +270,7 @@ def test_names_are_short_and_given_once(tmp_path: Path) -> None:
     assert "\nMode = Literal[\n" in source
 
 
-async def test_the_api_server_takes_what_was_generated(env: Env, tmp_path: Path) -> None:
+async def test_the_api_server_accepts_generated_definitions(env: Env, tmp_path: Path) -> None:
     module = loaded(models([GATES]), tmp_path)
     body = {"apiVersion": "example.com/v1", "kind": "HTTPGate", "metadata": {"name": "g"}}
     async with async_plane(env=env, nodes=0, controllers=(), crds=[module.HTTP_GATES]) as cluster:
@@ -299,7 +299,7 @@ def test_versions_that_agree_are_of_one_resource_others_are_not(tmp_path: Path) 
     assert "# * version v1alpha1, whose schema differs: HTTP_GATES_V1ALPHA1" in source
 
 
-def test_what_is_not_expressed_is_named() -> None:
+def test_parts_that_are_not_expressed_are_listed() -> None:
     odd = version("v1", storage=True)
     schema = odd["schema"]["openAPIV3Schema"]
     schema["required"] = ["spec", "metadata"]
@@ -358,7 +358,7 @@ def test_many_names_that_differ_in_punctuation() -> None:
         ([definition({"name": "v1"})], "version v1 of httpgates.example.com has no schema"),
     ],
 )
-def test_what_is_no_definition_is_rejected(given: list[dict[str, Any]], words: str) -> None:
+def test_invalid_definitions_are_rejected(given: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(InvalidDefinition, match=words):
         models(given)
 
@@ -416,7 +416,7 @@ async def test_no_text_of_a_definition_becomes_code(path: tuple[str | int, ...],
         "version": ({}, "v1\nimport os", r"spec.versions\[0\].name"),
     },
 )
-async def test_names_that_are_none_are_rejected(names: dict[str, str], version: str, words: str) -> None:
+async def test_invalid_names_are_rejected(names: dict[str, str], version: str, words: str) -> None:
     found = msgspec.json.decode(msgspec.json.encode(GATES))
     found["spec"]["names"].update(names)
     found["spec"]["versions"][0]["name"] = version
@@ -448,7 +448,7 @@ ROOT_SCHEMA = ("spec", "versions", 0, "schema", "openAPIV3Schema")
         "fields that are none": (("spec", "versions", 0, "selectableFields"), [None], "Expected `object`, got `null`"),
     },
 )
-def test_what_has_the_wrong_type_is_named(path: tuple[str | int, ...], value: object, message: str) -> None:
+def test_wrong_types_are_named(path: tuple[str | int, ...], value: object, message: str) -> None:
     with pytest.raises(InvalidDefinition, match=re.escape(message)):
         models([replaced(path, value)])
 

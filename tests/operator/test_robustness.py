@@ -41,7 +41,7 @@ def controllers(monkeypatch: pytest.MonkeyPatch) -> list[DeclaredController]:
     return found
 
 
-async def test_a_finalizer_hears_of_the_deletion_whatever_the_predicates_say(cluster: AsyncCluster) -> None:
+async def test_a_finalizer_runs_independently_of_predicates(cluster: AsyncCluster) -> None:
     app = App("things")
 
     @app.controller(THINGS, predicates=(label_changed("a"),))
@@ -60,7 +60,7 @@ async def test_a_finalizer_hears_of_the_deletion_whatever_the_predicates_say(clu
         assert await cluster.list(*THING) == []
 
 
-async def test_an_object_that_is_no_longer_mapped_syncs_whom_it_was_mapped_to(cluster: AsyncCluster) -> None:
+async def test_an_object_that_is_no_longer_mapped_enqueues_its_former_owner(cluster: AsyncCluster) -> None:
     app, seen = App("things"), []
     secrets = Reference(kind=SECRETS, map=lambda secret: f"default/{secret.metadata.labels.get('thing')}")
 
@@ -247,7 +247,7 @@ async def test_the_status_of_a_sync_that_failed_for_good_is_written_in_the_end(c
         assert (await cluster.get(*THING, "one"))["status"]["phase"] == "Failed"
 
 
-async def test_a_status_whose_answer_was_lost_is_put_right(cluster: AsyncCluster) -> None:
+async def test_a_status_whose_response_was_lost_is_corrected(cluster: AsyncCluster) -> None:
     """The cache is behind when the sync is repeated, and the predicate hides the event that brings it up to date."""
     app, syncs = App("things"), 0
 
@@ -266,7 +266,7 @@ async def test_a_status_whose_answer_was_lost_is_put_right(cluster: AsyncCluster
         assert (await cluster.get(*THING, "one"))["status"] == {"observedGeneration": 1}
 
 
-async def test_what_a_deleted_object_owns_goes_too(cluster: AsyncCluster) -> None:
+async def test_dependents_of_a_deleted_object_are_deleted(cluster: AsyncCluster) -> None:
     """The API server orphans the Pods of Jobs by default; here, without a garbage collector, the Job would stay."""
     app = App("things")
 
@@ -288,7 +288,7 @@ async def test_what_a_deleted_object_owns_goes_too(cluster: AsyncCluster) -> Non
 
 
 @pytest.mark.parametrize("verb", ["apply", "create_once", "delete", "owned"])
-async def test_what_is_only_read_cannot_be_written(cluster: AsyncCluster, verb: str) -> None:
+async def test_kinds_that_are_only_read_cannot_be_written(cluster: AsyncCluster, verb: str) -> None:
     """The generated roles do not allow it, either."""
     app, errors = App("things"), []
 
@@ -311,7 +311,7 @@ async def test_what_is_only_read_cannot_be_written(cluster: AsyncCluster, verb: 
     assert errors[0] == "controller thing writes ConfigMap (v1) and does not declare it: add its kind to owns="
 
 
-async def test_what_is_not_watched_is_not_taken_for_absent(cluster: AsyncCluster) -> None:
+async def test_objects_that_are_not_watched_are_not_assumed_missing(cluster: AsyncCluster) -> None:
     app, errors = App("things"), []
 
     @app.controller(THINGS, reads=(CONFIG_MAPS,))
@@ -360,7 +360,7 @@ async def test_settings_that_cannot_work_are_rejected(cluster: AsyncCluster, env
         await app.run(cluster.client, env, Settings(namespaces=("a", "b")))
 
 
-async def test_what_a_sync_returns_or_cancels_ends_nothing(cluster: AsyncCluster) -> None:
+async def test_invalid_results_and_cancellations_do_not_end_a_worker(cluster: AsyncCluster) -> None:
     app, seen = App("things"), []
 
     @app.controller(THINGS)
@@ -384,7 +384,7 @@ async def test_what_a_sync_returns_or_cancels_ends_nothing(cluster: AsyncCluster
     assert min(map(seen.count, ("number", "text", "cancelled"))) > 1, "a mistake is retried"
 
 
-async def test_nothing_is_remembered_of_what_is_gone(
+async def test_state_of_deleted_objects_is_dropped(
     cluster: AsyncCluster, controllers: list[DeclaredController]
 ) -> None:
     app = App("things")

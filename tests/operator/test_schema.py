@@ -320,7 +320,7 @@ class WithZeros(View, frozen=True):
 WITH_ZEROS = CustomResource("example.com/v1", WithZeros, plural="withzeros")
 
 
-def test_zero_values_are_defaults_where_the_api_server_takes_them() -> None:
+def test_zero_values_are_defaults_where_the_api_server_accepts_them() -> None:
     def properties(resource: CustomResource[Any]) -> dict[str, Any]:
         found: dict[str, Any] = resource.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
         return found

@@ -259,7 +259,7 @@ async def test_two_replicas_that_start_at_once_agree(cluster: AsyncCluster, env:
     assert await bundles(cluster.client) == {kept.bundle}
 
 
-async def test_what_others_break_is_restored(cluster: AsyncCluster, env: Env) -> None:
+async def test_changes_by_others_are_reverted(cluster: AsyncCluster, env: Env) -> None:
     replica = Replica(cluster.client, env)
     await replica.rotator.sync()
     before = await secret_of(cluster.client)
@@ -288,7 +288,7 @@ async def test_what_others_break_is_restored(cluster: AsyncCluster, env: Env) ->
         group.cancel()
 
 
-async def test_at_rest_nothing_is_written(cluster: AsyncCluster, env: Env) -> None:
+async def test_nothing_is_written_without_changes(cluster: AsyncCluster, env: Env) -> None:
     replica = Replica(cluster.client, env)
     await replica.rotator.sync()
     before = await versions(cluster.client)
@@ -321,7 +321,7 @@ async def test_outside_of_the_cluster_everything_is_installed_with_a_url(env: En
 
 
 @pytest.mark.parametrize("taken_over", [False, True])
-async def test_a_process_that_ends_deletes_what_calls_it(env: Env, taken_over: bool) -> None:
+async def test_a_stopping_process_deletes_its_webhook_configurations(env: Env, taken_over: bool) -> None:
     """Not what another process has installed since."""
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         first, second = (

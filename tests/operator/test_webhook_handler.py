@@ -91,7 +91,7 @@ async def test_reviews_are_answered(handler: WebhookHandler) -> None:
         (VALIDATE, {"pause": BODY_SECONDS + 1}, 408),
     ],
 )
-async def test_what_is_not_read_is_rejected(
+async def test_requests_that_are_not_read_are_rejected(
     handler: WebhookHandler, path: str, arguments: dict[str, Any], status: int
 ) -> None:
     assert (await call(handler, path, b"{", **arguments))[0] == status
@@ -102,7 +102,7 @@ async def test_a_body_without_a_length_is_bounded(handler: WebhookHandler) -> No
     assert (await call(handler, VALIDATE, *pieces))[0] == 413
 
 
-async def test_the_oldest_of_too_many_bodies_is_given_up(handler: WebhookHandler) -> None:
+async def test_the_oldest_of_too_many_bodies_is_dropped(handler: WebhookHandler) -> None:
     """Together they may hold 48 MiB: the fourth of 15 MiB ends the first."""
     async with TaskGroup() as group:
         calls = [

@@ -75,7 +75,7 @@ async def test_a_website_is_served_changed_and_deleted(env: Env, example: Module
             assert {"Published", "Unpublished"} <= reasons
 
 
-async def test_what_others_change_or_delete_is_restored(env: Env, example: ModuleType) -> None:
+async def test_changes_and_deletions_by_others_are_restored(env: Env, example: ModuleType) -> None:
     async with async_plane(env=env) as cluster:
         await example.app.install(cluster.client)
         async with cluster.running(example.app.run):
@@ -90,7 +90,7 @@ async def test_what_others_change_or_delete_is_restored(env: Env, example: Modul
 
 
 @cases("count", {"a hundred": 100, "a thousand": pytest.param(1000, marks=pytest.mark.slow)})
-async def test_websites_at_rest_cost_no_requests(env: Env, example: ModuleType, count: int, soak: bool) -> None:
+async def test_unchanged_websites_cause_no_requests(env: Env, example: ModuleType, count: int, soak: bool) -> None:
     if count == 1000 and not soak:
         pytest.skip("a minute of a processor: --soak")
     async with async_plane(env=env, nodes=10) as cluster:

@@ -31,7 +31,7 @@ async def until_gone(client: Client, path: str) -> None:
             await asyncio.sleep(0.5)
 
 
-async def test_a_service_gets_an_address_and_loses_it_and_a_node_without_a_machine_goes(env: Env) -> None:
+async def test_services_get_addresses_and_nodes_without_machines_are_deleted(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), PlaneOptions(nodes=2, cloud=True))
     assert plane.cloud is not None
     async with running(plane):

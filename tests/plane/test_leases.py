@@ -127,7 +127,7 @@ async def test_while_another_manager_holds_the_lease_the_planes_own_waits(world:
     assert leads == [*[False] * 10, True]
 
 
-async def test_a_manager_that_starts_anew_leaves_nothing_behind(world: Led) -> None:
+async def test_a_restarted_manager_leaves_nothing_behind(world: Led) -> None:
     """What is collected for a request of metrics belongs to the controllers that run now."""
     assert world.plane.manager is not None
     counts = []

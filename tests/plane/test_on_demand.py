@@ -111,11 +111,11 @@ async def create(plane: Plane, path: str, body: dict[str, Any], name: str) -> No
     await plane.client().request("POST", path, body=msgspec.json.encode(whole))
 
 
-def test_there_is_an_object_here_for_each_that_waits() -> None:
+def test_every_waiting_controller_has_a_test_object() -> None:
     assert set(WAKES) | set(SAME) | BY_DELETION == set(WAITING)
 
 
-async def test_none_of_them_is_built_before_there_is_something_to_do(env: Env) -> None:
+async def test_no_controller_is_created_before_it_has_work(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), PlaneOptions(on_demand=True, storage=True, manager=ALONE))
     async with running(plane):
         await asyncio.sleep(600)
@@ -136,7 +136,7 @@ async def test_it_is_built_with_the_first_object_that_gives_it_something_to_do(e
         assert name in manager_of(plane).controllers
 
 
-async def test_controllers_that_are_built_at_once_find_nothing_to_do_either(env: Env) -> None:
+async def test_controllers_that_are_created_immediately_have_no_work_either(env: Env) -> None:
     """With them, not without: what a controller does that never had an object of its kind must be nothing."""
     writes: list[str] = []
 
@@ -176,7 +176,7 @@ class _Notes:
         await self._transport.close()
 
 
-async def test_a_deployment_is_served_as_by_controllers_that_were_there_before(env: Env) -> None:
+async def test_a_deployment_is_served_as_by_running_controllers(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), PlaneOptions(on_demand=True, manager=ALONE))
     async with running(plane):
         await create(plane, f"{APPS}/deployments", {"spec": {**OWNED, "replicas": 3}}, "web")
@@ -186,7 +186,7 @@ async def test_a_deployment_is_served_as_by_controllers_that_were_there_before(e
     assert document_["status"]["readyReplicas"] == 3
 
 
-async def test_what_is_there_at_the_start_is_served_when_the_plane_is_ready(env: Env) -> None:
+async def test_initial_objects_are_served_when_the_plane_is_ready(env: Env) -> None:
     """A store that has been used before: who has something to do is built, with filled caches."""
     store = MemoryStore(env)
     before = Plane(env, store, PlaneOptions(manager=None, scheduler=False))

@@ -84,7 +84,7 @@ def test_web_pages_are_rejected(origin: str) -> None:
     assert _ask([(b"host", b"localhost"), (b"origin", origin.encode())]) == (403, [])
 
 
-def test_whoever_logs_in_is_who_they_are() -> None:
+def test_authenticated_users_keep_their_identity() -> None:
     headers = [(b"host", b"localhost"), (b"authorization", b"Bearer other")]
     assert _ask(headers) == (200, [headers])
 

@@ -57,7 +57,7 @@ async def test_a_wrapped_transport_is_watched_over_as_a_network_is(env: Env) -> 
     assert {300 <= limit < 600 for limit in limits} == {True}
 
 
-async def test_a_local_watch_is_not_opened_anew_every_few_minutes(env: Env) -> None:
+async def test_a_local_watch_is_not_reopened_every_few_minutes(env: Env) -> None:
     plane = Plane(env, MemoryStore(env), _ALONE)
     async with running(plane):
         await asyncio.sleep(60)

@@ -12,7 +12,9 @@ from pilothouse.plane import served
 from pilothouse.serving import certificates
 
 
-def test_the_first_makes_them_and_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_process_creates_the_keys_and_the_others_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = certificates.make_authority
 
     def slowly(*arguments: Any) -> Any:

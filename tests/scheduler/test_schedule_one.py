@@ -35,7 +35,7 @@ def test_a_search_starts_where_the_last_one_ended() -> None:
     assert [(found[0], found[-1], len(found)) for found in searches] == [(0, 99, 100), (100, 49, 100), (50, 149, 100)]
 
 
-def test_a_search_goes_on_until_enough_nodes_fit() -> None:
+def test_a_search_continues_until_enough_nodes_fit() -> None:
     nodes = [node(f"n{number}", cpu="1" if number % 3 else "4") for number in range(600)]
     algorithm = Algorithm(cluster(nodes))
     found = algorithm.feasible(pod("p", "2"))

@@ -245,7 +245,7 @@ async def test_no_node_gets_more_than_its_allocatable_resources(world: World) ->
     assert Counter((await assigned_nodes(world)).values()) == {"a": 4, "b": 4, "": 4}
 
 
-async def test_a_deleted_unschedulable_pod_takes_no_room(world: World) -> None:
+async def test_a_deleted_unschedulable_pod_uses_no_resources(world: World) -> None:
     await world.create_pod(cpu="3")
     await asyncio.sleep(5)
     await world.delete()

@@ -186,7 +186,7 @@ def test_a_drain_that_succeeds(small: Path) -> None:
         "no node matches": (DrainOptions(selector="zone=a"), "no node of the snapshot matches 'zone=a'"),
     },
 )
-def test_nodes_that_are_not_there(small: Path, options: DrainOptions, error: str) -> None:
+def test_unknown_nodes(small: Path, options: DrainOptions, error: str) -> None:
     with pytest.raises(UnknownNodes, match=error):
         preview(restored(small), options)
 

@@ -87,7 +87,7 @@ def test_the_pods_of_an_exceeded_budget_are_named(tmp_path: Path) -> None:
     assert f">{first.pod}<" in html(recording, budgets=found.budgets)
 
 
-def test_a_pod_without_a_node_says_why(tmp_path: Path) -> None:
+def test_a_pending_pod_has_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     text = _OUTAGE.format(silent="1m2s", grows="1m").replace(
         'image: "web:1"', "image: w, resources: {requests: {cpu: 99}}"

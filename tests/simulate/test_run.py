@@ -191,7 +191,7 @@ _READY = (
 )
 
 
-def test_what_held_already_before_an_entry_is_noticed(tmp_path: Path) -> None:
+def test_an_expectation_that_is_true_before_its_entry_is_a_notice(tmp_path: Path) -> None:
     found = result(tmp_path, WEB + _READY % "")
     notice = (
         'eventually ready: it was true already when the entry "outage" began; with again: true it must first be false'
@@ -202,7 +202,7 @@ def test_what_held_already_before_an_entry_is_noticed(tmp_path: Path) -> None:
     assert found.measures["time until ready"] > 120
 
 
-def test_what_did_not_happen_is_noticed(tmp_path: Path) -> None:
+def test_entries_that_never_start_are_notices(tmp_path: Path) -> None:
     spec = WEB.replace('image: "web:1"', 'image: "web:1", resources: {requests: {cpu: "99"}}')
     spec += "  timeline: [{name: late, when: 'objects.pods.size() == 9', scale: {deployment: web, replicas: 5}}]\n"
     found = result(tmp_path, spec)
@@ -257,7 +257,7 @@ def test_entries_that_are_left_out_are_not_missed(tmp_path: Path) -> None:
     assert result(tmp_path, spec, only=frozenset()).failure is None
 
 
-def test_a_cluster_that_never_rests_fails(tmp_path: Path) -> None:
+def test_a_cluster_that_is_never_quiet_fails(tmp_path: Path) -> None:
     spec = WEB.replace("{time: 5m}", "{quiet: 2m, time: 10m}")
     entry = "  timeline: [{every: 1m, until: 20m, restart: {deployment: web}}]\n"
     assert "unsettled until: the cluster was not quiet for 2m within 10m" in failure(tmp_path, spec + entry)
@@ -299,12 +299,12 @@ def test_an_action_that_cannot_be_performed_is_reported_without_the_log(tmp_path
     ],
     ids=["nodes", "type"],
 )
-def test_an_action_that_means_more_or_something_else_says_so(tmp_path: Path, entry: str, expected: str) -> None:
+def test_ambiguous_actions_are_rejected(tmp_path: Path, entry: str, expected: str) -> None:
     groups = "  cluster: {nodeGroups: [{name: a, count: 3}, {name: b, count: 1, labels: {x: z}}]}\n"
     assert expected in failure(tmp_path, groups + f"  until: {{time: 1m}}\n  timeline: [{{at: 10s, {entry}}}]\n")
 
 
-def test_a_misspelt_kind_is_said_with_the_nearest(tmp_path: Path) -> None:
+def test_a_misspelled_kind_suggests_the_closest_one(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r'no matches for kind "Deploymnt".*; did you mean Deployment\?'):
         result(tmp_path, WEB.replace("kind: Deployment", "kind: Deploymnt"))
 
@@ -320,7 +320,7 @@ def test_an_expression_that_costs_too_much_is_an_error(tmp_path: Path) -> None:
         result(tmp_path, WEB.replace("replicas: 3", "replicas: 60") + f"  expect: {{atEnd: [{{cel: '{nested}'}}]}}\n")
 
 
-def test_a_failure_says_why_the_write_was_made(tmp_path: Path) -> None:
+def test_a_failure_explains_the_write(tmp_path: Path) -> None:
     spec = "  timeline: [{at: 1m, scale: {deployment: web, replicas: 5}}]\n  expect:\n    always:\n"
     spec += "    - cel: objects.pods.size() <= 4\n"
     found = result(tmp_path, WEB + spec).failure
@@ -388,7 +388,7 @@ def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
     assert result(tmp_path, spec, 4).digest not in found
 
 
-def test_a_recording_names_entries_and_has_the_end_of_what_lasts(tmp_path: Path) -> None:
+def test_a_recording_has_entry_names_and_ends_of_faults(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     spec = "  timeline: [{name: outage, at: 1m, nodes: {name: node-0, silence: true, for: 2m}}]\n"
     path.write_text(HEAD + WEB + spec, encoding="utf-8")
@@ -412,7 +412,7 @@ _HELD = """  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas
 """
 
 
-def test_what_came_of_each_expectation(tmp_path: Path) -> None:
+def test_results_of_expectations(tmp_path: Path) -> None:
     found = result(tmp_path, WEB + _HELD)
     outcomes = {expectation.name: (expectation.kind, expectation.outcome) for expectation in found.expectations}
     assert outcomes == {
@@ -428,7 +428,7 @@ def test_what_came_of_each_expectation(tmp_path: Path) -> None:
     assert (shrunk.at, shrunk.message.partition(":")[0]) == (180.0, "it did not hold in time")
 
 
-def test_all_that_does_not_hold_at_the_end_is_known(tmp_path: Path) -> None:
+def test_all_at_end_violations_are_reported(tmp_path: Path) -> None:
     at_end = "    - {name: A, cel: 'objects.pods.size() == 1'}\n    - {name: B, cel: 'objects.pods.size() == 2'}\n"
     found = result(tmp_path, f"{WEB}  expect:\n    atEnd:\n{at_end}    - {{name: C, cel: 'true'}}\n")
     assert [(expectation.name, expectation.outcome) for expectation in found.expectations] == [
@@ -552,7 +552,7 @@ def test_a_drain_that_a_budget_blocks_is_named(tmp_path: Path) -> None:
     assert [notice.partition(": pod")[0] for notice in found.notices] == ["replacement: not finished: node web-0"]
 
 
-def test_a_drain_with_a_timeout_says_what_blocks_it(tmp_path: Path) -> None:
+def test_a_drain_with_a_timeout_names_the_blocking_budget(tmp_path: Path) -> None:
     drain = "  timeline: [{name: replacement, at: 1m, drain: {name: web-0, timeout: 1m}}]\n  until: {time: 3m}\n"
     said = failure(tmp_path, BLOCKED + drain)
     assert "node web-0 was not drained within 1m: 2 pods are left: web-" in said

@@ -66,7 +66,7 @@ def runner(scenarios: Sequence[Scenario], processes: int = 2, timeout: float = 6
     return ProcessRunner(scenarios, processes, timeout=timeout, tick=lambda _running: None)
 
 
-def test_a_process_that_dies_fails_its_run_only(tmp_path: Path) -> None:
+def test_a_crashed_process_fails_only_its_run(tmp_path: Path) -> None:
     scenarios = [scenario(tmp_path, name) for name in ("kill", "fine", "exit", "hang")]
     made = runner(scenarios, timeout=15.0)
     try:
@@ -116,7 +116,7 @@ FAULTS = """
 """
 
 
-def test_what_is_found_does_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
+def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(HEAD + FAULTS, encoding="utf-8")
     outcomes = []

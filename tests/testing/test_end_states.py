@@ -94,11 +94,11 @@ def test_a_difference_is_found(expected: list[Any], found: list[Any], text: str)
         ),
     },
 )
-def test_what_differs_between_any_two_runs_is_none(one: Any, other: Any) -> None:
+def test_differences_between_any_two_runs_are_ignored(one: Any, other: Any) -> None:
     assert differences(state(one), state(one), state(other)) == []
 
 
-def test_what_two_seeds_do_differently_is_chance() -> None:
+def test_differences_between_two_seeds_are_ignored() -> None:
     one, two, three = (state(config_map(data={"port": str(number), "same": "1"})) for number in range(3))
     assert differences(one, two, three) == []
     changed = state(config_map(data={"port": "7", "same": "2"}))

@@ -221,7 +221,7 @@ def test_the_variable_names_seeds_and_ranges(monkeypatch: pytest.MonkeyPatch) ->
         explore(correct(), three_things, **ALONE)
 
 
-def test_a_failure_without_faults_says_so() -> None:
+def test_a_failure_without_faults_is_reported_as_such() -> None:
     def wrong(state: State) -> None:
         assert not state.list(*THING), "a thing"
 
@@ -231,7 +231,7 @@ def test_a_failure_without_faults_says_so() -> None:
     assert "0 of 8 are enough, found in 1 runs" in str(failed.value)
 
 
-def test_the_log_says_why_a_request_was_denied() -> None:
+def test_the_log_has_the_reason_of_a_denied_request() -> None:
     app = App("invalid")
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
@@ -245,7 +245,7 @@ def test_the_log_says_why_a_request_was_denied() -> None:
     assert 'patch configmaps default/thing-0 -> 422: ConfigMap "thing-0" is invalid: data[/]' in str(failed.value)
 
 
-def test_an_operator_that_never_rests_is_found() -> None:
+def test_an_operator_that_never_stops_writing_fails() -> None:
     app = App("restless")
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
@@ -283,7 +283,7 @@ def test_claims_get_volumes() -> None:
     explore(app, with_pods, [runs], seeds=1)
 
 
-def test_a_restarted_reconciler_remembers_nothing() -> None:
+def test_a_restarted_reconciler_has_no_state() -> None:
     app, made = App("memory"), []
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
@@ -302,7 +302,7 @@ def test_a_restarted_reconciler_remembers_nothing() -> None:
     assert made[0] not in working, "the one of the declaration is never used here"
 
 
-def test_what_a_webhook_converts_is_rejected() -> None:
+def test_definitions_with_a_conversion_webhook_are_rejected() -> None:
     definition = THINGS.definition()
     definition["spec"]["conversion"] = {"strategy": "Webhook"}
     with pytest.raises(

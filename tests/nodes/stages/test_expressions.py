@@ -89,7 +89,7 @@ def test_results(text: str, expected: Any) -> None:
         "variables": ("$x", 0, "not supported"),
     },
 )
-def test_what_is_not_supported_is_said_with_its_place(text: str, position: int, reason: str) -> None:
+def test_unsupported_syntax_is_reported_with_its_position(text: str, position: int, reason: str) -> None:
     with pytest.raises(ExpressionError, match=reason) as caught:
         compile_expression(text)
     assert caught.value.position == position

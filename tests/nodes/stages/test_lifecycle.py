@@ -187,7 +187,7 @@ def test_changes_of_finalizers(step: ChangeFinalizers, present: list[str], expec
             {"template": "at: 2026-01-01T12:00:00Z"}, "strategic-merge-patch", {"at": "2026-01-01T12:00:00Z"}),
     },
 )  # fmt: skip
-def test_what_is_sent(patch: dict[str, Any], media: str, expected: Any) -> None:
+def test_patch_content(patch: dict[str, Any], media: str, expected: Any) -> None:
     made = stage(steps=[{"patch": patch}])
     (step,) = made.steps
     assert isinstance(step, ApplyPatch)
@@ -203,7 +203,7 @@ def test_what_is_sent(patch: dict[str, Any], media: str, expected: Any) -> None:
         "json": ({"template": "a: 1", "type": "json"}, "a JSON patch is a list of operations"),
     },
 )
-def test_what_cannot_be_sent_is_said_with_its_place(patch: dict[str, Any], complaint: str) -> None:
+def test_invalid_patches_are_reported_with_their_position(patch: dict[str, Any], complaint: str) -> None:
     made = stage(steps=[{"patch": patch}])
     (step,) = made.steps
     assert isinstance(step, ApplyPatch)

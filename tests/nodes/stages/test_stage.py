@@ -37,7 +37,7 @@ def test_steps(spec: str, kinds: list[type]) -> None:
     assert [type(step) for step in read(spec).steps] == kinds
 
 
-def test_a_stage_without_selector_matches_nothing_and_is_left_out() -> None:
+def test_a_stage_without_selector_is_ignored() -> None:
     assert read("next: {delete: true}") is None
 
 
@@ -73,7 +73,7 @@ def test_a_stage_without_selector_matches_nothing_and_is_left_out() -> None:
             "selector: {}\nnext: {statusPatchAs: {username: u}}", "spec.next.statusPatchAs: impersonation"),
     },
 )  # fmt: skip
-def test_what_cannot_be_used_is_refused_with_its_place(spec: str, complaint: str) -> None:
+def test_invalid_stages_are_rejected_with_their_position(spec: str, complaint: str) -> None:
     with pytest.raises(StageError) as caught:
         read(spec)
     assert str(caught.value).startswith(f"f.yaml: stage 's': {complaint}")
@@ -102,7 +102,7 @@ def test_files_that_cannot_be_used(text: str, complaint: str, tmp_path: Path) ->
     assert complaint in str(caught.value)
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(StageError, match="No such file"):
         load_stages([str(tmp_path / "none.yaml")])
     with pytest.raises(StageError, match="no YAML files in this folder"):

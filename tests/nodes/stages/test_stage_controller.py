@@ -106,7 +106,7 @@ ON_CREATION = "selector: {matchExpressions: [{key: .status.podIP, operator: Does
 @pytest.mark.world(
     stage(f"{ON_CREATION}delay: {{durationMilliseconds: 5000}}\nnext: {{statusTemplate: 'podIP: 1.2.3.4'}}")
 )
-async def test_a_change_before_the_delay_is_over_starts_it_anew(w: World) -> None:
+async def test_a_change_during_the_delay_restarts_it(w: World) -> None:
     await w.create_pod(node="n0")
     await asyncio.sleep(4)
     await w.set_condition("example.com/x", "True")
@@ -201,7 +201,7 @@ def test_the_same_seed_draws_the_same_delays() -> None:
     assert run(play, seed=2) != first
 
 
-async def test_nothing_remains_of_a_pod_that_goes_between_two_steps(env: Env) -> None:
+async def test_state_of_a_pod_deleted_between_two_steps_is_dropped(env: Env) -> None:
     """Its address would never be another pod's."""
     patch = "{subresource: status, root: status, template: 'podIP: {{ PodIP }}'}"
     steps = f"{ON_CREATION}steps: [{{finalizers: {{add: [{{value: example.com/wait}}]}}}}, {{patch: {patch}}}]"

@@ -95,7 +95,7 @@ CONTEXT: dict[str, Callable[..., Any]] = {
         "KWOK's or … dict": ("{{ $a := or .annotations dict }}{{ index $a `k` }}", "<no value>"),
     },
 )
-def test_what_a_template_renders_to(source: str, expected: str) -> None:
+def test_template_output(source: str, expected: str) -> None:
     assert Template(source).render(DATA, CONTEXT) == expected
 
 
@@ -116,7 +116,7 @@ def test_what_a_template_renders_to(source: str, expected: str) -> None:
         "an open parenthesis": ("{{ (eq 1 }}", (1, 4), "unclosed parenthesis"),
     },
 )
-def test_what_is_not_supported_is_said_when_it_is_read(source: str, place: tuple[int, int], reason: str) -> None:
+def test_unsupported_templates_are_rejected_when_loaded(source: str, place: tuple[int, int], reason: str) -> None:
     with pytest.raises(TemplateError, match=reason) as caught:
         Template(source)
     assert (caught.value.line, caught.value.column) == place
@@ -138,7 +138,7 @@ def test_what_is_not_supported_is_said_when_it_is_read(source: str, place: tuple
         "no end": ('{{ int "inf" }}', (1, 4), "wrong arguments"),
     },
 )
-def test_what_fails_is_said_with_its_place(source: str, place: tuple[int, int], reason: str) -> None:
+def test_failures_are_reported_with_their_position(source: str, place: tuple[int, int], reason: str) -> None:
     template = Template(source)
     with pytest.raises(TemplateError, match=reason) as caught:
         template.render(DATA, CONTEXT)

@@ -44,7 +44,7 @@ def always(_entry: QueuedPodInfo) -> bool:
     return True
 
 
-async def test_priority_comes_first_then_order_of_arrival(queue: PriorityQueue) -> None:
+async def test_pods_are_ordered_by_priority_then_arrival(queue: PriorityQueue) -> None:
     for key, priority in (("a", 0), ("b", 10), ("c", 0), ("d", 10), ("e", -5)):
         queue.add(key, "u", priority)
     assert await now_ready(queue) == ["b", "d", "a", "c", "e"]

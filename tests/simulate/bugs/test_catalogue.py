@@ -29,7 +29,7 @@ def test_without_the_guard_the_bug_happens(bug: Bug, scenario: Scenario) -> None
     assert outcome.log
 
 
-def test_what_was_taken_away_is_back_afterwards() -> None:
+def test_disabled_guards_are_restored() -> None:
     """The same run with the guard gives the same writes, before and after one without."""
     bug = find("129795")
     scenario = bug.scenarios[1]

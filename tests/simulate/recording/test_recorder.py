@@ -173,7 +173,7 @@ def test_nodes_change_their_states() -> None:
     assert recording.node_states["cordoned"].last[-1] == 1
 
 
-def test_what_is_there_before_the_recorder_is_known_and_not_counted() -> None:
+def test_objects_from_before_the_recorder_are_known_and_not_counted() -> None:
     found: list[Recording] = []
 
     async def main(simulation: Simulation) -> None:
@@ -216,7 +216,7 @@ async def _faults(simulation: Simulation, recorder: Recorder | None) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("scene", [_rollout, _faults])
-def test_nobody_sees_the_recorder(scene: Scene, seed: int) -> None:
+def test_the_recorder_does_not_change_the_run(scene: Scene, seed: int) -> None:
     """The same writes at the same times, with and without."""
 
     async def unobserved(simulation: Simulation) -> None:

@@ -55,7 +55,7 @@ def test_steps_are_bounded_and_keep_their_extremes(span: float) -> None:
         assert found.low[index] <= value <= found.high[index]
 
 
-def test_rates_are_bounded_and_lose_nothing() -> None:
+def test_rates_are_bounded_without_loss() -> None:
     series = RateSeries(most_names=3)
     for at in range(100_000):
         series.add(float(at), f"client-{at % 7}")

@@ -48,7 +48,7 @@ def test_medians_and_ranges() -> None:
         assert expected in text, expected
 
 
-def test_the_worst_run_is_shown_whole() -> None:
+def test_the_worst_run_has_a_complete_report() -> None:
     few = ExpectationResult(kind="always", name="few", outcome="violated", at=40.0, message="it does not hold")
     text = " ".join(page_of(comparison_html(RUNS, runs=6, replay="again", expectations=[few])).texts)
     _before, _found, shown = text.partition("The worst run: seed 2 with surge=5 always few: it does not hold")

@@ -95,7 +95,7 @@ def test_a_plot_is_xml_that_loads_nothing(text: str) -> None:
     assert not [name for node in root.iter() for name in node.attrib if name.endswith("href") or name.startswith("on")]
 
 
-def test_a_report_has_nothing_of_strangers_but_text() -> None:
+def test_names_and_messages_are_escaped() -> None:
     page = _Page(html(small(HOSTILE, HOSTILE)))
     assert {name for name, _attributes in page.elements} <= _ALLOWED
     assert sum(name == "script" for name, _attributes in page.elements) == 1
@@ -136,7 +136,7 @@ def test_budgets(budget: BudgetResult, expected: list[str]) -> None:
     assert texts[start : start + 5] == expected
 
 
-def test_a_report_says_what_people_ask() -> None:
+def test_a_report_has_all_tables() -> None:
     text = " ".join(_Page(html(small(), replay="pilothouse simulate a.yaml --seeds 7")).texts)
     for expected in (
         "✗ Failed",
@@ -151,14 +151,14 @@ def test_a_report_says_what_people_ask() -> None:
         assert expected in text, expected
 
 
-def test_a_run_that_held_says_so() -> None:
+def test_a_passed_run_is_reported_as_passed() -> None:
     text = html(Recording(name="calm", seconds=5.0))
     assert "✓ Passed" in text
     assert "Failed" not in text
     ElementTree.fromstring(svg(Recording()))  # our own
 
 
-def test_a_long_rest_at_the_end_is_left_out() -> None:
+def test_a_long_quiet_time_at_the_end_is_cut_off() -> None:
     recording = Recording(seconds=3600.0, marks=[Mark(at=100.0, kind=ACTION, text="scale")])
     drawn = html(recording)
     assert "Quiet after" in drawn

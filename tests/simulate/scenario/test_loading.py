@@ -195,7 +195,7 @@ def error_of(folder: Path, text: str) -> str:
         "a bad start": ("  cluster: {start: tomorrow}\n", "s.yaml:5: spec.cluster.start: "),
     },
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, spec: str, message: str) -> None:
+def test_errors_have_file_line_and_field(tmp_path: Path, spec: str, message: str) -> None:
     assert message in error_of(tmp_path, HEAD + spec)
 
 
@@ -227,7 +227,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, spec: str, message
         "nested too deep": ("a: " + "[" * 200 + "]" * 200, "s.yaml:1: values are nested more than 100 deep"),
     },
 )
-def test_files_of_strangers(tmp_path: Path, text: str, message: str) -> None:
+def test_untrusted_files(tmp_path: Path, text: str, message: str) -> None:
     assert message in error_of(tmp_path, text)
 
 
@@ -241,7 +241,7 @@ def test_aliases_and_merged_keys_are_read(tmp_path: Path) -> None:
     assert [(item.name, item.count, item.zone) for item in found] == [("a", 2, "x"), ("b", 2, "x")]
 
 
-def test_a_slow_api_server_may_be_slow_by_nothing(tmp_path: Path) -> None:
+def test_a_delay_of_zero_is_valid(tmp_path: Path) -> None:
     text = HEAD + "  timeline:\n  - {name: slow, at: 1m, apiServer: {slow: 2s, for: 1m}}\n"
     found = (
         load(written(tmp_path, text), overrides=[("timeline.slow.apiServer.slow", "0s")]).spec.timeline[0].api_server
@@ -324,7 +324,7 @@ def test_a_name_that_several_objects_have_is_ambiguous(tmp_path: Path) -> None:
         "another name": ("objects.wbe.spec.replicas", "called wbe; did you mean web?"),
     },
 )
-def test_a_path_of_an_object_that_is_not_there_names_the_nearest(tmp_path: Path, path: str, message: str) -> None:
+def test_a_path_of_an_unknown_object_suggests_the_closest_name(tmp_path: Path, path: str, message: str) -> None:
     containers = "{template: {spec: {containers: [{name: main, image: x}], activeDeadlineSeconds: 5}}, replicas: 1}"
     text = f"  objects: [{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {containers}}}]\n"
     with pytest.raises(ScenarioError, match=re.escape(message)):
@@ -341,7 +341,7 @@ def test_a_path_of_an_object_that_is_not_there_names_the_nearest(tmp_path: Path,
         "of a zone": ("zone: west, count: 3", "count is 3, and 1 node matches"),
     },
 )
-def test_more_nodes_than_there_are(tmp_path: Path, selection: str, message: str) -> None:
+def test_counts_above_the_number_of_nodes(tmp_path: Path, selection: str, message: str) -> None:
     groups = "  cluster: {nodeGroups: [{name: a, count: 3, zone: east}, {name: b, count: 1, zone: west}]}\n"
     assert message in error_of(tmp_path, f"{HEAD}{groups}  timeline:\n  - {{at: 1m, cordon: {{{selection}}}}}\n")
 
@@ -372,9 +372,7 @@ def test_more_nodes_than_there_are(tmp_path: Path, selection: str, message: str)
         ),
     },
 )
-def test_what_the_command_line_gives_is_no_line_of_the_file(
-    tmp_path: Path, setting: tuple[str, Any], message: str
-) -> None:
+def test_errors_of_command_line_settings_have_no_line(tmp_path: Path, setting: tuple[str, Any], message: str) -> None:
     timeline = "  until: {time: 10m}\n  timeline:\n  - {at: 1m, scale: {deployment: web, replicas: 2}}\n"
     if "sacle" in message:
         timeline += "  - {at: 1m,\n     sacle: {deployment: web, replicas: 2}}\n"
