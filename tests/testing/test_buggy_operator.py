@@ -71,7 +71,8 @@ def test_a_bug_is_found_without_a_check(example: ModuleType, monkeypatch: pytest
         explore(example.buggy(), example.scenario, **SETTINGS)
     (failure,) = failed.value.failures
     assert (
-        "the end is not that of the run without faults:\n  configmaps default/registry-db-0: 1, and" in failure.reason
+        "the final state differs from that without faults:\n  configmaps default/registry-db-0: 1, and"
+        in failure.reason
     )
     assert failure.command.startswith(f"{FAULTS}=intermediate PILOTHOUSE_SEEDS=0:")
 

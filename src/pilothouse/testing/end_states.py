@@ -53,13 +53,13 @@ def end_state(records: Iterable[Record], prefixes: Iterable[str]) -> EndState:
     return EndState(contents)
 
 
-def differences(expected: EndState, other: EndState, found: EndState) -> list[Difference]:
-    """The differences of ``found`` from two runs without faults: ``expected`` has the same seed, and values in which
+def differences(expected: EndState, other: EndState, end: EndState) -> list[Difference]:
+    """The differences of ``end`` from two runs without faults: ``expected`` has the same seed, and values in which
     ``other`` differs from it are random."""
     result: list[Difference] = []
-    for place in sorted(expected.objects.keys() | found.objects.keys()):
+    for place in sorted(expected.objects.keys() | end.objects.keys()):
         resource, name = place
-        wanted, has = expected.objects.get(place, []), found.objects.get(place, [])
+        wanted, has = expected.objects.get(place, []), end.objects.get(place, [])
         if len(wanted) != len(has):
             text = f"{resource} {name}: {_count(len(has))}, and without faults {_count(len(wanted))}"
             result.append(Difference(resource, text))
@@ -68,12 +68,12 @@ def differences(expected: EndState, other: EndState, found: EndState) -> list[Di
     return result
 
 
-def described(found: list[Difference]) -> str:
+def described(differences: list[Difference]) -> str:
     """The differences, one a line."""
-    lines = [difference.text for difference in found[:_SHOWN]]
-    if len(found) > _SHOWN:
-        lines.append(f"and {len(found) - _SHOWN} more")
-    return "the end is not that of the run without faults:\n  " + "\n  ".join(lines)
+    lines = [difference.text for difference in differences[:_SHOWN]]
+    if len(differences) > _SHOWN:
+        lines.append(f"and {len(differences) - _SHOWN} more")
+    return "the final state differs from that without faults:\n  " + "\n  ".join(lines)
 
 
 def _changed(resource: str, name: str, wanted: Content, has: Content, others: list[Content]) -> list[Difference]:

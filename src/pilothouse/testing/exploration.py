@@ -125,16 +125,18 @@ def explore(
         raise ValueError(f"faults must not be negative, got {faults}")
     options = SimulationOptions(nodes=nodes, controllers=tuple(controllers), storage=True)
     program = simulated_program(app, settings, definitions_of(crds))
-    asked = os.environ.get(FAULTS) or faults
-    count = int(asked) if isinstance(asked, int) or (isinstance(asked, str) and asked.isdecimal()) else None
+    requested = os.environ.get(FAULTS) or faults
+    count = (
+        int(requested) if isinstance(requested, int) or (isinstance(requested, str) and requested.isdecimal()) else None
+    )
     if count is None:
-        assert not isinstance(asked, int), "a number is counted"
+        assert not isinstance(requested, int), "a number is counted"
         runner: Runner = PatternRunner(
             program,
             scenario,
             tuple(invariants),
             options,
-            patterns_of(asked),
+            patterns_of(requested),
             same_end=same_end,
             most_points=most_points,
         )
@@ -239,8 +241,8 @@ def _command(seed: int, needed: tuple[Numbered, ...]) -> str:
     """The shell command that runs a seed with these faults only."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     program = f"pytest {shlex.quote(test)}" if test else f"python {shlex.quote(sys.argv[0])}"
-    asked = os.environ.get(FAULTS)
-    faults = f"{FAULTS}={shlex.quote(asked)} " if asked else ""
+    requested = os.environ.get(FAULTS)
+    faults = f"{FAULTS}={shlex.quote(requested)} " if requested else ""
     return f"{faults}{SEEDS}={seed}:{','.join(str(number) for number, _fault in needed)} {program}"
 
 

@@ -267,9 +267,9 @@ class PlaneThread:
         if loop is None or loop.is_closed():
             coroutine.close()
             raise PlaneEnded("the plane has ended") from self._failure
-        asked = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
-            return asked.result()
+            return future.result()
         except EXPECTED as error:
             raise error.with_traceback(None)  # noqa: B904 - the same error, without the way it has come
         except concurrent.futures.CancelledError:
@@ -277,7 +277,7 @@ class PlaneThread:
             raise PlaneEnded("the plane has ended") from self._failure
         except BaseException:
             # Ctrl-C, or a test's time limit: calls that are no longer awaited must not continue.
-            asked.cancel()
+            future.cancel()
             raise
 
     def advance(self, seconds: float) -> None:

@@ -96,8 +96,8 @@ def _has(pod: MountingPod, about: str, value: str) -> bool:
     recursively."""
     context = pod.spec.security_context
     options = context.se_linux_options if context is not None else None
-    asked = f"{options.user}:{options.role}:{options.type}:{options.level}" if options is not None else ":::"
+    label = f"{options.user}:{options.role}:{options.type}:{options.level}" if options is not None else ":::"
     policy = (context.se_linux_change_policy if context is not None else None) or "MountOption"
-    if policy == "Recursive" or asked == ":::":
+    if policy == "Recursive" or label == ":::":
         return value == ("" if about == "SELinuxLabel" else "Recursive")
-    return value == (asked if about == "SELinuxLabel" else policy)
+    return value == (label if about == "SELinuxLabel" else policy)

@@ -131,9 +131,9 @@ class NodeHealth(Invariant):
     def _check_node(self, name: str, before: Node, node: Node, origin: Origin) -> None:
         now = _now()
         if _ready(node) == "Unknown" and _ready(before) not in (None, "Unknown"):
-            heard = max([self._heartbeats[name], *self._signs.get((origin.program, name), ())])
-            if now - heard <= self._limits.grace:
-                raise Violation(f"{name} is marked unknown {now - heard:.3f} s after its last observed heartbeat")
+            last_sign = max([self._heartbeats[name], *self._signs.get((origin.program, name), ())])
+            if now - last_sign <= self._limits.grace:
+                raise Violation(f"{name} is marked unknown {now - last_sign:.3f} s after its last observed heartbeat")
         if _expected_taints(node) and not _expected_taints(before):
             self._check_taint(name, node, origin, now)
         new = [key for key in _expected_taints(node) if key not in _expected_taints(before)]

@@ -83,8 +83,8 @@ class StorageVersions(Invariant):
             raise Violation(f"{name} had {list(old.values())}, which the collector changed to {list(new.values())}")
         if _user_content(before) != _user_content(now):
             raise Violation(f"{name} was changed by the removal of {gone}")
-        said = {entry["encodingVersion"] for entry in new.values()}
-        common = said.pop() if len(said) == 1 else None
+        versions = {entry["encodingVersion"] for entry in new.values()}
+        common = versions.pop() if len(versions) == 1 else None
         status = {one["type"]: one["status"] for one in now["status"]["conditions"]}
         if now["status"].get("commonEncodingVersion") != common or status["AllEncodingVersionsEqual"] != str(
             common is not None

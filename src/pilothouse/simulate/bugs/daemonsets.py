@@ -185,8 +185,8 @@ async def nodes_cannot_be_listed(simulation: Simulation) -> None:
     await asyncio.sleep(60.0)
     await user.touch("while nothing is known of nodes")
     await asyncio.sleep(60.0)
-    said = (await user.request("GET", AGENT))["status"]["desiredNumberScheduled"]
-    check(said == 4, f"without nodes {said} pods are wanted")
+    desired = (await user.request("GET", AGENT))["status"]["desiredNumberScheduled"]
+    check(desired == 4, f"without nodes {desired} pods are wanted")
     simulation.remove_rule(rule)
     await simulation.settle()
     check([pod["metadata"]["uid"] for pod in await user.pods()] == before, "pods were replaced")
@@ -339,8 +339,8 @@ async def node_is_deleted(simulation: Simulation) -> None:
     created = only_invariant(simulation, DaemonSets).created
     check(created <= 5, f"{created} pods were created")
     await simulation.settle()
-    said = (await user.request("GET", AGENT))["status"]["desiredNumberScheduled"]
-    check(said == 3, f"{said} pods are wanted on three nodes")
+    desired = (await user.request("GET", AGENT))["status"]["desiredNumberScheduled"]
+    check(desired == 3, f"{desired} pods are wanted on three nodes")
 
 
 HEAVY_HANDLER = Bug(

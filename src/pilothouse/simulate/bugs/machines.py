@@ -20,9 +20,9 @@ class Machines(User):
         self._silent: dict[str, None] = {}
         simulation.plane.server.authorize = self._check
 
-    def _check(self, identity: Identity, asked: RequestInfo) -> None:
+    def _check(self, identity: Identity, request: RequestInfo) -> None:
         if identity.user.removeprefix("system:node:") in self._silent:
-            raise StatusError(503, "ServiceUnavailable", f"{identity.user} is cut off: {asked.verb} {asked.path}")
+            raise StatusError(503, "ServiceUnavailable", f"{identity.user} is cut off: {request.verb} {request.path}")
 
     @property
     def names(self) -> list[str]:

@@ -221,8 +221,14 @@ async def third_template(simulation: Simulation) -> None:
         await user.set_image(image)
     await asyncio.sleep(2.0)
     stateful_set = await user.request("GET", WEB)
-    said, generation = stateful_set["status"]["observedGeneration"], stateful_set["metadata"]["generation"]
-    check(said == generation, f"web is of generation {generation}, its status is of generation {said}")
+    observed_generation, generation = (
+        stateful_set["status"]["observedGeneration"],
+        stateful_set["metadata"]["generation"],
+    )
+    check(
+        observed_generation == generation,
+        f"web is of generation {generation}, its status is of generation {observed_generation}",
+    )
     await user.expect("b", within=1.0)
     check(len(await user.items(REVISIONS)) == 4, "there are not four revisions")
 

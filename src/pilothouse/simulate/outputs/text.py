@@ -40,11 +40,11 @@ def run_lines(result: Result) -> Iterator[str]:
     yield from _notice_lines([result])
 
 
-def search_lines(scenario: str, finished: Sequence[Finished], asked: int) -> Iterator[str]:
+def search_lines(scenario: str, finished: Sequence[Finished], requested: int) -> Iterator[str]:
     """The result of several runs of one variant."""
     results = [result for _job, result in finished]
     failed = sum(result.failure is not None for result in results)
-    more = f" of {asked:,}" if len(results) != asked else ""
+    more = f" of {requested:,}" if len(results) != requested else ""
     runs = f"{len(results):,}{more} runs" if more else counted(len(results), "run")
     yield f"{scenario}: {runs}, {len(results) - failed:,} passed, {failed:,} failed"
     yield from (f"  {line}" for line in _columns(_budget_rows(results)))

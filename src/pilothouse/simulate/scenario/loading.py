@@ -218,11 +218,11 @@ class _Loader:
                         (*path, field_name), f'no node group has the {field_name} "{selected}"; there are {listed}'
                     )
 
-    def _check_count(self, asked: actions.NodeSelection, path: Sequence[Step]) -> None:
+    def _check_count(self, selection: actions.NodeSelection, path: Sequence[Step]) -> None:
         """Check ``count`` as far as possible: labels are only known when the action is performed."""
-        if asked.count is None:
+        if selection.count is None:
             return
-        named = {*asked.names, *([asked.name] if asked.name else [])}
+        named = {*selection.names, *([selection.name] if selection.name else [])}
         zones = [
             (f"{group.name}-{number}", group.name, group.zone)
             for group in self._spec.cluster.node_groups
@@ -230,12 +230,12 @@ class _Loader:
         ]
         zones += [(node.name, "", node.zone) for node in self._snapshot.nodes] if self._snapshot is not None else []
         most = sum(
-            (not named or name in named) and asked.group in ("", group) and asked.zone in ("", zone)
+            (not named or name in named) and selection.group in ("", group) and selection.zone in ("", zone)
             for name, group, zone in zones
         )
-        if asked.count > most:
+        if selection.count > most:
             have = "1 node matches" if most == 1 else f"only {most} nodes match"
-            raise self._error(path, f"count is {asked.count}, and {have}")
+            raise self._error(path, f"count is {selection.count}, and {have}")
 
     def _check_expectations(self) -> None:
         names = [entry.name for entry in self._spec.timeline if entry.name]
