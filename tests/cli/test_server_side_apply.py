@@ -9,6 +9,7 @@ from tests.apiserver.api import Api
 from tests.custom_resources import definition, version
 from tests.tables import cases
 
+from pilothouse.api import wire
 from pilothouse.api.kinds import Kind
 from pilothouse.apiserver import ServerOptions
 from pilothouse.apiserver.admission.names import DEFAULT
@@ -344,6 +345,36 @@ async def test_programs_share_what_they_have_applied(env: Env) -> None:
     assert await read(load, DEPLOYMENT) == before
     assert await apply(load, changed(DEPLOYMENT, ("spec", "minReadySeconds"))) == "configured"
     assert "minReadySeconds" not in (await read(load, DEPLOYMENT))["spec"]
+
+
+class Busy:
+    """A transport on which another client writes after every GET of the pod, at most ``times``."""
+
+    def __init__(self, client: Client, times: int) -> None:
+        self._client, self._left = client, times
+
+    async def request(self, request: wire.Request) -> wire.Response:
+        answer = await self._client.transport.request(request)
+        if request.method == "GET" and request.target.endswith("/pods/a") and self._left:
+            self._left -= 1
+            await patch(self._client, POD, {"metadata": {"annotations": {"left": str(self._left)}}})
+        return answer
+
+    async def open(self, request: wire.Request) -> wire.Stream:
+        return await self._client.transport.open(request)
+
+    async def close(self) -> None:
+        pass
+
+
+@cases("writes, expected", {"once": (1, "unchanged"), "all the time": (99, "configured")})
+async def test_another_client_writes_at_the_same_time(env: Env, writes: int, expected: str) -> None:
+    client = await connect(env)
+    await apply(client, POD)
+    busy = Client(Busy(client, writes), env, user_agent=client.user_agent)
+    assert await apply(busy, POD) == expected
+    assert await apply(busy, changed(POD, IMAGE, "nginx:2")) == "configured"
+    assert at(await read(client, POD), IMAGE) == "nginx:2"
 
 
 async def test_exported_object_can_be_applied(env: Env) -> None:

@@ -27,7 +27,7 @@ _OUR_MANAGERS = ("pilothouse-up", "pilothouse-load", "pilothouse-dev")
 """Whatever program has applied an object before, they all apply it as its manager: fields that are removed from the
 manifest between ``up -f`` and ``load`` are removed as well."""
 _CREATED_BY_KUBECTL = "kubectl-create"
-_MIGRATION_ATTEMPTS = 5
+_ATTEMPTS = 5
 _ANNOTATION = ("f:metadata", "f:annotations", f"f:{LAST_APPLIED}")
 _WRITTEN_BY_SERVER = ("generation", "managedFields", "resourceVersion")
 
@@ -41,18 +41,34 @@ async def apply_document(
     field manager of a new object is the user agent of the client."""
     config = _config(document)
     name = str(config["metadata"].get("name") or "")
-    live = await _live(client, kind, name, namespace) if name else None
-    manager = _manager(live, client.user_agent.partition("/")[0])
-    if live is None:
-        return await _created(client, kind, config, namespace, manager), "created"
-    await _migrate(client, kind, live, namespace, manager)
+    requires_version = bool(config["metadata"].get("resourceVersion"))
+    for left in reversed(range(_ATTEMPTS)):
+        live = await _live(client, kind, name, namespace) if name else None
+        manager = _manager(live, client.user_agent.partition("/")[0])
+        if live is None:
+            return await _created(client, kind, config, namespace, manager), "created"
+        try:
+            live = await _migrated(client, kind, live, namespace, manager)
+            # Another write in between would look like one of ours. An object that changes all the time is updated.
+            version = config["metadata"].get("resourceVersion") or (left and live["metadata"]["resourceVersion"])
+            sent = {**config, "metadata": {**config["metadata"], "resourceVersion": version}} if version else config
+            result = await _updated(client, kind, sent, namespace, manager)
+        except Conflict:
+            if requires_version or not left:
+                raise
+        else:
+            same = _content(result, config) == _content(live, config)
+            return result, "unchanged" if same else "configured"
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _updated(client: Client, kind: Kind[Object], config: Document, namespace: str, manager: str) -> Document:
     raw = await _applied(client, kind, config, namespace, manager)
     if raw is None:
-        patch = merge_patch(config)
+        name, patch = config["metadata"]["name"], merge_patch(config)
         raw = await client.patch(kind.raw, name, patch, namespace, field_manager=manager, field_validation=_STRICT)
-    result: Document = msgspec.json.decode(raw)
-    same = _content(result, config) == _content(live, config)
-    return result, "unchanged" if same else "configured"
+    updated: Document = msgspec.json.decode(raw)
+    return updated
 
 
 async def _live(client: Client, kind: Kind[Object], name: str, namespace: str) -> Document | None:
@@ -133,24 +149,17 @@ def _content(document: Document, config: Document) -> Document:
 # Migration to server-side apply ---------------------------------------------------------------------------------------
 
 
-async def _migrate(client: Client, kind: Kind[Object], live: Document, namespace: str, manager: str) -> None:
-    """Take over what was applied before by other means: by ``kubectl apply``, or by us with a create or a patch."""
-    name = live["metadata"]["name"]
-    current: Document | None = live
-    for attempt in range(_MIGRATION_ATTEMPTS):
-        entries = current and migrated_entries(current["metadata"], manager)
-        if current is None or entries is None:
-            return
-        version = current["metadata"]["resourceVersion"]
-        patch = merge_patch({"metadata": {"resourceVersion": version, "managedFields": entries}})
-        try:
-            await client.patch(kind.raw, name, patch, namespace, field_manager=manager)
-        except Conflict:
-            if attempt == _MIGRATION_ATTEMPTS - 1:
-                raise
-            current = await _live(client, kind, name, namespace)
-        else:
-            return
+async def _migrated(client: Client, kind: Kind[Object], live: Document, namespace: str, manager: str) -> Document:
+    """The object after taking over what was applied before by other means: by ``kubectl apply``, or by us with a create
+    or a patch. Raises ``Conflict`` if it is not the current one."""
+    meta = live["metadata"]
+    entries = migrated_entries(meta, manager)
+    if entries is None:
+        return live
+    patch = merge_patch({"metadata": {"resourceVersion": meta["resourceVersion"], "managedFields": entries}})
+    raw = await client.patch(kind.raw, meta["name"], patch, namespace, field_manager=manager)
+    migrated: Document = msgspec.json.decode(raw)
+    return migrated
 
 
 def migrated_entries(meta: Mapping[str, Any], manager: str) -> list[Document] | None:
