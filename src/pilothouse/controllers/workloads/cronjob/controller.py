@@ -231,8 +231,8 @@ class CronJobController(ManagedController):
         except AlreadyExists:
             # Created by us and not in the status yet, or by another client.
             existing = await self._client.get(JOBS, name, meta.namespace)
-            known = any(reference.uid == existing.metadata.uid for reference in sync.status.active)
-            if known or not is_controlled_by(existing.metadata, meta.uid):
+            is_active = any(reference.uid == existing.metadata.uid for reference in sync.status.active)
+            if is_active or not is_controlled_by(existing.metadata, meta.uid):
                 return
             self.log.info("Job already exists", job=name, namespace=meta.namespace)
             sync.status = add_to_active_list(sync.status, existing.metadata, scheduled_time)

@@ -40,8 +40,8 @@ def update_active_list(status: CronJobStatus, jobs: Iterable[Job]) -> tuple[Cron
             events.append(CronJobEvent(EVENT_TYPE_NORMAL, "SawCompletedJob", text))
         at = job.status.completion_time
         if end.type == "Complete" and at is not None:
-            known = status.last_successful_time
-            if known is None or at > known:
+            last_successful_time = status.last_successful_time
+            if last_successful_time is None or at > last_successful_time:
                 status = replace(status, last_successful_time=at)
     return status, events
 

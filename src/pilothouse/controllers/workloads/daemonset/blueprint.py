@@ -37,12 +37,12 @@ class Blueprint:
         self._pinned: tuple[str, int | None, PinnedTemplate] | None = None
 
     def pinned_template(self, revision_hash: str, generation: int | None) -> PinnedTemplate:
-        known = self._pinned
-        if known is not None and known[0] == revision_hash and known[1] == generation:
-            return known[2]
-        made = PinnedTemplate(self.template, revision_hash=revision_hash, generation=generation)
-        self._pinned = (revision_hash, generation, made)
-        return made
+        pinned = self._pinned
+        if pinned is not None and pinned[0] == revision_hash and pinned[1] == generation:
+            return pinned[2]
+        pinned_template = PinnedTemplate(self.template, revision_hash=revision_hash, generation=generation)
+        self._pinned = (revision_hash, generation, pinned_template)
+        return pinned_template
 
 
 class Blueprints(shared.Blueprints[DaemonSet, Blueprint]):
@@ -50,8 +50,8 @@ class Blueprints(shared.Blueprints[DaemonSet, Blueprint]):
 
     def __init__(self, log: Log, *, comparison_operators: bool = False) -> None:
         def draw(owner: DaemonSet, selector: Selector | None, before: Blueprint | None) -> Blueprint:
-            known = before.placements if before is not None else None
-            return Blueprint(owner, selector, known, comparison_operators=comparison_operators)
+            placements = before.placements if before is not None else None
+            return Blueprint(owner, selector, placements, comparison_operators=comparison_operators)
 
         super().__init__("DaemonSet", lambda owner: owner.spec.selector, draw, log)
 

@@ -171,10 +171,10 @@ class DaemonSetController(ManagedController):
     async def reconcile(self, key: str) -> Requeue | None:
         if any(informer.replacing for informer in self._kept_from):
             return Requeue(_LIST_SECONDS)  # the derived state of nodes and pods is older than the cache
-        found = await self._gate.enter(key)
-        if found is None:
+        snapshot = await self._gate.enter(key)
+        if snapshot is None:
             return None
-        owner = found.owner
+        owner = snapshot.owner
         if owner.spec.selector == LabelSelector():
             self._recorder.event(
                 object_reference(DAEMON_SETS, owner.metadata),
@@ -190,7 +190,7 @@ class DaemonSetController(ManagedController):
             raise TerminalError(f"the selector of DaemonSet {key} makes no sense")
         node_pods = self._daemon_pods.of(daemon_key(owner.metadata))
         return await self._sync_daemon_set(
-            _SyncContext(key, owner, found.raw, blueprint, blueprint.selector, node_pods)
+            _SyncContext(key, owner, snapshot.raw, blueprint, blueprint.selector, node_pods)
         )
 
     async def _sync_daemon_set(self, sync: _SyncContext) -> Requeue | None:
@@ -254,8 +254,8 @@ class DaemonSetController(ManagedController):
     def _pods_to_claim(self, sync: _SyncContext, done: Container[str]) -> list[Pod]:
         matches = sync.selector.matches
         orphans = self._pods.by_index(CONTROLLER_INDEX, sync.meta.namespace)
-        found = [pod for pod in orphans if matches(pod.metadata.labels)] + sync.node_pods.non_matching_pods()
-        return [pod for pod in found if object_key(pod.metadata) not in done]
+        candidates = [pod for pod in orphans if matches(pod.metadata.labels)] + sync.node_pods.non_matching_pods()
+        return [pod for pod in candidates if object_key(pod.metadata) not in done]
 
     def _add_adopted_pod(self, sync: _SyncContext, pod: Pod) -> None:
         """Count an adopted pod at once, so that its node gets no second one; the event of the adoption will repeat

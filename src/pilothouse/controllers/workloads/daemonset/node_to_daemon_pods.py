@@ -129,11 +129,11 @@ class NodeToDaemonPods:
 
     def _evaluate(self, site: Site, rules: Rules, now: datetime.datetime) -> None:
         name = site.node
-        known = self._reports.pop(name, None)
-        if known is not None:
-            self._add(known, -1)
-            if known.step is not None and known.step.move is not None:
-                self._moves[known.step.move].pop(name, None)
+        old_report = self._reports.pop(name, None)
+        if old_report is not None:
+            self._add(old_report, -1)
+            if old_report.step is not None and old_report.step.move is not None:
+                self._moves[old_report.step.move].pop(name, None)
         if pods_should_be_on_node(site, rules, now) is NOTHING:
             self._needy.pop(name, None)
         else:

@@ -21,12 +21,12 @@ class NodeTable:
     def put(self, node: Node) -> bool:
         """The node was added or changed. Whether anything that matters here did."""
         name = node.metadata.name
-        known = self._nodes.get(name)
+        old = self._nodes.get(name)
         if (
-            known is not None
-            and known.metadata.labels == node.metadata.labels
-            and known.spec.taints == node.spec.taints
-            and known.metadata.uid == node.metadata.uid
+            old is not None
+            and old.metadata.labels == node.metadata.labels
+            and old.spec.taints == node.spec.taints
+            and old.metadata.uid == node.metadata.uid
         ):
             return False
         self._nodes[name] = Node(

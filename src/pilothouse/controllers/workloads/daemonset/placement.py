@@ -95,9 +95,9 @@ class Placements:
         self._known: dict[str, tuple[Node, Placement]] = {}
 
     def on(self, node: Node) -> Placement:
-        known = self._known.get(node.metadata.name)
-        if known is not None and known[0] is node:
-            return known[1]
+        cached = self._known.get(node.metadata.name)
+        if cached is not None and cached[0] is node:
+            return cached[1]
         placement = decide_placement(self.wants, node)
         self._known[node.metadata.name] = (node, placement)
         return placement

@@ -86,28 +86,32 @@ class DaemonHistory:
         number = next_revision(old)
         if not current:
             return await self._snapshot(owner, blueprint, number), old
-        kept = newest(current)
+        kept_revision = newest(current)
         if len(current) > 1:
-            await self._dedup_cur_histories(kept, current, owner, await pods())
-        if kept.revision < number:
-            kept = await self._history.update_revision_number(kept, number)
-            self._record_write(owner, kept)
-        return kept, old
+            await self._dedup_cur_histories(kept_revision, current, owner, await pods())
+        if kept_revision.revision < number:
+            kept_revision = await self._history.update_revision_number(kept_revision, number)
+            self._record_write(owner, kept_revision)
+        return kept_revision, old
 
     async def _dedup_cur_histories(
-        self, kept: ControllerRevision, current: Sequence[ControllerRevision], owner: DaemonSet, pods: list[Pod]
+        self,
+        kept_revision: ControllerRevision,
+        current: Sequence[ControllerRevision],
+        owner: DaemonSet,
+        pods: list[Pod],
     ) -> None:
-        kept_hash = kept.metadata.labels.get(HASH_LABEL, "")
+        kept_hash = kept_revision.metadata.labels.get(HASH_LABEL, "")
         patch = merge_patch({"metadata": {"labels": {HASH_LABEL: kept_hash}}})
         for pod in pods:
             if pod.metadata.labels.get(HASH_LABEL) != kept_hash:
                 record_decision(
-                    f"{pod.metadata.name} has the template of {kept.metadata.name}, and gets its hash as label"
+                    f"{pod.metadata.name} has the template of {kept_revision.metadata.name}, and gets its hash as label"
                 )
                 written = await self._pod_control.patch_pod(pod.metadata.namespace, pod.metadata.name, patch)
                 self._wrote(owner, PODS, written.metadata.resource_version)
         for revision in current:
-            if revision.metadata.name != kept.metadata.name:
+            if revision.metadata.name != kept_revision.metadata.name:
                 await self._history.delete(revision)
 
     async def _snapshot(self, owner: DaemonSet, blueprint: Blueprint, number: int) -> ControllerRevision:

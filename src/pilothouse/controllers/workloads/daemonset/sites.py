@@ -54,10 +54,10 @@ def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Pods with a node first, then older ones, then ready ones (not upstream), then by name: the first one counts and
     is kept. Finished pods that are being deleted are omitted (v1.36 ``getNodesToDaemonPods``, kubernetes#95711).
     """
-    kept = [pod for pod in pods if pod.metadata.deletion_timestamp is None or not is_terminal(pod)]
-    if len(kept) > 1:
-        kept.sort(key=_rank)
-    return tuple(kept)
+    remaining = [pod for pod in pods if pod.metadata.deletion_timestamp is None or not is_terminal(pod)]
+    if len(remaining) > 1:
+        remaining.sort(key=_rank)
+    return tuple(remaining)
 
 
 def _rank(pod: Pod) -> tuple[bool, datetime.datetime, bool, str]:

@@ -42,14 +42,14 @@ def revision_of(annotations: Mapping[str, str]) -> int | None:
 
 def max_revision(sets: Iterable[ReplicaSet]) -> int:
     """The highest revision. Annotations that are not numbers are ignored (``MaxRevision``)."""
-    return max((revision_of(each.metadata.annotations) or 0 for each in sets), default=0)
+    return max((revision_of(rs.metadata.annotations) or 0 for rs in sets), default=0)
 
 
 def last_revision(sets: Iterable[ReplicaSet]) -> int:
     """The second highest revision, 0 if there is none (``LastRevision``)."""
     highest = second = 0
-    for each in sets:
-        revision = revision_of(each.metadata.annotations)
+    for rs in sets:
+        revision = revision_of(rs.metadata.annotations)
         if revision is None:
             continue
         if revision >= highest:
@@ -115,5 +115,5 @@ def append_revision_history(history: str, revision: str) -> str | None:
 def annotations_for_rollback(deployment: Mapping[str, str], target: Mapping[str, str]) -> dict[str, str]:
     """The Deployment's annotations after a rollback: its own ``ANNOTATIONS_TO_SKIP``, and all others of the ReplicaSet
     (``SetDeploymentAnnotationsTo``)."""
-    kept = {name: value for name, value in deployment.items() if name in ANNOTATIONS_TO_SKIP}
-    return kept | {name: value for name, value in target.items() if name not in ANNOTATIONS_TO_SKIP}
+    annotations = {name: value for name, value in deployment.items() if name in ANNOTATIONS_TO_SKIP}
+    return annotations | {name: value for name, value in target.items() if name not in ANNOTATIONS_TO_SKIP}

@@ -145,12 +145,10 @@ class DeploymentController(ManagedController):
         matches = selector.matches
         own = self._sets.by_index(CONTROLLER_INDEX, index_key(meta))
         if meta.deletion_timestamp is not None:
-            return [each for each in own if matches(each.metadata.labels)]
-        to_claim = [each for each in own if not matches(each.metadata.labels)]
+            return [rs for rs in own if matches(rs.metadata.labels)]
+        to_claim = [rs for rs in own if not matches(rs.metadata.labels)]
         orphans = self._sets.by_index(CONTROLLER_INDEX, meta.namespace)
-        to_claim += [
-            each for each in orphans if each.metadata.deletion_timestamp is None and matches(each.metadata.labels)
-        ]
+        to_claim += [rs for rs in orphans if rs.metadata.deletion_timestamp is None and matches(rs.metadata.labels)]
         if not to_claim:
             return list(own)
 
@@ -176,8 +174,8 @@ class DeploymentController(ManagedController):
     def _old_pods(self, sync: SyncContext) -> list[Pod]:
         return [
             pod
-            for each in sync.old
-            for pod in self._pods.by_index(CONTROLLER_INDEX, index_key(each.metadata, REPLICA_SETS.kind))
+            for rs in sync.old
+            for pod in self._pods.by_index(CONTROLLER_INDEX, index_key(rs.metadata, REPLICA_SETS.kind))
         ]
 
     # Decide, apply, report
@@ -226,11 +224,11 @@ class DeploymentController(ManagedController):
         return await self._apply_plan(sync, plan)
 
     async def _rollout_recreate(self, sync: SyncContext) -> Requeue | None:
-        left = old_pods_running(sync.old, self._old_pods(sync))
-        plan = rollout_recreate(sync.deployment, sync.new, sync.old, old_pods_left=left)
+        pods_running = old_pods_running(sync.old, self._old_pods(sync))
+        plan = rollout_recreate(sync.deployment, sync.new, sync.old, old_pods_left=pods_running)
         if plan.create:
             await sync.create_new_replica_set()
-            plan = rollout_recreate(sync.deployment, sync.new, sync.old, old_pods_left=left)
+            plan = rollout_recreate(sync.deployment, sync.new, sync.old, old_pods_left=pods_running)
         return await self._apply_plan(sync, plan)
 
     async def _apply_plan(self, sync: SyncContext, plan: Plan) -> Requeue | None:

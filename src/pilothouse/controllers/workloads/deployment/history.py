@@ -30,12 +30,12 @@ def replica_sets_to_clean_up(deployment: Deployment, old: Sequence[ReplicaSet]) 
     limit = deployment.spec.revision_history_limit
     if limit is None or limit == UNLIMITED:
         return []
-    kept = [each for each in old if each.metadata.deletion_timestamp is None]
-    excess = len(kept) - limit
+    cleanable = [rs for rs in old if rs.metadata.deletion_timestamp is None]
+    excess = len(cleanable) - limit
     if excess <= 0:
         return []
-    kept.sort(key=lambda each: (revision_of(each.metadata.annotations) or 0, by_age(each)))
-    return [each for each in kept[:excess] if _can_be_deleted(each)]
+    cleanable.sort(key=lambda rs: (revision_of(rs.metadata.annotations) or 0, by_age(rs)))
+    return [rs for rs in cleanable[:excess] if _can_be_deleted(rs)]
 
 
 def _can_be_deleted(replica_set: ReplicaSet) -> bool:
@@ -65,7 +65,7 @@ def roll_back(deployment: Deployment, sets: Sequence[ReplicaSet], revision: int)
         revision = last_revision(sets)
         if revision == 0:
             return _not_found("Unable to find last revision.")
-    target = next((each for each in sets if revision_of(each.metadata.annotations) == revision), None)
+    target = next((rs for rs in sets if revision_of(rs.metadata.annotations) == revision), None)
     if target is None:
         return _not_found("Unable to find the revision to rollback to.")
     name = deployment.metadata.name

@@ -88,10 +88,10 @@ def deployment_progressing(before: DeploymentStatus, now: DeploymentStatus) -> b
 def deployment_timed_out(deployment: Deployment, conditions: Conditions, now: datetime.datetime) -> bool:
     """Whether there was no progress for the time of the deadline. Never without a Progressing condition, nor once the
     rollout has completed."""
-    found = find_condition(conditions, PROGRESSING)
-    if found is None or not has_deadline(deployment) or found.reason == NEW_SET_AVAILABLE:
+    progressing = find_condition(conditions, PROGRESSING)
+    if progressing is None or not has_deadline(deployment) or progressing.reason == NEW_SET_AVAILABLE:
         return False
-    return found.reason == TIMED_OUT or _seconds_left(deployment, found, now) < 0
+    return progressing.reason == TIMED_OUT or _seconds_left(deployment, progressing, now) < 0
 
 
 def seconds_to_deadline(deployment: Deployment, now: datetime.datetime) -> float | None:
@@ -99,20 +99,20 @@ def seconds_to_deadline(deployment: Deployment, now: datetime.datetime) -> float
 
     Upstream also requeues a completed rollout with missing pods, immediately and endlessly, although it never times
     out."""
-    found = find_condition(deployment.status.conditions, PROGRESSING)
-    if found is None or not has_deadline(deployment) or deployment_complete(deployment, deployment.status):
+    progressing = find_condition(deployment.status.conditions, PROGRESSING)
+    if progressing is None or not has_deadline(deployment) or deployment_complete(deployment, deployment.status):
         return None
-    if found.reason in (TIMED_OUT, NEW_SET_AVAILABLE):
+    if progressing.reason in (TIMED_OUT, NEW_SET_AVAILABLE):
         return None
     # One second more, because conditions have whole seconds.
-    return max(0.0, _seconds_left(deployment, found, now)) + 1.0
+    return max(0.0, _seconds_left(deployment, progressing, now)) + 1.0
 
 
-def _seconds_left(deployment: Deployment, found: DeploymentCondition, now: datetime.datetime) -> float:
-    if found.last_update_time is None:
+def _seconds_left(deployment: Deployment, progressing: DeploymentCondition, now: datetime.datetime) -> float:
+    if progressing.last_update_time is None:
         return -1.0
     deadline = deployment.spec.progress_deadline_seconds or 0
-    return (found.last_update_time - now).total_seconds() + deadline
+    return (progressing.last_update_time - now).total_seconds() + deadline
 
 
 def sync_rollout_status(
@@ -143,16 +143,16 @@ def sync_rollout_status(
 
 def with_failure(conditions: Conditions, new: ReplicaSet | None, sets: Sequence[ReplicaSet]) -> Conditions:
     """The failure of a ReplicaSet to create or delete pods, preferably the new one's, copied to the Deployment."""
-    for each in (*([] if new is None else [new]), *sets):
-        for found in each.status.conditions:
-            if found.type == REPLICA_FAILURE:
+    for rs in (*([] if new is None else [new]), *sets):
+        for rs_condition in rs.status.conditions:
+            if rs_condition.type == REPLICA_FAILURE:
                 failure = DeploymentCondition(
                     type=REPLICA_FAILURE,
-                    status=found.status,
-                    reason=found.reason,
-                    message=found.message,
-                    last_update_time=found.last_transition_time,
-                    last_transition_time=found.last_transition_time,
+                    status=rs_condition.status,
+                    reason=rs_condition.reason,
+                    message=rs_condition.message,
+                    last_update_time=rs_condition.last_transition_time,
+                    last_transition_time=rs_condition.last_transition_time,
                 )
                 return with_condition(conditions, failure)
     return without_condition(conditions, REPLICA_FAILURE)

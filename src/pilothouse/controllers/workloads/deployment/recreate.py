@@ -12,11 +12,11 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize, is_in_use
 
 def scale_down_old_replica_sets_for_recreate(old: Sequence[ReplicaSet]) -> list[Resize]:
     reason = "strategy Recreate: old pods go before new ones come"
-    return [Resize(each.metadata.name, 0, reason=reason) for each in old if is_in_use(each)]
+    return [Resize(rs.metadata.name, 0, reason=reason) for rs in old if is_in_use(rs)]
 
 
 def old_pods_running(old: Sequence[ReplicaSet], old_pods: Iterable[Pod]) -> bool:
     """Whether an old pod may still run; a terminating one counts until it is gone."""
-    if any(each.status.replicas > 0 for each in old):
+    if any(rs.status.replicas > 0 for rs in old):
         return True
     return any(pod.status.phase not in ("Succeeded", "Failed") for pod in old_pods)

@@ -53,7 +53,7 @@ def reconcile_old_replica_sets(deployment: Deployment, new: ReplicaSet, old: Seq
 
     Then by available pods, as long as enough remain. One ReplicaSet may be named twice.
     """
-    active = [each for each in old if size_of(each) > 0]
+    active = [rs for rs in old if size_of(rs) > 0]
     if not active:
         return []
     everyone = size_of(new) + sum(map(size_of, active))
@@ -67,24 +67,24 @@ def reconcile_old_replica_sets(deployment: Deployment, new: ReplicaSet, old: Seq
     steps: list[Resize] = []
     sizes: dict[str, int] = {}
     ordered = sorted(active, key=by_age)
-    for each in ordered:
-        size = sizes[each.metadata.name] = size_of(each)
-        unhealthy = size - each.status.available_replicas
+    for rs in ordered:
+        size = sizes[rs.metadata.name] = size_of(rs)
+        unhealthy = size - rs.status.available_replicas
         removed_pods = min(max_scaled_down, unhealthy)
         if removed_pods > 0:
             reason = f"{unhealthy} of its pods are not available; {bound}, so {max_scaled_down} may go"
             max_scaled_down -= removed_pods
-            sizes[each.metadata.name] = size - removed_pods
-            steps.append(Resize(each.metadata.name, size - removed_pods, reason=reason))
+            sizes[rs.metadata.name] = size - removed_pods
+            steps.append(Resize(rs.metadata.name, size - removed_pods, reason=reason))
     available = sum(map(min_available_replicas, (new, *active)))
     spare = available - min_available
-    for each in ordered:
-        size = sizes[each.metadata.name]
+    for rs in ordered:
+        size = sizes[rs.metadata.name]
         removed_pods = min(size, spare)
         if removed_pods > 0:
             spare -= removed_pods
             reason = f"{available} pods are available, {bound}"
-            steps.append(Resize(each.metadata.name, size - removed_pods, reason=reason))
+            steps.append(Resize(rs.metadata.name, size - removed_pods, reason=reason))
     return steps
 
 

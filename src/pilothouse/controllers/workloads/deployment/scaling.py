@@ -16,7 +16,7 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize, by_age, cr
 
 def is_scaling_event(deployment: Deployment, sets: Iterable[ReplicaSet]) -> bool:
     """Whether some ReplicaSet in use was sized for another number of replicas."""
-    return any(is_in_use(each) and _is_sized_for_another(each, deployment) for each in sets)
+    return any(is_in_use(rs) and _is_sized_for_another(rs, deployment) for rs in sets)
 
 
 def _is_sized_for_another(replica_set: ReplicaSet, deployment: Deployment) -> bool:
@@ -33,12 +33,10 @@ def scale(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaS
         return _scale_if_needed(active, replicas, _is_sized_for_another(active, deployment))
     if new is not None and is_saturated(deployment, new):
         reason = f"all {replicas} replicas of the new ReplicaSet {new.metadata.name} are available"
-        return [Resize(each.metadata.name, 0, reason=reason) for each in old if is_in_use(each)]
+        return [Resize(rs.metadata.name, 0, reason=reason) for rs in old if is_in_use(rs)]
     if not is_rolling(deployment):
         return []
-    return scale_proportionally(
-        deployment, [each for each in (*old, *([] if new is None else [new])) if is_in_use(each)]
-    )
+    return scale_proportionally(deployment, [rs for rs in (*old, *([] if new is None else [new])) if is_in_use(rs)])
 
 
 def _scale_if_needed(replica_set: ReplicaSet, size: int, annotate: bool) -> list[Resize]:
@@ -50,7 +48,7 @@ def _scale_if_needed(replica_set: ReplicaSet, size: int, annotate: bool) -> list
 def find_active_or_latest(new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> ReplicaSet | None:
     """The only ReplicaSet in use; if none is, the new one or else the latest. ``None`` if several are in use
     (``FindActiveOrLatest``)."""
-    used = [each for each in (*old, *([] if new is None else [new])) if is_in_use(each)]
+    used = [rs for rs in (*old, *([] if new is None else [new])) if is_in_use(rs)]
     if len(used) > 1:
         return None
     if used:
@@ -79,10 +77,10 @@ def scale_proportionally(deployment: Deployment, used: Sequence[ReplicaSet]) -> 
     to_add = allowed - total
     added = 0
     sizes: list[tuple[ReplicaSet, int]] = []
-    for each in largest_first(used, to_add):
-        part = get_proportion(deployment, each, to_add, added)
+    for rs in largest_first(used, to_add):
+        part = get_proportion(deployment, rs, to_add, added)
         added += part
-        sizes.append((each, size_of(each) + part))
+        sizes.append((rs, size_of(rs) + part))
     if sizes and to_add:
         largest, size = sizes[0]
         sizes[0] = largest, max(0, size + to_add - added)
@@ -91,14 +89,14 @@ def scale_proportionally(deployment: Deployment, used: Sequence[ReplicaSet]) -> 
         f"the Deployment was scaled to {replicas}, maxSurge {surge}: {allowed} pods in all instead of {total}, in "
         "proportion to the sizes of the ReplicaSets"
     )
-    return [Resize(each.metadata.name, size, annotate=True, reason=reason) for each, size in sizes]
+    return [Resize(rs.metadata.name, size, annotate=True, reason=reason) for rs, size in sizes]
 
 
 def largest_first(used: Sequence[ReplicaSet], to_add: int) -> list[ReplicaSet]:
     """Sorted for ``get_proportion``: of the same size the newer one grows first, and the older one shrinks first."""
     if to_add == 0:
         return list(used)
-    ordered = sorted(used, key=lambda each: each.metadata.name, reverse=to_add > 0)
+    ordered = sorted(used, key=lambda rs: rs.metadata.name, reverse=to_add > 0)
     ordered.sort(key=created_at, reverse=to_add > 0)
     ordered.sort(key=size_of, reverse=True)
     return ordered
@@ -109,8 +107,8 @@ def get_proportion(deployment: Deployment, replica_set: ReplicaSet, to_add: int,
     if size_of(replica_set) == 0 or to_add in (0, added):
         return 0
     fraction = _get_replica_set_fraction(deployment, replica_set)
-    left = to_add - added
-    return min(fraction, left) if to_add > 0 else max(fraction, left)
+    allowed = to_add - added
+    return min(fraction, allowed) if to_add > 0 else max(fraction, allowed)
 
 
 def _get_replica_set_fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:

@@ -104,8 +104,8 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
     def _resolve_controller_ref(self, namespace: str, reference: OwnerReference) -> Deployment | None:
         if reference.kind != DEPLOYMENTS.kind:
             return None
-        found = self.deployments.get(f"{namespace}/{reference.name}")
-        return found if found is not None and found.metadata.uid == reference.uid else None
+        deployment = self.deployments.get(f"{namespace}/{reference.name}")
+        return deployment if deployment is not None and deployment.metadata.uid == reference.uid else None
 
     def _enqueue(self, meta: ObjectMeta, reference: OwnerReference) -> None:
         owner = self._resolve_controller_ref(meta.namespace, reference)

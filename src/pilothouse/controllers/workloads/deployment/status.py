@@ -30,7 +30,7 @@ def calculate_status(
     report_terminating: bool = True,
 ) -> DeploymentStatus:
     """The sums over all ReplicaSets, and the condition Available. Other conditions stay."""
-    available = sum(each.status.available_replicas for each in sets)
+    available = sum(rs.status.available_replicas for rs in sets)
     enough = available >= desired_replicas(deployment) - bounds_of(deployment).unavailable
     availability = (
         condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
@@ -41,9 +41,9 @@ def calculate_status(
     )
     return DeploymentStatus(
         observed_generation=deployment.metadata.generation,
-        replicas=sum(each.status.replicas for each in sets),
+        replicas=sum(rs.status.replicas for rs in sets),
         updated_replicas=0 if new is None else new.status.replicas,
-        ready_replicas=sum(each.status.ready_replicas for each in sets),
+        ready_replicas=sum(rs.status.ready_replicas for rs in sets),
         available_replicas=available,
         unavailable_replicas=max(0, sum(map(size_of, sets)) - available),
         terminating_replicas=terminating(sets) if report_terminating else None,
@@ -54,16 +54,16 @@ def calculate_status(
 
 def describe(deployment: Deployment, status: DeploymentStatus) -> str:
     """Why this status is written instead of the present one, in a sentence."""
-    before = {each.type: each for each in deployment.status.conditions}
+    before = {existing.type: existing for existing in deployment.status.conditions}
     text = (
         f"status: wants {desired_replicas(deployment)} replicas; {status.replicas} exist, {status.updated_replicas} "
         f"updated, {status.available_replicas} available"
     )
-    for each in status.conditions:
-        old = before.get(each.type)
-        if old is None or (old.status, old.reason) != (each.status, each.reason):
-            text += f"; {each.type} is {each.status}, {each.reason}: {each.message}"
-            if each.reason == TIMED_OUT:
+    for new in status.conditions:
+        old = before.get(new.type)
+        if old is None or (old.status, old.reason) != (new.status, new.reason):
+            text += f"; {new.type} is {new.status}, {new.reason}: {new.message}"
+            if new.reason == TIMED_OUT:
                 text += f" (progressDeadlineSeconds {deployment.spec.progress_deadline_seconds})"
     return text
 
@@ -71,10 +71,10 @@ def describe(deployment: Deployment, status: DeploymentStatus) -> str:
 def terminating(sets: Sequence[ReplicaSet]) -> int | None:
     """Terminating pods; ``None`` if a ReplicaSet does not report them. One without a status has none."""
     total = 0
-    for each in sets:
-        count = each.status.terminating_replicas
+    for rs in sets:
+        count = rs.status.terminating_replicas
         if count is None:
-            if each.status.observed_generation:
+            if rs.status.observed_generation:
                 return None
             continue
         total += count

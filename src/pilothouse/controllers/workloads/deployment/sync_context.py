@@ -70,12 +70,10 @@ class SyncContext:
         self._raw = raw
         self.deployment = deployment
         ordered = sorted(sets, key=by_age)
-        self._sets = {each.metadata.name: each for each in ordered}
-        self._raws = {name: cache.raw(f"{each.metadata.namespace}/{name}") for name, each in self._sets.items()}
+        self._sets = {rs.metadata.name: rs for rs in ordered}
+        self._raws = {name: cache.raw(f"{rs.metadata.namespace}/{name}") for name, rs in self._sets.items()}
         template = deployment.spec.template
-        self._new = next(
-            (each.metadata.name for each in ordered if equal_ignore_hash(each.spec.template, template)), None
-        )
+        self._new = next((rs.metadata.name for rs in ordered if equal_ignore_hash(rs.spec.template, template)), None)
 
     # State
 
@@ -91,7 +89,7 @@ class SyncContext:
     @property
     def old(self) -> list[ReplicaSet]:
         """All others, the oldest first."""
-        return [each for name, each in self._sets.items() if name != self._new]
+        return [rs for name, rs in self._sets.items() if name != self._new]
 
     def record_event(self, type_: str, reason: str, message: str) -> None:
         self._recorder.event(object_reference(DEPLOYMENTS, self.deployment.metadata), type_, reason, message)
@@ -167,16 +165,16 @@ class SyncContext:
         meta = self.deployment.metadata
         # Upstream reads its cache, and fails with NotFound until that has the object.
         created = await self._client.get(REPLICA_SETS.raw, name, meta.namespace)
-        found = _set_decoder.decode(created)
-        owner = controller_of(found.metadata)
+        existing = _set_decoder.decode(created)
+        owner = controller_of(existing.metadata)
         if (
             owner is not None
             and owner.uid == meta.uid
-            and equal_ignore_hash(found.spec.template, self.deployment.spec.template)
+            and equal_ignore_hash(existing.spec.template, self.deployment.spec.template)
         ):
             self._store_replica_set(created)
             self._new = name
-            await self._set_revision(found)
+            await self._set_revision(existing)
             return
         count = (self.deployment.status.collision_count or 0) + 1
         await self.write_status(replace(self.deployment.status, collision_count=count))
@@ -218,16 +216,16 @@ class SyncContext:
         annotations_ = replicas_annotations(desired_replicas(deployment), bounds_of(deployment).surge)
         changed = False
         for step in steps:
-            each = self._sets[step.name]
-            before = size_of(each)
-            annotations = each.metadata.annotations | annotations_
-            if before == step.size and not (step.annotate and annotations != each.metadata.annotations):
+            rs = self._sets[step.name]
+            before = size_of(rs)
+            annotations = rs.metadata.annotations | annotations_
+            if before == step.size and not (step.annotate and annotations != rs.metadata.annotations):
                 continue
             direction = "up" if before < step.size else "down"
             what = (
                 "noted as sized for this" if before == step.size else f"scaled {direction} from {before} to {step.size}"
             )
-            revision = _revision(each.metadata.annotations)
+            revision = _revision(rs.metadata.annotations)
             record_decision(f"ReplicaSet {step.name} (revision {revision}) is {what}: {step.reason}")
             changes = {"spec.replicas": _encode(step.size), "metadata.annotations": _encode(annotations)}
             await self._put_set(step.name, changes)
@@ -239,13 +237,13 @@ class SyncContext:
 
     async def delete(self, to_delete: Iterable[ReplicaSet]) -> None:
         limit = self.deployment.spec.revision_history_limit
-        for each in to_delete:
+        for rs in to_delete:
             record_decision(
-                f"deleting ReplicaSet {each.metadata.name} (revision {_revision(each.metadata.annotations)}), without "
+                f"deleting ReplicaSet {rs.metadata.name} (revision {_revision(rs.metadata.annotations)}), without "
                 f"pods: {len(self.old)} old ones, revisionHistoryLimit {limit}"
             )
             try:
-                await self._client.delete(REPLICA_SETS, each.metadata.name, each.metadata.namespace)
+                await self._client.delete(REPLICA_SETS, rs.metadata.name, rs.metadata.namespace)
             except NotFound:
                 continue  # deleted already
 

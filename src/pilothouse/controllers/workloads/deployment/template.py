@@ -49,15 +49,17 @@ def _canonical_template(template: bytes) -> bytes:
 def _canonical(value: Any, name: str = "") -> Any:
     """Without fields that equal missing ones, and with quantities in canonical form."""
     if isinstance(value, dict):
-        found: dict[str, Any] = {}
-        for key, each in value.items():
-            each = _canonical_quantity(each) if name in _QUANTITIES or key in _QUANTITY else _canonical(each, key)
-            if each is None or each == [] or (each == {} and key in _MAPS):
+        members: dict[str, Any] = {}
+        for key, element in value.items():
+            element = (
+                _canonical_quantity(element) if name in _QUANTITIES or key in _QUANTITY else _canonical(element, key)
+            )
+            if element is None or element == [] or (element == {} and key in _MAPS):
                 continue
-            found[key] = each
-        return found
+            members[key] = element
+        return members
     if isinstance(value, list):
-        return [_canonical(each) for each in value]
+        return [_canonical(element) for element in value]
     return value
 
 

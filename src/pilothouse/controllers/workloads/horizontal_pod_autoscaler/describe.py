@@ -24,13 +24,13 @@ def _compared(current: MetricValueStatus, target: MetricTarget) -> str:
     if current.average_utilization is not None and target.average_utilization:
         ratio = current.average_utilization / target.average_utilization
         return f"{current.average_utilization}%, target {target.average_utilization}%, ratio {ratio:.2f}"
-    for seen, wanted, what in (
+    for seen, target_value, what in (
         (current.average_value, target.average_value, " per pod"),
         (current.value, target.value, ""),
     ):
-        if seen is not None and wanted is not None:
-            divisor = _number(wanted)
-            text = f"{seen}{what}, target {wanted}"
+        if seen is not None and target_value is not None:
+            divisor = _number(target_value)
+            text = f"{seen}{what}, target {target_value}"
             return f"{text}, ratio {_number(seen) / divisor:.2f}" if divisor else text
     return "no value"
 

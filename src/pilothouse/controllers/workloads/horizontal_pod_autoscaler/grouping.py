@@ -115,7 +115,7 @@ def _request_of(pod: Pod, resource: str, desired: str, *, pod_level_resources: b
 
 def _running_containers(pod: Pod) -> tuple[Container, ...]:
     """The containers that run as long as the pod does."""
-    sidecars = tuple(each for each in pod.spec.init_containers if each.restart_policy == "Always")
+    sidecars = tuple(container for container in pod.spec.init_containers if container.restart_policy == "Always")
     return (*pod.spec.containers, *sidecars)
 
 

@@ -41,20 +41,20 @@ class HpaSelectors:
         selector = self._selectors.get(key)
         if selector is not None:
             label = _index_key(key, selector)
-            known = self._by_label[label]
-            del known[key]
-            if not known:
+            selectors = self._by_label[label]
+            del selectors[key]
+            if not selectors:
                 del self._by_label[label]
 
     def selecting(self, namespace: str, pods: Iterable[Pod]) -> list[str]:
         """The keys of the autoscalers that select any of these pods, sorted."""
-        found: set[str] = set()  # sorted before it is handed out
+        keys: set[str] = set()  # sorted before it is handed out
         for pod in pods:
             labels = pod.metadata.labels
-            values = [namespace, *(label_index_value(namespace, *each) for each in labels.items())]
-            for known in filter(None, map(self._by_label.get, values)):
-                found.update(key for key, selector in known.items() if key not in found and selector.matches(labels))
-        return sorted(found)
+            values = [namespace, *(label_index_value(namespace, *label) for label in labels.items())]
+            for selectors in filter(None, map(self._by_label.get, values)):
+                keys.update(key for key, selector in selectors.items() if key not in keys and selector.matches(labels))
+        return sorted(keys)
 
 
 def _index_key(key: str, selector: Selector) -> str:

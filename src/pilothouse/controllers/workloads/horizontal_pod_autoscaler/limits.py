@@ -86,7 +86,12 @@ def limit(
 def stabilize_recommendation(arg: NormalizationArg, recent: RecentScaling, window: float, now: float) -> Normalized:
     """The highest recommendation of the window."""
     since = now - window
-    highest = max([arg.desired, *(each.replicas for each in recent.recommendations if each.at >= since)])
+    highest = max(
+        [
+            arg.desired,
+            *(recommendation.replicas for recommendation in recent.recommendations if recommendation.at >= since),
+        ]
+    )
     recent.recommend(arg.desired, now, since)
     return Normalized(highest, *(_READY if highest == arg.desired else _DOWN_STABILIZED))
 
@@ -112,9 +117,16 @@ def stabilize_recommendation_with_behaviors(
     """The current size, raised to the lowest recommendation of one window, lowered to the highest of the other."""
     up_since = now - _window(behavior.scale_up, 0.0)
     down_since = now - _window(behavior.scale_down, window)
-    known = recent.recommendations
-    lowest = min([arg.desired, *(each.replicas for each in known if each.at > up_since)])
-    highest = max([arg.desired, *(each.replicas for each in known if each.at > down_since)])
+    recommendations = recent.recommendations
+    lowest = min(
+        [arg.desired, *(recommendation.replicas for recommendation in recommendations if recommendation.at > up_since)]
+    )
+    highest = max(
+        [
+            arg.desired,
+            *(recommendation.replicas for recommendation in recommendations if recommendation.at > down_since),
+        ]
+    )
     replicas = min(max(arg.current, lowest), highest)
     recent.recommend(arg.desired, now, min(up_since, down_since))
     if replicas == arg.desired:

@@ -95,10 +95,10 @@ class MetricApis:
         return samples
 
     def _used(self, pod: _PodMetrics, resource: str, container: str) -> int | None:
-        of = [each for each in pod.containers if not container or each.name == container]
+        of = [candidate for candidate in pod.containers if not container or candidate.name == container]
         if container:
             of = of[:1]
-        texts = [each.usage.get(resource) for each in of]
+        texts = [candidate.usage.get(resource) for candidate in of]
         if not texts or None in texts:
             if container and of:
                 return None
@@ -118,8 +118,8 @@ class MetricApis:
         if not values:
             raise MetricUnavailable("no metrics returned from custom metrics API")
         return {
-            each.described_object.name: Sample(_milli(each, "custom"), each.timestamp, _window_of(each))
-            for each in values
+            value.described_object.name: Sample(_milli(value, "custom"), value.timestamp, _window_of(value))
+            for value in values
         }
 
     async def object(
@@ -154,7 +154,7 @@ class MetricApis:
         )
         if not response.items:
             raise MetricUnavailable(f"no metrics returned from {what}")
-        return [_milli(each, "external") for each in response.items]
+        return [_milli(item, "external") for item in response.items]
 
     async def _custom_values(self, target: str, request_target: str) -> tuple[_MetricValue, ...]:
         return (await self._read("custom metrics API", target, request_target, _MetricValues)).items
@@ -164,12 +164,15 @@ class MetricApis:
         if not self._custom or now >= self._custom_until:
             try:
                 response = await self._client.request("GET", f"/apis/{CUSTOM_GROUP}")
-                served = {each.version for each in msgspec.json.decode(response.body, type=_Group).versions}
+                served = {
+                    served_version.version
+                    for served_version in msgspec.json.decode(response.body, type=_Group).versions
+                }
             except (ApiError, OSError, msgspec.MsgspecError) as error:
                 raise MetricUnavailable(
                     f"unable to fetch metrics from custom metrics API: {_error_text(error, 'get', CUSTOM_GROUP)}"
                 ) from error
-            version = next((each for each in CUSTOM_VERSIONS if each in served), "")
+            version = next((candidate for candidate in CUSTOM_VERSIONS if candidate in served), "")
             if not version:
                 raise MetricUnavailable(
                     "unable to fetch metrics from custom metrics API: no known available metric versions found"
@@ -183,11 +186,11 @@ class MetricApis:
             discovery = await self._mapper.discovery()
         except (ApiError, OSError) as error:
             raise MetricUnavailable(f"unable to fetch metrics from custom metrics API: {error}") from error
-        found = discovery.preferred_for(group, kind)
-        if not found:
+        resources = discovery.preferred_for(group, kind)
+        if not resources:
             reason = f"no matches for kind {quoted(kind)} in group {quoted(group)}"
             raise MetricUnavailable(f"unable to fetch metrics from custom metrics API: {reason}")
-        return found[0].group_resource
+        return resources[0].group_resource
 
     async def _read(self, what: str, target: str, request_target: str, view: type[T]) -> T:
         try:

@@ -205,8 +205,8 @@ class Proposals(msgspec.Struct, frozen=True):
             try:
                 value = total_of(await self.apis.external(metric.name, self.namespace, selector))
             except MetricUnavailable as error:
-                asked = f"{self.namespace}/{metric.name}/{print_selector(metric.selector)}"
-                raise MetricUnavailable(f"unable to get external metric {asked}: {error}") from error
+                described = f"{self.namespace}/{metric.name}/{print_selector(metric.selector)}"
+                raise MetricUnavailable(f"unable to get external metric {described}: {error}") from error
             if not shared:
                 replicas = by_value(self.pods, value, _milli(target.value or ""))
                 return replicas, MetricValueStatus(value=_shown(value))

@@ -74,8 +74,8 @@ E = TypeVar("E", Recommendation, Change)
 
 def _store(entries: list[E], entry: E, outdated: float) -> None:
     slot = None
-    for at, known in enumerate(entries):
-        if known.at < outdated:
+    for at, recorded in enumerate(entries):
+        if recorded.at < outdated:
             slot = at
     if slot is None:
         entries.append(entry)

@@ -91,7 +91,7 @@ def by_utilization(pods: Pods, samples: Samples, resource: str, container: str, 
     counted = _Counted(pods, samples, resource)
     requests = calculate_requests(pods.pods, resource, container, pod_level_resources=pods.pod_level_resources)
     return counted.count(
-        lambda known: _utilization(known, requests, target),
+        lambda known_samples: _utilization(known_samples, requests, target),
         # Above 100 % the target itself.
         lambda name: quotient(requests[name] * max(100, target), 100),
     )
@@ -101,7 +101,9 @@ def by_average(pods: Pods, samples: Samples, target: int, resource: str = "") ->
     """For an average per pod. ``resource`` is empty for metrics that are not resource metrics. Raises
     ``MetricUnavailable``."""
     pods.must_exist()
-    return _Counted(pods, samples, resource).count(lambda known: _average(known, target), lambda _name: target)
+    return _Counted(pods, samples, resource).count(
+        lambda known_samples: _average(known_samples, target), lambda _name: target
+    )
 
 
 def by_value(pods: Pods, value: int, target: int) -> int:
@@ -179,13 +181,13 @@ class _Counted:
 
 
 def _utilization(samples: Samples, requests: Mapping[str, int], target: int) -> Use:
-    known = [name for name in samples if name in requests]
-    requested = sum(requests[name] for name in known)
+    names = [name for name in samples if name in requests]
+    requested = sum(requests[name] for name in names)
     if requested == 0:
         raise MetricUnavailable("no metrics returned matched known pods")
-    used = sum(samples[name].value for name in known)
+    used = sum(samples[name].value for name in names)
     percent = quotient(used * 100, requested)
-    return Use(percent / target, quotient(used, len(known)), percent)
+    return Use(percent / target, quotient(used, len(names)), percent)
 
 
 def _average(samples: Samples, target: int) -> Use:

@@ -85,10 +85,10 @@ class ScaleClient:
     async def _kinds(self, reference: CrossVersionObjectReference) -> list[Kind[Any]]:
         group = _group_of(reference.api_version)
         discovery = await self._mapper.discovery()
-        found = [each.as_kind() for each in discovery.preferred_for(group, reference.kind)]
-        if not found:
+        kinds = [resource.as_kind() for resource in discovery.preferred_for(group, reference.kind)]
+        if not kinds:
             raise ScaleTargetNotFound(f"no matches for kind {quote(reference.kind)} in group {quote(group)}")
-        return found
+        return kinds
 
 
 def _group_of(api_version: str) -> str:

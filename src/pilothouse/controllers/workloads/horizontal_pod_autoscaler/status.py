@@ -91,15 +91,17 @@ def _document(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
     document["currentMetrics"] = None
     if metrics is not None:
         # The type is required, also if it is empty for a metric that could not be read.
-        document["currentMetrics"] = [{"type": each.type, **msgspec.to_builtins(each)} for each in metrics]
+        document["currentMetrics"] = [{"type": metric.type, **msgspec.to_builtins(metric)} for metric in metrics]
     document["conditions"] = [
         {
-            "type": each.type,
-            "status": each.status,
-            "lastTransitionTime": format_time(each.last_transition_time) if each.last_transition_time else None,
-            "reason": each.reason,
-            "message": each.message,
+            "type": condition.type,
+            "status": condition.status,
+            "lastTransitionTime": format_time(condition.last_transition_time)
+            if condition.last_transition_time
+            else None,
+            "reason": condition.reason,
+            "message": condition.message,
         }
-        for each in status.conditions
+        for condition in status.conditions
     ]
     return document

@@ -202,10 +202,10 @@ class JobController(ManagedController):
     # One sync
 
     async def reconcile(self, key: str) -> Requeue | None:
-        found = await self._gate.enter(key)
-        if found is None or is_external(found.owner):
+        snapshot = await self._gate.enter(key)
+        if snapshot is None or is_external(snapshot.owner):
             return None
-        job = found.owner
+        job = snapshot.owner
         if is_finished(job):
             self._failures.pop(key, None)
             self._finished.pop(key, None)
@@ -220,11 +220,11 @@ class JobController(ManagedController):
         blueprint = self._blueprints.of(job)
         if blueprint.selector is None:
             return None
-        sync = _SyncJobContext(job, found.raw)
+        sync = _SyncJobContext(job, snapshot.raw)
         began = self.env.perf_counter()
         result = "error"
         try:
-            await self._sync_job(key, sync, blueprint, blueprint.selector, settled=found.expectations_satisfied)
+            await self._sync_job(key, sync, blueprint, blueprint.selector, settled=snapshot.expectations_satisfied)
             result = "success"
         finally:
             labels = (mode, result, sync.action)
@@ -250,8 +250,8 @@ class JobController(ManagedController):
         )
         observed = Observed(job=job, pods=pods, tracked=tracked, now=now)
         census = take_census(observed)
-        known_uid, known = self._failures.get(key, ("", backoff.NONE))
-        before = known if known_uid == job.metadata.uid else backoff.NONE
+        known_uid, record = self._failures.get(key, ("", backoff.NONE))
+        before = record if known_uid == job.metadata.uid else backoff.NONE
         failures = backoff.new_backoff_record(before, census.new_succeeded, census.new_failed)
         observed = replace(observed, failures=failures)
         sync.active, sync.ready, sync.terminating = len(census.active), census.ready, census.terminating

@@ -90,12 +90,12 @@ def take_census(observed: Observed) -> Census:
     uncounted = status.uncounted_terminated_pods
     waiting_succeeded = uncounted.succeeded if uncounted is not None else ()
     waiting_failed = uncounted.failed if uncounted is not None else ()
-    known = {*waiting_succeeded, *waiting_failed}
+    uncounted_uids = {*waiting_succeeded, *waiting_failed}
     fresh = [
         pod
         for pod in observed.pods
         if pod.metadata.uid in observed.tracked
-        and pod.metadata.uid not in known
+        and pod.metadata.uid not in uncounted_uids
         and (not indexed or 0 <= index_of_pod(pod) < completions)
     ]
     succeeded_pods = tuple(pod for pod in fresh if pod.status.phase == "Succeeded")
@@ -107,14 +107,14 @@ def take_census(observed: Observed) -> Census:
         completed = completed_before.plus(index_of_pod(pod) for pod in succeeded_pods)
         succeeded = completed.total
     failed_indexes: Indexes | None = None
-    kept: dict[int, Pod] = {}
+    pods_with_delayed_deletion: dict[int, Pod] = {}
     if indexed and job.spec.backoff_limit_per_index is not None:
         before = Indexes.parse(status.failed_indexes or "", completions)
         # Upstream counts completed ones, too (``calculateFailedIndexes``), and its status is then always rejected.
         failed_indexes = before.plus(
             index for pod in failed_pods if (index := index_of_pod(pod)) not in completed and _is_index_failed(job, pod)
         )
-        kept = _kept(observed, active, completed, failed_indexes)
+        pods_with_delayed_deletion = _kept(observed, active, completed, failed_indexes)
     return Census(
         active=active,
         ready=sum(1 for pod in active if is_ready(pod)),
@@ -126,7 +126,7 @@ def take_census(observed: Observed) -> Census:
         completed_before=completed_before,
         completed=completed,
         failed_indexes=failed_indexes,
-        kept=kept,
+        kept=pods_with_delayed_deletion,
     )
 
 
@@ -149,17 +149,17 @@ def parse_failure_count(pod: Pod, annotation: str = FAILURE_COUNT) -> int:
 def _kept(observed: Observed, active: Iterable[Pod], completed: Indexes, failed: Indexes) -> dict[int, Pod]:
     running = {index_of_pod(pod) for pod in active}
     completions = observed.job.spec.completions or 0
-    kept: dict[int, Pod] = {}
+    delayed_pods: dict[int, Pod] = {}
     for pod in observed.pods:
         if pod.metadata.uid not in observed.tracked or not has_failed(observed.job, pod):
             continue
         index = index_of_pod(pod)
         if index < 0 or index >= completions or index in running or index in completed or index in failed:
             continue
-        other = kept.get(index)
+        other = delayed_pods.get(index)
         if other is None or _history(pod) > _history(other):
-            kept[index] = pod
-    return kept
+            delayed_pods[index] = pod
+    return delayed_pods
 
 
 def _history(pod: Pod) -> tuple[int, datetime.datetime, str]:
@@ -176,10 +176,10 @@ def new_failure_count_annotations(job: Job, last: Pod | None) -> dict[str, str]:
         failures += 1
     else:
         ignored += 1
-    found = {FAILURE_COUNT: str(failures)}
+    annotations = {FAILURE_COUNT: str(failures)}
     if ignored:
-        found[IGNORED_FAILURE_COUNT] = str(ignored)
-    return found
+        annotations[IGNORED_FAILURE_COUNT] = str(ignored)
+    return annotations
 
 
 # Finishing
@@ -354,22 +354,22 @@ def until_replaced(job: Job, last: Pod | None, now: datetime.datetime) -> float:
 def active_pods_for_removal(job: Job, active: Iterable[Pod], at_least: int) -> list[Pod]:
     """Pods without index and duplicates of an index, then the cheapest until there are ``at_least``."""
     to_delete: list[Pod] = []
-    left = list(active)
+    remaining = list(active)
     if is_indexed(job):
         completions = job.spec.completions or 0
         by_index: dict[int, list[Pod]] = {}
-        for pod in left:
+        for pod in remaining:
             by_index.setdefault(index_of_pod(pod), []).append(pod)
-        left = []
+        remaining = []
         for index in sorted(by_index):
             some = sorted(by_index[index], key=_cheapness)
             if index == UNKNOWN or index >= completions:
                 to_delete += some
             else:
                 to_delete += some[:-1]
-                left.append(some[-1])
+                remaining.append(some[-1])
     if len(to_delete) < at_least:
-        to_delete += sorted(left, key=_cheapness)[: at_least - len(to_delete)]
+        to_delete += sorted(remaining, key=_cheapness)[: at_least - len(to_delete)]
     return to_delete
 
 

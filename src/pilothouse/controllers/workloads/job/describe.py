@@ -49,17 +49,17 @@ def describe_ending(job: Job, census: Census, ending: Ending) -> str:
 
 def describe_status(job: Job, status: JobStatus) -> str:
     """Why the status is written."""
-    before = {(each.type, each.status) for each in job.status.conditions}
+    before = {(existing.type, existing.status) for existing in job.status.conditions}
     text = f"status: {status.active} active, {status.succeeded} succeeded, {status.failed} failed"
     waiting = status.uncounted_terminated_pods
     if waiting is not None and (waiting.succeeded or waiting.failed):
         text += f", {len(waiting.succeeded) + len(waiting.failed)} ended pods are being counted"
-    for each in status.conditions:
-        if (each.type, each.status) not in before:
-            text += f"; {each.type} is {each.status}, {each.reason}: {each.message}"
-            if each.reason == "BackoffLimitExceeded":
+    for condition in status.conditions:
+        if (condition.type, condition.status) not in before:
+            text += f"; {condition.type} is {condition.status}, {condition.reason}: {condition.message}"
+            if condition.reason == "BackoffLimitExceeded":
                 text += f" (backoffLimit {_limit(job)})"
-            elif each.reason == "DeadlineExceeded":
+            elif condition.reason == "DeadlineExceeded":
                 text += f" (activeDeadlineSeconds {job.spec.active_deadline_seconds})"
     return text
 

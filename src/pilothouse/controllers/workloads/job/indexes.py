@@ -113,14 +113,14 @@ def first_pending_indexes(count: int, completions: int, *taken: Iterable[int] | 
     """The ``count`` lowest indexes that are not in ``taken``."""
     if count <= 0:
         return []
-    sets = [each if isinstance(each, Indexes) else frozenset(each) for each in taken]
-    found: list[int] = []
+    sets = [indexes if isinstance(indexes, Indexes) else frozenset(indexes) for indexes in taken]
+    free: list[int] = []
     for index in range(completions):
-        if not any(index in each for each in sets):
-            found.append(index)
-            if len(found) == count:
+        if not any(index in taken_indexes for taken_indexes in sets):
+            free.append(index)
+            if len(free) == count:
                 break
-    return found
+    return free
 
 
 def pod_generate_name_with_index(job_name: str, index: int) -> str:

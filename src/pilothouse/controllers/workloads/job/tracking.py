@@ -107,8 +107,8 @@ def _can_remove_finalizer(observed: Observed, census: Census, ending: Ending | N
         return True
     if not failed:
         return False
-    kept = census.kept.get(index_of_pod(pod))
-    return kept is None or kept.metadata.uid != pod.metadata.uid
+    kept_pod = census.kept.get(index_of_pod(pod))
+    return kept_pod is None or kept_pod.metadata.uid != pod.metadata.uid
 
 
 def has_ended(plan: Plan, status: JobStatus, ending: Ending | None) -> bool:

@@ -49,8 +49,8 @@ class PodGroupProtectionController(ProtectionController[PodGroup]):
 
     def pending_action(self, obj: PodGroup) -> FinalizerAction:
         """Only removes the finalizer; the admission plugin PodGroupProtection adds it."""
-        found = super().pending_action(obj)
-        return FinalizerAction.NOTHING if found is FinalizerAction.ADD else found
+        action = super().pending_action(obj)
+        return FinalizerAction.NOTHING if action is FinalizerAction.ADD else action
 
     def _enqueue_groups_of_pod(self, old: Pod | None, new: Pod | None) -> None:
         for key in groups_to_enqueue(old, new):

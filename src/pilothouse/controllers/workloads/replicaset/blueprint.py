@@ -18,8 +18,8 @@ class Blueprint(msgspec.Struct, frozen=True):
 
 def selector_of(owner: ReplicaSet) -> LabelSelector | None:
     """The selector. That of a ReplicationController is a map of labels."""
-    found: LabelSelector | dict[str, str] | None = owner.spec.selector
-    return LabelSelector(match_labels=found) if isinstance(found, dict) else found
+    selector: LabelSelector | dict[str, str] | None = owner.spec.selector
+    return LabelSelector(match_labels=selector) if isinstance(selector, dict) else selector
 
 
 def draw(owner: ReplicaSet, selector: Selector | None, _before: Blueprint | None) -> Blueprint:

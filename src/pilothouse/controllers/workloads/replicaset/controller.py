@@ -114,10 +114,10 @@ class ReplicaSetController(ManagedController):
         pods.add_handler(self.events.add_pod, self.events.update_pod, self.events.delete_pod)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        found = await self._gate.enter(key)
-        if found is None:
+        snapshot = await self._gate.enter(key)
+        if snapshot is None:
             return None
-        owner, raw, expectations_satisfied = found.owner, found.raw, found.expectations_satisfied
+        owner, raw, expectations_satisfied = snapshot.owner, snapshot.raw, snapshot.expectations_satisfied
         blueprint = self._blueprints.of(owner)
         if blueprint.selector is None:
             return None
@@ -178,16 +178,16 @@ class ReplicaSetController(ManagedController):
         """The active pods that belong to the owner, after adoption and release."""
         meta = owner.metadata
         matches = selector.matches
-        kept: list[Pod] = []
+        claimed: list[Pod] = []
         to_claim: list[Pod] = []
         for pod in own:
             if is_active(pod):
-                (kept if matches(pod.metadata.labels) else to_claim).append(pod)
+                (claimed if matches(pod.metadata.labels) else to_claim).append(pod)
         orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
         to_claim += [pod for pod in orphans if is_active(pod) and matches(pod.metadata.labels)]
         if not to_claim or meta.deletion_timestamp is not None:
-            return kept
-        return kept + await self._gate.pod_claims(key, meta, selector).claim(to_claim)
+            return claimed
+        return claimed + await self._gate.pod_claims(key, meta, selector).claim(to_claim)
 
     # Decide and apply
 
@@ -287,9 +287,9 @@ class ReplicaSetController(ManagedController):
         return before is not None and controller_of(now.metadata) != before
 
     async def _create_pods(self, key: str, owner: ReplicaSet, missing: int, active: int) -> Exception | None:
-        wanted = _desired_replicas(owner)
-        burst = "" if active + missing == wanted else f", at most {self._options.burst} in one sync"
-        pods = "1 pod" if wanted == 1 else f"{wanted} pods"
+        desired = _desired_replicas(owner)
+        burst = "" if active + missing == desired else f", at most {self._options.burst} in one sync"
+        pods = "1 pod" if desired == 1 else f"{desired} pods"
         record_decision(f"wants {pods} and has {active}: creating {missing}{burst}")
         self._expectations.expect_creations(key, missing)
         meta = owner.metadata

@@ -275,18 +275,18 @@ class _LastRules:
         """In their order."""
         kind = _kind_of(pod)
         line, age = self._lines[kind.ready_since], self._bucket[kind.created]
-        found = []
+        reasons = []
         if any(restarts != kind.restarts for restarts, _age in line):
-            found.append(f"{sum(kind.restarts)} restarts")
+            reasons.append(f"{sum(kind.restarts)} restarts")
         if any(restarts == kind.restarts and other != age for restarts, other in line):
-            found.append("created later (by powers of two)")
+            reasons.append("created later (by powers of two)")
         if line[kind.restarts, age] > 1 or len(self._lines) > 1:
-            found.append("smaller uid")
+            reasons.append("smaller uid")
         line[kind.restarts, age] -= 1
         line += Counter()  # drops zero counts
         if not line:
             del self._lines[kind.ready_since]
-        return ", then ".join(found)
+        return ", then ".join(reasons)
 
 
 class _Buckets(dict[datetime.datetime | None, int]):

@@ -102,8 +102,8 @@ def next_status(
 
 def describe(owner: ReplicaSet, seen: StatusCounts, failure: Failure | None) -> str:
     """Why the status is written, in a sentence."""
-    wanted = 1 if owner.spec.replicas is None else owner.spec.replicas
-    text = f"status: wants {wanted} pods; {seen.active} active, {seen.ready} ready, {seen.available} available"
+    desired = 1 if owner.spec.replicas is None else owner.spec.replicas
+    text = f"status: wants {desired} pods; {seen.active} active, {seen.ready} ready, {seen.available} available"
     return text if failure is None else f"{text}; {failure.reason}: {failure.message}"
 
 

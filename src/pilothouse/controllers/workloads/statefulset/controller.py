@@ -143,15 +143,15 @@ class StatefulSetController(ManagedController):
         self._blueprints.forget(key)
 
     async def reconcile(self, key: str) -> Requeue | None:
-        found = await self._gate.enter(key)
-        if found is None:
+        snapshot = await self._gate.enter(key)
+        if snapshot is None:
             return None
-        owner = found.owner
+        owner = snapshot.owner
         blueprint = self._blueprints.of(owner)
         if blueprint.selector is None:
             return None
         rules = rules_of(owner, use_max_unavailable=self._options.use_max_unavailable)
-        sync = _SyncContext(key, owner, found.raw, blueprint, rules)
+        sync = _SyncContext(key, owner, snapshot.raw, blueprint, rules)
         selector = blueprint.selector
         revisions = await self._history.claim_revisions(
             owner, selector, lambda: self._writes.read_owner(STATEFUL_SETS, key, sync.meta)
@@ -185,20 +185,20 @@ class StatefulSetController(ManagedController):
 
         matches = selector.matches
         index_key = controller_index_key(meta.namespace, STATEFUL_SETS.kind, meta.name, meta.uid)
-        kept: list[Pod] = []
+        claimed: list[Pod] = []
         doubtful: list[Pod] = []
         for pod in self._pods.by_index(CONTROLLER_INDEX, index_key):
-            (kept if matches(pod.metadata.labels) and belongs(pod) else doubtful).append(pod)
+            (claimed if matches(pod.metadata.labels) and belongs(pod) else doubtful).append(pod)
         orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
         doubtful += [pod for pod in orphans if matches(pod.metadata.labels) and belongs(pod)]
         if not doubtful or meta.deletion_timestamp is not None:
-            return kept
-        return kept + await self._gate.pod_claims(sync.key, meta, selector).claim(doubtful, predicate=belongs)
+            return claimed
+        return claimed + await self._gate.pod_claims(sync.key, meta, selector).claim(doubtful, predicate=belongs)
 
     def _newest(self, pods: Sequence[Pod]) -> list[Pod]:
         """The pods as the cache has them now, after claiming and the requests for revisions."""
-        found = [(pod, self._pods.get(object_key(pod.metadata))) for pod in pods]
-        return [now for pod, now in found if now is not None and now.metadata.uid == pod.metadata.uid]
+        cached = [(pod, self._pods.get(object_key(pod.metadata))) for pod in pods]
+        return [now for pod, now in cached if now is not None and now.metadata.uid == pod.metadata.uid]
 
     def _observe(self, sync: _SyncContext, settled: Revisions, pods: Sequence[Pod], now: datetime.datetime) -> Observed:
         replicas = split_replicas(pods, sync.rules, now)
@@ -295,10 +295,10 @@ class StatefulSetController(ManagedController):
         )
         if status is None:
             return
-        found = status
+        desired = status
         record_decision(
-            f"status: wants {sync.rules.desired} replicas; {found.replicas} exist, {found.ready_replicas} ready, "
-            f"{found.updated_replicas} of the update revision {found.update_revision}"
+            f"status: wants {sync.rules.desired} replicas; {desired.replicas} exist, {desired.ready_replicas} ready, "
+            f"{desired.updated_replicas} of the update revision {desired.update_revision}"
         )
 
         async def write(attempt: int) -> None:
@@ -308,7 +308,7 @@ class StatefulSetController(ManagedController):
                     return  # deleted; a write would be a conflict again
                 raw = self._owners.raw(sync.key)
             assert raw is not None, "what is written back whole is cached with its JSON"
-            await self._put_status(sync, raw, found)
+            await self._put_status(sync, raw, desired)
 
         try:
             await retry_on_conflict(write, RETRY)
@@ -343,8 +343,8 @@ class _Apply:
     async def carry_out(self, plan: Plan) -> None:
         """The groups one after the other."""
         await self._group(plan.living, ordered=plan.ordered)
-        await self._group([(each,) for each in plan.settle], ordered=plan.ordered)
-        await self._group([(each,) for each in plan.condemned], ordered=plan.ordered)
+        await self._group([(action,) for action in plan.settle], ordered=plan.ordered)
+        await self._group([(action,) for action in plan.condemned], ordered=plan.ordered)
         for old in plan.update:
             await self._do(old)
             # Upstream takes one off for each, also for pods of neither revision, down to -1 (kubernetes#58347).
@@ -380,17 +380,17 @@ class _Apply:
     def _reason(self, action: Action) -> str:
         seen, name = self._seen, action.name
         rules = seen.rules
-        wanted = f"wants {rules.desired} replicas from ordinal {rules.start}"
+        summary = f"wants {rules.desired} replicas from ordinal {rules.start}"
         match action:
             case CreatePod(from_current=from_current):
                 revision = f"current revision {seen.current}" if from_current else f"update revision {seen.update}"
                 order = "OrderedReady, the ones before it are ready" if rules.ordered else "Parallel"
-                return f"{wanted}: {name} is missing and created from the {revision}; {order}"
+                return f"{summary}: {name} is missing and created from the {revision}; {order}"
             case DeletePod(revision=revision):
                 if not rules.is_desired(ordinal_of(name)):
                     order = "OrderedReady, the highest ordinal first" if rules.ordered else "Parallel"
-                    return f"{wanted}: {name} is beyond them and deleted; {order}"
-                slot = next((each.pod for each in seen.replicas.slots if each.name == name), None)
+                    return f"{summary}: {name} is beyond them and deleted; {order}"
+                slot = next((candidate.pod for candidate in seen.replicas.slots if candidate.name == name), None)
                 if slot is not None and is_terminal(slot):
                     return f"{name} has ended (phase {slot.status.phase}): deleted to be created again"
                 missing = f"maxUnavailable {rules.max_unavailable}" if rules.max_unavailable else "one at a time"
@@ -405,7 +405,7 @@ class _Apply:
                     f"{name} lacks its identity labels, its volumes, or its claims the owners of the retention policy"
                 )
             case UpdateClaimOwners():
-                return f"{wanted}: {name} is beyond them, its claims get the owners of the retention policy"
+                return f"{summary}: {name} is beyond them, its claims get the owners of the retention policy"
 
     def _body(self, pod: str, *, from_current: bool) -> bytes:
         revision = self._settled.current if from_current else self._settled.update

@@ -56,10 +56,10 @@ def _labels(raw: msgspec.Raw | None) -> dict[str, str]:
 
 def _volumes(raw: msgspec.Raw | None, pod: str, claims: Iterable[ClaimTemplate]) -> bytes:
     """The claims, and of the other volumes those whose name no claim has."""
-    made: list[Any] = [
-        {"name": each.name, "persistentVolumeClaim": {"claimName": each.claim_name(pod)}} for each in claims
+    volumes: list[Any] = [
+        {"name": claim.name, "persistentVolumeClaim": {"claimName": claim.claim_name(pod)}} for claim in claims
     ]
-    taken = {each.name for each in claims}
+    taken = {claim.name for claim in claims}
     others = [] if raw is None else _raws.decode(raw)
-    made += [each for each in others if msgspec.json.decode(each, type=_Named).name not in taken]
-    return _encode(made)
+    volumes += [volume for volume in others if msgspec.json.decode(volume, type=_Named).name not in taken]
+    return _encode(volumes)

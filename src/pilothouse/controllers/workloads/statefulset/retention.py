@@ -145,5 +145,5 @@ def updated_owner_refs(owners: Owners, keeping: ClaimRetention) -> Owners:
     )
     if has_unexpected_controller(owners, keeping):
         return others
-    known = {reference.uid for reference in others}
-    return others + tuple(holder.reference() for holder in keeping.desired_owners() if holder.uid not in known)
+    other_uids = {reference.uid for reference in others}
+    return others + tuple(holder.reference() for holder in keeping.desired_owners() if holder.uid not in other_uids)

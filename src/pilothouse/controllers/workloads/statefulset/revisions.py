@@ -70,13 +70,13 @@ def _filled_in(data: bytes) -> bytes:
 def _drop_empty(value: Any) -> None:
     """Null and an empty list equal a missing field; an empty object may be a selector that matches everything."""
     if isinstance(value, dict):
-        for key in [key for key, each in value.items() if each is None or each == []]:
+        for key in [key for key, element in value.items() if element is None or element == []]:
             del value[key]
-        for each in value.values():
-            _drop_empty(each)
+        for element in value.values():
+            _drop_empty(element)
     elif isinstance(value, list):
-        for each in value:
-            _drop_empty(each)
+        for element in value:
+            _drop_empty(element)
 
 
 def revisions_to_truncate(
@@ -126,7 +126,9 @@ class StatefulHistory:
             update = newest
         else:
             update, collisions = await self._create(owner, blueprint, number, collisions)
-        current = next((each for each in revisions if each.metadata.name == owner.status.current_revision), update)
+        current = next(
+            (candidate for candidate in revisions if candidate.metadata.name == owner.status.current_revision), update
+        )
         return Revisions(current, update, collisions)
 
     async def _renumber(self, owner: StatefulSet, revision: ControllerRevision, number: int) -> ControllerRevision:
@@ -134,8 +136,10 @@ class StatefulHistory:
         meta = revision.metadata
 
         async def write(attempt: int) -> ControllerRevision:
-            found = revision if attempt == 0 else await self._history.read(meta.namespace, meta.name)
-            return found if found.revision == number else await self._history.update_revision_number(found, number)
+            current = revision if attempt == 0 else await self._history.read(meta.namespace, meta.name)
+            return (
+                current if current.revision == number else await self._history.update_revision_number(current, number)
+            )
 
         renumbered = await retry_on_conflict(write, BACKOFF)
         self._wrote(owner, renumbered)

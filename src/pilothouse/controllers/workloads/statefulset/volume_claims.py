@@ -58,7 +58,7 @@ def claim_templates(raw: msgspec.Raw, selected: Mapping[str, str]) -> tuple[Clai
     """The templates in a spec. ``selected`` are the selector's ``matchLabels``, which claims carry too."""
     if bytes(raw) == b"null":
         return ()
-    return tuple(ClaimTemplate(each, selected) for each in _raws.decode(raw))
+    return tuple(ClaimTemplate(claim, selected) for claim in _raws.decode(raw))
 
 
 def has_volumes(pod: Pod, templates: tuple[ClaimTemplate, ...]) -> bool:
