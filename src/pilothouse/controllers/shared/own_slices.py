@@ -16,9 +16,9 @@ OWN_INDEX = "managedFor"
 """Slices by their labels: the controller that manages them, and the service that they are of."""
 
 
-def index_by_manager(each: EndpointSlice) -> tuple[str, ...]:
-    key = service_key_of(each)
-    return (f"{manager_of(each)} {key}",) if key else ()
+def index_by_manager(endpoint_slice: EndpointSlice) -> tuple[str, ...]:
+    key = service_key_of(endpoint_slice)
+    return (f"{manager_of(endpoint_slice)} {key}",) if key else ()
 
 
 class OwnSlices:
@@ -39,17 +39,19 @@ class OwnSlices:
         """The managed slices of the Service with that key, sorted by name."""
         return self._cache.by_index(OWN_INDEX, f"{self._manager} {key}")
 
-    def _is_own(self, each: EndpointSlice) -> bool:
-        return manager_of(each) == self._manager
+    def _is_own(self, endpoint_slice: EndpointSlice) -> bool:
+        return manager_of(endpoint_slice) == self._manager
 
-    def _enqueue(self, each: EndpointSlice) -> None:
-        key = service_key_of(each)
+    def _enqueue(self, endpoint_slice: EndpointSlice) -> None:
+        key = service_key_of(endpoint_slice)
         if key:
             self._enqueue_key(key)
 
-    def _on_add(self, each: EndpointSlice, _initial: bool) -> None:
-        if self._is_own(each) and self._tracker.is_foreign_change(service_key_of(each), each):
-            self._enqueue(each)
+    def _on_add(self, endpoint_slice: EndpointSlice, _initial: bool) -> None:
+        if self._is_own(endpoint_slice) and self._tracker.is_foreign_change(
+            service_key_of(endpoint_slice), endpoint_slice
+        ):
+            self._enqueue(endpoint_slice)
 
     def _on_update(self, old: EndpointSlice, new: EndpointSlice) -> None:
         if self._is_own(old) and not (self._is_own(new) and service_key_of(old) == service_key_of(new)):
@@ -62,6 +64,8 @@ class OwnSlices:
         ):
             self._enqueue(new)
 
-    def _on_delete(self, each: EndpointSlice, _unknown: bool) -> None:
-        if self._is_own(each) and self._tracker.handle_deletion(service_key_of(each), each):
-            self._enqueue(each)
+    def _on_delete(self, endpoint_slice: EndpointSlice, _unknown: bool) -> None:
+        if self._is_own(endpoint_slice) and self._tracker.handle_deletion(
+            service_key_of(endpoint_slice), endpoint_slice
+        ):
+            self._enqueue(endpoint_slice)

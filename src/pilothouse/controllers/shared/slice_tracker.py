@@ -46,22 +46,24 @@ class SliceTracker:
         meta = written.metadata
         self._known.setdefault(key, {})[meta.uid] = _Written(meta.generation, meta.resource_version)
 
-    def deleted(self, key: str, gone: EndpointSlice) -> None:
+    def deleted(self, key: str, endpoint_slice: EndpointSlice) -> None:
         """We have deleted it, so its event is ignored."""
-        self._known.setdefault(key, {})[gone.metadata.uid] = _Written(_DELETED, gone.metadata.resource_version)
+        self._known.setdefault(key, {})[endpoint_slice.metadata.uid] = _Written(
+            _DELETED, endpoint_slice.metadata.resource_version
+        )
 
     def is_foreign_change(self, key: str, seen: EndpointSlice) -> bool:
         """Whether an event shows a change by another client."""
-        known = self._known.get(key, {}).get(seen.metadata.uid)
-        return known is None or seen.metadata.generation > known.generation
+        written = self._known.get(key, {}).get(seen.metadata.uid)
+        return written is None or seen.metadata.generation > written.generation
 
     def handle_deletion(self, key: str, seen: EndpointSlice) -> bool:
         """A slice was deleted from the cache. Returns whether another client deleted it, including slices that an
         earlier process wrote. Upstream checks only those that this process wrote, and does not recreate a slice that is
         deleted after a restart."""
-        known = self._known.get(key, {})
-        written = known.pop(seen.metadata.uid, None)
-        if not known:
+        writes = self._known.get(key, {})
+        written = writes.pop(seen.metadata.uid, None)
+        if not writes:
             self._known.pop(key, None)
         return written is None or written.generation != _DELETED
 
@@ -71,16 +73,16 @@ class SliceTracker:
 
     def check(self, key: str, given: Iterable[EndpointSlice]) -> None:
         """Raise ``StaleSlices`` unless the given slices are at least as new as the recorded writes."""
-        known = self._known.get(key)
-        if not known:
+        writes = self._known.get(key)
+        if not writes:
             return
-        seen = {each.metadata.uid: each.metadata.generation for each in given}
-        for uid in [uid for uid, written in known.items() if uid not in seen and self._is_gone(written)]:
-            del known[uid]
-        for uid, written in known.items():
+        seen = {endpoint_slice.metadata.uid: endpoint_slice.metadata.generation for endpoint_slice in given}
+        for uid in [uid for uid, written in writes.items() if uid not in seen and self._is_gone(written)]:
+            del writes[uid]
+        for uid, written in writes.items():
             if written.generation == _DELETED or seen.get(uid, -1) < written.generation:
                 raise StaleSlices
-        if not known:
+        if not writes:
             del self._known[key]
 
     def _is_gone(self, written: _Written) -> bool:

@@ -17,37 +17,37 @@ from pilothouse.semantics.services import TRIGGER_TIME
 _encode = msgspec.json.encode
 
 
-def triggered(each: EndpointSlice, trigger_time: str) -> EndpointSlice:
+def triggered(endpoint_slice: EndpointSlice, trigger_time: str) -> EndpointSlice:
     """The slice with the annotation ``endpoints.kubernetes.io/last-change-trigger-time``; an empty time removes it."""
-    annotations = {key: value for key, value in each.metadata.annotations.items() if key != TRIGGER_TIME}
+    annotations = {key: value for key, value in endpoint_slice.metadata.annotations.items() if key != TRIGGER_TIME}
     if trigger_time:
         annotations[TRIGGER_TIME] = trigger_time
-    return replace(each, metadata=replace(each.metadata, annotations=annotations))
+    return replace(endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations=annotations))
 
 
-def new_body(each: EndpointSlice) -> bytes:
+def new_body(endpoint_slice: EndpointSlice) -> bytes:
     """The request body of a create."""
     return _encode(
         {
             "apiVersion": ENDPOINT_SLICES.api_version,
             "kind": ENDPOINT_SLICES.kind,
-            "metadata": each.metadata,
-            "addressType": each.address_type,
-            "endpoints": each.endpoints,
-            "ports": each.ports,
+            "metadata": endpoint_slice.metadata,
+            "addressType": endpoint_slice.address_type,
+            "endpoints": endpoint_slice.endpoints,
+            "ports": endpoint_slice.ports,
         }
     )
 
 
-def changed_body(raw: bytes, each: EndpointSlice) -> bytes:
+def changed_body(raw: bytes, endpoint_slice: EndpointSlice) -> bytes:
     """The request body of an update: the JSON of the cached slice with the fields that the controllers set."""
-    annotations = each.metadata.annotations
+    annotations = endpoint_slice.metadata.annotations
     return replace_fields(
         raw,
         {
-            "metadata.labels": _encode(each.metadata.labels),
+            "metadata.labels": _encode(endpoint_slice.metadata.labels),
             "metadata.annotations": _encode(annotations) if annotations else None,
-            "endpoints": _encode(each.endpoints),
+            "endpoints": _encode(endpoint_slice.endpoints),
         },
     )
 
@@ -82,45 +82,48 @@ class SliceWrites:
         """Create, then update (with the request bodies), then delete slices, until the first failure. ``why`` is the
         reason that is recorded with each write. Returns False if the namespace is terminating. Raises
         ``NotWritten``."""
-        for each in creates:
-            record_decision(f"a slice for {len(each.endpoints or ())} {each.address_type} endpoints is created: {why}")
+        for endpoint_slice in creates:
+            record_decision(
+                f"a slice for {len(endpoint_slice.endpoints or ())} {endpoint_slice.address_type} endpoints "
+                f"is created: {why}"
+            )
             try:
-                await self._create(key, each)
+                await self._create(key, endpoint_slice)
             except (ApiError, OSError) as error:
                 if isinstance(error, ApiError) and has_cause(error, "NamespaceTerminating"):
                     return False
                 raise NotWritten("create EndpointSlice", error) from error
-        for each, body in updates:
-            name, number = each.metadata.name, len(each.endpoints or ())
-            record_decision(f"{name} gets {number} {each.address_type} endpoints: {why}")
+        for endpoint_slice, body in updates:
+            name, number = endpoint_slice.metadata.name, len(endpoint_slice.endpoints or ())
+            record_decision(f"{name} gets {number} {endpoint_slice.address_type} endpoints: {why}")
             try:
-                await self._update(key, each, body)
+                await self._update(key, endpoint_slice, body)
             except (ApiError, OSError) as error:
-                raise NotWritten(f"update {each.metadata.name} EndpointSlice", error) from error
-        for each in deletes:
-            record_decision(f"{each.metadata.name} is left without endpoints and deleted: {why}")
+                raise NotWritten(f"update {endpoint_slice.metadata.name} EndpointSlice", error) from error
+        for endpoint_slice in deletes:
+            record_decision(f"{endpoint_slice.metadata.name} is left without endpoints and deleted: {why}")
             try:
-                await self.delete(key, each)
+                await self.delete(key, endpoint_slice)
             except (ApiError, OSError) as error:
-                raise NotWritten(f"delete {each.metadata.name} EndpointSlice", error) from error
+                raise NotWritten(f"delete {endpoint_slice.metadata.name} EndpointSlice", error) from error
         return True
 
-    async def _create(self, key: str, each: EndpointSlice) -> None:
-        namespace = each.metadata.namespace
-        self._tracker.wrote(key, await self._client.create(ENDPOINT_SLICES, new_body(each), namespace))
+    async def _create(self, key: str, endpoint_slice: EndpointSlice) -> None:
+        namespace = endpoint_slice.metadata.namespace
+        self._tracker.wrote(key, await self._client.create(ENDPOINT_SLICES, new_body(endpoint_slice), namespace))
         self._changes.labels("create").inc()
 
-    async def _update(self, key: str, each: EndpointSlice, body: bytes) -> None:
-        meta = each.metadata
+    async def _update(self, key: str, endpoint_slice: EndpointSlice, body: bytes) -> None:
+        meta = endpoint_slice.metadata
         self._tracker.wrote(key, await self._client.update(ENDPOINT_SLICES, meta.name, body, meta.namespace))
         self._changes.labels("update").inc()
 
-    async def delete(self, key: str, each: EndpointSlice, *, counted: bool = True) -> None:
+    async def delete(self, key: str, endpoint_slice: EndpointSlice, *, counted: bool = True) -> None:
         """Delete a slice. A slice that does not exist is not an error, and is not counted."""
         try:
-            await self._client.delete(ENDPOINT_SLICES, each.metadata.name, each.metadata.namespace)
+            await self._client.delete(ENDPOINT_SLICES, endpoint_slice.metadata.name, endpoint_slice.metadata.namespace)
         except NotFound:
             return
-        self._tracker.deleted(key, each)
+        self._tracker.deleted(key, endpoint_slice)
         if counted:
             self._changes.labels("delete").inc()

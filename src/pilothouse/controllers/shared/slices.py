@@ -39,17 +39,17 @@ def endpoints_equal(a: Endpoint, b: Endpoint) -> bool:
     return replace(a.target_ref, resource_version="") == replace(b.target_ref, resource_version="")
 
 
-def service_key_of(each: EndpointSlice) -> str:
+def service_key_of(endpoint_slice: EndpointSlice) -> str:
     """The key of the slice's service; empty if it has none."""
-    name = each.metadata.labels.get(SERVICE_NAME, "")
-    return f"{each.metadata.namespace}/{name}" if name else ""
+    name = endpoint_slice.metadata.labels.get(SERVICE_NAME, "")
+    return f"{endpoint_slice.metadata.namespace}/{name}" if name else ""
 
 
-def manager_of(each: EndpointSlice) -> str:
+def manager_of(endpoint_slice: EndpointSlice) -> str:
     """The controller that manages the slice, or nothing."""
-    return each.metadata.labels.get(MANAGED_BY, "")
+    return endpoint_slice.metadata.labels.get(MANAGED_BY, "")
 
 
-def is_managed(each: EndpointSlice) -> bool:
+def is_managed(endpoint_slice: EndpointSlice) -> bool:
     """Whether the slice has a label of a manager."""
-    return MANAGED_BY in each.metadata.labels
+    return MANAGED_BY in endpoint_slice.metadata.labels

@@ -56,7 +56,7 @@ def desired_endpoints(service: Service, pods: Iterable[Pod]) -> DesiredEndpoints
 
 def _subsets(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
     """One subset for each pod and port."""
-    found: list[EndpointSubset] = []
+    subsets: list[EndpointSubset] = []
     publish_not_ready = service.spec.publish_not_ready_addresses
     for pod in pods:
         if not belongs_in_endpoints(pod, with_terminating=publish_not_ready):
@@ -67,7 +67,7 @@ def _subsets(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
         ready, not_ready = ((address,), ()) if publish_not_ready or is_ready(pod) else ((), (address,))
         if not service.spec.ports:
             if service.spec.cluster_ip == HEADLESS:
-                found.append(EndpointSubset(addresses=ready, not_ready_addresses=not_ready))
+                subsets.append(EndpointSubset(addresses=ready, not_ready_addresses=not_ready))
             continue
         for port in service.spec.ports:
             number = port_of(pod, port)
@@ -75,19 +75,19 @@ def _subsets(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
                 host_name = EndpointsPort(
                     name=port.name, port=number, protocol=port.protocol or "TCP", app_protocol=port.app_protocol
                 )
-                found.append(EndpointSubset(addresses=ready, not_ready_addresses=not_ready, ports=(host_name,)))
-    return found
+                subsets.append(EndpointSubset(addresses=ready, not_ready_addresses=not_ready, ports=(host_name,)))
+    return subsets
 
 
 def address_of(service: Service, pod: Pod) -> EndpointAddress | None:
     """The pod's address of the Service's family; ``None`` if it has none (``podToEndpointAddressForService``)."""
     family = _family(service, pod)
-    for each in pod.status.pod_ips:
-        known = canonical_ip(each.ip)
-        if known is not None and known[0] == family:
+    for pod_ip in pod.status.pod_ips:
+        ip = canonical_ip(pod_ip.ip)
+        if ip is not None and ip[0] == family:
             meta = pod.metadata
             return EndpointAddress(
-                ip=known[1],
+                ip=ip[1],
                 hostname=pod.spec.hostname if has_hostname_in(pod, service) else "",
                 node_name=pod.spec.node_name or None,
                 target_ref=ObjectReference(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid),
@@ -99,8 +99,8 @@ def _family(service: Service, pod: Pod) -> str:
     spec = service.spec
     if spec.ip_families:
         return spec.ip_families[0]
-    known = canonical_ip(spec.cluster_ip if has_cluster_ip(service) else pod.status.pod_ip)
-    return known[0] if known is not None else "IPv4"
+    ip = canonical_ip(spec.cluster_ip if has_cluster_ip(service) else pod.status.pod_ip)
+    return ip[0] if ip is not None else "IPv4"
 
 
 def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]:
@@ -115,17 +115,17 @@ def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]
         return subsets, False
     cut_ready = ready > capacity
     room, total = (capacity, ready) if cut_ready else (capacity - ready, not_ready)
-    left = room
-    kept: list[EndpointSubset] = []
+    remaining = room
+    truncated_subsets: list[EndpointSubset] = []
     for subset in subsets:
         some = subset.addresses if cut_ready else subset.not_ready_addresses
-        share = some[: min(left, math.ceil(len(some) / total * room))]
-        left -= len(share)
+        share = some[: min(remaining, math.ceil(len(some) / total * room))]
+        remaining -= len(share)
         if cut_ready:
-            kept.append(replace(subset, addresses=share, not_ready_addresses=()))
+            truncated_subsets.append(replace(subset, addresses=share, not_ready_addresses=()))
         else:
-            kept.append(replace(subset, not_ready_addresses=share))
-    return tuple(kept), True
+            truncated_subsets.append(replace(subset, not_ready_addresses=share))
+    return tuple(truncated_subsets), True
 
 
 def endpoint_subsets_equal_ignore_trigger_time(existing: Endpoints, desired: DesiredEndpoints) -> bool:
@@ -158,9 +158,9 @@ def _without_resource_version(addresses: Sequence[EndpointAddress]) -> tuple[End
 
 def annotations_of(existing: Mapping[str, str], desired: DesiredEndpoints, trigger_time: str) -> dict[str, str]:
     """The existing annotations with the trigger time and over-capacity set."""
-    found = {name: value for name, value in existing.items() if name not in (TRIGGER_TIME, OVER_CAPACITY)}
+    annotations = {name: value for name, value in existing.items() if name not in (TRIGGER_TIME, OVER_CAPACITY)}
     if trigger_time:
-        found[TRIGGER_TIME] = trigger_time
+        annotations[TRIGGER_TIME] = trigger_time
     if desired.truncated:
-        found[OVER_CAPACITY] = TRUNCATED
-    return found
+        annotations[OVER_CAPACITY] = TRUNCATED
+    return annotations

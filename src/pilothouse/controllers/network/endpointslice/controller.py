@@ -136,33 +136,36 @@ class EndpointSliceController(ManagedController):
             return
         pods = self._pods.selected_by(service)
         owned = self._own.of(key)
-        slices = [each for each in owned if each.metadata.deletion_timestamp is None]
-        for each in owned:
-            if each.metadata.deletion_timestamp is not None:
+        slices = [endpoint_slice for endpoint_slice in owned if endpoint_slice.metadata.deletion_timestamp is None]
+        for endpoint_slice in owned:
+            if endpoint_slice.metadata.deletion_timestamp is not None:
                 # It is being deleted. Upstream waits until its last finalizer is removed.
-                self._tracker.deleted(key, each)
+                self._tracker.deleted(key, endpoint_slice)
         # The JSON of the slices that this sync has read: with a newer version the write would not conflict, and would
         # undo a change.
-        raws = {each.metadata.name: self._slices.raw(object_key(each.metadata)) for each in slices}
+        raws = {
+            endpoint_slice.metadata.name: self._slices.raw(object_key(endpoint_slice.metadata))
+            for endpoint_slice in slices
+        }
         self._tracker.check(key, slices)
         trigger_time = self._times.of(key, service, pods)
         wanted_types = address_types(service)
         errors: list[str] = []
         for address_type in wanted_types:
-            existing = [each for each in slices if each.address_type == address_type]
+            existing = [endpoint_slice for endpoint_slice in slices if endpoint_slice.address_type == address_type]
             errors += await self._reconcile_by_address_type(
                 key, service, pods, existing, raws, address_type, trigger_time
             )
-        for each in slices:
-            if each.address_type not in wanted_types:
-                self._topology.remove_hints(key, each.address_type)
+        for endpoint_slice in slices:
+            if endpoint_slice.address_type not in wanted_types:
+                self._topology.remove_hints(key, endpoint_slice.address_type)
                 record_decision(
-                    f"Service {key} no longer has the address type {each.address_type}: its slice is deleted"
+                    f"Service {key} no longer has the address type {endpoint_slice.address_type}: its slice is deleted"
                 )
                 try:
-                    await self._writes.delete(key, each)
+                    await self._writes.delete(key, endpoint_slice)
                 except (ApiError, OSError) as error:
-                    name = f"{each.metadata.name} EndpointSlice for Service {key}"
+                    name = f"{endpoint_slice.metadata.name} EndpointSlice for Service {key}"
                     errors.append(f"error deleting {name}: {error}")
         if errors:
             different = list(dict.fromkeys(errors))  # both families may have the same error (``aggregate.Error``)
@@ -210,11 +213,11 @@ class EndpointSliceController(ManagedController):
         if is_topology_enabled(annotations):
             self._metrics.is_distributed(key, "")
             allocations = allocate(topology.ratios, ready_count(plan))
-            found = allocations if isinstance(allocations, str) else add_hints(plan, allocations)
-            if isinstance(found, str):
+            hints = allocations if isinstance(allocations, str) else add_hints(plan, allocations)
+            if isinstance(hints, str):
                 topology.remove_hints(key, address_type)
-                return without_hints(plan), [("Warning", "TopologyAwareHintsDisabled", found)]
-            hinted, hinted_endpoints = found
+                return without_hints(plan), [("Warning", "TopologyAwareHintsDisabled", hints)]
+            hinted, hinted_endpoints = hints
             enabled = ("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled")
             events = [] if topology.has_hints(key) else [enabled]
             topology.set_hints(key, address_type, hinted_endpoints)
@@ -235,7 +238,7 @@ class EndpointSliceController(ManagedController):
         creates = plan.creates if service.metadata.deletion_timestamp is None else ()
         done = await self._writes.apply(
             key,
-            (triggered(each, trigger_time) for each in creates),
+            (triggered(endpoint_slice, trigger_time) for endpoint_slice in creates),
             _updates(plan, raws, trigger_time),
             plan.deletes,
             why=why,
@@ -258,13 +261,13 @@ class EndpointSliceController(ManagedController):
 
 def _updates(plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str) -> Iterator[tuple[EndpointSlice, bytes]]:
     """The slices to update, with their bodies."""
-    for each in plan.updates:
-        changed = triggered(each, trigger_time)
-        raw = raws[each.metadata.name]
+    for endpoint_slice in plan.updates:
+        changed = triggered(endpoint_slice, trigger_time)
+        raw = raws[endpoint_slice.metadata.name]
         assert raw is not None, "what is written back whole is cached with its JSON"
         yield changed, changed_body(raw, changed)
-    for each in plan.replacements:
-        changed = triggered(each, trigger_time)
+    for endpoint_slice in plan.replacements:
+        changed = triggered(endpoint_slice, trigger_time)
         yield changed, new_body(changed)
 
 

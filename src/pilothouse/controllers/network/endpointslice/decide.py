@@ -35,11 +35,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     removed: int = 0
 
 
-def is_owned_by(each: EndpointSlice, service: Service) -> bool:
+def is_owned_by(endpoint_slice: EndpointSlice, service: Service) -> bool:
     """Whether it belongs to this Service, not to an earlier one with the same name."""
     return any(
         owner.uid == service.metadata.uid and owner.kind == "Service" and owner.api_version == "v1"
-        for owner in each.metadata.owner_references
+        for owner in endpoint_slice.metadata.owner_references
     )
 
 
@@ -53,9 +53,9 @@ def slice_labels(service: Service) -> dict[str, str]:
     return labels
 
 
-def labels_differ(each: EndpointSlice, service: Service) -> bool:
+def labels_differ(endpoint_slice: EndpointSlice, service: Service) -> bool:
     """Whether the slice's labels differ from the service's, apart from the three reserved ones."""
-    theirs = {key: value for key, value in each.metadata.labels.items() if key not in _RESERVED}
+    theirs = {key: value for key, value in endpoint_slice.metadata.labels.items() if key not in _RESERVED}
     return theirs != {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED}
 
 
@@ -79,11 +79,11 @@ def decide(
     """The plan for one address family, before hints and ``recycle_slices``."""
     of_ports: dict[object, list[EndpointSlice]] = {}
     deletes: list[EndpointSlice] = []
-    for each in sorted(existing, key=lambda each: each.metadata.name):
-        if is_owned_by(each, service):
-            of_ports.setdefault(port_key(each.ports or ()), []).append(each)
+    for endpoint_slice in sorted(existing, key=lambda candidate: candidate.metadata.name):
+        if is_owned_by(endpoint_slice, service):
+            of_ports.setdefault(port_key(endpoint_slice.ports or ()), []).append(endpoint_slice)
         else:
-            deletes.append(each)
+            deletes.append(endpoint_slice)
     creates: list[EndpointSlice] = []
     updates: list[EndpointSlice] = []
     added = removed = 0
@@ -104,23 +104,23 @@ def decide(
             deletes = []
         else:
             creates.append(placeholder)
-    changed = {each.metadata.name for each in (*updates, *deletes)}
+    changed = {endpoint_slice.metadata.name for endpoint_slice in (*updates, *deletes)}
     return Plan(
         creates=tuple(creates),
         updates=tuple(updates),
         deletes=tuple(deletes),
-        unchanged=tuple(each for each in existing if each.metadata.name not in changed),
+        unchanged=tuple(endpoint_slice for endpoint_slice in existing if endpoint_slice.metadata.name not in changed),
         added=added,
         removed=removed,
     )
 
 
-def _is_placeholder(each: EndpointSlice, placeholder: EndpointSlice) -> bool:
+def _is_placeholder(endpoint_slice: EndpointSlice, placeholder: EndpointSlice) -> bool:
     return (
-        not each.endpoints
-        and not each.ports
-        and each.address_type == placeholder.address_type
-        and each.metadata.labels == placeholder.metadata.labels
+        not endpoint_slice.endpoints
+        and not endpoint_slice.ports
+        and endpoint_slice.address_type == placeholder.address_type
+        and endpoint_slice.metadata.labels == placeholder.metadata.labels
     )
 
 
@@ -138,23 +138,23 @@ def reconcile_by_port_mapping(
     by_name: dict[str, EndpointSlice] = {}
     deletes: list[EndpointSlice] = []
     removed = 0
-    for each in existing:
-        name, endpoints = each.metadata.name, each.endpoints or ()
-        by_name[name] = each
-        kept: list[Endpoint] = []
+    for endpoint_slice in existing:
+        name, endpoints = endpoint_slice.metadata.name, endpoint_slice.endpoints or ()
+        by_name[name] = endpoint_slice
+        kept_endpoints: list[Endpoint] = []
         differs = False
         for endpoint in endpoints:
             desired = remaining.pop(identity(endpoint), None)
             if desired is not None:
-                kept.append(desired)
+                kept_endpoints.append(desired)
                 differs = differs or not endpoints_equal(desired, endpoint)
-        deleted = len(endpoints) - len(kept)
+        deleted = len(endpoints) - len(kept_endpoints)
         removed += deleted
-        if deleted and not kept:
-            deletes.append(each)
+        if deleted and not kept_endpoints:
+            deletes.append(endpoint_slice)
         elif deleted or differs:
-            changed[name] = kept
-        elif labels_differ(each, service):
+            changed[name] = kept_endpoints
+        elif labels_differ(endpoint_slice, service):
             changed[name] = list(endpoints)
         else:
             unchanged[name] = list(endpoints)
@@ -205,10 +205,10 @@ def recycle_slices(plan: Plan, service: Service) -> Plan:
     slices of this Service; those of an earlier one are being garbage collected."""
     creates, deletes = list(plan.creates), []
     replacements: list[EndpointSlice] = []
-    for each in plan.deletes:
-        if creates and each.address_type == creates[-1].address_type and is_owned_by(each, service):
+    for endpoint_slice in plan.deletes:
+        if creates and endpoint_slice.address_type == creates[-1].address_type and is_owned_by(endpoint_slice, service):
             reused = creates.pop()
-            replacements.append(replace(reused, metadata=replace(reused.metadata, name=each.metadata.name)))
+            replacements.append(replace(reused, metadata=replace(reused.metadata, name=endpoint_slice.metadata.name)))
         else:
-            deletes.append(each)
+            deletes.append(endpoint_slice)
     return replace(plan, creates=tuple(creates), replacements=tuple(replacements), deletes=tuple(deletes))

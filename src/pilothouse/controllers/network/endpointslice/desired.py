@@ -37,39 +37,39 @@ def desired_endpoints(
 ) -> Desired:
     """The endpoints of these pods. A pod whose node is not in the cache is omitted, because its zone is unknown, unless
     not-ready addresses are published."""
-    found = Desired({}, [])
+    desired = Desired({}, [])
     for pod in pods:
         if not belongs_in_endpoints(pod, with_terminating=True):
             continue
         ports = endpoint_ports(service, pod)
         key = port_key(ports)
-        group = found.groups.get(key)
+        group = desired.groups.get(key)
         if group is None:
-            group = found.groups[key] = PortGroup(ports, {})
+            group = desired.groups[key] = PortGroup(ports, {})
         node = node_of(pod.spec.node_name)
         if node is None and not service.spec.publish_not_ready_addresses:
-            found.without_node.append(pod)
+            desired.without_node.append(pod)
             continue
         endpoint = endpoint_of(pod, node, service, address_type)
         if endpoint.addresses:
             group.endpoints[identity(endpoint)] = endpoint
-    return found
+    return desired
 
 
 def endpoint_ports(service: Service, pod: Pod) -> tuple[EndpointPort, ...]:
     """The Service's ports, resolved for this pod. A port that the pod does not have is omitted."""
     if not service.spec.ports and service.spec.cluster_ip == HEADLESS:
         return ()
-    found = []
+    resolved = []
     for port in service.spec.ports:
         number = port_of(pod, port)
         if number is not None:
-            found.append(
+            resolved.append(
                 EndpointPort(
                     name=port.name, protocol=port.protocol or "TCP", port=number, app_protocol=port.app_protocol
                 )
             )
-    return tuple(found)
+    return tuple(resolved)
 
 
 def endpoint_of(pod: Pod, node: Node | None, service: Service, address_type: str) -> Endpoint:
@@ -92,5 +92,5 @@ def endpoint_of(pod: Pod, node: Node | None, service: Service, address_type: str
 
 
 def addresses_of(pod: Pod, address_type: str) -> tuple[str, ...]:
-    known = [canonical_ip(each.ip) for each in pod.status.pod_ips]
-    return tuple([found[1] for found in known if found is not None and found[0] == address_type])
+    ips = [canonical_ip(pod_ip.ip) for pod_ip in pod.status.pod_ips]
+    return tuple([ip[1] for ip in ips if ip is not None and ip[0] == address_type])

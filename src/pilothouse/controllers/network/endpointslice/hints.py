@@ -56,20 +56,28 @@ def reconcile_by_distribution(plan: Plan, distribution: str) -> Plan:
 def _with_desired_hints(
     plan: Plan, needs_update: Callable[[Endpoint], bool], desired: Callable[[Endpoint], EndpointHints | None]
 ) -> Plan:
-    changed = tuple(each for each in plan.unchanged if any(needs_update(endpoint) for endpoint in each.endpoints or ()))
-    names = {each.metadata.name for each in changed}
+    changed = tuple(
+        endpoint_slice
+        for endpoint_slice in plan.unchanged
+        if any(needs_update(endpoint) for endpoint in endpoint_slice.endpoints or ())
+    )
+    names = {endpoint_slice.metadata.name for endpoint_slice in changed}
 
     def rewritten(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
         return tuple(
-            replace(each, endpoints=tuple(replace(e, hints=desired(e)) for e in each.endpoints or ()))
-            for each in slices
+            replace(
+                endpoint_slice, endpoints=tuple(replace(e, hints=desired(e)) for e in endpoint_slice.endpoints or ())
+            )
+            for endpoint_slice in slices
         )
 
     return replace(
         plan,
         creates=rewritten(plan.creates),
         updates=rewritten((*plan.updates, *changed)),
-        unchanged=tuple(each for each in plan.unchanged if each.metadata.name not in names),
+        unchanged=tuple(
+            endpoint_slice for endpoint_slice in plan.unchanged if endpoint_slice.metadata.name not in names
+        ),
     )
 
 
@@ -114,7 +122,10 @@ def allocate(ratios: Mapping[str, float], count: int) -> dict[str, Allocation] |
 
 def ready_count(plan: Plan) -> int:
     return sum(
-        1 for each in (*plan.creates, *plan.updates, *plan.unchanged) for e in each.endpoints or () if _is_ready(e)
+        1
+        for endpoint_slice in (*plan.creates, *plan.updates, *plan.unchanged)
+        for e in endpoint_slice.endpoints or ()
+        if _is_ready(e)
     )
 
 
@@ -127,17 +138,17 @@ def add_hints(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, 
     hinted_endpoints: dict[str, int] = {}
     unchanged: list[EndpointSlice] = []
     changed: list[EndpointSlice] = []
-    for each in plan.unchanged:
-        counts = _get_hints_by_zone(each, hinted_endpoints, allocations)
+    for endpoint_slice in plan.unchanged:
+        counts = _get_hints_by_zone(endpoint_slice, hinted_endpoints, allocations)
         if counts is None:
-            changed.append(each)
+            changed.append(endpoint_slice)
         else:
-            unchanged.append(each)
+            unchanged.append(endpoint_slice)
             for zone, number in counts.items():
                 hinted_endpoints[zone] = hinted_endpoints.get(zone, 0) + number
     updates = (*plan.updates, *changed)
-    for each in (*plan.creates, *updates):
-        for endpoint in each.endpoints or ():
+    for endpoint_slice in (*plan.creates, *updates):
+        for endpoint in endpoint_slice.endpoints or ():
             if _is_ready(endpoint):
                 if not endpoint.zone:
                     return NO_ZONE
@@ -160,8 +171,10 @@ def add_hints(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, 
 
     def rewritten(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
         return tuple(
-            replace(each, endpoints=tuple([replace(e, hints=desired(e)) for e in each.endpoints or ()]))
-            for each in slices
+            replace(
+                endpoint_slice, endpoints=tuple([replace(e, hints=desired(e)) for e in endpoint_slice.endpoints or ()])
+            )
+            for endpoint_slice in slices
         )
 
     creates = rewritten(plan.creates)
@@ -172,11 +185,11 @@ def add_hints(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, 
 
 
 def _get_hints_by_zone(
-    each: EndpointSlice, hinted_endpoints: Mapping[str, int], allocations: Mapping[str, Allocation]
+    endpoint_slice: EndpointSlice, hinted_endpoints: Mapping[str, int], allocations: Mapping[str, Allocation]
 ) -> dict[str, int] | None:
     """The number of endpoints per zone in the slice's hints; None if it must be rewritten."""
     counts: dict[str, int] = {}
-    for endpoint in each.endpoints or ():
+    for endpoint in endpoint_slice.endpoints or ():
         if not _is_ready(endpoint):
             continue
         if endpoint.hints is None or not endpoint.hints.for_zones:

@@ -55,9 +55,9 @@ class EndpointSliceMirroringController(ManagedController):
         self._metrics = Metrics(context.metrics, options.max_endpoints)
         self._writes = SliceWrites(context.client, self._tracker, self._metrics.changes)
         endpoints.add_handler(
-            lambda each, _initial: self._enqueue_if_mirrored(should_mirror(each), each),
+            lambda obj, _initial: self._enqueue_if_mirrored(should_mirror(obj), obj),
             lambda old, new: self._enqueue_if_mirrored(should_mirror(old) or should_mirror(new), new),
-            lambda each, _unknown: self._enqueue_if_mirrored(should_mirror(each), each),
+            lambda obj, _unknown: self._enqueue_if_mirrored(should_mirror(obj), obj),
         )
         services.add_handler(
             lambda service, _initial: self._enqueue_if_mirrored(not has_selector(service), service),
@@ -68,9 +68,9 @@ class EndpointSliceMirroringController(ManagedController):
             slices, MANAGER, self._tracker, lambda key: self.queue.add_after(key, options.batch_seconds)
         )
 
-    def _enqueue_if_mirrored(self, is_relevant: bool, each: Endpoints | Service) -> None:
+    def _enqueue_if_mirrored(self, is_relevant: bool, obj: Endpoints | Service) -> None:
         if is_relevant:
-            self.queue.add(object_key(each.metadata))
+            self.queue.add(object_key(obj.metadata))
 
     async def reconcile(self, key: str) -> Requeue | None:
         began = self.env.perf_counter()
@@ -93,7 +93,7 @@ class EndpointSliceMirroringController(ManagedController):
         self._metrics.observe_sync(key, desired, plan)
         creates = plan.creates if endpoints.metadata.deletion_timestamp is None else ()
         try:
-            bodies = ((each, new_body(each)) for each in plan.updates)
+            bodies = ((endpoint_slice, new_body(endpoint_slice)) for endpoint_slice in plan.updates)
             why = f"mirrored from the Endpoints {key}, {desired.skipped} addresses are skipped"
             await self._writes.apply(key, creates, bodies, plan.deletes, why=why)
         except NotWritten as failed:
@@ -124,10 +124,10 @@ class EndpointSliceMirroringController(ManagedController):
         self._tracker.forget(key)
         self._metrics.forget(key)
         failure: Exception | None = None
-        for each in self._slices.of(key):
+        for endpoint_slice in self._slices.of(key):
             record_decision(f"Endpoints {key} are not mirrored, or were deleted: the slice is deleted")
             try:
-                await self._writes.delete(key, each, counted=False)
+                await self._writes.delete(key, endpoint_slice, counted=False)
             except (ApiError, OSError) as error:
                 failure = failure or error
         if failure is not None:

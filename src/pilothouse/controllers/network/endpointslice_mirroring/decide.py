@@ -58,12 +58,12 @@ class DesiredEndpoints(msgspec.Struct):
 
 def desired_endpoints(endpoints: Endpoints, max_endpoints: int) -> DesiredEndpoints:
     """For each subset the ready addresses and then the others, up to ``max_endpoints``."""
-    found = DesiredEndpoints({}, [], 0)
+    desired = DesiredEndpoints({}, [], 0)
     for subset in repack(endpoints.subsets):
         ports = tuple(map(_port_of, subset.ports))
         key = port_key(ports)
         for family in FAMILIES:
-            found.groups.setdefault((key, family), PortGroup(ports, {}))
+            desired.groups.setdefault((key, family), PortGroup(ports, {}))
         added = 0
         for ready, addresses in ((True, subset.addresses), (False, subset.not_ready_addresses)):
             for address in addresses:
@@ -71,21 +71,21 @@ def desired_endpoints(endpoints: Endpoints, max_endpoints: int) -> DesiredEndpoi
                     break
                 created = endpoint_of(address, ready)
                 if created is None:
-                    found.invalid.append(address.ip)
+                    desired.invalid.append(address.ip)
                     continue
                 family, endpoint = created
-                found.groups[key, family].endpoints[identity(endpoint)] = endpoint
+                desired.groups[key, family].endpoints[identity(endpoint)] = endpoint
                 added += 1
-        found.skipped += len(subset.addresses) + len(subset.not_ready_addresses) - added
-    return found
+        desired.skipped += len(subset.addresses) + len(subset.not_ready_addresses) - added
+    return desired
 
 
 def endpoint_of(address: EndpointAddress, ready: bool) -> tuple[str, Endpoint] | None:
     """The address as an endpoint, and its family; None if it is invalid."""
-    known = canonical_ip(address.ip)
-    if known is None:
+    ip = canonical_ip(address.ip)
+    if ip is None:
         return None
-    family, text = known
+    family, text = ip
     return family, Endpoint(
         addresses=(text,),
         conditions=EndpointConditions(ready=ready),
@@ -117,18 +117,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def decide(endpoints: Endpoints, existing: Iterable[EndpointSlice], desired: DesiredEndpoints) -> Plan:
     """One slice for each group that has endpoints; the others are deleted."""
     by_group: dict[GroupKey, list[EndpointSlice]] = {}
-    for each in sorted(existing, key=lambda each: each.metadata.name):
-        by_group.setdefault((port_key(each.ports or ()), each.address_type), []).append(each)
+    for endpoint_slice in sorted(existing, key=lambda candidate: candidate.metadata.name):
+        by_group.setdefault((port_key(endpoint_slice.ports or ()), endpoint_slice.address_type), []).append(
+            endpoint_slice
+        )
     plans = [
         _reconcile_by_port_mapping(endpoints, by_group.pop(key, []), desired.groups[key], key[1])
         for key in sorted(desired.groups)
     ]
-    unwanted = [each for slices in by_group.values() for each in slices]
+    unwanted = [endpoint_slice for slices in by_group.values() for endpoint_slice in slices]
     return _recycle_slices(
         Plan(
-            creates=tuple(each for plan in plans for each in plan.creates),
-            updates=tuple(each for plan in plans for each in plan.updates),
-            deletes=(*(each for plan in plans for each in plan.deletes), *unwanted),
+            creates=tuple(endpoint_slice for plan in plans for endpoint_slice in plan.creates),
+            updates=tuple(endpoint_slice for plan in plans for endpoint_slice in plan.updates),
+            deletes=(*(endpoint_slice for plan in plans for endpoint_slice in plan.deletes), *unwanted),
             added=sum(plan.added for plan in plans),
             updated=sum(plan.updated for plan in plans),
             removed=sum(plan.removed for plan in plans),
@@ -142,30 +144,32 @@ def _reconcile_by_port_mapping(
 ) -> Plan:
     """One group (``reconcileByPortMapping``)."""
     if not group.endpoints:
-        removed = sum(len(each.endpoints or ()) for each in existing)
+        removed = sum(len(endpoint_slice.endpoints or ()) for endpoint_slice in existing)
         return Plan(deletes=tuple(existing), removed=removed, counts=((0, 0),))
     counts = ((len(group.endpoints), 1),)
     if not existing:
         created = new_slice(endpoints, family, group)
         return Plan(creates=(created,), added=len(group.endpoints), counts=counts)
     first, remaining = existing[0], tuple(existing[1:])
-    found = [(each, group.endpoints.get(identity(each))) for each in first.endpoints or ()]
-    kept = [(each, desired) for each, desired in found if desired is not None]
-    removed, added = len(found) - len(kept), len(group.endpoints) - len(kept)
-    updated = sum(not endpoints_equal(desired, each) for each, desired in kept)
+    pairs = [(endpoint, group.endpoints.get(identity(endpoint))) for endpoint in first.endpoints or ()]
+    unremoved = [(endpoint, desired) for endpoint, desired in pairs if desired is not None]
+    removed, added = len(pairs) - len(unremoved), len(group.endpoints) - len(unremoved)
+    updated = sum(not endpoints_equal(desired, endpoint) for endpoint, desired in unremoved)
     updates: tuple[EndpointSlice, ...] = ()
     if removed or added or updated or not _belongs_to(first, endpoints):
         updates = (_with_name(new_slice(endpoints, family, group), first.metadata.name),)
     return Plan(updates=updates, deletes=remaining, added=added, updated=updated, removed=removed, counts=counts)
 
 
-def _belongs_to(each: EndpointSlice, endpoints: Endpoints) -> bool:
+def _belongs_to(endpoint_slice: EndpointSlice, endpoints: Endpoints) -> bool:
     """Whether labels, annotations and owner are those of the Endpoints, and not of older ones of the same name."""
-    theirs = {key: value for key, value in each.metadata.labels.items() if key not in (MANAGED_BY, SERVICE_NAME)}
+    theirs = {
+        key: value for key, value in endpoint_slice.metadata.labels.items() if key not in (MANAGED_BY, SERVICE_NAME)
+    }
     ours = {key: value for key, value in endpoints.metadata.labels.items() if key not in (MANAGED_BY, SERVICE_NAME)}
-    if theirs != ours or each.metadata.annotations != _annotations(endpoints):
+    if theirs != ours or endpoint_slice.metadata.annotations != _annotations(endpoints):
         return False
-    owner = controller_of(each.metadata)
+    owner = controller_of(endpoint_slice.metadata)
     return owner is None or owner.uid == endpoints.metadata.uid
 
 
@@ -190,19 +194,19 @@ def new_slice(endpoints: Endpoints, family: str, group: PortGroup) -> EndpointSl
     )
 
 
-def _with_name(each: EndpointSlice, name: str) -> EndpointSlice:
-    return replace(each, metadata=replace(each.metadata, name=name, generate_name=""))
+def _with_name(endpoint_slice: EndpointSlice, name: str) -> EndpointSlice:
+    return replace(endpoint_slice, metadata=replace(endpoint_slice.metadata, name=name, generate_name=""))
 
 
 def _recycle_slices(plan: Plan) -> Plan:
     """Reuse the names of slices of the same family that would be deleted for new slices: one write instead of two,
     without a gap (``recycleSlices``)."""
     creates, updates, deletes = list(plan.creates), list(plan.updates), []
-    for each in plan.deletes:
-        match = next((created for created in creates if created.address_type == each.address_type), None)
+    for endpoint_slice in plan.deletes:
+        match = next((created for created in creates if created.address_type == endpoint_slice.address_type), None)
         if match is None:
-            deletes.append(each)
+            deletes.append(endpoint_slice)
         else:
             creates.remove(match)
-            updates.append(_with_name(match, each.metadata.name))
+            updates.append(_with_name(match, endpoint_slice.metadata.name))
     return replace(plan, creates=tuple(creates), updates=tuple(updates), deletes=tuple(deletes))

@@ -69,7 +69,9 @@ class ServiceCIDRController(ManagedController):
             lambda cidr, _unknown: self._written.pop(cidr.metadata.name, None),
         )
         addresses.add_handler(
-            lambda each, _initial: self._enqueue_containing_service_cidrs(each), None, self._delete_ip_address
+            lambda ip_address, _initial: self._enqueue_containing_service_cidrs(ip_address),
+            None,
+            self._delete_ip_address,
         )
 
     # Event handlers
@@ -86,14 +88,14 @@ class ServiceCIDRController(ManagedController):
         else:
             self._enqueue_overlapping_service_cidrs(new)
 
-    def _enqueue_containing_service_cidrs(self, each: IPAddress) -> None:
-        address = address_of(each)
+    def _enqueue_containing_service_cidrs(self, ip_address: IPAddress) -> None:
+        address = address_of(ip_address)
         if address is not None:
             for cidr in containing_service_cidrs(address, self._cidrs.list()):
                 self.queue.add(cidr.metadata.name)
 
-    def _delete_ip_address(self, each: IPAddress, _unknown: bool) -> None:
-        self._enqueue_containing_service_cidrs(each)
+    def _delete_ip_address(self, ip_address: IPAddress, _unknown: bool) -> None:
+        self._enqueue_containing_service_cidrs(ip_address)
 
     # One sync
 
@@ -156,8 +158,12 @@ class ServiceCIDRController(ManagedController):
 
     async def _set_ready_condition(self, cidr: ServiceCIDR, status: str, reason: str, message: str) -> None:
         """Set the condition Ready, if it differs."""
-        for known in cidr.status.conditions:
-            if known.type == "Ready" and (known.status, known.reason, known.message) == (status, reason, message):
+        for existing in cidr.status.conditions:
+            if existing.type == "Ready" and (existing.status, existing.reason, existing.message) == (
+                status,
+                reason,
+                message,
+            ):
                 return
         condition = {
             "type": "Ready",

@@ -16,17 +16,17 @@ FAMILY = "ipaddress.kubernetes.io/ip-family"
 _parse = lru_cache(maxsize=1024)(parse_cidr)
 
 
-def networks_of(each: ServiceCIDR) -> list[Network]:
+def networks_of(cidr: ServiceCIDR) -> list[Network]:
     """Its ranges; the API server has validated them."""
-    return [_parse(text) for text in each.spec.cidrs]
+    return [_parse(text) for text in cidr.spec.cidrs]
 
 
-def address_of(each: IPAddress) -> Address | None:
+def address_of(ip_address: IPAddress) -> Address | None:
     """The address of the object, if an API server allocated it for a service."""
-    if each.metadata.labels.get(MANAGED_BY) != MANAGER:
+    if ip_address.metadata.labels.get(MANAGED_BY) != MANAGER:
         return None
     try:
-        return ipaddress.ip_address(each.metadata.name)
+        return ipaddress.ip_address(ip_address.metadata.name)
     except ValueError:
         return None  # the API server rejects them
 
@@ -35,15 +35,15 @@ def overlapping_service_cidrs(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR
     """The names of those that share an address with it, itself included if it is among them."""
     mine = networks_of(cidr)
     return [
-        each.metadata.name
-        for each in all_cidrs
-        if any(prefixes_overlap(theirs, network) for theirs in networks_of(each) for network in mine)
+        other.metadata.name
+        for other in all_cidrs
+        if any(prefixes_overlap(theirs, network) for theirs in networks_of(other) for network in mine)
     ]
 
 
 def containing_service_cidrs(address: Address, all_cidrs: Iterable[ServiceCIDR]) -> list[ServiceCIDR]:
     """Those that contain the address."""
-    return [each for each in all_cidrs if any(prefix_contains_ip(network, address) for network in networks_of(each))]
+    return [cidr for cidr in all_cidrs if any(prefix_contains_ip(network, address) for network in networks_of(cidr))]
 
 
 def is_deleting(cidr: ServiceCIDR) -> bool:
@@ -56,7 +56,7 @@ def has_finalizer(cidr: ServiceCIDR) -> bool:
 
 
 def is_contained(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> bool:
-    covering = [network for each in _others(cidr, all_cidrs) for network in networks_of(each)]
+    covering = [network for other in _others(cidr, all_cidrs) for network in networks_of(other)]
     return all(any(contains(network, mine) for network in covering) for mine in networks_of(cidr))
 
 
@@ -66,12 +66,12 @@ def orphaned_address(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addres
         return ""
     others = _others(cidr, all_cidrs)
     families = {f"IPv{network.version}" for network in networks_of(cidr)}
-    for each in addresses:
-        address = address_of(each)
-        if address is None or each.metadata.labels.get(FAMILY) not in families:
+    for ip_address in addresses:
+        address = address_of(ip_address)
+        if address is None or ip_address.metadata.labels.get(FAMILY) not in families:
             continue
         if containing_service_cidrs(address, (cidr,)) and not containing_service_cidrs(address, others):
-            return each.metadata.name
+            return ip_address.metadata.name
     return ""
 
 
@@ -79,7 +79,7 @@ def _others(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[Service
     """Those that may contain others: not those that are being deleted, because two deleted at once would rely on each
     other, nor those without the finalizer, which may be deleted at any moment. Upstream counts both."""
     return [
-        each
-        for each in all_cidrs
-        if each.metadata.name != cidr.metadata.name and not is_deleting(each) and has_finalizer(each)
+        other
+        for other in all_cidrs
+        if other.metadata.name != cidr.metadata.name and not is_deleting(other) and has_finalizer(other)
     ]
