@@ -49,7 +49,7 @@ def decide(observed: Observed) -> Decision:
     """Keep an object with an existing owner; delete others with the propagation policy that results from their owners
     and finalizers."""
     by_state = {
-        state: tuple(ref.uid for ref, found in observed.owners if found is state)
+        state: tuple(ref.uid for ref, state_of_owner in observed.owners if state_of_owner is state)
         for state in (OwnerState.SOLID, OwnerState.DANGLING, OwnerState.WAITING)
     }
     dangling, waiting = by_state[OwnerState.DANGLING], by_state[OwnerState.WAITING]

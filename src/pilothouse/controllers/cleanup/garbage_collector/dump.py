@@ -30,15 +30,15 @@ def to_dot(graph: Graph, uids: Sequence[str] = ()) -> str:
 
 def _connected(graph: Graph, uids: Iterable[str]) -> list[Node]:
     pending = list(dict.fromkeys(uids))
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     while pending:
         node = graph.get(pending.pop(0))
-        if node is None or node.uid in found:
+        if node is None or node.uid in nodes:
             continue
-        found[node.uid] = node
-        pending += [reference.uid for reference in node.owners if reference.uid not in found]
-        pending += [dependent.uid for dependent in node.dependent_nodes() if dependent.uid not in found]
-    return list(found.values())
+        nodes[node.uid] = node
+        pending += [reference.uid for reference in node.owners if reference.uid not in nodes]
+        pending += [dependent.uid for dependent in node.dependent_nodes() if dependent.uid not in nodes]
+    return list(nodes.values())
 
 
 def _vertex(number: int, node: Node, *, missing: bool = False) -> str:

@@ -441,10 +441,10 @@ def _owner_reference_matches_coordinates(reference: OwnerReference, api_version:
 
 
 def _enqueue_dependents_of_absent_owner(dependents: Iterable[Node], owner: Identity, out: list[Instruction]) -> None:
-    found = list(dependents)
-    if found:
+    absent_owner_dependents = list(dependents)
+    if absent_owner_dependents:
         out.append(CacheAbsentOwner(owner))
-        out.extend(AttemptToDelete(dependent) for dependent in found)
+        out.extend(AttemptToDelete(dependent) for dependent in absent_owner_dependents)
 
 
 def _report_invalid_namespace_owner_ref(dependent: Node, owner_uid: str, out: list[Instruction]) -> None:

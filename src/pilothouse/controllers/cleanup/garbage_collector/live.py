@@ -49,10 +49,10 @@ class Live:
 
     def kind_of(self, api_version: str, kind: str) -> Kind[Object]:
         """The resource that serves this kind, to be read as metadata only. Raises ``UnservedKind``."""
-        found = self._kind_of(api_version, kind)
-        if found is None:
+        resource = self._kind_of(api_version, kind)
+        if resource is None:
             raise UnservedKind(api_version, kind)
-        return found
+        return resource
 
     async def get(self, located: Located) -> ObjectMeta | None:
         """The metadata of the live object, None if it certainly does not exist."""

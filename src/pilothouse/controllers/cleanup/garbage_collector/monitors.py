@@ -75,18 +75,18 @@ class Monitors(ResourceMonitors):
         informer = self._by_kind.get((identity.api_version, identity.kind))
         if informer is None:
             return None
-        found: Cached | None = informer.cache.get(
+        cached: Cached | None = informer.cache.get(
             object_key(ObjectMeta(name=identity.name, namespace=identity.namespace))
         )
-        return found if found is not None and found.metadata.uid == identity.uid else None
+        return cached if cached is not None and cached.metadata.uid == identity.uid else None
 
     def select_resources(self, discovery: Discovery) -> dict[ResourceKey, Resource]:
         """Also records the kinds that are served."""
-        found = monitored_resources(discovery, self._ignored)
-        if found:
+        resources = monitored_resources(discovery, self._ignored)
+        if resources:
             # Every version: references may use one that is not watched.
             self._kinds = {(r.api_version, r.kind): r.as_kind().metadata for r in discovery.resources()}
-        return found
+        return resources
 
     def add_handlers(self, key: ResourceKey, resource: Resource, informer: SharedInformer[Any]) -> Registration[Any]:
         api_version, kind_name = resource.api_version, resource.kind

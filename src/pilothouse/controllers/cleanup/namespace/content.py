@@ -139,8 +139,8 @@ class NamespacedResourcesDeleter:
                     await self._client.delete(kind, item.metadata.name, namespace, propagation_policy=_BACKGROUND)
                 except (NotFound, MethodNotAllowed):
                     pass  # It does not exist, or single deletes are not supported either; the list below shows it.
-        left = await self._list(kind, namespace, resource)
-        return GONE if left is None else remaining_content(resource_name, namespace, left, estimate)
+        remaining = await self._list(kind, namespace, resource)
+        return GONE if remaining is None else remaining_content(resource_name, namespace, remaining, estimate)
 
     async def _delete_collection(self, kind: Kind[Object], namespace: str, resource: ServedResource) -> bool:
         """Whether the server supports it. Some claim to, but return 404 or 405 (kubernetes#22413)."""

@@ -73,14 +73,14 @@ class NamespaceController(ManagedController):
                 return None
         except NotFound:
             return None
-        found = await self._resources_deleter.delete_all_content(key, current.view.metadata.deletion_timestamp)
-        current = await self._update_conditions(current, found)
-        if found.errors:
-            text = found.errors[0] if len(found.errors) == 1 else f"[{', '.join(found.errors)}]"
+        result = await self._resources_deleter.delete_all_content(key, current.view.metadata.deletion_timestamp)
+        current = await self._update_conditions(current, result)
+        if result.errors:
+            text = result.errors[0] if len(result.errors) == 1 else f"[{', '.join(result.errors)}]"
             self.log.error("Deleting the content of a namespace failed", key=key, err=text)
             raise RetryLater(text)
-        if found.estimate_seconds > 0:
-            pause = pause_seconds(found.estimate_seconds)
+        if result.estimate_seconds > 0:
+            pause = pause_seconds(result.estimate_seconds)
             self.log.info("Content remaining in namespace", v=4, key=key, seconds=pause)
             return Requeue(pause)
         try:
@@ -112,10 +112,10 @@ class NamespaceController(ManagedController):
         record_decision(f"namespace {current.view.metadata.name} is being deleted: its phase becomes Terminating")
         return await self._put_status(current, {"status.phase": b'"Terminating"'})
 
-    async def _update_conditions(self, current: _NamespaceObject, found: DeletionResult) -> _NamespaceObject:
+    async def _update_conditions(self, current: _NamespaceObject, result: DeletionResult) -> _NamespaceObject:
         """Write the conditions if they changed. A failure is only logged: the next sync writes them again."""
         before = current.view.status.conditions
-        after = update_conditions(before, conditions_of(found.outcome, self.env.now()))
+        after = update_conditions(before, conditions_of(result.outcome, self.env.now()))
         if after == before:
             return current
         old = _raw_list.decode(take_field(current.raw, "status.conditions") or b"[]")
@@ -124,7 +124,7 @@ class NamespaceController(ManagedController):
             old[place] if place < len(before) and condition == before[place] else _condition(condition)
             for place, condition in enumerate(after)
         ]
-        record_decision(f"what is left in the namespace: {describe(found.outcome)}")
+        record_decision(f"what is left in the namespace: {describe(result.outcome)}")
         try:
             return await self._put_status(current, {"status.conditions": msgspec.json.encode(written)})
         except (ApiError, ConnectionError, TimeoutError) as error:
@@ -138,10 +138,10 @@ class NamespaceController(ManagedController):
         )
 
     async def _finalize_namespace(self, current: _NamespaceObject) -> _NamespaceObject:
-        left = finalizers_without_kubernetes(current.view.spec.finalizers)
+        finalizers = finalizers_without_kubernetes(current.view.spec.finalizers)
         record_decision(f"namespace {current.view.metadata.name} is empty: its finalizer kubernetes is removed")
         changes = {
-            "spec.finalizers": msgspec.json.encode(left) if left else None,
+            "spec.finalizers": msgspec.json.encode(finalizers) if finalizers else None,
             "metadata.managedFields": None,
             "status": None,
         }

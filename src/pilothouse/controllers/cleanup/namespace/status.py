@@ -70,22 +70,23 @@ def conditions_of(outcome: Outcome, now: datetime.datetime) -> tuple[Condition, 
 def describe(outcome: Outcome) -> str:
     """The result of a sync as a sentence."""
     parts = [
-        f"{number} {found.name}{f'.{found.group}' if found.group else ''}" for found, number in outcome.counts.items()
+        f"{number} {content.name}{f'.{content.group}' if content.group else ''}"
+        for content, number in outcome.counts.items()
     ]
     text = ", ".join(sorted(parts)) or "nothing that is counted"
     if outcome.finalizers:
         current = ", ".join(sorted(f"{name} in {number}" for name, number in outcome.finalizers.items()))
         text += f"; with finalizers: {current}"
-    errors = [each for each in (outcome.discovery_error, outcome.parsing_error, *outcome.content_errors) if each]
+    errors = [error for error in (outcome.discovery_error, outcome.parsing_error, *outcome.content_errors) if error]
     return f"{text}; errors: {'; '.join(errors)}" if errors else text
 
 
-def update_conditions(conditions: Sequence[Condition], found: Sequence[Condition]) -> tuple[Condition, ...]:
+def update_conditions(conditions: Sequence[Condition], new_conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     """The conditions after this sync, equal to ``conditions`` when nothing changed: then nothing is written.
 
     Existing conditions keep their position, new ones are appended. ``last_transition_time`` moves with the status only.
     """
     updated = tuple(conditions)
-    for condition in found:
+    for condition in new_conditions:
         updated = with_condition(updated, condition)
     return updated

@@ -122,9 +122,9 @@ class StorageVersionMigrator(ManagedController):
 
     async def _resource_for(self, migration: StorageVersionMigration) -> Resource:
         discovery = await self._mapper.discovery()
-        found = resource_for(discovery, migration.spec.resource)
-        if found is not None:
-            return found
+        served = resource_for(discovery, migration.spec.resource)
+        if served is not None:
+            return served
         if has_discovery_failed(discovery, migration.spec.resource) or is_new(migration, self.env.now()):
             raise RetryLater("resource does not exist in rest mapper, requeuing to attempt again")
         raise MigrationFailed("unable to obtain GVR from discovery")
@@ -145,8 +145,8 @@ class StorageVersionMigrator(ManagedController):
         """Write the objects that existed at the start of the migration. After an error it starts again: objects that
         were written are newer, or are written once more."""
         kind = resource.as_kind().metadata
-        for known in cache.list():
-            meta = known.metadata
+        for obj in cache.list():
+            meta = obj.metadata
             order = compare(meta.resource_version, begun)
             if order is None:
                 raise MigrationFailed(f"resource version is not well formed: {meta.resource_version}")

@@ -50,11 +50,11 @@ class NextMigration(msgspec.Struct, frozen=True):
 
 def next_migration(migrations: Iterable[StorageVersionMigration]) -> NextMigration:
     """The migrations to complete, and the next one to start: the oldest, then by name, unless one is running."""
-    known = sorted(migrations, key=lambda one: (one.metadata.creation_timestamp or _EPOCH, one.metadata.name))
-    ended = tuple(one for one in known if is_running(one) and is_terminal(one))
-    if any(is_running(one) and not is_terminal(one) for one in known):
+    by_age = sorted(migrations, key=lambda one: (one.metadata.creation_timestamp or _EPOCH, one.metadata.name))
+    ended = tuple(one for one in by_age if is_running(one) and is_terminal(one))
+    if any(is_running(one) and not is_terminal(one) for one in by_age):
         return NextMigration(ended)
-    return NextMigration(ended, next((one for one in known if not is_running(one) and not is_terminal(one)), None))
+    return NextMigration(ended, next((one for one in by_age if not is_running(one) and not is_terminal(one)), None))
 
 
 # Resource ---------------------------------------------------------------------------------------------------------
@@ -106,11 +106,11 @@ def with_new_condition(
     raw: bytes, migration: StorageVersionMigration, type_: str, reason: str, message: str, now: datetime.datetime
 ) -> bytes:
     """The object with this condition added; one of the type that exists stays as it is."""
-    known = migration.status.conditions
-    if find_condition(known, type_) is not None:
+    conditions = migration.status.conditions
+    if find_condition(conditions, type_) is not None:
         return raw
     new = Condition(type=type_, status="True", reason=reason, message=message, last_transition_time=now)
-    return _with_conditions(raw, (*known, new))
+    return _with_conditions(raw, (*conditions, new))
 
 
 def as_running(raw: bytes, migration: StorageVersionMigration, now: datetime.datetime) -> bytes:

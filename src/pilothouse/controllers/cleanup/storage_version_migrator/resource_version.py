@@ -81,5 +81,5 @@ class ResourceVersions:
 
     async def _version_of(self, resource: Resource) -> str:
         kind = resource.as_kind().metadata
-        found = await self._client.list(kind, NOWHERE if resource.namespaced else "", limit=1)
-        return found.metadata.resource_version
+        page = await self._client.list(kind, NOWHERE if resource.namespaced else "", limit=1)
+        return page.metadata.resource_version

@@ -39,14 +39,14 @@ class StorageVersionGarbageCollector(ManagedController):
         )
         leases.add_handler(on_delete=lambda lease, _unknown: self.queue.add(lease.metadata.name))
         versions.add_handler(
-            on_add=lambda found, _initial: self._enqueue_storage_version(found),
-            on_update=lambda _old, found: self._enqueue_storage_version(found),
+            on_add=lambda storage_version, _initial: self._enqueue_storage_version(storage_version),
+            on_update=lambda _old, storage_version: self._enqueue_storage_version(storage_version),
         )
 
-    def _enqueue_storage_version(self, found: StorageVersion) -> None:
+    def _enqueue_storage_version(self, storage_version: StorageVersion) -> None:
         # The handler of the Lease may run later: Leases that are not in the cache are read live.
-        if any(f"{NAMESPACE}/{server}" not in self._leases for server in api_server_ids(found)):
-            self._versions.add(found.metadata.name)
+        if any(f"{NAMESPACE}/{server}" not in self._leases for server in api_server_ids(storage_version)):
+            self._versions.add(storage_version.metadata.name)
 
     async def reconcile(self, key: str) -> Requeue | None:
         """If the Lease does not exist, remove the server's entries from all StorageVersions. A failure does not stop
@@ -72,14 +72,14 @@ class StorageVersionGarbageCollector(ManagedController):
             raw = await self._client.get(STORAGE_VERSIONS.raw, key)
         except NotFound:
             return None
-        found = _storage_version.decode(raw)
+        storage_version = _storage_version.decode(raw)
         missing = set()
-        for server in api_server_ids(found):
+        for server in api_server_ids(storage_version):
             lease = await self._get_lease(server)
             if lease is None or lease.metadata.labels.get(LABEL) != VALUE:
                 missing.add(server)
         if missing:
-            await self._update_or_delete_storage_version(found, raw, missing)
+            await self._update_or_delete_storage_version(storage_version, raw, missing)
         return None
 
     async def _get_lease(self, name: str) -> Lease | None:
@@ -89,12 +89,12 @@ class StorageVersionGarbageCollector(ManagedController):
             return None
 
     async def _update_or_delete_storage_version(
-        self, found: StorageVersion, raw: bytes | msgspec.Raw, missing: set[str] | frozenset[str]
+        self, storage_version: StorageVersion, raw: bytes | msgspec.Raw, missing: set[str] | frozenset[str]
     ) -> None:
-        meta = found.metadata
+        meta = storage_version.metadata
         servers = ", ".join(sorted(missing))
         record_decision(f"StorageVersion {meta.name} names API servers without a Lease: {servers}")
-        body = remove_servers(raw, found, missing, self.env.now())
+        body = remove_servers(raw, storage_version, missing, self.env.now())
         if body is not None:
             await self._client.update(STORAGE_VERSIONS.raw, meta.name, body, subresource="status")
             return

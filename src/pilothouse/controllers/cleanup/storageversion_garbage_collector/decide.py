@@ -19,12 +19,12 @@ _entry = msgspec.json.Decoder(ServerStorageVersion)
 _conditions = msgspec.json.Decoder(list[dict[str, Any]])
 
 
-def api_server_ids(found: StorageVersion) -> tuple[str, ...]:
-    return tuple(entry.api_server_id for entry in found.status.storage_versions)
+def api_server_ids(storage_version: StorageVersion) -> tuple[str, ...]:
+    return tuple(entry.api_server_id for entry in storage_version.status.storage_versions)
 
 
 def remove_servers(
-    raw: bytes | msgspec.Raw, found: StorageVersion, removed: Set[str], now: datetime.datetime
+    raw: bytes | msgspec.Raw, storage_version: StorageVersion, removed: Set[str], now: datetime.datetime
 ) -> bytes | None:
     """The object without the entries of these servers; None if no entry remains. ``raw`` is the object's JSON."""
     listed = _entries.decode(take_field(raw, "status.storageVersions") or b"[]")
@@ -39,19 +39,19 @@ def remove_servers(
         {
             "status.storageVersions": _json(remaining),
             "status.commonEncodingVersion": None if common is None else _json(common),
-            "status.conditions": _json(_set_status_condition(conditions, found, common, now)),
+            "status.conditions": _json(_set_status_condition(conditions, storage_version, common, now)),
         },
     )
 
 
 def _set_status_condition(
-    conditions: list[dict[str, Any]], found: StorageVersion, common: str | None, now: datetime.datetime
+    conditions: list[dict[str, Any]], storage_version: StorageVersion, common: str | None, now: datetime.datetime
 ) -> list[dict[str, Any]]:
     """The conditions with an updated ``AllEncodingVersionsEqual``. Its time changes with its status and with the common
     version (``SetCommonEncodingVersion``)."""
     new_condition = {
         "status": "False" if common is None else "True",
-        "observedGeneration": found.metadata.generation,
+        "observedGeneration": storage_version.metadata.generation,
         "reason": "CommonEncodingVersionUnset" if common is None else "CommonEncodingVersionSet",
         "message": f"Common encoding version {'unset' if common is None else 'set'}",
     }
@@ -63,7 +63,7 @@ def _set_status_condition(
             *conditions,
             {"type": ALL_ENCODING_VERSIONS_EQUAL, **new_condition, "lastTransitionTime": format_time(now)},
         ]
-    old_common = found.status.common_encoding_version
+    old_common = storage_version.status.common_encoding_version
     force_transition = old_common is not None and common is not None and old_common != common
     if existing.get("status") != new_condition["status"] or force_transition:
         new_condition["lastTransitionTime"] = format_time(now)
