@@ -23,13 +23,13 @@ def cluster_ranges(text: str) -> list[Network]:
     """The ranges of ``--cluster-cidr``. Raises ``ValueError``."""
     if not text.strip():
         raise ValueError("RouteController: Must specify clusterCIDR.")
-    found = []
+    networks = []
     for part in text.strip().split(","):
         try:
-            found.append(parse_cidr(part))
+            networks.append(parse_cidr(part))
         except ValueError as error:
             raise ValueError(f'failed to parse cidr value:"{part}" with error:{error}') from None
-    return found
+    return networks
 
 
 def plan(nodes: Iterable[Node], routes: Sequence[Route], cluster_cidrs: Sequence[Network]) -> Plan:
@@ -41,20 +41,20 @@ def plan(nodes: Iterable[Node], routes: Sequence[Route], cluster_cidrs: Sequence
     existing: dict[str, list[Route]] = {}
     for route in routes:
         existing.setdefault(route.node, []).append(route)
-    kept: set[tuple[str, str]] = set()  # never iterated
+    matching_routes: set[tuple[str, str]] = set()  # never iterated
     create: list[tuple[Node, Route]] = []
     for node in nodes:
         name, addresses = node.metadata.name, node.status.addresses
         for destination in node.spec.pod_cidrs:
             if _is_route_for(existing.get(name, ()), destination, addresses):
-                kept.add((name, destination))
+                matching_routes.add((name, destination))
             else:
                 create.append((node, Route(node=name, destination=destination, addresses=addresses)))
     delete = tuple(
         route
         for route in routes
         if is_responsible_for_route(route, cluster_cidrs)
-        and (route.blackhole or (route.node, route.destination) not in kept)
+        and (route.blackhole or (route.node, route.destination) not in matching_routes)
     )
     return Plan(delete=delete, create=tuple(create))
 
@@ -63,7 +63,8 @@ def _is_route_for(routes: Iterable[Route], destination: str, addresses: Sequence
     for route in routes:
         if route.destination == destination:
             return route.addresses is None or (
-                len(route.addresses) == len(addresses) and all(each in route.addresses for each in addresses)
+                len(route.addresses) == len(addresses)
+                and all(node_address in route.addresses for node_address in addresses)
             )
     return False
 
@@ -72,11 +73,12 @@ def is_responsible_for_route(route: Route, cluster_cidrs: Sequence[Network]) -> 
     """Whether the route's range starts or ends in one of the cluster's. A range that cannot be parsed is not
     managed."""
     try:
-        found = parse_cidr(route.destination)
+        network = parse_cidr(route.destination)
     except ValueError:
         return False
     return any(
-        cluster.version == found.version and (found.network_address in cluster or found.broadcast_address in cluster)
+        cluster.version == network.version
+        and (network.network_address in cluster or network.broadcast_address in cluster)
         for cluster in cluster_cidrs
     )
 

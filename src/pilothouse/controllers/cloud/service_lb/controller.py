@@ -119,10 +119,10 @@ class ServiceLBController(ManagedController):
 
     async def reconcile(self, key: str) -> Requeue | None:
         service = self._services.get(key)
-        known = self._service_cache.get(key)
-        if known is not None and (service is None or known.metadata.uid != service.metadata.uid):
+        cached = self._service_cache.get(key)
+        if cached is not None and (service is None or cached.metadata.uid != service.metadata.uid):
             # It was deleted without cleanup: only the remembered object shows that it had a load balancer.
-            await self._process_service_deletion(known)
+            await self._process_service_deletion(cached)
             self._forget(key)
         if service is None:
             return None
@@ -240,7 +240,7 @@ class ServiceLBController(ManagedController):
     async def _patch_status(self, service: Service, status: LoadBalancerStatus) -> None:
         if service.status.load_balancer.ingress == status.ingress:
             return
-        addresses = ", ".join(each.ip or each.hostname for each in status.ingress) or "no address"
+        addresses = ", ".join(ingress.ip or ingress.hostname for ingress in status.ingress) or "no address"
         record_decision(f"the load balancer of Service {object_key(service.metadata)} has {addresses}")
         body = {
             "metadata": {"uid": service.metadata.uid},

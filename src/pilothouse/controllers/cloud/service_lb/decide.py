@@ -62,18 +62,18 @@ def _relevant_spec(service: Service) -> tuple[object, ...]:
 
 def ingress_of(status: LoadBalancerStatus) -> list[dict[str, object]] | None:
     """The addresses as JSON; None if there are none."""
-    return [_ingress(each) for each in status.ingress] or None
+    return [_ingress(ingress) for ingress in status.ingress] or None
 
 
-def _ingress(each: LoadBalancerIngress) -> dict[str, object]:
+def _ingress(ingress: LoadBalancerIngress) -> dict[str, object]:
     fields: dict[str, object] = {}
-    for name, value in (("ip", each.ip), ("hostname", each.hostname), ("ipMode", each.ip_mode)):
+    for name, value in (("ip", ingress.ip), ("hostname", ingress.hostname), ("ipMode", ingress.ip_mode)):
         if value:
             fields[name] = value
-    if each.ports:
+    if ingress.ports:
         fields["ports"] = [
             {"port": port.port, "protocol": port.protocol, **({"error": port.error} if port.error else {})}
-            for port in each.ports
+            for port in ingress.ports
         ]
     return fields
 
