@@ -95,9 +95,9 @@ class DeviceTaintEvictionController(ManagedController):
                 lambda rule, _unknown: self._update_rule(rule, None),
             )
         slices.add_handler(
-            lambda each, _initial: self._update_slice(None, each),
+            lambda resource_slice, _initial: self._update_slice(None, resource_slice),
             self._update_slice,
-            lambda each, _unknown: self._update_slice(each, None),
+            lambda resource_slice, _unknown: self._update_slice(resource_slice, None),
         )
         claims.add_handler(
             lambda claim, _initial: self._enqueue_users(claim),
@@ -150,7 +150,9 @@ class DeviceTaintEvictionController(ManagedController):
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
             self._evicted_by.pop(old.metadata.uid, None)
         # Rules are few and change seldom: all claims are checked.
-        evicting = [each for each in (old, new) if each is not None and each.spec.taint.effect == NO_EXECUTE]
+        evicting = [
+            candidate for candidate in (old, new) if candidate is not None and candidate.spec.taint.effect == NO_EXECUTE
+        ]
         for claim in self._claims.list() if evicting else ():
             if any(rule_matches(rule, *device) for device in _devices(claim) for rule in evicting):
                 self._enqueue_users(claim)
@@ -173,10 +175,10 @@ class DeviceTaintEvictionController(ManagedController):
     async def _sync_pod(self, key: str) -> Requeue | None:
         pod = self._pods.get(key)
         uid = pod.metadata.uid if pod is not None else ""
-        known = self._due.get(key)
-        if known is not None and known[0] != uid:
+        due = self._due.get(key)
+        if due is not None and due[0] != uid:
             del self._due[key]
-            known = None
+            due = None
         if key in self._evicted and self._evicted[key] != uid:
             del self._evicted[key]
         if pod is None or key in self._evicted:
@@ -184,12 +186,12 @@ class DeviceTaintEvictionController(ManagedController):
             return None
         eviction = self._eviction_of(pod, self._taints_of)
         if eviction is None:
-            if known is not None:
+            if due is not None:
                 del self._due[key]
                 self._record_event(key, uid, "Cancelling deletion")
                 self.log.info("Canceled pod eviction", v=3, pod=key)
             return None
-        if known is None or known[1] != eviction:
+        if due is None or due[1] != eviction:
             self._due[key] = (uid, eviction)
             # More evictions may follow at once: update the status of rules a little later.
             self._enqueue_rules(eviction)
@@ -295,13 +297,13 @@ class DeviceTaintEvictionController(ManagedController):
 
     def _pending(self, rule: DeviceTaintRule, taints_of: TaintsOf) -> list[str]:
         """The namespaces of the pods that must be evicted because of the rule, one for each pod."""
-        found = []
+        namespaces = []
         for pod in self._pods.list():
             if pod.spec.resource_claims and pod.metadata.deletion_timestamp is None:
                 eviction = self._eviction_of(pod, taints_of)
                 if eviction is not None and eviction.is_by(rule.metadata.uid):
-                    found.append(pod.metadata.namespace)
-        return found
+                    namespaces.append(pod.metadata.namespace)
+        return namespaces
 
     async def _apply_condition(self, rule: DeviceTaintRule, condition: Condition) -> None:
         published = {
@@ -333,7 +335,7 @@ def _as_no_execute(rule: DeviceTaintRule, taint: DeviceTaint, device: AllocatedD
 
 def _devices(claim: ResourceClaim) -> list[DeviceId]:
     allocation = claim.status.allocation
-    return [(each.driver, each.pool, each.device) for each in allocation.devices.results] if allocation else []
+    return [(result.driver, result.pool, result.device) for result in allocation.devices.results] if allocation else []
 
 
 def _index_by_device(claim: ResourceClaim) -> list[str]:

@@ -95,13 +95,13 @@ def claim_eviction(claim: ResourceClaim, taints_of: TaintsOf) -> Eviction | None
     """When the pods that use the claim must be evicted; None if never."""
     if claim.status.allocation is None:
         return None
-    found: dict[Reason, datetime.datetime] = {}
+    reasons: dict[Reason, datetime.datetime] = {}
     for device in claim.status.allocation.devices.results:
         for reason, taint in taints_of(device):
             at = tolerated_until(taint, device)
             if at is not None:
-                found[reason] = min(at, found.get(reason, at))
-    return Eviction(min(found.values()), tuple(sorted(found))) if found else None
+                reasons[reason] = min(at, reasons.get(reason, at))
+    return Eviction(min(reasons.values()), tuple(sorted(reasons))) if reasons else None
 
 
 def pod_eviction(pod: Pod, get_claim: Callable[[str], ResourceClaim | None], taints_of: TaintsOf) -> Eviction | None:
@@ -109,7 +109,7 @@ def pod_eviction(pod: Pod, get_claim: Callable[[str], ResourceClaim | None], tai
     claim of its namespace by name."""
     if not pod.spec.node_name or is_terminal(pod):
         return None
-    found: list[Eviction] = []
+    evictions: list[Eviction] = []
     for entry in pod.spec.resource_claims:
         named = claim_of(pod, entry)
         claim = get_claim(named.name) if isinstance(named, ClaimOfEntry) else None
@@ -118,8 +118,8 @@ def pod_eviction(pod: Pod, get_claim: Callable[[str], ResourceClaim | None], tai
         # A claim that is not reserved for this pod may be reserved for an earlier pod of the same name.
         eviction = claim_eviction(claim, taints_of) if is_reserved_for(pod, claim) else None
         if eviction is not None:
-            found.append(eviction)
-    return _joined(found)
+            evictions.append(eviction)
+    return _joined(evictions)
 
 
 def _joined(evictions: Sequence[Eviction]) -> Eviction | None:

@@ -40,15 +40,15 @@ class Pools:
         if not self._slices.get(pool):
             self._slices.pop(pool, None)
         after: dict[str, tuple[Tainted, ...]] = {}
-        for each in self._current(pool):
-            for device in each.spec.devices:
-                found = tuple(
-                    (Reason(True, "", "", *pool, device.name, index, each.metadata.name), taint)
+        for resource_slice in self._current(pool):
+            for device in resource_slice.spec.devices:
+                tainted = tuple(
+                    (Reason(True, "", "", *pool, device.name, index, resource_slice.metadata.name), taint)
                     for index, taint in enumerate(device.taints)
                     if taint.effect == NO_EXECUTE
                 )
-                if found:
-                    after.setdefault(device.name, found)
+                if tainted:
+                    after.setdefault(device.name, tainted)
         if after:
             self._tainted[pool] = after
         changed = [name for name in sorted({**before, **after}) if _taints_of(before, name) != _taints_of(after, name)]
@@ -59,18 +59,18 @@ class Pools:
 
     def devices(self) -> Iterator[DeviceId]:
         for pool in self._slices:
-            for each in self._current(pool):
-                for device in each.spec.devices:
+            for resource_slice in self._current(pool):
+                for device in resource_slice.spec.devices:
                     yield (*pool, device.name)
 
     def _current(self, pool: PoolId) -> list[ResourceSlice]:
         slices = self._slices.get(pool, {})
-        newest = max((each.spec.pool.generation for each in slices.values()), default=0)
+        newest = max((resource_slice.spec.pool.generation for resource_slice in slices.values()), default=0)
         return [slices[name] for name in sorted(slices) if slices[name].spec.pool.generation == newest]
 
 
-def _pool_of(each: ResourceSlice) -> PoolId:
-    return each.spec.driver, each.spec.pool.name
+def _pool_of(resource_slice: ResourceSlice) -> PoolId:
+    return resource_slice.spec.driver, resource_slice.spec.pool.name
 
 
 def _taints_of(tainted: dict[str, tuple[Tainted, ...]], device: str) -> list[DeviceTaint]:

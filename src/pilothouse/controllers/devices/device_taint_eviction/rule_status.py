@@ -32,10 +32,14 @@ def wait_seconds(rule: DeviceTaintRule, now: datetime.datetime) -> float:
 
     The time of the last transition is that of the last write of any kind.
     """
-    known = find_condition(rule.status.conditions, IN_PROGRESS)
-    if known is None or known.observed_generation != rule.metadata.generation or known.last_transition_time is None:
+    condition = find_condition(rule.status.conditions, IN_PROGRESS)
+    if (
+        condition is None
+        or condition.observed_generation != rule.metadata.generation
+        or condition.last_transition_time is None
+    ):
         return 0.0
-    return max(0.0, PERIOD_SECONDS - (now - known.last_transition_time).total_seconds())
+    return max(0.0, PERIOD_SECONDS - (now - condition.last_transition_time).total_seconds())
 
 
 def new_condition(rule: DeviceTaintRule, counts: Counts) -> Condition | None:
@@ -70,8 +74,8 @@ def new_condition(rule: DeviceTaintRule, counts: Counts) -> Condition | None:
         message=message,
         observed_generation=rule.metadata.generation,
     )
-    known = find_condition(rule.status.conditions, IN_PROGRESS)
-    same = known is not None and msgspec.structs.replace(known, last_transition_time=None) == transition_at
+    existing = find_condition(rule.status.conditions, IN_PROGRESS)
+    same = existing is not None and msgspec.structs.replace(existing, last_transition_time=None) == transition_at
     return None if same else transition_at
 
 

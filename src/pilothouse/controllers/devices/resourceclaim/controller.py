@@ -248,14 +248,16 @@ class ResourceClaimController(ManagedController):
 
     def _has_claim(self, pod: Pod, entry: PodResourceClaim) -> bool:
         """Whether no claim has to be created for the entry."""
-        found = claim_of(pod, entry)
-        if isinstance(found, NoClaim):
-            if found is NoClaim.UNKNOWN_SOURCE:
-                raise ClaimNotCreated(f"checking for claim before creating it: {no_claim_message(pod, entry, found)}")
-            return found is NoClaim.NOT_NEEDED
-        if not found.for_pod:
+        claim_or_reason = claim_of(pod, entry)
+        if isinstance(claim_or_reason, NoClaim):
+            if claim_or_reason is NoClaim.UNKNOWN_SOURCE:
+                raise ClaimNotCreated(
+                    f"checking for claim before creating it: {no_claim_message(pod, entry, claim_or_reason)}"
+                )
+            return claim_or_reason is NoClaim.NOT_NEEDED
+        if not claim_or_reason.for_pod:
             return True
-        claim = self._claims.get(f"{pod.metadata.namespace}/{found.name}")
+        claim = self._claims.get(f"{pod.metadata.namespace}/{claim_or_reason.name}")
         return claim is not None and is_for_pod(pod, claim)
 
     async def _create_claim(self, pod: Pod, entry: PodResourceClaim, template_name: str) -> ResourceClaim:
@@ -333,16 +335,16 @@ class ResourceClaimController(ManagedController):
         forever."""
         namespace = pod.metadata.namespace
         for entry in pod.spec.resource_claims:
-            found = claim_of(pod, entry)
-            if not isinstance(found, ClaimOfEntry):
-                if found is NoClaim.NOT_NEEDED:
+            claim_of_entry = claim_of(pod, entry)
+            if not isinstance(claim_of_entry, ClaimOfEntry):
+                if claim_of_entry is NoClaim.NOT_NEEDED:
                     continue
                 return  # the status was just written: its event enqueues the pod
-            key = f"{namespace}/{found.name}"
+            key = f"{namespace}/{claim_of_entry.name}"
             claim, raw = self._claims.get(key), self._claims.raw(key)
             if claim is None:
                 return
-            if found.for_pod and not is_for_pod(pod, claim):
+            if claim_of_entry.for_pod and not is_for_pod(pod, claim):
                 owner_text = f"Pod {object_key(pod.metadata)}"
                 raise ClaimNotOwned(f"ResourceClaim {key} was not created for {owner_text} (Pod is not owner)")
             if needs_reservation(pod, claim):
@@ -362,11 +364,11 @@ class ResourceClaimController(ManagedController):
         namespace = claim.metadata.namespace
         self._missing_reservations.pop(key, None)
         stays = [await self._keeps_reservation(key, namespace, user) for user in claim.status.reserved_for]
-        kept = sum(stays)
+        remaining = sum(stays)
         cleared = self._cleared.get(key) == claim.metadata.resource_version
         if not cleared:
             self._cleared.pop(key, None)
-        match next_step(claim, kept, cleared=cleared):
+        match next_step(claim, remaining, cleared=cleared):
             case Step.NOTHING:
                 pass
             case Step.RELEASE | Step.DEALLOCATE as step:
@@ -382,14 +384,14 @@ class ResourceClaimController(ManagedController):
                     await self._remove_finalizer(key, newer, written)
             case Step.REMOVE_FINALIZER:
                 await self._remove_finalizer(key, claim, raw)
-        if kept == 0:
+        if remaining == 0:
             await self._delete_if_unused(key, claim)
         # There may be no event for a pod that was only read live: it may be deleted before the cache has it.
         return Requeue(RESYNC_SECONDS) if key in self._missing_reservations else None
 
     async def _keeps_reservation(self, key: str, namespace: str, user: ConsumerReference) -> bool:
-        found = self._pods.get(f"{namespace}/{user.name}")
-        match decide_reservation(user, found, observed_deleted=user.uid in self._deleted_pods):
+        pod = self._pods.get(f"{namespace}/{user.name}")
+        match decide_reservation(user, pod, observed_deleted=user.uid in self._deleted_pods):
             case Reservation.KEEP:
                 return True
             case Reservation.DROP:
@@ -416,7 +418,7 @@ class ResourceClaimController(ManagedController):
         return await self._update(claim, replace_fields(raw, changes), "status")
 
     async def _remove_finalizer(self, key: str, claim: ResourceClaim, raw: bytes) -> None:
-        finalizers = [each for each in claim.metadata.finalizers if each != ALLOCATION_FINALIZER]
+        finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != ALLOCATION_FINALIZER]
         if claim.status.allocation is None and len(finalizers) < len(claim.metadata.finalizers):
             record_decision(f"ResourceClaim {key} is not allocated: its finalizer {ALLOCATION_FINALIZER} goes")
             changes = {"metadata.finalizers": _json(finalizers) if finalizers else None}
@@ -439,8 +441,8 @@ class ResourceClaimController(ManagedController):
         meta, owner = claim.metadata, owner_of(claim.metadata)
         if owner is None or meta.deletion_timestamp is not None:
             return
-        found = self._pods.get(f"{meta.namespace}/{owner.name}")
-        match decide_owner(owner, found, observed_deleted=owner.uid in self._deleted_pods):
+        pod = self._pods.get(f"{meta.namespace}/{owner.name}")
+        match decide_owner(owner, pod, observed_deleted=owner.uid in self._deleted_pods):
             case Reservation.KEEP:
                 return
             case Reservation.READ_LIVE:
@@ -458,8 +460,8 @@ class ResourceClaimController(ManagedController):
 
 def _users(raw: bytes) -> list[Any]:
     """The reservations as JSON, including unknown fields."""
-    found = take_field(raw, "status.reservedFor")
-    return _list(found) if found is not None else []
+    reserved_for = take_field(raw, "status.reservedFor")
+    return _list(reserved_for) if reserved_for is not None else []
 
 
 def _index_by_claim(pod: Pod) -> list[str]:

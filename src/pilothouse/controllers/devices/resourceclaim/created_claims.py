@@ -34,24 +34,24 @@ class CreatedClaims:
 
     def of(self, pod_uid: str) -> list[ResourceClaim]:
         """The claims of that pod that the cache may lack, by name."""
-        known = self._by_pod.get(pod_uid)
-        if known is None:
+        claims = self._by_pod.get(pod_uid)
+        if claims is None:
             return []
         read = self._read_version()
         self._drop(
-            pod_uid, [name for name, claim in known.items() if _has_passed(read, claim.metadata.resource_version)]
+            pod_uid, [name for name, claim in claims.items() if _has_passed(read, claim.metadata.resource_version)]
         )
-        return [known[name] for name in sorted(known)]
+        return [claims[name] for name in sorted(claims)]
 
     def forget(self, pod_uid: str) -> None:
         self._by_pod.pop(pod_uid, None)
 
     def _drop(self, pod_uid: str, names: Iterable[str]) -> None:
-        known = self._by_pod.get(pod_uid)
-        if known is not None:
+        claims = self._by_pod.get(pod_uid)
+        if claims is not None:
             for name in names:
-                known.pop(name, None)
-            if not known:
+                claims.pop(name, None)
+            if not claims:
                 del self._by_pod[pod_uid]
 
 

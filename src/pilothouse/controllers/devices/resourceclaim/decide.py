@@ -37,8 +37,8 @@ def is_done(pod: Pod) -> bool:
 
 
 def claim_names(pod: Pod) -> list[str]:
-    found = (claim_of(pod, entry) for entry in pod.spec.resource_claims)
-    return [claim.name for claim in found if isinstance(claim, ClaimOfEntry)]
+    claims = (claim_of(pod, entry) for entry in pod.spec.resource_claims)
+    return [claim.name for claim in claims if isinstance(claim, ClaimOfEntry)]
 
 
 def claims_to_release(pod: Pod) -> list[str]:
@@ -53,24 +53,24 @@ def needs_reservation(pod: Pod, claim: ResourceClaim) -> bool:
     return claim.status.allocation is not None and not is_reserved_for(pod, claim) and can_be_reserved(claim)
 
 
-def needs_sync(pod: Pod, known: Known) -> bool:
+def needs_sync(pod: Pod, get_claim: Known) -> bool:
     """Whether the pod needs a sync: a claim must be created or reserved. Never after it has finished, because its
     claims are being deleted and must not be created again."""
     if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
         return False
     for entry in pod.spec.resource_claims:
-        found = claim_of(pod, entry)
-        if found is NoClaim.NOT_NEEDED:
+        claim_or_reason = claim_of(pod, entry)
+        if claim_or_reason is NoClaim.NOT_NEEDED:
             continue
-        if isinstance(found, NoClaim):
+        if isinstance(claim_or_reason, NoClaim):
             return True
-        claim = known(found.name)
+        claim = get_claim(claim_or_reason.name)
         if claim is None:
             # Only those from templates are created here. Entries need not wait for claims that users must create.
             if entry.resource_claim_template_name is not None:
                 return True
             continue
-        if found.for_pod and not is_for_pod(pod, claim):
+        if claim_or_reason.for_pod and not is_for_pod(pod, claim):
             continue  # Nothing can be done before that claim is deleted.
         if pod.spec.node_name and needs_reservation(pod, claim):
             return True
@@ -152,7 +152,7 @@ class Step(enum.Enum):
     REMOVE_FINALIZER = "remove the finalizer"
 
 
-def next_step(claim: ResourceClaim, kept: int, *, cleared: bool) -> Step:
+def next_step(claim: ResourceClaim, remaining: int, *, cleared: bool) -> Step:
     """The changes if only ``kept`` of its reservations remain.
 
     A claim is deallocated when its last consumer is removed, and when it is deleted; one that was never used keeps its
@@ -160,9 +160,9 @@ def next_step(claim: ResourceClaim, kept: int, *, cleared: bool) -> Step:
     finalizer is not that of a scheduler that is about to allocate.
     """
     allocated_here = ALLOCATION_FINALIZER in claim.metadata.finalizers
-    if kept < len(claim.status.reserved_for):
-        return Step.DEALLOCATE if kept == 0 and allocated_here else Step.RELEASE
-    if not allocated_here or kept:
+    if remaining < len(claim.status.reserved_for):
+        return Step.DEALLOCATE if remaining == 0 and allocated_here else Step.RELEASE
+    if not allocated_here or remaining:
         return Step.NOTHING
     if claim.metadata.deletion_timestamp is not None:
         return Step.REMOVE_FINALIZER if claim.status.allocation is None else Step.DEALLOCATE

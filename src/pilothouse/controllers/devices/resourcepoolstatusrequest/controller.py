@@ -126,8 +126,8 @@ class PoolStatusController(ManagedController):
         return Requeue(PERIOD_SECONDS)
 
 
-def _index_by_driver(found: ResourceSlice) -> list[str]:
-    return [found.spec.driver]
+def _index_by_driver(resource_slice: ResourceSlice) -> list[str]:
+    return [resource_slice.spec.driver]
 
 
 def _index_by_allocated(claim: ResourceClaim) -> list[str]:

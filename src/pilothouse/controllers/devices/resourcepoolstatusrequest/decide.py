@@ -51,9 +51,9 @@ def pools_of(
 ) -> tuple[Pool, ...]:
     """The pools of the driver by name, or only the one called ``name``."""
     published: dict[str, list[ResourceSlice]] = {}
-    for each in slices:
-        if each.spec.driver == driver and name in ("", each.spec.pool.name):
-            published.setdefault(each.spec.pool.name, []).append(each)
+    for resource_slice in slices:
+        if resource_slice.spec.driver == driver and name in ("", resource_slice.spec.pool.name):
+            published.setdefault(resource_slice.spec.pool.name, []).append(resource_slice)
     allocated = _allocated_devices(driver, claims)
     return tuple(_pool(driver, pool, published[pool], allocated.get(pool, set())) for pool in sorted(published))
 
@@ -70,19 +70,19 @@ def _allocated_devices(driver: str, claims: Iterable[ResourceClaim]) -> dict[str
 
 
 def _pool(driver: str, name: str, slices: Sequence[ResourceSlice], allocated: set[str]) -> Pool:
-    newest = max(each.spec.pool.generation for each in slices)
-    current = [each.spec for each in slices if each.spec.pool.generation == newest]
-    nodes = {each.node_name for each in current}
+    newest = max(resource_slice.spec.pool.generation for resource_slice in slices)
+    current = [resource_slice.spec for resource_slice in slices if resource_slice.spec.pool.generation == newest]
+    nodes = {spec.node_name for spec in current}
     # The slices should agree. Where they don't, the pool is complete if it is by all of them.
-    expected = max(each.pool.resource_slice_count for each in current)
-    found: Counts | Incomplete
+    expected = max(spec.pool.resource_slice_count for spec in current)
+    result: Counts | Incomplete
     if len(current) < expected:
-        found = Incomplete(len(current), expected)
+        result = Incomplete(len(current), expected)
     else:
-        devices = [device for each in current for device in each.devices]
+        devices = [device for spec in current for device in spec.devices]
         unavailable = sum(is_tainted(device) and device.name not in allocated for device in devices)
-        found = Counts(len(current), len(devices), len(allocated), unavailable)
-    return Pool(driver=driver, name=name, generation=newest, node=nodes.pop() if len(nodes) == 1 else "", found=found)
+        result = Counts(len(current), len(devices), len(allocated), unavailable)
+    return Pool(driver=driver, name=name, generation=newest, node=nodes.pop() if len(nodes) == 1 else "", found=result)
 
 
 def is_tainted(device: Device) -> bool:
