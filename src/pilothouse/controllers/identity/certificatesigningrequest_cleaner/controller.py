@@ -65,10 +65,10 @@ class RequestCleaner(Sweep[CertificateSigningRequest]):
             what="certificate request",
         )
 
-    def reason(self, found: CertificateSigningRequest) -> str | None:
-        reason = cleanup_reason(found, self.env.now())
+    def reason(self, csr: CertificateSigningRequest) -> str | None:
+        reason = cleanup_reason(csr, self.env.now())
         if reason is not None:
-            self.log.info("Cleaning a certificate request", csr=found.metadata.name, reason=reason)
+            self.log.info("Cleaning a certificate request", csr=csr.metadata.name, reason=reason)
         return reason
 
 

@@ -67,18 +67,18 @@ class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def validate(self) -> list[str]:
         """Files that cannot be combined (v1.36 ``cmd/kube-controller-manager/app/options/csrsigningcontroller.go``)."""
-        found = []
+        errors = []
         for signer, (certificate, key) in self.own_files().items():
             if certificate and not key:
-                found.append(f'"cluster-signing-{signer}": cannot specify cert without key')
+                errors.append(f'"cluster-signing-{signer}": cannot specify cert without key')
             if key and not certificate:
-                found.append(f'"cluster-signing-{signer}": cannot specify key without cert')
+                errors.append(f'"cluster-signing-{signer}": cannot specify key without cert')
         if self.names_some and (self.cert_file or self.key_file):
-            found.append(
+            errors.append(
                 "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same "
                 "time"
             )
-        return found
+        return errors
 
 
 def _file(field: str, name: str, text: str) -> FlagSpec:

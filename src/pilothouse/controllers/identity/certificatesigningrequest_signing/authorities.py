@@ -42,24 +42,24 @@ class InvalidAuthority(Exception):
 
 def authorities(options: SigningOptions, log: Log) -> dict[str, Source]:
     """The CA of each signer that runs. Raises ``CannotRun``."""
-    found: dict[str, Source] = {}
-    known: dict[tuple[str, str], Source] = {}
+    sources: dict[str, Source] = {}
+    by_files: dict[tuple[str, str], Source] = {}
     if options.pair is not None:
         # Used like the content of files, for all signers.
-        known["", ""] = _fixed(authority_of(options.pair))
+        by_files["", ""] = _fixed(authority_of(options.pair))
     for signer_flag, file_pairs in options.own_files().items():
         signer = _SIGNERS[signer_flag]
         files = file_pairs if options.names_some else (options.cert_file, options.key_file)
-        if not any(files) and files not in known:
+        if not any(files) and files not in by_files:
             log.info("Skipping a CSR signer because files were specified for others and not for it", signer=signer)
             continue
         try:
-            if files not in known:
-                known[files] = AuthorityFiles(*files, log).current
+            if files not in by_files:
+                by_files[files] = AuthorityFiles(*files, log).current
         except InvalidAuthority as error:
             raise CannotRun(f"failed to start {signer} certificate controller: {error}") from error
-        found[signer] = known[files]
-    return found
+        sources[signer] = by_files[files]
+    return sources
 
 
 def _fixed(authority: Authority) -> Source:
@@ -111,7 +111,7 @@ class AuthorityFiles:
 
 def _stamp(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -119,8 +119,8 @@ def _builder(
     except x509.ExtensionNotFound:
         pass
     else:
-        known = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
-        builder = builder.add_extension(known, critical=False)
+        authority_key_id = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+        builder = builder.add_extension(authority_key_id, critical=False)
     names = _names(request)
     if names:
         # Without a subject, they are the only identity (RFC 5280, 4.2.1.6).
@@ -151,9 +151,9 @@ def _subject(request: x509.CertificateSigningRequest) -> x509.Name:
     """Values of one attribute are grouped, as in Go; of a common name and a serial number the last one counts."""
     parts = []
     for oid in _ATTRIBUTES:
-        found = list(dict.fromkeys(request.subject.get_attributes_for_oid(oid)))
-        if found:
-            parts.append(x509.RelativeDistinguishedName(found[-1:] if oid in _SINGLE else found))
+        attributes = list(dict.fromkeys(request.subject.get_attributes_for_oid(oid)))
+        if attributes:
+            parts.append(x509.RelativeDistinguishedName(attributes[-1:] if oid in _SINGLE else attributes))
     return x509.Name(parts)
 
 

@@ -31,11 +31,11 @@ def _selected_roles(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[Clu
     """The roles that its selectors match, selector by selector, then by name, so that the result is stable."""
     assert role.aggregation_rule is not None, "it has an aggregationRule"
     by_name = sorted(roles, key=lambda other: other.metadata.name)
-    found = []
-    for each in role.aggregation_rule.cluster_role_selectors:
-        matches = selector_from(each).matches
-        found += [o for o in by_name if o.metadata.name != role.metadata.name and matches(o.metadata.labels)]
-    return found
+    selected = []
+    for selector in role.aggregation_rule.cluster_role_selectors:
+        matches = selector_from(selector).matches
+        selected += [o for o in by_name if o.metadata.name != role.metadata.name and matches(o.metadata.labels)]
+    return selected
 
 
 def aggregated_rules(selected: Sequence[ClusterRole]) -> Rules:

@@ -36,9 +36,11 @@ def new_bundle(bundle: str) -> dict[str, Any]:
     }
 
 
-def other_bundle_names(found: Sequence[ClusterTrustBundle], bundle: str) -> list[str]:
+def other_bundle_names(trust_bundles: Sequence[ClusterTrustBundle], bundle: str) -> list[str]:
     """Names of the signer's bundles with other content, or another name."""
-    return [each.metadata.name for each in found if each.metadata.name != name_of(bundle)]
+    return [
+        trust_bundle.metadata.name for trust_bundle in trust_bundles if trust_bundle.metadata.name != name_of(bundle)
+    ]
 
 
 ALL = "all"
@@ -75,11 +77,11 @@ class TrustBundlePublisher(ManagedController):
         return None
 
     async def _ensure_bundle(self) -> None:
-        found = self._bundles.get(self._name)
-        if found is None:
+        existing = self._bundles.get(self._name)
+        if existing is None:
             record_decision(f"there is no ClusterTrustBundle {self._name} of the API server's certificates")
             await self._client.create(CLUSTER_TRUST_BUNDLES, new_bundle(self._bundle))
-        elif found.spec.trust_bundle != self._bundle:
+        elif existing.spec.trust_bundle != self._bundle:
             raw = self._bundles.raw(self._name)
             assert raw is not None, "the informer was asked to keep it"
             body = replace_fields(raw, {"spec.trustBundle": msgspec.json.encode(self._bundle)})

@@ -72,8 +72,8 @@ class LegacyTokenCleaner(ManagedController):
         return Requeue(SECONDS)
 
     async def _is_tracked_long_enough(self, at: CleanUpTime) -> bool:
-        found = await self._client.get(CONFIG_MAPS, TRACKING, SYSTEM)
-        since = parse_date(found.data.get(SINCE, ""))
+        config_map = await self._client.get(CONFIG_MAPS, TRACKING, SYSTEM)
+        since = parse_date(config_map.data.get(SINCE, ""))
         if since is None:
             self.log.error("ConfigMap has no start date of the tracking of tokens", configMap=f"{SYSTEM}/{TRACKING}")
             return False

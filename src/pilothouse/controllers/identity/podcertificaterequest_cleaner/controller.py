@@ -31,8 +31,8 @@ class PodRequestCleaner(Sweep[Object]):
             what="PodCertificateRequest",
         )
 
-    def reason(self, found: Object) -> str | None:
-        return "it is too old" if is_expired(found.metadata, self.env.now()) else None
+    def reason(self, pcr: Object) -> str | None:
+        return "it is too old" if is_expired(pcr.metadata, self.env.now()) else None
 
 
 build = PodRequestCleaner

@@ -27,9 +27,9 @@ def predicate(namespace: Namespace) -> bool:
     return namespace.status.phase == "Active"
 
 
-def is_up_to_date(found: ConfigMap, bundle: str) -> bool:
+def is_up_to_date(config_map: ConfigMap, bundle: str) -> bool:
     """Whether the ConfigMap is up to date. Users may change the text of its description."""
-    return found.data == {KEY: bundle} and bool(found.metadata.annotations.get(ANNOTATION))
+    return config_map.data == {KEY: bundle} and bool(config_map.metadata.annotations.get(ANNOTATION))
 
 
 def new_config_map(bundle: str) -> dict[str, Any]:
@@ -62,16 +62,16 @@ class RootCaPublisher(ManagedController):
             context.metrics, context.env.perf_counter, "root_ca_cert_publisher", help_text, help_text
         )
         config_maps.add_handler(
-            on_update=lambda _old, found: self._enqueue_namespace_of(found),
-            on_delete=lambda found, _unknown: self._enqueue_namespace_of(found),
+            on_update=lambda _old, config_map: self._enqueue_namespace_of(config_map),
+            on_delete=lambda config_map, _unknown: self._enqueue_namespace_of(config_map),
         )
         namespaces.add_handler(
             on_add=lambda namespace, _initial: self.queue.add(namespace.metadata.name),
             on_update=lambda _old, namespace: self._enqueue_namespace(namespace),
         )
 
-    def _enqueue_namespace_of(self, found: ConfigMap) -> None:
-        self.queue.add(found.metadata.namespace)
+    def _enqueue_namespace_of(self, config_map: ConfigMap) -> None:
+        self.queue.add(config_map.metadata.namespace)
 
     def _enqueue_namespace(self, namespace: Namespace) -> None:
         if predicate(namespace):
@@ -84,8 +84,8 @@ class RootCaPublisher(ManagedController):
 
     async def _sync(self, namespace: str) -> None:
         key = f"{namespace}/{ROOT_CA_CONFIG_MAP}"
-        found = self._config_maps.get(key)
-        if found is None:
+        config_map = self._config_maps.get(key)
+        if config_map is None:
             record_decision(f"namespace {namespace} has no ConfigMap {ROOT_CA_CONFIG_MAP}")
             try:
                 await self._client.create(CONFIG_MAPS, new_config_map(self._bundle), namespace)
@@ -95,11 +95,11 @@ class RootCaPublisher(ManagedController):
                 if not has_cause(error, "NamespaceTerminating"):
                     raise
             return
-        if is_up_to_date(found, self._bundle):
+        if is_up_to_date(config_map, self._bundle):
             return
         raw = self._config_maps.raw(key)
         assert raw is not None, "the informer was asked to keep it"
-        annotations = {**found.metadata.annotations, ANNOTATION: DESCRIPTION}
+        annotations = {**config_map.metadata.annotations, ANNOTATION: DESCRIPTION}
         body = replace_fields(
             raw,
             {

@@ -64,7 +64,7 @@ def without_reference(raw: bytes | msgspec.Raw, secret: str) -> bytes | None:
     if listed is None:
         return None
     before = _references.decode(listed)
-    after = [each for each in before if _reference.decode(each).name != secret]
+    after = [reference for reference in before if _reference.decode(reference).name != secret]
     if len(after) == len(before):
         return None
     return replace_fields(raw, {"secrets": _json(after) if after else None})
