@@ -89,5 +89,5 @@ class CidrSet:
 
     def _free_from(self, start: int) -> int:
         """The first free block from there on; ``size`` if there is none."""
-        found = self._used.find(0, start)
-        return found if found >= 0 else max(start, len(self._used))
+        index = self._used.find(0, start)
+        return index if index >= 0 else max(start, len(self._used))

@@ -94,8 +94,8 @@ class RangeAllocator:
         self.release(name)
         chosen: list[range] = []
         for family, blocks in enumerate(self._sets):
-            found = blocks.allocate()
-            if found is None:
+            free_block = blocks.allocate()
+            if free_block is None:
                 # Upstream keeps the block of the first family until a restart.
                 for earlier, block in enumerate(chosen):
                     self._release(earlier, block)
@@ -103,8 +103,8 @@ class RangeAllocator:
                     f"failed to allocate cidr from cluster cidr at idx:{family}: CIDR allocation failed; there are no "
                     "remaining CIDRs left to allocate in the accepted range"
                 )
-            self._metrics[family].allocated(1, blocks.used, tries=found.tries)
-            chosen.append(range(found.block, found.block + 1))
+            self._metrics[family].allocated(1, blocks.used, tries=free_block.tries)
+            chosen.append(range(free_block.block, free_block.block + 1))
         ranges = tuple(str(blocks.block(part.start)) for blocks, part in zip(self._sets, chosen, strict=True))
         new = NodeAllocation(uid=uid, version=version, ranges=ranges, blocks=tuple(chosen), is_written=False)
         self._store(name, new)
@@ -136,12 +136,12 @@ class RangeAllocator:
             return False
         del self._holdings[name]
         for family, blocks in enumerate(allocation.blocks):
-            holders, kept = self._holders[family], self._kept[family]
+            holders, occupied = self._holders[family], self._kept[family]
             for index in blocks:
                 holders[index] -= 1
                 if not holders[index]:
                     del holders[index]
-                    if not any(index in part for part in kept):
+                    if not any(index in part for part in occupied):
                         self._release(family, range(index, index + 1))
         return True
 
@@ -154,7 +154,7 @@ class RangeAllocator:
 
     def _parse_blocks(self, name: str, ranges: Sequence[str]) -> tuple[tuple[range, ...], str]:
         """Blocks by family, empty for invalid ones, and the first error."""
-        found: list[range] = []
+        blocks_by_family: list[range] = []
         first_error = ""
         for place, text in enumerate(ranges):
             wrong, blocks = "", range(0)
@@ -173,9 +173,9 @@ class RangeAllocator:
                         blocks = self._sets[place].indices(network)
                     except ValueError as error:
                         wrong = f"failed to mark cidr[{network}] at idx [{place}] as occupied for node: {name}: {error}"
-                found.append(blocks)
+                blocks_by_family.append(blocks)
             first_error = first_error or wrong
-        return tuple(found), first_error
+        return tuple(blocks_by_family), first_error
 
     def _nodes_with_blocks(self, blocks: Sequence[range]) -> list[str]:
         """Nodes that have some of these blocks. Cheap as long as there are none."""

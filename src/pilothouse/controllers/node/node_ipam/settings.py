@@ -80,34 +80,34 @@ def settings_from(options: IpamFlags) -> Settings:
 def _clusters(text: str) -> tuple[Network, ...]:
     if not text.strip():
         raise ValueError("Controller: Must specify --cluster-cidr if --allocate-node-cidrs is set")
-    found = []
+    networks = []
     for part in text.strip().split(","):
         try:
-            found.append(parse_cidr(part))
+            networks.append(parse_cidr(part))
         except ValueError as error:
             raise ValueError(f'failed to parse cidr value:"{part}" with error:{error}') from None
-    if len(found) > 1 and len({cluster.version for cluster in found}) == 1:
+    if len(networks) > 1 and len({cluster.version for cluster in networks}) == 1:
         raise ValueError(
-            f"len of ClusterCIDRs=={len(found)} and they are not configured as dual stack (at least one from each "
+            f"len of ClusterCIDRs=={len(networks)} and they are not configured as dual stack (at least one from each "
             "IPFamily"
         )
-    if len(found) > 2:
-        raise ValueError(f"length of clusterCIDRs is:{len(found)} more than max allowed of 2")
-    return tuple(found)
+    if len(networks) > 2:
+        raise ValueError(f"length of clusterCIDRs is:{len(networks)} more than max allowed of 2")
+    return tuple(networks)
 
 
 def _services(text: str) -> tuple[tuple[Network, ...], tuple[str, ...]]:
-    found, warnings = [], []
+    networks, warnings = [], []
     for part in text.split(","):
         if not part.strip():
             continue
         try:
-            found.append(parse_cidr(part))
+            networks.append(parse_cidr(part))
         except ValueError as error:
             warnings.append(f"Unsuccessful parsing of service CIDR, nothing is kept free for it: {error}")
-    if len(found) == 2 and found[0].version == found[1].version:
+    if len(networks) == 2 and networks[0].version == networks[1].version:
         raise ValueError("serviceCIDR and secondaryServiceCIDR are not dualstack (from different IPfamiles)")
-    return tuple(found), tuple(warnings)
+    return tuple(networks), tuple(warnings)
 
 
 def _masks(options: IpamFlags, clusters: tuple[Network, ...]) -> tuple[int, ...]:

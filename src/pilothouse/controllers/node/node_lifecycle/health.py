@@ -67,8 +67,8 @@ def conditions_of_unresponsive_node(node: Node, now: ClockReading) -> tuple[Node
         return None
     conditions = list(node.status.conditions)
     for kind in KUBELET_CONDITIONS:
-        known = find_condition(conditions, kind)
-        if known is None:
+        condition = find_condition(conditions, kind)
+        if condition is None:
             conditions.append(
                 NodeCondition(
                     type=kind,
@@ -79,9 +79,9 @@ def conditions_of_unresponsive_node(node: Node, now: ClockReading) -> tuple[Node
                     last_transition_time=now.wall,
                 )
             )
-        elif known.status != "Unknown":
-            conditions[conditions.index(known)] = msgspec.structs.replace(
-                known,
+        elif condition.status != "Unknown":
+            conditions[conditions.index(condition)] = msgspec.structs.replace(
+                condition,
                 status="Unknown",
                 reason="NodeStatusUnknown",
                 message="Kubelet stopped posting node status.",
@@ -95,10 +95,10 @@ def _created(node: Node, now: ClockReading) -> float:
     return now.loop if created is None else now.loop - max(0.0, (now.wall - created).total_seconds())
 
 
-def _is_newer(lease: Lease, known: Lease) -> bool:
+def _is_newer(lease: Lease, probed: Lease) -> bool:
     """Whether it was renewed since. By its revision, where possible: the node's clock may have been set back."""
-    renewed, before = lease.spec.renew_time, known.spec.renew_time
-    order = compare(lease.metadata.resource_version, known.metadata.resource_version)
+    renewed, before = lease.spec.renew_time, probed.spec.renew_time
+    order = compare(lease.metadata.resource_version, probed.metadata.resource_version)
     if order is not None:
         return order > 0 and renewed is not None and renewed != before
     return renewed is not None and (before is None or before < renewed)

@@ -194,10 +194,10 @@ class NodeMonitor:
         health = self._health[name] = observe_heartbeat(self._health.get(name), node, lease, now)
         before = node_ready_condition(node)
         if self._is_unresponsive(health, now) and conditions_of_unresponsive_node(node, now) is not None:
-            found = await self._try_update_node_health(node)
-            if found is None:
+            updated = await self._try_update_node_health(node)
+            if updated is None:
                 return
-            node, before = found
+            node, before = updated
         ready = node_ready_condition(node)
         zone = zone_of(node) if is_not_excluded(node) else None
         if zone is not None:

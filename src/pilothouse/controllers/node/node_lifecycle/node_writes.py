@@ -47,11 +47,11 @@ class NodeWrites:
         stamped = [msgspec.structs.replace(taint, time_added=now) for taint in add]
         applies = True
 
-        def change(found: Node) -> Sequence[Taint]:
+        def change(live_node: Node) -> Sequence[Taint]:
             nonlocal applies
-            ready = node_ready_condition(found)
+            ready = node_ready_condition(live_node)
             applies = not while_ready_is or (ready is not None and ready.status == while_ready_is)
-            return _with_taints(found.spec.taints, stamped) if applies else found.spec.taints
+            return _with_taints(live_node.spec.taints, stamped) if applies else live_node.spec.taints
 
         if stamped:
             await self._change_taints(node.metadata.name, change)
@@ -61,7 +61,9 @@ class NodeWrites:
 
     async def remove_taints(self, node: Node, taints: Sequence[Taint]) -> None:
         if any(has_taint(node, taint) for taint in taints):
-            await self._change_taints(node.metadata.name, lambda found: without_taints(found.spec.taints, taints))
+            await self._change_taints(
+                node.metadata.name, lambda live_node: without_taints(live_node.spec.taints, taints)
+            )
 
     async def set_labels(self, name: str, labels: dict[str, str]) -> None:
         """Set these labels, unless the live node has them: the cache may be older than the controller's own write."""

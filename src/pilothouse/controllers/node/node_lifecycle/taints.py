@@ -47,26 +47,26 @@ def no_execute_taints_for(status: str) -> tuple[Taint, Taint] | None:
 
 
 def has_taint(node: Node, taint: Taint) -> bool:
-    return any(same_taint(known, taint) for known in node.spec.taints)
+    return any(same_taint(existing, taint) for existing in node.spec.taints)
 
 
 def with_taint(taints: Sequence[Taint], new: Taint) -> list[Taint]:
     """``taints`` with this one replacing the one with the same key and effect, or appended. One with the same value is
     kept, with its ``timeAdded``."""
     after = []
-    found = False
-    for known in taints:
-        if same_taint(known, new):
-            found = True
-            after.append(known if known.value == new.value else new)
+    updated = False
+    for existing in taints:
+        if same_taint(existing, new):
+            updated = True
+            after.append(existing if existing.value == new.value else new)
         else:
-            after.append(known)
-    return after if found else [*after, new]
+            after.append(existing)
+    return after if updated else [*after, new]
 
 
 def without_taints(taints: Sequence[Taint], removed: Iterable[Taint]) -> list[Taint]:
     removed_taints = list(removed)
-    return [known for known in taints if not any(same_taint(known, taint) for taint in removed_taints)]
+    return [existing for existing in taints if not any(same_taint(existing, taint) for taint in removed_taints)]
 
 
 def beta_labels_to_set(node: Node) -> dict[str, str]:
