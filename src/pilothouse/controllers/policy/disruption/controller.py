@@ -129,7 +129,7 @@ class DisruptionController(ManagedController):
     def _enqueue_pdbs_for_pod(self, pod: Pod, *, only_failed: bool = False) -> None:
         budgets = self._members.get_pod_pod_disruption_budgets(pod.metadata)
         if only_failed:
-            budgets = [each for each in budgets if object_key(each.metadata) in self._failed]
+            budgets = [budget for budget in budgets if object_key(budget.metadata) in self._failed]
         elif len(budgets) > 1:
             meta = pod.metadata
             message = (
@@ -137,8 +137,8 @@ class DisruptionController(ManagedController):
                 f"Chose {quote(budgets[0].metadata.name)} arbitrarily."
             )
             self._recorder.event(object_reference(PODS, meta), WARNING, "MultiplePodDisruptionBudgets", message)
-        for each in budgets:
-            self._enqueue(each)
+        for budget in budgets:
+            self._enqueue(budget)
 
     def _add_pod(self, pod: Pod, _initial: bool) -> None:
         self._enqueue_pdbs_for_pod(pod)

@@ -52,12 +52,16 @@ class BudgetPods:
 
     def _selector_of(self, budget: PodDisruptionBudget) -> Selector:
         key, given = object_key(budget.metadata), budget.spec.selector
-        known = self._selectors.get(key)
-        if known is not None and known[0] is given:
-            return known[1]
+        cached = self._selectors.get(key)
+        if cached is not None and cached[0] is given:
+            return cached[1]
         selector = selector_from(given)
         if len(self._selectors) > 2 * len(self._budgets) + _FEW:
-            self._selectors = {each: kept for each, kept in self._selectors.items() if each in self._budgets}
+            self._selectors = {
+                budget_key: cached_selector
+                for budget_key, cached_selector in self._selectors.items()
+                if budget_key in self._budgets
+            }
         self._selectors[key] = given, selector
         return selector
 
@@ -68,13 +72,13 @@ class BudgetPods:
     def get_pod_pod_disruption_budgets(self, meta: ObjectMeta) -> list[PodDisruptionBudget]:
         """The budgets that select a pod with this metadata, sorted by name."""
         index = self._budgets.by_index
-        found = index(SELECTOR_INDEX, meta.namespace)
+        candidates = index(SELECTOR_INDEX, meta.namespace)
         for key, value in meta.labels.items():
-            found += index(SELECTOR_INDEX, label_index_value(meta.namespace, key, value))
-        if not found:
-            return found
-        chosen = [each for each in found if self._selector_of(each).matches(meta.labels)]
-        chosen.sort(key=lambda each: each.metadata.name)
+            candidates += index(SELECTOR_INDEX, label_index_value(meta.namespace, key, value))
+        if not candidates:
+            return candidates
+        chosen = [candidate for candidate in candidates if self._selector_of(candidate).matches(meta.labels)]
+        chosen.sort(key=lambda chosen_budget: chosen_budget.metadata.name)
         return chosen
 
     def may_select(self, budget: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:

@@ -70,24 +70,24 @@ def cached_scale(caches: WorkloadCaches, owner: OwnerReference, namespace: str) 
         case "StatefulSet" if group == "apps":
             return _scale(caches.stateful_sets.get(key), owner)
         case "ReplicaSet" if group in APPS:
-            found = caches.replica_sets.get(key)
-            if found is None or found.metadata.uid != owner.uid:
+            rs = caches.replica_sets.get(key)
+            if rs is None or rs.metadata.uid != owner.uid:
                 return None
-            deployment = controller_of(found.metadata)
+            deployment = controller_of(rs.metadata)
             if deployment is None or deployment.kind != "Deployment":
-                return _scale(found, owner)
+                return _scale(rs, owner)
             if group_of(deployment.api_version) in APPS:
                 return _scale(caches.deployments.get(f"{namespace}/{deployment.name}"), deployment)
     return None
 
 
 def _scale(
-    found: ReplicationController | ReplicaSet | Deployment | StatefulSet | None, owner: OwnerReference
+    workload: ReplicationController | ReplicaSet | Deployment | StatefulSet | None, owner: OwnerReference
 ) -> Scale | None:
-    if found is None or found.metadata.uid != owner.uid:
+    if workload is None or workload.metadata.uid != owner.uid:
         return None
     # The server's default is 1.
-    return Scale(owner.uid, 1 if found.spec.replicas is None else found.spec.replicas)
+    return Scale(owner.uid, 1 if workload.spec.replicas is None else workload.spec.replicas)
 
 
 class ScaleFinder:
@@ -102,20 +102,20 @@ class ScaleFinder:
         """The replicas of all owners of the pods. Raises ``ScaleNotFound`` for the first pod whose owner has no scale,
         ``DiscoveryFailed``, and the client's errors."""
         scales: dict[str, int] = {}
-        known: set[str] = set()  # uids of owners whose scale is in the sum; never iterated
+        counted_uids: set[str] = set()  # uids of owners whose scale is in the sum; never iterated
         unmanaged = []
         for pod in pods:
             owner = controller_of(pod.metadata)
             if owner is None:
                 unmanaged.append(pod.metadata.name)
                 continue
-            if owner.uid in known:
+            if owner.uid in counted_uids:
                 continue
             namespace = pod.metadata.namespace
             scale = cached_scale(self._caches, owner, namespace) or await self._get_scale(owner, namespace)
             if scale is None:
                 raise ScaleNotFound(f"found no controllers for pod {quote(pod.metadata.name)}")
-            known.add(owner.uid)
+            counted_uids.add(owner.uid)
             scales[scale.uid] = scale.replicas
         return Expected(sum(scales.values()), tuple(unmanaged))
 
@@ -131,21 +131,21 @@ class ScaleFinder:
         # An owner is in the namespace of the pod; cluster-scoped ones, such as nodes, have no size.
         kind = Kind(served.group, served.version, served.name, served.kind, True, _ScaleView)
         try:
-            found = await self._client.get(kind, owner.name, namespace, subresource="scale")
+            scale = await self._client.get(kind, owner.name, namespace, subresource="scale")
         except NotFound:
             if await self._has_scale(resource):
                 return None
             raise ScaleNotFound(f"{resource.group_resource} does not implement the scale subresource") from None
-        if found.metadata.uid != owner.uid:
+        if scale.metadata.uid != owner.uid:
             return None
-        return Scale(owner.uid, found.spec.replicas)
+        return Scale(owner.uid, scale.spec.replicas)
 
     async def _preferred(self, resource: Resource) -> Resource:
         """The same resource in the version that the server prefers."""
         discovery = await self._mapper.discovery()
-        for each in discovery.preferred_resources():
-            if (each.group, each.name) == (resource.group, resource.name):
-                return each
+        for preferred in discovery.preferred_resources():
+            if (preferred.group, preferred.name) == (resource.group, resource.name):
+                return preferred
         return resource
 
     async def _has_scale(self, resource: Resource) -> bool:
@@ -155,8 +155,8 @@ class ScaleFinder:
         response = await self._client.request("GET", root)
         listed = msgspec.json.decode(response.body, type=_Resources)
         return any(
-            each.name == f"{resource.name}/scale" and (each.group, each.version, each.kind) in SCALE_FORMS
-            for each in listed.resources
+            served.name == f"{resource.name}/scale" and (served.group, served.version, served.kind) in SCALE_FORMS
+            for served in listed.resources
         )
 
 

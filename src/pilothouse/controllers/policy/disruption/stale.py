@@ -42,7 +42,7 @@ def reset_patch(pod: Pod, now: datetime.datetime) -> dict[str, Any]:
     return {
         "metadata": {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version},
         "status": {
-            "$setElementOrder/conditions": [{"type": known.type} for known in pod.status.conditions],
+            "$setElementOrder/conditions": [{"type": existing.type} for existing in pod.status.conditions],
             "conditions": [condition],
         },
     }

@@ -100,7 +100,7 @@ def status_body(raw: bytes, status: PodDisruptionBudgetStatus) -> bytes:
             "status.currentHealthy": encode(status.current_healthy),
             "status.desiredHealthy": encode(status.desired_healthy),
             "status.expectedPods": encode(status.expected_pods),
-            "status.conditions": encode([_condition(each) for each in status.conditions]),
+            "status.conditions": encode([_condition(condition) for condition in status.conditions]),
         },
     )
 

@@ -60,20 +60,20 @@ class Counter:
 
     def _add(self, total: Amounts, obj: Any, scopes: tuple[ScopeRequirement, ...]) -> None:
         meta = obj.metadata
-        known = self._known.get(meta.uid)
-        if known is None or known.obj is not obj:
-            known = _ObjectUsage(obj, self.evaluator.usage(as_json(obj), self._env.now()), {})
+        object_usage = self._known.get(meta.uid)
+        if object_usage is None or object_usage.obj is not obj:
+            object_usage = _ObjectUsage(obj, self.evaluator.usage(as_json(obj), self._env.now()), {})
             # Not remembered: terminating objects, whose usage depends on the time; and objects that were deleted during
             # this count, since nothing would remove them.
             if meta.deletion_timestamp is None and meta.uid and self.informer.cache.still_has(meta):
-                self._known[meta.uid] = known
+                self._known[meta.uid] = object_usage
         for scope in scopes:
-            inside = known.scopes.get(scope)
+            inside = object_usage.scopes.get(scope)
             if inside is None:
-                inside = known.scopes[scope] = self.evaluator.in_scope(scope, as_json(obj))
+                inside = object_usage.scopes[scope] = self.evaluator.in_scope(scope, as_json(obj))
             if not inside:
                 return
-        used = known.used
+        used = object_usage.used
         for name in total:
             amount = used.get(name)
             if amount is not None:

@@ -83,10 +83,10 @@ class Monitors(ResourceMonitors):
 
     def measure_claims(self) -> None:
         """Watch whole ResourceClaims, since a quota limits devices."""
-        found = next((m for key, m in self._monitors.items() if (key.group, key.resource) == CLAIMS), None)
-        if found is None or self._claims is not None:
+        monitor = next((m for key, m in self._monitors.items() if (key.group, key.resource) == CLAIMS), None)
+        if monitor is None or self._claims is not None:
             return
-        informer = self._whole.informer(replace(RESOURCE_CLAIMS, version=found.kind.version))
+        informer = self._whole.informer(replace(RESOURCE_CLAIMS, version=monitor.kind.version))
         evaluator = self._counters[CLAIMS].evaluator
         counter = Counter(self._env, evaluator, informer, is_measured=True)
         self._claims = informer, counter

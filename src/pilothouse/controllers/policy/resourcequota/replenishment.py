@@ -20,8 +20,8 @@ UpdateFilter = Callable[[Any, Any, datetime.datetime], bool]
 
 def as_json(view: View) -> Json:
     """An object as evaluators read it."""
-    found: Json = msgspec.to_builtins(view)
-    return found
+    builtins: Json = msgspec.to_builtins(view)
+    return builtins
 
 
 def has_pod_quota_changed(old: Pod, new: Pod, now: datetime.datetime) -> bool:

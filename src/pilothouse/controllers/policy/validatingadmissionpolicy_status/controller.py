@@ -79,13 +79,13 @@ class PolicyStatusController(ManagedController):
                 checker = Checker(schema, params, self._context.expressions)
                 await checker.declare(spec.variables)
                 checkers.append((name, checker))
-        found = []
+        warnings = []
         for path, expression in expressions(spec):
             errors = [(name, await checker.error_in(expression)) for name, checker in checkers]
             errors = [(name, error) for name, error in errors if error]
             if errors:
-                found.append((path, warning(errors)))
-        return found
+                warnings.append((path, warning(errors)))
+        return warnings
 
     async def _discovery(self, policy: ValidatingAdmissionPolicy) -> Discovery:
         """Discovery; read again if the policy names an unknown resource."""
@@ -101,9 +101,9 @@ class PolicyStatusController(ManagedController):
 def kinds_of(discovery: Discovery, named: NamedResource) -> list[TypeName]:
     """The kinds that are served under a name, without a group of any group, as upstream's mapper."""
     return [
-        TypeName(found.group, found.version, found.kind)
-        for found in discovery.resources()
-        if (found.name, found.version) == (named.resource, named.version) and named.group in ("", found.group)
+        TypeName(resource.group, resource.version, resource.kind)
+        for resource in discovery.resources()
+        if (resource.name, resource.version) == (named.resource, named.version) and named.group in ("", resource.group)
     ]
 
 

@@ -48,13 +48,13 @@ def named_in(rule: ResourceRule) -> Iterator[NamedResource]:
 
 def types_to_check(spec: ValidatingAdmissionPolicySpec, kinds_of: KindsOf) -> list[TypeName]:
     """The types, sorted; up to the first rule with which there are ten."""
-    found: set[TypeName] = set()
+    type_names: set[TypeName] = set()
     for rule in spec.match_constraints.resource_rules if spec.match_constraints is not None else ():
         kinds = [kind for name in named_in(rule) for kind in kinds_of(name)]
-        found.update(kinds[:MAX_TYPES_TO_CHECK])
+        type_names.update(kinds[:MAX_TYPES_TO_CHECK])
         if len(kinds) >= MAX_TYPES_TO_CHECK:
             break
-    return sorted(found)
+    return sorted(type_names)
 
 
 def type_of_params(spec: ValidatingAdmissionPolicySpec) -> TypeName | None:

@@ -58,13 +58,13 @@ def filled(schemas: Mapping[str, Schema], schema: Schema, above: tuple[str, ...]
         return filled(schemas, schemas.get(key) or ANYTHING, (*above, key))
     if schema.get("format") == "int-or-string" or ("type" not in schema and ("oneOf" in schema or "anyOf" in schema)):
         return ANYTHING  # a quantity, or a port by number or name
-    found = dict(schema)
+    copy = dict(schema)
     if schema.get("properties"):
-        found["properties"] = {name: filled(schemas, below, above) for name, below in schema["properties"].items()}
+        copy["properties"] = {name: filled(schemas, below, above) for name, below in schema["properties"].items()}
     for field in ("items", "additionalProperties"):
         if isinstance(schema.get(field), dict):
-            found[field] = filled(schemas, schema[field], above)
-    return found
+            copy[field] = filled(schemas, schema[field], above)
+    return copy
 
 
 def _referred(schema: Schema) -> str:
