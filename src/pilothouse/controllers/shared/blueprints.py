@@ -42,9 +42,9 @@ class Blueprints(Generic[Owner, Blueprint]):
     def of(self, owner: Owner) -> Blueprint:
         meta = owner.metadata
         key = object_key(meta)
-        known = self._known.get(key)
-        if known is not None and known[1] == meta.generation and known[0] == meta.uid:
-            return known[2]
+        cached = self._known.get(key)
+        if cached is not None and cached[1] == meta.generation and cached[0] == meta.uid:
+            return cached[2]
         selector: Selector | None
         try:
             selector = selector_from(self._selector_of(owner))
@@ -52,7 +52,7 @@ class Blueprints(Generic[Owner, Blueprint]):
             # The user's mistake: no traceback.
             self._log.error("Error converting pod selector to selector", error=error, kind=self._kind, key=key)
             selector = None
-        drawn = self._draw(owner, selector, None if known is None else known[2])
+        drawn = self._draw(owner, selector, None if cached is None else cached[2])
         self._known[key] = (meta.uid, meta.generation, drawn)
         return drawn
 

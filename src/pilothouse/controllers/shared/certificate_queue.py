@@ -24,8 +24,8 @@ def queue_limiter(env: Env) -> RateLimiter[Hashable]:
 
 def with_condition(raw: bytes, condition: bytes) -> bytes:
     """The request with one more condition; the rest of its status is not changed."""
-    found = take_field(raw, "status.conditions")
-    conditions = [*(_items.decode(found) if found is not None else ()), msgspec.Raw(condition)]
+    existing = take_field(raw, "status.conditions")
+    conditions = [*(_items.decode(existing) if existing is not None else ()), msgspec.Raw(condition)]
     return with_status(raw, {"conditions": msgspec.json.encode(conditions)})
 
 

@@ -21,17 +21,17 @@ class UnknownProvider(ValueError):
 
 
 def installed() -> list[str]:
-    return sorted({SIMULATED, *(found.name for found in metadata.entry_points(group=ENTRY_POINTS))})
+    return sorted({SIMULATED, *(entry_point.name for entry_point in metadata.entry_points(group=ENTRY_POINTS))})
 
 
 def load_provider(name: str, env: Env) -> CloudProvider:
     """The provider of that name. Raises ``UnknownProvider``."""
     if name == SIMULATED:
         return simulated_cloud.SimulatedCloud(env)
-    found = list(metadata.entry_points(group=ENTRY_POINTS, name=name))
-    if not found:
+    entry_points = list(metadata.entry_points(group=ENTRY_POINTS, name=name))
+    if not entry_points:
         raise UnknownProvider(f"no cloud provider {name!r} is installed, there are {', '.join(installed())}")
-    factory: Callable[[Env], CloudProvider] = found[0].load()
+    factory: Callable[[Env], CloudProvider] = entry_points[0].load()
     return factory(env)
 
 

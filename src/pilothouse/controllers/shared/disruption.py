@@ -35,7 +35,7 @@ def status_patch(
     if condition is not None:
         changed = _changes(find_condition(pod.status.conditions, condition.type), condition, now)
         if changed is not None:
-            types = [known.type for known in pod.status.conditions]
+            types = [existing.type for existing in pod.status.conditions]
             if condition.type not in types:
                 types.append(condition.type)
             status["$setElementOrder/conditions"] = [{"type": kind} for kind in types]

@@ -14,8 +14,8 @@ def on_any_event(
 ) -> None:
     """Call ``handle`` with the object that was added, has changed, or was deleted."""
     informer.add_handler(
-        lambda found, _initial: handle(found),
-        lambda _old, found: handle(found),
-        lambda found, _unknown: handle(found),
+        lambda obj, _initial: handle(obj),
+        lambda _old, obj: handle(obj),
+        lambda obj, _unknown: handle(obj),
         resync_seconds=resync_seconds,
     )

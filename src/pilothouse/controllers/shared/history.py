@@ -59,13 +59,13 @@ def _canonical(data: bytes) -> bytes:
 def _drop_nulls(value: Any) -> None:
     """A null equals a missing field in an API object."""
     if isinstance(value, dict):
-        for key in [key for key, each in value.items() if each is None]:
+        for key in [key for key, element in value.items() if element is None]:
             del value[key]
-        for each in value.values():
-            _drop_nulls(each)
+        for element in value.values():
+            _drop_nulls(element)
     elif isinstance(value, list):
-        for each in value:
-            _drop_nulls(each)
+        for element in value:
+            _drop_nulls(element)
 
 
 def _written(value: Any) -> bytes:
@@ -76,7 +76,7 @@ def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
     if isinstance(value, list):
-        return [_sorted(each) for each in value]
+        return [_sorted(element) for element in value]
     return value
 
 
@@ -128,11 +128,11 @@ def next_revision(others: Iterable[ControllerRevision]) -> int:
 
 def newest(revisions: Sequence[ControllerRevision]) -> ControllerRevision:
     """The one with the highest number, the last one of several."""
-    found = revisions[0]
+    latest = revisions[0]
     for revision in revisions[1:]:
-        if revision.revision >= found.revision:
-            found = revision
-    return found
+        if revision.revision >= latest.revision:
+            latest = revision
+    return latest
 
 
 def revisions_to_delete(
@@ -148,7 +148,7 @@ def revisions_to_delete(
     in_use = live_hashes - {""}  # a pod without the label has no revision
     to_delete = [
         revision
-        for revision in sorted(old, key=lambda each: each.revision)
+        for revision in sorted(old, key=lambda earlier: earlier.revision)
         if revision.metadata.labels.get(hash_label) not in in_use
     ]
     return to_delete[:surplus]
@@ -179,13 +179,13 @@ class History:
         own = self._revisions.by_index(CONTROLLER_INDEX, index)
         matches = selector.matches
         orphans = self._revisions.by_index(CONTROLLER_INDEX, owner.namespace)
-        kept = [revision for revision in own if matches(revision.metadata.labels)]
+        claimed = [revision for revision in own if matches(revision.metadata.labels)]
         to_claim = [revision for revision in own if releasing and not matches(revision.metadata.labels)]
         to_claim += [revision for revision in orphans if matches(revision.metadata.labels)]
         if not to_claim:
-            return kept
+            return claimed
         claims = Claims(self._client, CONTROLLER_REVISIONS, owner, reference, selector, read_live=read_live)
-        return kept + await claims.claim(to_claim)
+        return claimed + await claims.claim(to_claim)
 
     async def create(self, namespace: str, body: bytes) -> ControllerRevision:
         """Create a ``new_revision``. Raises ``AlreadyExists`` if the name is taken."""

@@ -110,7 +110,9 @@ class ProtectionController(ManagedController, Generic[T]):
                 record_decision(
                     f"{self._kind.kind} {key} is being deleted and not in use: {self._finalizer} is removed"
                 )
-                await self._write(meta, raw, tuple(each for each in meta.finalizers if each != self._finalizer))
+                await self._write(
+                    meta, raw, tuple(finalizer for finalizer in meta.finalizers if finalizer != self._finalizer)
+                )
                 self.log.info("Removed protection finalizer", v=3, kind=self._kind.kind, key=key)
         return None
 

@@ -250,13 +250,13 @@ class ResourceMonitors(ABC):
             # Another version replaces the watched one when that is stopped.
             watched = {(key.group, key.resource) for key in self._monitors}
             return [], [key for key in added if (key.group, key.resource) not in watched]
-        kept = {
+        kept_keys = {
             key
             for key, monitor in self._monitors.items()
             # If the discovery of a group failed, its synced informers continue.
             if key in desired or (key.group_version in discovery.failures and monitor.informer.has_synced)
         }
-        return [key for key in self._monitors if key not in kept], added
+        return [key for key in self._monitors if key not in kept_keys], added
 
     def _watch_definitions(self, discovery: Discovery) -> None:
         """Watch CustomResourceDefinitions, if they are served."""
@@ -320,9 +320,9 @@ class ResourceMonitors(ABC):
 def shared_informer(context: ControllerContext, resource: Resource) -> SharedInformer[Any] | None:
     """The informer of a resource in this version that another controller has started, for whole objects or metadata."""
     for factory in (context.informers, context.metadata_informers):
-        found = factory.existing(resource.group, resource.version, resource.name)
-        if found is not None and not found.stopped:
-            return found
+        informer = factory.existing(resource.group, resource.version, resource.name)
+        if informer is not None and not informer.stopped:
+            return informer
     return None
 
 

@@ -33,8 +33,10 @@ def pods_selected(pods: Cache[Pod], namespace: str, selector: Selector) -> list[
     if selector.selects_nothing:
         return []
     fixed = required_label(selector)
-    found = pods.list(namespace) if fixed is None else pods.by_index(LABEL_INDEX, label_index_value(namespace, *fixed))
+    candidates = (
+        pods.list(namespace) if fixed is None else pods.by_index(LABEL_INDEX, label_index_value(namespace, *fixed))
+    )
     if len(selector.requirements) <= (fixed is not None):
-        return found
+        return candidates
     matches = selector.matches
-    return [pod for pod in found if matches(pod.metadata.labels)]
+    return [pod for pod in candidates if matches(pod.metadata.labels)]

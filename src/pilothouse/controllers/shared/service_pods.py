@@ -49,7 +49,7 @@ class ServicePods:
         assert selector, "callers skip Services without a selector"
         namespace = service.metadata.namespace
         # Start from the label with the fewest pods: one like ``tier=web`` may be on all of them.
-        found = min(
+        candidates = min(
             (
                 self._pods.by_index(LABEL_INDEX, label_index_value(namespace, key, value))
                 for key, value in sorted(selector.items())
@@ -57,7 +57,7 @@ class ServicePods:
             key=len,
         )
         desired = selector.items()
-        return [pod for pod in found if desired <= pod.metadata.labels.items()]
+        return [pod for pod in candidates if desired <= pod.metadata.labels.items()]
 
     def selecting(self, meta: ObjectMeta) -> list[str]:
         """The keys of the Services that select a pod with this metadata, sorted."""

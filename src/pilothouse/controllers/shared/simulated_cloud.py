@@ -49,50 +49,57 @@ class SimulatedBalancers:
         self._balancers = balancers
 
     async def get(self, cluster: str, service: Service) -> LoadBalancerStatus | None:
-        found = self._balancers.get(service.metadata.uid)
-        return None if found is None else _status(found)
+        balancer = self._balancers.get(service.metadata.uid)
+        return None if balancer is None else _status(balancer)
 
     async def ensure(self, cluster: str, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
         """Create or change it. A requested address must be free."""
         uid = service.metadata.uid
-        known = self._balancers.get(uid)
-        made = self._balancers[uid] = Balancer(
+        existing = self._balancers.get(uid)
+        balancer = self._balancers[uid] = Balancer(
             name="a" + uid.replace("-", "")[:31],
             service=f"{service.metadata.namespace}/{service.metadata.name}",
             uid=uid,
-            addresses=self._addresses(service, known),
+            addresses=self._addresses(service, existing),
             ports=tuple((port.protocol, port.port, port.node_port) for port in service.spec.ports),
             source_ranges=service.spec.load_balancer_source_ranges,
             nodes=_names(nodes),
         )
-        return _status(made)
+        return _status(balancer)
 
     async def update(self, cluster: str, service: Service, nodes: Sequence[Node]) -> None:
-        known = self._balancers.get(service.metadata.uid)
-        if known is None:
+        balancer = self._balancers.get(service.metadata.uid)
+        if balancer is None:
             raise LookupError(f"there is no load balancer for {service.metadata.namespace}/{service.metadata.name}")
-        self._balancers[service.metadata.uid] = msgspec.structs.replace(known, nodes=_names(nodes))
+        self._balancers[service.metadata.uid] = msgspec.structs.replace(balancer, nodes=_names(nodes))
 
     async def delete(self, cluster: str, service: Service) -> None:
         self._balancers.pop(service.metadata.uid, None)
 
-    def _addresses(self, service: Service, known: Balancer | None) -> tuple[str, ...]:
-        taken = {address for each in self._balancers.values() if each is not known for address in each.addresses}
+    def _addresses(self, service: Service, existing: Balancer | None) -> tuple[str, ...]:
+        taken = {
+            address
+            for balancer in self._balancers.values()
+            if balancer is not existing
+            for address in balancer.addresses
+        }
         before = (
-            known.addresses if known is not None else tuple(each.ip for each in service.status.load_balancer.ingress)
+            existing.addresses
+            if existing is not None
+            else tuple(ingress.ip for ingress in service.status.load_balancer.ingress)
         )
-        found = []
+        addresses = []
         for family in service.spec.ip_families or ("IPv4",):
             network = RANGES[family]
             desired = service.spec.load_balancer_ip
             if desired and ipaddress.ip_address(desired).version == network.version:
                 if desired in taken or ipaddress.ip_address(desired) not in network:
                     raise ValueError(f"address {desired} is taken, or not in {network}")
-                found.append(desired)
+                addresses.append(desired)
                 continue
-            kept = [each for each in before if _is_in(each, network) and each not in taken]
-            found.append(kept[0] if kept else _first_free(network, taken))
-        return tuple(found)
+            reusable = [address for address in before if _is_in(address, network) and address not in taken]
+            addresses.append(reusable[0] if reusable else _first_free(network, taken))
+        return tuple(addresses)
 
 
 class SimulatedRoutes:

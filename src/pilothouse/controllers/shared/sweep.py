@@ -20,26 +20,26 @@ class Sweep(ManagedController, Generic[T]):
     def __init__(
         self, context: ControllerContext, name: str, kind: Kind[T], *, period: float, queue_name: str, what: str
     ) -> None:
-        found = context.informer(kind)
+        informer = context.informer(kind)
         super().__init__(context, name, queue_name=queue_name)
         self._client = context.client
         self._kind = kind
-        self._cache = found.cache
+        self._cache = informer.cache
         self._period = period
         self._what = what
         self.queue.add(SYNC)
 
     @abstractmethod
-    def reason(self, found: T) -> str | None:
+    def reason(self, obj: T) -> str | None:
         """Why the object is to be deleted; None if it is not."""
 
     async def reconcile(self, key: str) -> Requeue | None:
         """One pass over all objects. Failures are logged and retried in the next pass."""
-        for found in self._cache.list():
-            why = self.reason(found)
+        for obj in self._cache.list():
+            why = self.reason(obj)
             if why is None:
                 continue
-            meta = found.metadata
+            meta = obj.metadata
             begin_sync(self.name, object_key(meta), current_triggers())
             record_decision(f"the {self._what} is deleted: {why}")
             try:

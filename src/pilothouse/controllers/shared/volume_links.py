@@ -37,8 +37,8 @@ def decode_object(raw: bytes, view: type[T]) -> Decoded[T]:
     return Decoded(msgspec.json.decode(raw, type=view), raw)
 
 
-def with_annotations(found: Decoded[Any], annotations: Mapping[str, str]) -> bytes:
-    return replace_fields(found.raw, {"metadata.annotations": _json(annotations) if annotations else None})
+def with_annotations(decoded: Decoded[Any], annotations: Mapping[str, str]) -> bytes:
+    return replace_fields(decoded.raw, {"metadata.annotations": _json(annotations) if annotations else None})
 
 
 def bound_volume(volume: Volume, claim: PersistentVolumeClaim) -> bytes | None:
