@@ -39,7 +39,7 @@ DESCRIPTOR = Descriptor(
     watches=(
         Watch(
             kind=PODS,
-            predicate=lambda pod: any(each.ephemeral is not None for each in pod.spec.volumes),
+            predicate=lambda pod: any(volume.ephemeral is not None for volume in pod.spec.volumes),
         ),
         Watch(kind=PERSISTENT_VOLUME_CLAIMS),
     ),

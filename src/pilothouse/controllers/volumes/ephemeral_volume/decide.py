@@ -21,8 +21,8 @@ class CreateClaim(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        found: str = self.claim["metadata"]["name"]
-        return found
+        name: str = self.claim["metadata"]["name"]
+        return name
 
 
 class ClaimConflict(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ Step = CreateClaim | ClaimConflict
 
 def has_ephemeral_volumes(pod: Pod) -> bool:
     """Whether the pod has ephemeral volumes and is not being deleted."""
-    return pod.metadata.deletion_timestamp is None and any(each.ephemeral is not None for each in pod.spec.volumes)
+    return pod.metadata.deletion_timestamp is None and any(volume.ephemeral is not None for volume in pod.spec.volumes)
 
 
 def decide(pod: Pod, find: Callable[[str], PersistentVolumeClaim | None]) -> list[Step]:

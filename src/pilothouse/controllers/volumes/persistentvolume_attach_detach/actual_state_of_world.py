@@ -48,14 +48,14 @@ class ActualStateOfWorld:
     def _add_volume_node(self, pair: Pair, disk: Disk | None, *, confirmed: bool) -> None:
         volume, node = pair
         nodes = self._volumes.setdefault(volume, {})
-        found = nodes.get(node)
-        if found is None:
+        attachment = nodes.get(node)
+        if attachment is None:
             nodes[node] = Attachment(volume, node, disk, confirmed)
             # Counts as mounted until the node reports otherwise.
             self._unreported.setdefault(node, set()).add(volume)
         else:
-            found.confirmed = confirmed
-            found.disk = disk or found.disk
+            attachment.confirmed = confirmed
+            attachment.disk = disk or attachment.disk
         self._touched(pair)
 
     def mark_volume_as_detached(self, pair: Pair) -> None:
@@ -85,12 +85,12 @@ class ActualStateOfWorld:
 
     def confirmed(self) -> list[Attachment]:
         """All confirmed attachments, sorted."""
-        return [each for each in self.get_attached_volumes() if each.confirmed]
+        return [attachment for attachment in self.get_attached_volumes() if attachment.confirmed]
 
     def get_attached_volumes(self) -> list[Attachment]:
         """All attachments, confirmed and uncertain, sorted."""
-        found = (each for nodes in self._volumes.values() for each in nodes.values())
-        return sorted(found, key=lambda each: (each.volume, each.node))
+        attachments = (attachment for nodes in self._volumes.values() for attachment in nodes.values())
+        return sorted(attachments, key=lambda attachment: (attachment.volume, attachment.node))
 
     # Volumes in use
 

@@ -56,13 +56,13 @@ class ActualStatePopulator:
             for attached in node.status.volumes_attached:
                 self._process_volumes_attached((attached.name, name), attachments)
             self._actual.set_volumes_in_use(name, node.status.volumes_in_use)
-        for found in attachments.values():
-            name = found.spec.source.persistent_volume_name or ""
+        for va in attachments.values():
+            name = va.spec.source.persistent_volume_name or ""
             volume = self._volumes.get(name)
             if volume is not None:
-                self._mark_uncertain(volume, found.spec.node_name)
+                self._mark_uncertain(volume, va.spec.node_name)
             elif name:
-                self._waiting.setdefault(name, {})[found.spec.node_name] = None
+                self._waiting.setdefault(name, {})[va.spec.node_name] = None
         self.is_populated = True
 
     def process_volume(self, volume: PersistentVolume) -> None:
@@ -75,8 +75,8 @@ class ActualStatePopulator:
         volume, node = pair
         desired, parts = self._desired.get(pair), driver_and_handle(volume)
         disk = desired.disk if desired is not None else None
-        found = attachments.get(attachment_name(*parts, node)) if parts is not None else None
-        if parts is None or (found is not None and found.status.attached and found.metadata.deletion_timestamp is None):
+        va = attachments.get(attachment_name(*parts, node)) if parts is not None else None
+        if parts is None or (va is not None and va.status.attached and va.metadata.deletion_timestamp is None):
             self._actual.mark_volume_as_attached(pair, disk)
         else:
             self._actual.mark_volume_as_uncertain(pair, disk)

@@ -35,23 +35,23 @@ def new_attachment(disk: Disk, node: str) -> dict[str, Any]:
     }
 
 
-def verify_attachment_status(found: VolumeAttachment | None) -> Done | Failed | None:
+def verify_attachment_status(va: VolumeAttachment | None) -> Done | Failed | None:
     """The result of the request; None as long as it is pending, or the cache does not have it yet."""
-    if found is None:
+    if va is None:
         return None
-    if found.metadata.deletion_timestamp is not None:
+    if va.metadata.deletion_timestamp is not None:
         return Failed("volume attachment is being deleted")
-    if found.status.attached:
+    if va.status.attached:
         return Done()
-    error = found.status.attach_error
+    error = va.status.attach_error
     return Failed(error.message) if error is not None else None
 
 
-def verify_detachment_status(found: VolumeAttachment | None) -> Done | Failed | None:
+def verify_detachment_status(va: VolumeAttachment | None) -> Done | Failed | None:
     """The result of the deletion; None as long as it is pending."""
-    if found is None:
+    if va is None:
         return Done()
-    error = found.status.detach_error
+    error = va.status.detach_error
     return Failed(error.message) if error is not None else None
 
 

@@ -133,7 +133,7 @@ class AttachDetachController(ManagedController):
         self._metrics = Metrics(
             context.metrics,
             lambda: (volume for volume, _node in self._desired.get_volumes_to_attach()),
-            lambda: (each.volume for each in self._actual.get_attached_volumes()),
+            lambda: (attachment.volume for attachment in self._actual.get_attached_volumes()),
             self._volumes_in_use,
         )
         self._rounds: WorkQueue[str] = WorkQueue(context.env, f"{self.name}-rounds")
@@ -213,9 +213,9 @@ class AttachDetachController(ManagedController):
             if disk is None:
                 continue
             self._desired.add_pod(pod, disk)
-            found = self._actual.get((disk.name, pod.spec.node_name))
-            if found is not None and found.disk is None:
-                found.disk = disk
+            attachment = self._actual.get((disk.name, pod.spec.node_name))
+            if attachment is not None and attachment.disk is None:
+                attachment.disk = disk
 
     def _add_volumes_of_claim(self, claim: str) -> None:
         for pod in self._pods.by_index(CLAIM_INDEX, claim):
@@ -318,20 +318,20 @@ class AttachDetachController(ManagedController):
                 due = min(due, operation.deadline)
         now = self.env.monotonic()
         for pair in self._open:
-            found = self._actual.get(pair)
-            if found is not None and found.detach_requested_at is not None:
+            attachment = self._actual.get(pair)
+            if attachment is not None and attachment.detach_requested_at is not None:
                 unreported = self._actual.is_unreported_by_node(pair)
                 for patience in (SILENCE_SECONDS, UNMOUNT_SECONDS) if unreported else (UNMOUNT_SECONDS,):
-                    if found.detach_requested_at + patience >= now:
-                        due = min(due, found.detach_requested_at + patience + ROUND_SECONDS)
+                    if attachment.detach_requested_at + patience >= now:
+                        due = min(due, attachment.detach_requested_at + patience + ROUND_SECONDS)
             backoff = self._operations.backoff_until(pair, exclusive=self._is_exclusive(pair))
             if backoff is not None and backoff > now:
                 due = min(due, backoff)
         return due
 
     def _is_exclusive(self, pair: Pair) -> bool:
-        desired, found = self._desired.get(pair), self._actual.get(pair)
-        disk = desired.disk if desired is not None else found.disk if found is not None else None
+        desired, attachment = self._desired.get(pair), self._actual.get(pair)
+        disk = desired.disk if desired is not None else attachment.disk if attachment is not None else None
         # Volumes known only by name have no driver.
         return disk is not None and disk.exclusive
 
@@ -358,56 +358,58 @@ class AttachDetachController(ManagedController):
         to_detach: dict[str, list[tuple[Attachment, Detach]]] = {}
         now = self.env.monotonic()
         for pair in sorted(self._open):
-            found = self._actual.get(pair)
+            attachment = self._actual.get(pair)
             if self._desired.get(pair) is not None:
                 continue
-            if found is None or driver_and_handle(found.volume) is None:
+            if attachment is None or driver_and_handle(attachment.volume) is None:
                 # Nothing is left to do, or the volume belongs to another plugin.
                 del self._open[pair]
                 continue
             if not self._operations.can_start(DETACH, pair, exclusive=self._is_exclusive(pair)):
                 continue
-            if found.detach_requested_at is None:
-                found.detach_requested_at = now
-            node = self._nodes.get(found.node)
+            if attachment.detach_requested_at is None:
+                attachment.detach_requested_at = now
+            node = self._nodes.get(attachment.node)
             observed = Observed(
                 mounted=self._actual.is_mounted(pair),
                 unreported=self._actual.is_unreported_by_node(pair),
                 healthy=is_healthy(node),
                 out_of_service=is_out_of_service(node),
-                waited=now - found.detach_requested_at,
+                waited=now - attachment.detach_requested_at,
                 force=not self._options.disable_force_detach,
             )
             decision = decide_detach(observed)
             if isinstance(decision, Detach):
-                to_detach.setdefault(found.node, []).append((found, decision))
+                to_detach.setdefault(attachment.node, []).append((attachment, decision))
         for node_name in sorted(to_detach):
             await self._detach_from_node(node_name, to_detach[node_name])
 
     async def _detach_from_node(self, node: str, to_detach: list[tuple[Attachment, Detach]]) -> None:
         """Update the node's status first: from then on no pod mounts the volumes."""
-        for found, decision in to_detach:
+        for attachment, decision in to_detach:
             if decision.forced:
                 # The status of an unchecked node may have been written by another manager.
-                self._actual.force_removal_from_report((found.volume, node))
+                self._actual.force_removal_from_report((attachment.volume, node))
             else:
-                self._actual.remove_volume_from_report_as_attached((found.volume, node))
+                self._actual.remove_volume_from_report_as_attached((attachment.volume, node))
         reported = not self._actual.is_status_update_needed(node) or await self._update_node_status(node)
-        for found, decision in to_detach:
-            pair = (found.volume, node)
-            if self._actual.get(pair) is not found:
+        for attachment, decision in to_detach:
+            pair = (attachment.volume, node)
+            if self._actual.get(pair) is not attachment:
                 continue
             if not reported or self._desired.get(pair) is not None:
                 # The status could not be written, or a pod needs the volume again.
-                if found.confirmed:
+                if attachment.confirmed:
                     self._actual.add_volume_to_report_as_attached(pair)
                 continue
             if decision.forced:
                 self._metrics.force(decision.forced)
-                self.log.info("Detaching a volume by force", volume=found.volume, node=node, reason=decision.forced)
+                self.log.info(
+                    "Detaching a volume by force", volume=attachment.volume, node=node, reason=decision.forced
+                )
             exclusive = self._is_exclusive(pair)
             self._start_operation(
-                Operation(DETACH, pair, found.disk, exclusive, self.env.monotonic(), verify=not decision.forced)
+                Operation(DETACH, pair, attachment.disk, exclusive, self.env.monotonic(), verify=not decision.forced)
             )
 
     def _attach_desired_volumes(self) -> None:
@@ -418,15 +420,15 @@ class AttachDetachController(ManagedController):
             disk = desired.disk
             if self._operations.is_operation_pending(pair, exclusive=disk.exclusive):
                 continue
-            found = self._actual.get(pair)
-            if found is not None and found.confirmed:
-                found.detach_requested_at = None
+            attachment = self._actual.get(pair)
+            if attachment is not None and attachment.confirmed:
+                attachment.detach_requested_at = None
                 desired.reported = False
                 del self._open[pair]
                 continue
             volume, node = pair
             if disk.exclusive:
-                others = [each for each in self._actual.get_nodes_for_attached_volume(volume) if each != node]
+                others = [other for other in self._actual.get_nodes_for_attached_volume(volume) if other != node]
                 if others:
                     if not desired.reported:
                         users = self._desired.get_volume_pods_on_nodes(others, volume)
@@ -490,10 +492,10 @@ class AttachDetachController(ManagedController):
         except (ApiError, OSError) as error:
             text = f"detacher.Detach failed to delete VolumeAttachment [{name}]: {error}"
             raise RequestFailed(f"kubernetes.io/csi: {text}") from error
-        left = decode_object(bytes(result), VolumeAttachment).object
-        if left.metadata.name == name and left.metadata.finalizers:
+        va = decode_object(bytes(result), VolumeAttachment).object
+        if va.metadata.name == name and va.metadata.finalizers:
             # Only a cache that had it can prove that it was deleted.
-            operation.version = left.metadata.resource_version
+            operation.version = va.metadata.resource_version
             self._wait_for_result(name, operation)
         else:
             self._succeed(operation)
@@ -502,14 +504,14 @@ class AttachDetachController(ManagedController):
         """Check that the live node neither uses the volume nor reports it in its status: the cache may be old, and an
         earlier manager may have written the status."""
         try:
-            found = await self._client.get(NODES, node)
+            node_object = await self._client.get(NODES, node)
         except NotFound:
             return
         except (ApiError, OSError) as error:
             raise RequestFailed(f"failed fetching node from API server: {error}") from error
-        if volume in found.status.volumes_in_use:
+        if volume in node_object.status.volumes_in_use:
             raise RequestFailed("volume is still in use by node, according to Node status")
-        if any(each.name == volume for each in found.status.volumes_attached):
+        if any(attached.name == volume for attached in node_object.status.volumes_attached):
             self._actual.force_removal_from_report((volume, node))
             raise RequestFailed("node is still told that volume is attached")
 
@@ -519,16 +521,16 @@ class AttachDetachController(ManagedController):
         self._verify_status(name, operation)
         self._rounds.add(ROUND)  # for its deadline
 
-    def _process_attachment(self, found: VolumeAttachment) -> None:
-        operation = self._pending.get(found.metadata.name)
+    def _process_attachment(self, va: VolumeAttachment) -> None:
+        operation = self._pending.get(va.metadata.name)
         if operation is not None:
-            self._verify_status(found.metadata.name, operation)
+            self._verify_status(va.metadata.name, operation)
 
     def _verify_status(self, name: str, operation: Operation) -> None:
-        found = self._attachments.get(name)
+        va = self._attachments.get(name)
         if is_newer(operation.version, self._attachments.resource_version or "0"):
             return
-        result = verify_attachment_status(found) if operation.kind == ATTACH else verify_detachment_status(found)
+        result = verify_attachment_status(va) if operation.kind == ATTACH else verify_detachment_status(va)
         match result:
             case Done():
                 self._succeed(operation)
@@ -595,26 +597,26 @@ class AttachDetachController(ManagedController):
 
     async def _sync_states(self) -> None:
         """Mark volumes that are not attached any more (``VolumesAreAttached``)."""
-        for each in self._actual.confirmed():
-            disk, pair = each.disk, (each.volume, each.node)
+        for attachment in self._actual.confirmed():
+            disk, pair = attachment.disk, (attachment.volume, attachment.node)
             if disk is None or not is_attached_by(self._drivers.get(disk.driver)):
                 continue
-            found = await self._live_attachment(disk, each.node)
-            if self._actual.get(pair) is not each or not each.confirmed:
+            va = await self._live_attachment(disk, attachment.node)
+            if self._actual.get(pair) is not attachment or not attachment.confirmed:
                 continue
-            if found is None:
-                self.log.info("A volume is not attached any more", volume=each.volume, node=each.node)
+            if va is None:
+                self.log.info("A volume is not attached any more", volume=attachment.volume, node=attachment.node)
                 self._actual.mark_volume_as_detached(pair)
-            elif not found.status.attached:
+            elif not va.status.attached:
                 # An operation is in progress, and must not be dropped.
                 self._actual.remove_volume_from_report_as_attached(pair)
                 self._actual.mark_volume_as_uncertain(pair, disk)
 
     async def _live_attachment(self, disk: Disk, node: str) -> VolumeAttachment | None:
         name = attachment_name(disk.driver, disk.handle, node)
-        found = self._attachments.get(name)
-        if found is not None:
-            return found
+        va = self._attachments.get(name)
+        if va is not None:
+            return va
         try:
             return await self._client.get(VOLUME_ATTACHMENTS, name)
         except NotFound:
@@ -626,8 +628,8 @@ class AttachDetachController(ManagedController):
     def _populate_desired_state(self) -> None:
         """Correct errors in the handling of events (upstream's populator)."""
         for pod in self._desired.pods():
-            found = self._pods.get(object_key(pod.metadata))
-            if found is None or found.metadata.uid != pod.metadata.uid:
+            cached = self._pods.get(object_key(pod.metadata))
+            if cached is None or cached.metadata.uid != pod.metadata.uid:
                 self._desired.delete_pod(pod.metadata.uid)
         self._add_all_pods()
 
@@ -651,9 +653,9 @@ def _driver_and_handle(operation: Operation) -> tuple[str, str]:
     """Driver and volume handle of an operation."""
     if operation.disk is not None:
         return operation.disk.driver, operation.disk.handle
-    found = driver_and_handle(operation.pair[0])
-    assert found is not None, "only volumes of CSI drivers are attached and detached"
-    return found
+    parts = driver_and_handle(operation.pair[0])
+    assert parts is not None, "only volumes of CSI drivers are attached and detached"
+    return parts
 
 
 build = AttachDetachController

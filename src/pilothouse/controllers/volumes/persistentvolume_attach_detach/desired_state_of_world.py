@@ -102,8 +102,8 @@ class DesiredStateOfWorld:
         return bool(self._of_pod)
 
     def pods(self) -> list[Pod]:
-        found: dict[str, Pod] = {}
+        pods: dict[str, Pod] = {}
         for volumes in self._nodes.values():
             for desired in volumes.values():
-                found |= desired.pods
-        return [found[uid] for uid in sorted(found)]
+                pods |= desired.pods
+        return [pods[uid] for uid in sorted(pods)]

@@ -152,30 +152,30 @@ class BinderController:
                 self._has_objects.clear()
             await asyncio.sleep(pause(self._options.sync_period))
 
-    def _enqueue(self, queue: WorkQueue[str], found: PersistentVolumeClaim | PersistentVolume) -> None:
+    def _enqueue(self, queue: WorkQueue[str], obj: PersistentVolumeClaim | PersistentVolume) -> None:
         self._has_objects.set()
-        queue.add(object_key(found.metadata))
+        queue.add(object_key(obj.metadata))
 
     def _store_claim_update(self, key: str) -> Claim | None:
         """Store the informer's object; None if the store has a newer one."""
         view, raw = self._claim_informer.cache.get(key), self._claim_informer.cache.raw(key)
         assert view is not None, "it is there"
         assert raw is not None, "what is written back whole is cached with its JSON"
-        found = Decoded(view, raw)
-        return found if self._claims.put(found) else None
+        claim = Decoded(view, raw)
+        return claim if self._claims.put(claim) else None
 
     def _store_volume_update(self, key: str) -> Volume | None:
         view, raw = self._volume_informer.cache.get(key), self._volume_informer.cache.raw(key)
         assert view is not None, "it is there"
         assert raw is not None, "what is written back whole is cached with its JSON"
-        found = Decoded(view, raw)
-        return found if self._volumes.put(found) else None
+        volume = Decoded(view, raw)
+        return volume if self._volumes.put(volume) else None
 
     # State for decisions about a claim (``claims.ClaimContext``)
 
     def volume(self, name: str) -> PersistentVolume | None:
-        found = self._volumes.get(name)
-        return found.object if found is not None else None
+        volume = self._volumes.get(name)
+        return volume.object if volume is not None else None
 
     def find_best_match_for_claim(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
         return self._volumes.find_best_match_for_claim(claim, delayed=delayed)
@@ -248,10 +248,10 @@ class BinderController:
         (``syncBoundClaim``) only uses its cache.
         """
         name = claim.spec.volume_name
-        found = await self._writes.live_volume(name) if name else None
-        if found is None:
+        volume = await self._writes.live_volume(name) if name else None
+        if volume is None:
             return False
-        reference = found.object.spec.claim_ref
+        reference = volume.object.spec.claim_ref
         if reference is not None and reference.uid != claim.metadata.uid:
             return False
         self._log.info(
@@ -391,8 +391,8 @@ class BinderController:
         if reference is None or not reference.uid:
             return None
         key = f"{reference.namespace}/{reference.name}"
-        known = self._claims.get(key)
-        claim = known.object if known is not None else None
+        stored = self._claims.get(key)
+        claim = stored.object if stored is not None else None
         if claim is None and not is_released_or_failed(volume):
             claim = self._claim_informer.cache.get(key) or await self._writes.live_claim(
                 reference.namespace, reference.name
@@ -444,11 +444,11 @@ class BinderController:
 
 def _binding_reason(key: str, claim: PersistentVolumeClaim, volume: PersistentVolume) -> str:
     size, name = volume.spec.capacity.get("storage", "unknown size"), volume.metadata.name
-    wanted = claim.spec.resources.requests.get("storage", "any size")
+    requested = claim.spec.resources.requests.get("storage", "any size")
     reference = volume.spec.claim_ref
     if reference is not None and reference.name:
-        return f"volume {name} ({size}) was provisioned or reserved for claim {key}, which requests {wanted}"
-    return f"volume {name} ({size}) is the smallest that fits claim {key}, which requests {wanted}"
+        return f"volume {name} ({size}) was provisioned or reserved for claim {key}, which requests {requested}"
+    return f"volume {name} ({size}) is the smallest that fits claim {key}, which requests {requested}"
 
 
 build = BinderController

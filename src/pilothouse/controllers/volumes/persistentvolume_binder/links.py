@@ -41,9 +41,9 @@ def unbound_volume(volume: Volume) -> bytes:
     """The volume without the claimRef that the controller set; a claimRef set by a user only loses its uid."""
     annotations = volume.object.metadata.annotations
     if BOUND_BY_CONTROLLER in annotations:
-        left = {key: value for key, value in annotations.items() if key != BOUND_BY_CONTROLLER}
+        remaining = {key: value for key, value in annotations.items() if key != BOUND_BY_CONTROLLER}
         return replace_fields(
-            volume.raw, {"spec.claimRef": None, "metadata.annotations": _json(left) if left else None}
+            volume.raw, {"spec.claimRef": None, "metadata.annotations": _json(remaining) if remaining else None}
         )
     reference = volume.object.spec.claim_ref
     assert reference is not None, "a volume without claimRef is not unbound"

@@ -60,8 +60,8 @@ class Reclaiming:
         meta = volume.object.metadata
         record_decision(f"volume {name} is released, reclaim policy Delete: deleted")
         if IN_TREE_FINALIZER in meta.finalizers:
-            left = tuple(each for each in meta.finalizers if each != IN_TREE_FINALIZER)
-            await self._writes.update_volume(volume, links.with_finalizers(volume, left, meta.annotations))
+            finalizers = tuple(finalizer for finalizer in meta.finalizers if finalizer != IN_TREE_FINALIZER)
+            await self._writes.update_volume(volume, links.with_finalizers(volume, finalizers, meta.annotations))
         try:
             await self._writes.delete_volume(name)
         except NotFound:
@@ -90,5 +90,5 @@ class Reclaiming:
 
     def _is_released(self, volume: Volume) -> bool:
         reference = volume.object.spec.claim_ref
-        found = self._claims.get(f"{reference.namespace}/{reference.name}") if reference is not None else None
-        return is_released(volume.object, found.object if found is not None else None)
+        claim = self._claims.get(f"{reference.namespace}/{reference.name}") if reference is not None else None
+        return is_released(volume.object, claim.object if claim is not None else None)

@@ -38,14 +38,14 @@ class Store(Generic[T]):
     def get(self, key: str) -> Decoded[T] | None:
         return self._objects.get(key)
 
-    def put(self, found: Decoded[T]) -> bool:
+    def put(self, new: Decoded[T]) -> bool:
         """Store the object unless the stored one is newer. Returns whether it was stored; an equal version is."""
-        key = object_key(found.object.metadata)
+        key = object_key(new.object.metadata)
         old = self._objects.get(key)
-        if old is not None and is_newer(old.object.metadata.resource_version, found.object.metadata.resource_version):
+        if old is not None and is_newer(old.object.metadata.resource_version, new.object.metadata.resource_version):
             return False
-        self._objects[key] = found
-        self._update_index(key, old, found)
+        self._objects[key] = new
+        self._update_index(key, old, new)
         return True
 
     def put_written(self, written: Decoded[T]) -> None:
@@ -70,7 +70,7 @@ class Store(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """All objects, unordered: for counting."""
-        return (each.object for each in self._objects.values())
+        return (stored.object for stored in self._objects.values())
 
     def _update_index(self, key: str, old: Decoded[T] | None, new: Decoded[T] | None) -> None:
         """Hook for indexes."""
@@ -179,10 +179,10 @@ class VolumeStore(Store[PersistentVolume]):
                 del self._by_modes[modes]
         if new is not None:
             modes = mode_set(new.object.spec.access_modes)
-            found = self._by_modes.get(modes)
-            if found is None:
-                found = self._by_modes[modes] = AccessModeIndex()
-            found.put(key, new.object)
+            mode_index = self._by_modes.get(modes)
+            if mode_index is None:
+                mode_index = self._by_modes[modes] = AccessModeIndex()
+            mode_index.put(key, new.object)
 
     def volumes_with_modes(self, *modes: str) -> list[PersistentVolume]:
         """The volumes with exactly these access modes, by name."""
@@ -195,17 +195,17 @@ class VolumeStore(Store[PersistentVolume]):
         In upstream the order of sets of the same size is random; here it is fixed.
         """
         desired = set(requested)
-        found = [modes for modes in self._by_modes if desired <= set(modes)]
-        return sorted(found, key=lambda modes: (len(modes), [_ORDER.index(m) if m in _ORDER else 9 for m in modes]))
+        matching = [modes for modes in self._by_modes if desired <= set(modes)]
+        return sorted(matching, key=lambda modes: (len(modes), [_ORDER.index(m) if m in _ORDER else 9 for m in modes]))
 
     def find_best_match_for_claim(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
         """The best matching volume for the claim. The first set of modes with a match ends the search, even if a set
         with more modes has a smaller volume. Raises ``SelectorError``."""
         for modes in self.all_possible_matching_access_modes(claim.spec.access_modes):
             candidates = self._by_modes[modes].candidates(claim, delayed=delayed)
-            found = find_match(claim, candidates, delayed=delayed, ascending=True)
-            if found is not None:
-                return found
+            volume = find_match(claim, candidates, delayed=delayed, ascending=True)
+            if volume is not None:
+                return volume
         return None
 
 

@@ -98,15 +98,15 @@ def updated_deletion_finalizers(volume: PersistentVolume) -> tuple[str, ...]:
     if provisioner is None:
         return present
     if csi_name_of(provisioner):
-        return tuple(each for each in present if each != IN_TREE_FINALIZER)
+        return tuple(finalizer for finalizer in present if finalizer != IN_TREE_FINALIZER)
     if not is_in_tree(provisioner):
         return present
     policy = volume.spec.persistent_volume_reclaim_policy
-    desired = [each for each in present if each != EXTERNAL_FINALIZER]
+    desired = [finalizer for finalizer in present if finalizer != EXTERNAL_FINALIZER]
     if policy == "Delete" and IN_TREE_FINALIZER not in desired:
         # No finalizer can be added to an object that is being deleted. Upstream retries until it is gone.
         if volume.metadata.deletion_timestamp is None:
             desired.append(IN_TREE_FINALIZER)
     elif policy in ("Retain", "Recycle"):
-        desired = [each for each in desired if each != IN_TREE_FINALIZER]
+        desired = [finalizer for finalizer in desired if finalizer != IN_TREE_FINALIZER]
     return tuple(desired)

@@ -110,11 +110,11 @@ class Writes:
         await self.update_claim_status(claim, links.bound_status(claim, volume.object))
 
     async def _update(
-        self, kind: Kind[T], store: Store[T], found: Decoded[T], body: bytes | None, subresource: str = ""
+        self, kind: Kind[T], store: Store[T], existing: Decoded[T], body: bytes | None, subresource: str = ""
     ) -> Decoded[T]:
         if body is None:
-            return found
-        meta = found.object.metadata
+            return existing
+        meta = existing.object.metadata
         raw = await self._client.update(kind.raw, meta.name, body, meta.namespace, subresource=subresource)
         written = decode_object(bytes(raw), kind.view)
         store.put_written(written)

@@ -117,8 +117,8 @@ class ExpanderController(ManagedController):
         meta = claim.metadata
         changes = {"annotations": {RESIZER: resizer}, "resourceVersion": meta.resource_version}
         patch = strategic_merge_patch({"metadata": changes})
-        wanted = claim.spec.resources.requests.get("storage", "")
-        record_decision(f"claim {key} requests {wanted}, more than its capacity: expanded by {resizer}")
+        requested = claim.spec.resources.requests.get("storage", "")
+        record_decision(f"claim {key} requests {requested}, more than its capacity: expanded by {resizer}")
         try:
             await self._client.patch(
                 PERSISTENT_VOLUME_CLAIMS.raw, meta.name, patch, meta.namespace, subresource="status"

@@ -108,8 +108,8 @@ class ClaimProtectionController(ProtectionController[PersistentVolumeClaim]):
                 claim for claim in self.objects.list(namespace) if self.pending_action(claim) is FinalizerAction.REMOVE
             ]
             pods = await self.client.list(PODS, namespace)
-            found = [claim.metadata for claim in unused(being_deleted, pods.items)]
-            self._unused |= dict.fromkeys(meta.uid for meta in found if self.objects.still_has(meta))
+            unused_claims = [claim.metadata for claim in unused(being_deleted, pods.items)]
+            self._unused |= dict.fromkeys(meta.uid for meta in unused_claims if self.objects.still_has(meta))
         if uid not in self._unused:
             raise RetryLater(f"the cache does not have the pod that uses {object_key(obj.metadata)}")
         del self._unused[uid]

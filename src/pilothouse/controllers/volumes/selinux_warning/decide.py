@@ -86,16 +86,16 @@ def mounted(pod: MountingPod) -> dict[str, list[str]]:
     """The volumes that any container mounts, by their names in the pod, with the distinct labels of those containers
     that have one."""
     spec = pod.spec
-    found: dict[str, dict[str, None]] = {}
+    labels_by_volume: dict[str, dict[str, None]] = {}
     of_pod = spec.security_context.se_linux_options if spec.security_context is not None else None
     for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers):
         own = container.security_context.se_linux_options if container.security_context is not None else None
         options = own if own is not None else of_pod
         for mount in container.volume_mounts:
-            labels = found.setdefault(mount.name, {})
+            labels = labels_by_volume.setdefault(mount.name, {})
             if options is not None:
                 labels[label_of(options)] = None
-    return {name: list(labels) for name, labels in found.items()}
+    return {name: list(labels) for name, labels in labels_by_volume.items()}
 
 
 def decide(
@@ -111,15 +111,15 @@ def decide(
     for volume in pod.spec.volumes:
         if volume.name not in labels:
             continue
-        found = volume_for(pod, volume, find_claim, find_volume)
-        if found is None and (volume.persistent_volume_claim is not None or volume.ephemeral is not None):
+        resolved = volume_for(pod, volume, find_claim, find_volume)
+        if resolved is None and (volume.persistent_volume_claim is not None or volume.ephemeral is not None):
             unbound.append(volume.name)
             continue
         desired = labels[volume.name]
         if len(desired) > 1:
             mixed.append(volume.name)
             continue
-        place = place_of(found.spec, found.spec.csi) if found is not None else place_of(volume, None)
+        place = place_of(resolved.spec, resolved.spec.csi) if resolved is not None else place_of(volume, None)
         if place is not None:
             uses[place] = use_of(pod.spec.security_context, desired[0] if desired else "")
     return VolumeUses(uses, tuple(unbound), tuple(mixed))

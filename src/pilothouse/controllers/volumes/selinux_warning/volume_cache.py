@@ -60,32 +60,32 @@ class VolumeCache:
 
         Unless ``complete``, some volumes of the pod are not bound yet, and those stored before are kept.
         """
-        known_uid, known = self._of_pod.get(pod, (uid, {}))
+        known_uid, cached_uses = self._of_pod.get(pod, (uid, {}))
         if known_uid != uid:
             self.delete_pod(pod)
-            known = {}
+            cached_uses = {}
         if complete:
             names = {place.name for place in uses}  # never iterated
-            for removed in [name for name in known if name not in names]:
-                self._remove_from_volume(pod, removed, known.pop(removed))
-        found: list[Conflict] = []
+            for removed in [name for name in cached_uses if name not in names]:
+                self._remove_from_volume(pod, removed, cached_uses.pop(removed))
+        conflicts: list[Conflict] = []
         for place, use in uses.items():
-            before = known.get(place.name)
+            before = cached_uses.get(place.name)
             if before == use:
                 continue
             if before is not None:
                 self._remove_from_volume(pod, place.name, before)
-            known[place.name] = use
-            found += self._add_to_volume(pod, place, use)
-        if known:
-            self._of_pod[pod] = (uid, known)
+            cached_uses[place.name] = use
+            conflicts += self._add_to_volume(pod, place, use)
+        if cached_uses:
+            self._of_pod[pod] = (uid, cached_uses)
         else:
             self._of_pod.pop(pod, None)
-        return found
+        return conflicts
 
     def delete_pod(self, pod: str) -> None:
-        _uid, known = self._of_pod.pop(pod, ("", {}))
-        for name, use in known.items():
+        _uid, uses = self._of_pod.pop(pod, ("", {}))
+        for name, use in uses.items():
             self._remove_from_volume(pod, name, use)
 
     def uid_of(self, pod: str) -> str:
@@ -100,7 +100,7 @@ class VolumeCache:
         volume.users.setdefault(use, {})[pod] = None
         if len(volume.users) > 1:
             self._contested[place.name] = None
-        return [side for found in volume.conflicts(pod, use) for side in (found, found.reversed())]
+        return [side for conflict in volume.conflicts(pod, use) for side in (conflict, conflict.reversed())]
 
     def _remove_from_volume(self, pod: str, name: str, use: VolumeUse) -> None:
         volume = self._volumes[name]
@@ -118,12 +118,12 @@ class VolumeCache:
         if mounts == (driver in self._drivers):
             return []
         (self._drivers.add if mounts else self._drivers.remove)(driver)
-        found: list[Conflict] = []
+        conflicts: list[Conflict] = []
         for volume in self._volumes.values():
             if volume.driver == driver:
                 volume.mountable = mounts
-                found += volume.all_conflicts()
-        return found
+                conflicts += volume.all_conflicts()
+        return conflicts
 
     def conflicts(self) -> Iterator[Conflict]:
         """All conflicts, from both sides. Those of pods with several common volumes occur several times."""
