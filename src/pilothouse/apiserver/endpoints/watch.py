@@ -16,6 +16,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.results import WatchEvent
 from pilothouse.env import Log
 from pilothouse.storage import Change, Compacted, Record, Watcher
+from pilothouse.storage.unreadable import why_unreadable
 
 T = TypeVar("T")
 _log = Log("apiserver")
@@ -144,12 +145,11 @@ class Watch:
                 self._initial_records = self._current_records()
             else:
                 records = self._now()
-                try:
-                    if store.has_unreadable:
-                        errors.check_readable([record.value for record in records])
-                except StatusError as error:
-                    self._fail(error)
-                    return
+                if store.has_unreadable:
+                    unreadable = next((record for record in records if why_unreadable(record.value)), None)
+                    if unreadable is not None:
+                        self._fail(errors.unreadable(unreadable.value, "", ""))
+                        return
                 self._first += records
             if metrics is not None:
                 metrics.storage.watch_began(info, len(self._first) + len(self._initial_records))
