@@ -213,7 +213,7 @@ def start(arguments: argparse.Namespace) -> None:
     directory: Path = arguments.dir.resolve()
     if any(is_running(int(str(one["pid"])), []) for name, one in read_state(directory).items() if name == "supervisor"):
         raise SystemExit(f"{directory}: it is running; stop it first")
-    stop(arguments)  # what a supervisor that was killed has left
+    end(directory)  # what a supervisor that was killed has left
     (directory / "logs").mkdir(parents=True, exist_ok=True)
     layout = local(directory, arguments.port)
     prepare(layout, directory / "keys")
@@ -228,7 +228,7 @@ def start(arguments: argparse.Namespace) -> None:
     while waited_for:
         waited_for = [address for address in waited_for if not is_ready(address)]
         if process.poll() is not None or time.monotonic() > deadline:
-            stop(arguments)
+            end(directory)
             raise SystemExit(f"not ready: {', '.join(waited_for)}; the logs are in {directory / 'logs'}")
         time.sleep(0.1)
     (directory / "kubeconfig").touch(mode=0o600)
@@ -251,12 +251,19 @@ def run(arguments: argparse.Namespace) -> None:
 def stop(arguments: argparse.Namespace) -> None:
     """End all; the data stays."""
     directory: Path = arguments.dir.resolve()
+    print(f"{directory}: {'stopped; the data stays' if end(directory) else 'nothing runs'}")
+
+
+def end(directory: Path) -> bool:
+    """End all programs. Returns whether any ran."""
     state = read_state(directory)
+    ran = False
     for name, one in state.items():
         pid, command = int(str(one["pid"])), one["command"]
         assert isinstance(command, list)
         if not is_running(pid, command):
             continue
+        ran = True
         os.kill(pid, signal.SIGTERM)
         # The supervisor stops all others, one after the other.
         deadline = time.monotonic() + STOP_SECONDS * (len(state) if name == "supervisor" else 1)
@@ -266,11 +273,16 @@ def stop(arguments: argparse.Namespace) -> None:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
     (directory / "state.json").unlink(missing_ok=True)
+    return ran
 
 
 def status(arguments: argparse.Namespace) -> None:
     """What runs, and how often it was started."""
-    for name, one in read_state(arguments.dir.resolve()).items():
+    directory: Path = arguments.dir.resolve()
+    state = read_state(directory)
+    if not state:
+        print(f"{directory}: nothing runs")
+    for name, one in state.items():
         command = one["command"]
         assert isinstance(command, list)
         running = "running" if is_running(int(str(one["pid"])), command) else "ended"

@@ -35,12 +35,27 @@ def test_the_reference_is_up_to_date() -> None:
     [
         (["completion"], "expected one of bash, zsh, fish"),
         (["completion", "tcsh"], "expected one of bash, zsh, fish"),
-        (["man", "kubelet"], "no manual page for kubelet"),
+        (["man", "kubelet"], "no manual page for kubelet: the pages are pilothouse and kube-controller-manager"),
+        (["man", "simulate"], "pilothouse (which has the flags of simulate) and kube-controller-manager"),
+        (["help", "kubelet"], 'unknown command "kubelet" for "pilothouse"'),
     ],
 )
 def test_unknown_commands(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        asked = printed(capsys, "help", name)
+        assert asked == printed(capsys, name, "--help")
+    assert printed(capsys, "help", "snapshot", "save") == printed(capsys, "snapshot", "--help")
+    assert printed(capsys, "help", "help") == printed(capsys, "help") == printed(capsys, "--help")
+
+
+def test_every_guide_is_linked() -> None:
+    rows = [line for line in commands_reference.page().splitlines() if line.startswith("| [`pilothouse ")]
+    assert [row for row in rows if row.endswith("|  |")] == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

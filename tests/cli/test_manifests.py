@@ -1,5 +1,6 @@
 """Which manifests ``-f`` names (kubectl's rules: cli-runtime ``pkg/resource/visitor.go``, v0.36)."""
 
+import socket
 from pathlib import Path
 
 import msgspec
@@ -8,10 +9,12 @@ from tests.custom_resources import definition, version
 from tests.tables import cases
 
 from pilothouse.cli.apply_manifests import applied
+from pilothouse.cli.clusters import sources
 from pilothouse.cli.manifests import Manifest, apply_manifest, load
 from pilothouse.cli.program import UserError
 from pilothouse.client import Client, default_user_agent
 from pilothouse.env import Env
+from pilothouse.machinery.flags import Parsed
 from pilothouse.testing import async_plane
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"
@@ -75,6 +78,45 @@ def test_a_folder_without_manifests(tmp_path: Path, files: list[str], message: s
         (tmp_path / "empty.yaml").write_text("---\n")
     with pytest.raises(UserError, match=message):
         load(str(tmp_path))
+
+
+@cases(
+    "text, name, is_kustomization",
+    {
+        "its kind left out": ("resources: [a.yaml]\n", "kustomization.yaml", True),
+        "with its kind": (
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n",
+            "kustomization.yml",
+            True,
+        ),
+        "a component": ("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n", "kustomization.yaml", True),
+        "another file": ("resources: [a.yaml]\n", "b.yaml", False),
+        "another object": (
+            "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n",
+            "kustomization.yaml",
+            False,
+        ),
+    },
+)
+def test_a_kustomization_is_no_manifest(tmp_path: Path, text: str, name: str, is_kustomization: bool) -> None:
+    put(tmp_path / "o v", "a.yaml")
+    (tmp_path / "o v" / name).write_text(text)
+    with pytest.raises(UserError) as raised:
+        load(str(tmp_path / "o v"))
+    expected = f"is a kustomization, not a manifest; `-k '{tmp_path}/o v'` builds it"
+    assert (expected in str(raised.value)) is is_kustomization
+
+
+def test_address_that_cannot_be_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_words: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    url = "http://nowhere.invalid/a.yaml"
+    values = {"filename": [url], "recursive": False, "kustomize": ""}
+    with pytest.raises(UserError) as raised:
+        sources.manifests_of(Parsed(values, (), ()))
+    assert str(raised.value) == f"unable to read {url}: Name or service not known"
 
 
 async def test_default_and_enforced_namespace(env: Env) -> None:

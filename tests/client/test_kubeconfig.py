@@ -132,7 +132,10 @@ V1 = "client.authentication.k8s.io/v1"
         "not YAML": ("a: [", "config: the kubeconfig is not YAML: .*line [12]"),
         "not a mapping": ("just text", "config: the kubeconfig is malformed: Expected `object`"),
         "not a list": ({"clusters": {"a": 1}}, r"malformed: Expected `array`, .* at `\$.clusters`"),
-        "another object": ({"kind": "Pod", "apiVersion": "v1"}, "this is a v1 Pod, not a v1 Config"),
+        "another object": (
+            {"kind": "Deployment", "apiVersion": "apps/v1"},
+            "the kind is Deployment of apps/v1; a kubeconfig has Config of v1",
+        ),
         "empty": ("", "config: no current-context is set; .*the file has none"),
         "no context": (config(current=""), "no current-context is set; .*; there is one"),
         "context": (config(current="x"), "context 'x' does not exist; there is one"),

@@ -1,10 +1,13 @@
 """``deploy/ha``: one declaration for local processes and compose, valid flags, a working load balancer."""
 
+import argparse
 import asyncio
+import json
 import re
 import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +111,20 @@ def test_compose_python_commands_are_valid() -> None:
     assert balancing[:2] == ["python", "/ha/balancer.py"]
     assert balancer.parser().parse_args(balancing[2:]).listen == "0.0.0.0:6443"
     assert "ha.py prepare" in document["services"]["keys"]["command"][2]
+
+
+def test_stop_and_status_say_that_nothing_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = argparse.Namespace(dir=tmp_path, port=6443, etcd="")
+    for work in (ha.stop, ha.status):
+        work(arguments)
+        assert capsys.readouterr().out == f"{tmp_path}: nothing runs\n"
+    with subprocess.Popen(["sleep", "60"]) as program:
+        started = {"pid": program.pid, "starts": 1, "command": ["sleep", "60"]}
+        state = {"supervisor": 2**22 + 1, "programs": {"a": started}}
+        (tmp_path / "state.json").write_text(json.dumps(state))
+        threading.Thread(target=program.wait).start()  # reaps it
+        ha.stop(arguments)
+    assert capsys.readouterr().out == f"{tmp_path}: stopped; the data stays\n"
 
 
 def test_keys_and_tokens_are_created_once(tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pilothouse.cli import output_files
 from pilothouse.cli.clientside import common_flags
-from pilothouse.cli.output_files import why_unwritable
 from pilothouse.cli.program import parse
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, INT32, STRING, Flag, FlagSet, FlagType, Parsed
@@ -82,7 +81,7 @@ def _usage_error(verb: str, names: list[str], parsed: Parsed) -> str:
         return f'-o is text or json, got "{parsed["output"]}"'
     if verb not in {"list", "run"}:
         return f'"{verb}" is neither list nor run' if verb else "list or run?"
-    if parsed["report"] and (reason := why_unwritable(parsed["report"])):
+    if parsed["report"] and (reason := output_files.why_unwritable(parsed["report"])):
         return f"--report {parsed['report']}: {reason}"
     if parsed["report"] and parsed["all"]:
         return "--report is of one run: leave --all out"
@@ -166,7 +165,7 @@ def _run(chosen: list[Choice], parsed: Parsed) -> int:
             outcome, recorded = running.run_recorded(bug, scenario, unguarded=unguarded, seed=seed)
             page = report.html(recorded, replay=_command(bug, scenario, recorded.seed, outcome), links=bug.links)
             try:
-                Path(parsed["report"]).write_text(page, encoding="utf-8")
+                output_files.write(parsed["report"], page.encode())
             except OSError as error:
                 print(f"Error: {parsed['report']}: {error.strerror}", file=sys.stderr)
                 return 2

@@ -82,6 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: list[str]) -> int:
+    if words[:1] == ["help"] and words[1:2] != ["help"]:
+        words = [*words[1:2], "--help"]
     if not words or words[0] in {"-h", "--help", "help"}:
         print(usage())
         return 0 if words else 2

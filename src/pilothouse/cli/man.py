@@ -31,7 +31,12 @@ def run(program: str, words: Sequence[str]) -> int:
         return 0
     desired = words[0] if words else "pilothouse"
     if len(words) > 1 or desired not in {"pilothouse", ALIAS}:
-        print(f'Error: no manual page for {" ".join(words)}\nSee "{program} --help" for usage.', file=sys.stderr)
+        whole = f"pilothouse (which has the flags of {desired})" if desired in COMMANDS else "pilothouse"
+        print(
+            f"Error: no manual page for {' '.join(words)}: the pages are {whole} and {ALIAS}\n"
+            f'See "{program} --help" for usage.',
+            file=sys.stderr,
+        )
         return 2
     print("\n".join(_manager_page() if desired == ALIAS else _page()))
     return 0

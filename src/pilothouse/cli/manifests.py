@@ -5,6 +5,7 @@ Errors of ``load`` name the file and document. ``apply_manifest`` creates an obj
 
 import os
 import pathlib
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -22,6 +23,9 @@ from pilothouse.machinery.api_resources import Discovery
 from pilothouse.machinery.manifest_text import ManifestError, documents_of
 
 ENDINGS = (".json", ".yaml", ".yml")
+_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+"""Kustomize's ``RecognizedKustomizationFileNames`` (kustomize ``api/konfig``, v0.20)."""
+_KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -114,9 +118,23 @@ def manifests_in(text: str, path: str) -> list[Manifest]:
         if document is None:
             continue
         source = f"{path}, document {number}"
+        if _is_kustomization(path, document):
+            folder = shlex.quote(str(pathlib.Path(path).parent))
+            raise UserError(
+                f"{path} is a kustomization, not a manifest; `-k {folder}` builds it, and so does "
+                f"`kubectl kustomize {folder}`, for `-f -`"
+            )
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
         objects += [(item, source) for item in (items if isinstance(items, list) else [document])]
     return all_of(partial(_manifest, item, source) for item, source in objects)
+
+
+def _is_kustomization(path: str, document: Any) -> bool:
+    """Whether kustomize reads it; apiVersion and kind may be left out then. Flux's Kustomizations are objects."""
+    if pathlib.Path(path).name not in _KUSTOMIZATIONS or not isinstance(document, dict):
+        return False
+    version = document.get("apiVersion")
+    return version is None or str(version).startswith(_KUSTOMIZE_GROUP)
 
 
 def _manifest(document: Any, source: str) -> list[Manifest]:

@@ -1,8 +1,11 @@
-"""Output files of a command, which are checked at its start."""
+"""Output files of a command, which are checked at its start and written at its end."""
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 def why_unwritable(path: str) -> str:
@@ -21,3 +24,23 @@ def why_unwritable(path: str) -> str:
     if not parent.is_dir():
         return os.strerror(errno.ENOENT)
     return "" if os.access(parent, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """The file, to be written. After an ``OSError``, for example because the disk is full, no incomplete one is
+    left; what can't be opened stays as it is."""
+    file = open(path, "wb")  # noqa: SIM115  # closed below, which may fail, too
+    try:
+        with file:
+            yield file
+    except OSError:
+        if os.path.isfile(path):  # not a device
+            os.unlink(os.path.realpath(path))
+        raise
+
+
+def write(path: str, content: bytes) -> None:
+    """Write the file completely, or not at all. Raises ``OSError``."""
+    with opened(path) as file:
+        file.write(content)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pilothouse.cli import output_files
 from pilothouse.cli.clientside import common_flags
-from pilothouse.cli.output_files import why_unwritable
 from pilothouse.cli.program import parse
 from pilothouse.cli.terminal import escaped
 from pilothouse.env.lazy import lazy_imports
@@ -121,7 +121,9 @@ class _Command:
         if len(self._seeds) * len(self._variants) > seeds.MAX_SEEDS:
             raise ValueError(f"at most {seeds.MAX_SEEDS} runs at a time")
         for name in ("record", "report", "plot", "junit"):
-            if parsed[name] and (reason := why_unwritable(parsed[name])):  # report it now, not after the runs
+            if parsed[name] and (
+                reason := output_files.why_unwritable(parsed[name])
+            ):  # report it now, not after the runs
                 raise ValueError(f"--{name} {parsed[name]}: {reason}")
         for name, endings, written in (("report", (".html", ".htm"), "an HTML page"), ("plot", (".svg",), "SVG")):
             ending = Path(parsed[name]).suffix
@@ -198,7 +200,8 @@ class _Command:
         recorded = _recordings(searched, self._variants)
         if self._parsed["record"]:
             try:
-                recordings.write(Path(self._parsed["record"]), recorded)
+                with output_files.opened(self._parsed["record"]) as file:
+                    recordings.write(file, recorded)
             except OSError as error:
                 raise ValueError(f"{self._parsed['record']}: {error.strerror}") from error
         if not recorded:
@@ -255,7 +258,7 @@ def _code(searched: "search.Search") -> int:
 
 def _write_text(path: str, content: str) -> None:
     try:
-        Path(path).write_text(content, encoding="utf-8")
+        output_files.write(path, content.encode())
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
 

@@ -316,7 +316,7 @@ def _parse(path: Path, content: bytes) -> _File:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: the kubeconfig is malformed: {error}") from error
     if file.kind != "Config" or file.api_version != "v1":
-        raise ConfigError(f"{path}: this is a {file.api_version} {file.kind}, not a v1 Config")
+        raise ConfigError(f"{path}: the kind is {file.kind} of {file.api_version}; a kubeconfig has Config of v1")
     return file
 
 

@@ -106,7 +106,8 @@ class ProcessRunner:
                     raise ScenarioError(text)
                 case (_, text):
                     return job, self._lost(self._free(worker), worker, "error", text)
-        elif self._timeout and worker.began and stopwatch_seconds() - worker.began > self._timeout:
+        # Also after a message: a single run may report its progress each time before the wait for messages ends.
+        if self._timeout and worker.began and stopwatch_seconds() - worker.began > self._timeout:
             self._end(worker)
             limit = f"it took longer than {shown_seconds(self._timeout)} of real time (--timeout)"
             return job, self._lost(job, worker, "timeout", limit)

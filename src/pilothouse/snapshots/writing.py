@@ -20,7 +20,11 @@ class SnapshotWriter:
         self._path = path
         self._draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-        self._raw = os.fdopen(os.open(self._draft, flags, 0o600), "wb")
+        try:
+            descriptor = os.open(self._draft, flags, 0o600)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        self._raw = os.fdopen(descriptor, "wb")
         # Without name and time in the gzip header the same objects give the same file.
         self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=self._raw, mtime=0)
         self._finished = False
@@ -35,8 +39,13 @@ class SnapshotWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._finished:
-            self._raw.close()
-            self._draft.unlink(missing_ok=True)
+            try:
+                self._raw.close()
+            except OSError:
+                if error is None:  # else the disk is full, as ``error`` says
+                    raise
+            finally:
+                self._draft.unlink(missing_ok=True)
 
     def resource(self, line: ResourceLine) -> None:
         """Write the line before the objects of a resource."""

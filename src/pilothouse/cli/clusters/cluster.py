@@ -338,7 +338,8 @@ class Clusters:
             with contextlib.suppress(UserError):
                 if cluster.is_running:
                     way = f"its process runs; {way}, and ends the process"
-            raise Damaged(f"unable to read {path}: {error}; {way}", cluster) from error
+            reason = getattr(error, "strerror", "") or error
+            raise Damaged(f"unable to read {path}: {reason}; {way}", cluster) from error
         if record.name != name:
             raise Unreadable(f"{path} is of a cluster named {record.name!r}")
         return Cluster(self.root, record)

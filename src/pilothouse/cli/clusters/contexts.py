@@ -73,7 +73,8 @@ def cluster_document(cluster: Cluster) -> Document:
     except FileNotFoundError:
         raise UserError(f'cluster "{cluster.name}" is {cluster.status.lower()}; {cluster.way_out}') from None
     except (OSError, NoKubeconfig) as error:
-        raise UserError(f"unable to read {cluster.kubeconfig}: {error}") from error
+        reason = getattr(error, "strerror", "") or error
+        raise UserError(f"unable to read {cluster.kubeconfig}: {reason}") from error
 
 
 def _renamed(document: Document, name: str) -> Document:

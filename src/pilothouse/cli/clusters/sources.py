@@ -39,7 +39,8 @@ def _fetched(url: str) -> str:
         with urllib.request.urlopen(url, timeout=_URL_SECONDS) as answer:  # noqa: S310  # http and https only
             content: bytes = answer.read(_URL_BYTES + 1)
     except (OSError, ValueError, urllib.error.URLError) as error:
-        raise UserError(f"unable to read {url}: {getattr(error, 'reason', '') or error}") from error
+        reason = getattr(error, "reason", "") or error
+        raise UserError(f"unable to read {url}: {getattr(reason, 'strerror', '') or reason}") from error
     if len(content) > _URL_BYTES:
         raise UserError(f"{url} has more than {_URL_BYTES // 1024 // 1024} MiB; download it and use the file")
     try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -16,11 +17,10 @@ class RecordingError(ValueError):
     """The file is not a valid file of recordings."""
 
 
-def write(path: Path, recordings: Iterable[Recording]) -> None:
+def write(file: BinaryIO, recordings: Iterable[Recording]) -> None:
     """Write recordings. Raises ``OSError``."""
-    with path.open("wb") as file:
-        for recording in recordings:
-            file.write(_encode(recording) + b"\n")
+    for recording in recordings:
+        file.write(_encode(recording) + b"\n")
 
 
 def read(path: Path) -> Iterator[Recording]:
