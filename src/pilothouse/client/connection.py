@@ -86,11 +86,11 @@ class Connection(asyncio.Protocol):
         """Write a request; the future is its whole response, or ``ConnectionLost``."""
         assert self._transport is not None, "a connection is used once it is made"
         assert not self.closed, "a closed connection was lent out"
-        self._answer = answer = self._loop.create_future()
+        self._answer = future = self._loop.create_future()
         self.uses += 1
         self.answered = False
         self._transport.write(data)
-        return answer
+        return future
 
     def open_stream(self, data: bytes) -> "asyncio.Future[RemoteStream]":
         """Write a request; the future is its response as soon as the status is received. The connection cannot be
@@ -213,15 +213,15 @@ class Connection(asyncio.Protocol):
             stream.end(None)
             self.close()  # a watch has a connection of its own, which is not reused
             return
-        answer, self._answer = self._answer, None
+        future, self._answer = self._answer, None
         body = self._body
         whole = body[0] if len(body) == 1 else b"".join(body)
         response = wire.Response(self._status, Headers(self._headers), whole)
         self._headers, self._body = [], []
         if self._parser is not None and not self._parser.should_keep_alive():
             self.close()
-        if answer is not None and not answer.done():
-            answer.set_result(response)
+        if future is not None and not future.done():
+            future.set_result(response)
 
     # Parts
 

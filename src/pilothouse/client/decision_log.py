@@ -237,9 +237,9 @@ def _is_left_out(info: RequestInfo, response: wire.Response | None) -> bool:
 def _result(body: bytes, info: RequestInfo) -> tuple[str, str, str]:
     """Name, uid and resourceVersion of the written object."""
     try:
-        answer = _decode_object(body)
-        metadata = answer.metadata
-        if answer.kind != "Status":
+        written = _decode_object(body)
+        metadata = written.metadata
+        if written.kind != "Status":
             return info.name or metadata.name, metadata.uid, metadata.resource_version
         details = _decode_status(body).details
     except msgspec.DecodeError:  # protobuf, or no JSON at all

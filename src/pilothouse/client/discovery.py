@@ -40,33 +40,33 @@ async def discover(client: Requester) -> Discovery:
 
     Raises ``ApiError`` or ``ConnectionError`` when not even the list of groups can be had.
     """
-    core, named = await asyncio.gather(_root(client, "/api"), _root(client, "/apis"))
-    if not core.unfetched and not named.unfetched:
-        return _merged(core, named)
+    core, named_groups = await asyncio.gather(_root(client, "/api"), _root(client, "/apis"))
+    if not core.unfetched and not named_groups.unfetched:
+        return _merged(core, named_groups)
     versions: list[GroupVersion] = []
     failures: dict[str, str] = {}
     desired: list[str] = []
-    for root in (core, named):
+    for root in (core, named_groups):
         versions += root.versions
         failures |= root.failures
         desired += root.unfetched
     fetched = await asyncio.gather(*(_legacy_version(client, name) for name in desired))
-    for name, answer in zip(desired, fetched, strict=True):
-        if isinstance(answer, GroupVersion):
-            versions.append(answer)
+    for name, result in zip(desired, fetched, strict=True):
+        if isinstance(result, GroupVersion):
+            versions.append(result)
         else:
-            failures[name] = answer
+            failures[name] = result
     return Discovery(tuple(versions), failures)
 
 
-def discover_at_once(answer: Callable[[str], wire.Response | None]) -> Discovery | None:
+def discover_at_once(response_of: Callable[[str], wire.Response | None]) -> Discovery | None:
     """``discover`` without waiting, if ``answer`` returns the documents at ``/api`` and ``/apis`` and nothing else is
     needed; else None."""
-    core = answer("/api")
-    named = None if core is None else answer("/apis")
-    if core is None or named is None:
+    core = response_of("/api")
+    apis = None if core is None else response_of("/apis")
+    if core is None or apis is None:
         return None
-    roots = _root_of(core, "/api"), _root_of(named, "/apis")
+    roots = _root_of(core, "/api"), _root_of(apis, "/apis")
     return None if roots[0].unfetched or roots[1].unfetched else _merged(*roots)
 
 
@@ -204,9 +204,9 @@ class _Root(msgspec.Struct, eq=False):
 
 
 @lru_cache(maxsize=8)
-def _merged(core: _Root, named: _Root) -> Discovery:
+def _merged(core: _Root, named_groups: _Root) -> Discovery:
     """The same object for equal parts, so that callers detect by identity that nothing has changed."""
-    return Discovery((*core.versions, *named.versions), core.failures | named.failures)
+    return Discovery((*core.versions, *named_groups.versions), core.failures | named_groups.failures)
 
 
 async def _root(client: Requester, path: str) -> _Root:

@@ -129,10 +129,10 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _split(text: str, shown: str, origin: str) -> SplitResult:
+def _split(text: str, url: str, origin: str) -> SplitResult:
     try:
         parts = urlsplit(text)
         _ = parts.port  # a port that is not a number raises here
     except ValueError as error:
-        raise ConfigError(f"{origin}: {shown!r} is not a URL: {error}") from error
+        raise ConfigError(f"{origin}: {url!r} is not a URL: {error}") from error
     return parts

@@ -463,9 +463,9 @@ class Interceptor:
             await asyncio.get_running_loop().create_future()  # until the caller times out
         raise error
 
-    def _observe(self, seen: Observation) -> None:
+    def _observe(self, observation: Observation) -> None:
         if self.observer is not None:
-            self.observer(seen)
+            self.observer(observation)
 
 
 _NO_REQUEST = wire.Request("GET", "")

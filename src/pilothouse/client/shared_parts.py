@@ -54,32 +54,32 @@ class SharedParts:
 def _share(new: Any, like: Any) -> None:
     kind = type(new)
     exact, values_of, mixed = _fields.get(kind) or _fields_of(kind)
-    for name, mine, theirs in zip(exact, values_of(new), values_of(like), strict=True):
-        if mine is theirs:
+    for name, new_value, like_value in zip(exact, values_of(new), values_of(like), strict=True):
+        if new_value is like_value:
             continue
-        if mine == theirs:
-            _set(new, name, theirs)
-        elif isinstance(mine, msgspec.Struct):
-            if type(theirs) is type(mine):
-                _share(mine, theirs)
-        elif type(mine) is tuple and theirs and len(mine) == len(theirs):
-            _set(new, name, tuple(map(_shared_item, mine, theirs)))
+        if new_value == like_value:
+            _set(new, name, like_value)
+        elif isinstance(new_value, msgspec.Struct):
+            if type(like_value) is type(new_value):
+                _share(new_value, like_value)
+        elif type(new_value) is tuple and like_value and len(new_value) == len(like_value):
+            _set(new, name, tuple(map(_shared_item, new_value, like_value)))
     for name in mixed:
-        mine, theirs = getattr(new, name), getattr(like, name)
-        if type(mine) is tuple:
-            if theirs is not None:
-                for one, other in zip(mine, theirs, strict=False):
+        new_value, like_value = getattr(new, name), getattr(like, name)
+        if type(new_value) is tuple:
+            if like_value is not None:
+                for one, other in zip(new_value, like_value, strict=False):
                     _share(one, other)
-        elif mine is not None and theirs is not None:
-            _share(mine, theirs)
+        elif new_value is not None and like_value is not None:
+            _share(new_value, like_value)
 
 
-def _shared_item(mine: Any, theirs: Any) -> Any:
-    if mine == theirs:
-        return theirs
-    if isinstance(mine, msgspec.Struct) and type(theirs) is type(mine):
-        _share(mine, theirs)
-    return mine
+def _shared_item(new_item: Any, like_item: Any) -> Any:
+    if new_item == like_item:
+        return like_item
+    if isinstance(new_item, msgspec.Struct) and type(like_item) is type(new_item):
+        _share(new_item, like_item)
+    return new_item
 
 
 _Values = Callable[[Any], tuple[Any, ...]]

@@ -160,15 +160,15 @@ def configuration(options: Options) -> dict[str, Any]:
     if not options.flag_values:
         return document
     for section, fields in sections().items():
-        shown: dict[str, Any] = {}
+        section_values: dict[str, Any] = {}
         for path, flag in fields.items():
             *outer, field = path.split(".")
-            into = shown
+            into = section_values
             for name in outer:
                 into = into.setdefault(name, {})
             text = options.flag_values[flag.removeprefix('"')]
             into[field] = text if flag.startswith('"') else _json_value(text)
-        document[section] = shown
+        document[section] = section_values
     _add_constants(document, options)
     return document
 

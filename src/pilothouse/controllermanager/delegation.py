@@ -88,8 +88,8 @@ class _TTLCache(Generic[V]):
         self._entries.move_to_end(key)
         return entry[1]
 
-    def put(self, key: str, answer: V, seconds: float) -> None:
-        self._entries[key] = (self._env.monotonic() + seconds, answer)
+    def put(self, key: str, value: V, seconds: float) -> None:
+        self._entries[key] = (self._env.monotonic() + seconds, value)
         self._entries.move_to_end(key)
         while len(self._entries) > _CACHE_ENTRIES:
             self._entries.popitem(last=False)

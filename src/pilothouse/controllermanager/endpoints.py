@@ -38,9 +38,9 @@ class Endpoints:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] == "http":
-            answer = await self._answer(scope, receive)
-            _log.info("HTTP", v=3, verb=scope["method"], URI=scope["path"], resp=int(answer.status))
-            await _send(answer, send, head=scope["method"] == "HEAD")
+            response = await self._answer(scope, receive)
+            _log.info("HTTP", v=3, verb=scope["method"], URI=scope["path"], resp=int(response.status))
+            await _send(response, send, head=scope["method"] == "HEAD")
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         path, method = scope["path"], scope["method"]
@@ -95,14 +95,14 @@ def _status(status: HTTPStatus, reason: str, message: str) -> Response:
     return Response(status, msgspec.json.encode(document) + b"\n", "application/json")
 
 
-async def _send(answer: Response, send: Send, *, head: bool) -> None:
-    payload = answer.body.encode("utf-8", "replace") if isinstance(answer.body, str) else answer.body
+async def _send(response: Response, send: Send, *, head: bool) -> None:
+    payload = response.body.encode("utf-8", "replace") if isinstance(response.body, str) else response.body
     headers = [
-        (b"content-type", answer.content_type.encode()),
+        (b"content-type", response.content_type.encode()),
         (b"content-length", str(len(payload)).encode()),
         (b"cache-control", b"no-cache, private"),
         (b"x-content-type-options", b"nosniff"),
-        *((name.encode(), value.encode()) for name, value in answer.headers),
+        *((name.encode(), value.encode()) for name, value in response.headers),
     ]
-    await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
+    await send({"type": "http.response.start", "status": int(response.status), "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else payload})

@@ -162,14 +162,14 @@ class ServiceAccountToken:
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": LIFETIME_SECONDS},
         }
-        answer = await self._root.create(
+        token_request = await self._root.create(
             SERVICE_ACCOUNTS.read_as(_TokenRequest), body, NAMESPACE, name=self._name, subresource="token"
         )
-        expires = answer.status.expiration_timestamp
+        expires = token_request.status.expiration_timestamp
         lifetime = (expires - self._env.now()).total_seconds() if expires else float(LIFETIME_SECONDS)
         # A little earlier, by a random share: the tokens of all controllers were requested together.
         early = 1.0 - _JITTER * self._env.stream("identities").random()
-        return answer.status.token, max(lifetime, _SHORTEST_SECONDS) * _USED_SHARE * early
+        return token_request.status.token, max(lifetime, _SHORTEST_SECONDS) * _USED_SHARE * early
 
     async def ensure_account(self) -> None:
         """Create the account and its namespace, if they are missing. Raises the API server's errors."""

@@ -111,8 +111,8 @@ class Manager:
         """Run the manager until cancelled."""
         await wait_for_api_server(self._client("shared-informers"), self._env, self._server)
         # Not earlier: an invalid flag is reported without any other output.
-        own = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
-        self._log.info("Starting", version=self._options.version or own)
+        default_version = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
+        self._log.info("Starting", version=self._options.version or default_version)
         if self._options.leader_election.enabled:
             await self._elect()
         else:

@@ -79,8 +79,8 @@ class Pages:
             page = self._below.get(longest)
         if page is None:
             return NOT_FOUND
-        answer = page(request)
-        return await answer if inspect.isawaitable(answer) else answer
+        response = page(request)
+        return await response if inspect.isawaitable(response) else response
 
 
 def health_page(health: Health, endpoint: str) -> Page:

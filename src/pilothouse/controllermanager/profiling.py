@@ -124,16 +124,16 @@ class _Profiling:
             if seconds is None or self._busy:
                 return _cannot_profile_reason(self._busy)
             self._busy = True
-            ours = not tracemalloc.is_tracing()
+            was_started = not tracemalloc.is_tracing()
             try:
-                if ours:
+                if was_started:
                     tracemalloc.start()
                 before = tracemalloc.take_snapshot()
                 await asyncio.sleep(seconds)
                 grown = tracemalloc.take_snapshot().compare_to(before, "lineno")
             finally:
                 self._busy = False
-                if ours:
+                if was_started:
                     tracemalloc.stop()
             lines += ["", f"# allocated in {seconds:g} s and still there: bytes, blocks, where"]
             lines += [f"{d.size_diff} {d.count_diff} {d.traceback}" for d in grown[:_TOP] if d.size_diff > 0]
@@ -236,9 +236,9 @@ def _tasks_page(request: Request) -> Response:
         for task in tasks:
             paths.setdefault(_waiting_in(task), []).append(task.get_name())
         # The location with the most tasks first.
-        for place, names in sorted(paths.items(), key=lambda item: (-len(item[1]), item[1])):
-            shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-            parts.append(f"{len(names)} @ {shown}\n{place}")
+        for location, names in sorted(paths.items(), key=lambda item: (-len(item[1]), item[1])):
+            task_names = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+            parts.append(f"{len(names)} @ {task_names}\n{location}")
     for thread in threads:
         frame = frames.get(thread.ident or 0)
         stack = "".join(traceback.format_stack(frame)) if frame is not None else ""

@@ -185,10 +185,10 @@ def _groups(serving: Serving) -> tuple[str, ...]:
 
 
 def _tls(env: Env, serving: Serving, authority: bytes) -> ServerTls:
-    named = [Files(Path(sni.cert_file), Path(sni.key_file), sni.names) for sni in serving.sni_certificates]
+    sni_files = [Files(Path(sni.cert_file), Path(sni.key_file), sni.names) for sni in serving.sni_certificates]
     try:
         default = _default_certificate(env, serving)
-        return ServerTls(default, client_authority=authority, policy=_policy(serving), named=named)
+        return ServerTls(default, client_authority=authority, policy=_policy(serving), named=sni_files)
     except OSError as error:
         # Without files none of our flags is involved: no temporary directory is needed.
         what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror

@@ -20,14 +20,14 @@ def read_mapping(path: str) -> dict[str, Any]:
         """Rejects duplicate keys, of which YAML silently uses the last one."""
 
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-        seen: dict[Any, Any] = {}
+        values: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = loader.construct_object(key_node, deep=True)
-            if key in seen:
+            if key in values:
                 line = key_node.start_mark.line + 1
                 raise ValueError(f'line {line}: key "{key}" is there twice')
-            seen[key] = loader.construct_object(value_node, deep=True)
-        return seen
+            values[key] = loader.construct_object(value_node, deep=True)
+        return values
 
     Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
     text = Path(path).read_text(encoding="utf-8")

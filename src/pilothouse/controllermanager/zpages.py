@@ -39,10 +39,10 @@ def flagz_page(env: Env, program: str, flags: Mapping[str, str]) -> Page:
         desired = _requested_format(request.accept, "Flagz")
         if desired is None:
             return _NOT_ACCEPTABLE
-        shown = {name: flags[name] for name in sorted(flags)}
+        values = {name: flags[name] for name in sorted(flags)}
         if isinstance(desired, _Structured):
-            return desired.answer(program, {"flags": shown})
-        lines = [f"{name}{separator}{value}" for name, value in shown.items()]
+            return desired.answer(program, {"flags": values})
+        lines = [f"{name}{separator}{value}" for name, value in values.items()]
         return Response(HTTPStatus.OK, "\n".join(["", f"{program} flagz", _WARNING, "", *lines, ""]))
 
     return page

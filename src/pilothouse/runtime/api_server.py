@@ -24,7 +24,7 @@ async def wait_for_api_server(client: Client, env: Env, server: str = "") -> Non
     """Poll ``/healthz`` once a second until it returns ok. ``server`` is its address, for errors. Raises
     ``ConnectionError`` on timeout, or if retrying cannot help."""
     at = f" at {server}" if server else ""
-    named: dict[str, Any] = {"server": server} if server else {}
+    server_attributes: dict[str, Any] = {"server": server} if server else {}
     deadline, logged = env.monotonic() + WAIT_SECONDS, ""
     while True:
         try:
@@ -40,10 +40,10 @@ async def wait_for_api_server(client: Client, env: Env, server: str = "") -> Non
             if env.monotonic() >= deadline:
                 # A request that was never sent, for example because there are no credentials, does not indicate an
                 # unhealthy server.
-                asked = not isinstance(error.__cause__, ConfigError)
-                hint = "" if not asked else _NO_HEALTHZ if isinstance(error, NotFound) else _UNHEALTHY
+                was_requested = not isinstance(error.__cause__, ConfigError)
+                hint = "" if not was_requested else _NO_HEALTHZ if isinstance(error, NotFound) else _UNHEALTHY
                 raise ConnectionError(f"failed to wait for apiserver being healthy{at}: {error}{hint}") from error
             if str(error) != logged:
                 logged = str(error)
-                _log.info("Waiting for the API server", reason=error, **named)
+                _log.info("Waiting for the API server", reason=error, **server_attributes)
         await asyncio.sleep(1.0)

@@ -422,11 +422,11 @@ class LeaderElector:
     async def _attempt(self) -> bool:
         now = self._env.monotonic()
         wall = self._env.now()
-        mine = Record(self.identity, int(self._duration), wall, wall, 0)
+        own_record = Record(self.identity, int(self._duration), wall, wall, 0)
         observed = self._observed
         if observed is not None and observed.holder == self.identity and self._is_valid(now):
             # The usual renewal: its resourceVersion ensures that no other candidate has changed the Lease.
-            record = _renewal_of(mine, observed)
+            record = _renewal_of(own_record, observed)
             error = await self._put(record)
             if error is None:
                 return self._record_success(record, now)
@@ -437,11 +437,11 @@ class LeaderElector:
             async with asyncio.timeout(self._request_seconds):
                 self._keep(await self._client.get(LEASES.raw, self.name, self.namespace))
         except NotFound:
-            error = await self._post(mine)
+            error = await self._post(own_record)
             if error is not None:
                 self._log.error("Error initially creating lease lock", error=error, lock=self._lock)
                 return False
-            return self._record_success(mine, now)
+            return self._record_success(own_record, now)
         except (ApiError, OSError, ValueError) as failed:
             self._log.error("Error retrieving lease lock", error=failed, lock=self._lock)
             return False
@@ -457,11 +457,11 @@ class LeaderElector:
             self._log.info("Lease is held and has not yet expired", v=4, lock=self._lock, holder=cached_record.holder)
             return False
         if cached_record.holder == self.identity:
-            record = _renewal_of(mine, cached_record)
+            record = _renewal_of(own_record, cached_record)
             if self._slow_path is not None:
                 self._slow_path.inc()
         else:
-            record = Record(mine.holder, mine.duration_seconds, wall, wall, cached_record.transitions + 1)
+            record = Record(own_record.holder, own_record.duration_seconds, wall, wall, cached_record.transitions + 1)
         error = await self._put(record)
         if error is not None:
             self._log.error("Failed to update lock", error=error, lock=self._lock)
@@ -571,10 +571,15 @@ class LeaderElector:
             self._recorder.event(about, NORMAL, "LeaderElection", f"{self.identity} {what}")
 
 
-def _renewal_of(mine: Record, before: Record) -> Record:
+def _renewal_of(own_record: Record, before: Record) -> Record:
     """The record of a renewal: acquire time and transitions do not change."""
     return Record(
-        mine.holder, mine.duration_seconds, before.acquired_at, mine.renewed_at, before.transitions, before.strategy
+        own_record.holder,
+        own_record.duration_seconds,
+        before.acquired_at,
+        own_record.renewed_at,
+        before.transitions,
+        before.strategy,
     )
 
 

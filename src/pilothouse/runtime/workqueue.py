@@ -371,10 +371,10 @@ class WorkQueue(Generic[K]):
         DISPATCH.note(triggers)
 
     def _merge_triggers(self, key: K, triggers: Triggers) -> None:
-        mine = self._triggers.get(key)
-        if mine is None:
-            mine = self._triggers[key] = Triggers()
-        mine.inherit(triggers)
+        merged = self._triggers.get(key)
+        if merged is None:
+            merged = self._triggers[key] = Triggers()
+        merged.inherit(triggers)
 
     def _notify_one(self) -> None:
         getters = self._getters
