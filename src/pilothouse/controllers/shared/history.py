@@ -176,11 +176,11 @@ class History:
         With ``releasing`` False, revisions that no longer match are neither released nor returned.
         """
         index = controller_index_key(owner.namespace, reference.kind, owner.name, owner.uid)
-        own = self._revisions.by_index(CONTROLLER_INDEX, index)
+        controlled = self._revisions.by_index(CONTROLLER_INDEX, index)
         matches = selector.matches
         orphans = self._revisions.by_index(CONTROLLER_INDEX, owner.namespace)
-        claimed = [revision for revision in own if matches(revision.metadata.labels)]
-        to_claim = [revision for revision in own if releasing and not matches(revision.metadata.labels)]
+        claimed = [revision for revision in controlled if matches(revision.metadata.labels)]
+        to_claim = [revision for revision in controlled if releasing and not matches(revision.metadata.labels)]
         to_claim += [revision for revision in orphans if matches(revision.metadata.labels)]
         if not to_claim:
             return claimed

@@ -9,10 +9,10 @@ from pilothouse.runtime import run_all
 T = TypeVar("T")
 
 
-async def each(things: Iterable[T], act: Callable[[T], Awaitable[object]], *, at_once: int) -> None:
+async def each(items: Iterable[T], act: Callable[[T], Awaitable[object]], *, at_once: int) -> None:
     """Call ``act`` for every item, in order, at most ``at_once`` concurrently. ``things`` is read lazily. A failure
     does not stop the others; the first one is raised at the end."""
-    waiting = iter(things)
+    waiting = iter(items)
     first = list(islice(waiting, 1))
     if not first:
         return  # the usual case
@@ -20,8 +20,8 @@ async def each(things: Iterable[T], act: Callable[[T], Awaitable[object]], *, at
     failures: list[Exception] = []
 
     async def work() -> None:
-        for thing in waiting:
-            for failure in await run_all([act(thing)]):
+        for item in waiting:
+            for failure in await run_all([act(item)]):
                 if failure is not None:
                     failures.append(failure)
 

@@ -52,35 +52,35 @@ class SliceTracker:
             _DELETED, endpoint_slice.metadata.resource_version
         )
 
-    def is_foreign_change(self, key: str, seen: EndpointSlice) -> bool:
+    def is_foreign_change(self, key: str, endpoint_slice: EndpointSlice) -> bool:
         """Whether an event shows a change by another client."""
-        written = self._known.get(key, {}).get(seen.metadata.uid)
-        return written is None or seen.metadata.generation > written.generation
+        written = self._known.get(key, {}).get(endpoint_slice.metadata.uid)
+        return written is None or endpoint_slice.metadata.generation > written.generation
 
-    def handle_deletion(self, key: str, seen: EndpointSlice) -> bool:
+    def handle_deletion(self, key: str, endpoint_slice: EndpointSlice) -> bool:
         """A slice was deleted from the cache. Returns whether another client deleted it, including slices that an
         earlier process wrote. Upstream checks only those that this process wrote, and does not recreate a slice that is
         deleted after a restart."""
         writes = self._known.get(key, {})
-        written = writes.pop(seen.metadata.uid, None)
+        written = writes.pop(endpoint_slice.metadata.uid, None)
         if not writes:
             self._known.pop(key, None)
         return written is None or written.generation != _DELETED
 
-    def release(self, key: str, seen: EndpointSlice) -> None:
+    def release(self, key: str, endpoint_slice: EndpointSlice) -> None:
         """The slice has another manager or service now. Upstream continues to wait for it here."""
-        self.handle_deletion(key, seen)
+        self.handle_deletion(key, endpoint_slice)
 
-    def check(self, key: str, given: Iterable[EndpointSlice]) -> None:
+    def check(self, key: str, slices: Iterable[EndpointSlice]) -> None:
         """Raise ``StaleSlices`` unless the given slices are at least as new as the recorded writes."""
         writes = self._known.get(key)
         if not writes:
             return
-        seen = {endpoint_slice.metadata.uid: endpoint_slice.metadata.generation for endpoint_slice in given}
-        for uid in [uid for uid, written in writes.items() if uid not in seen and self._is_gone(written)]:
+        generations = {endpoint_slice.metadata.uid: endpoint_slice.metadata.generation for endpoint_slice in slices}
+        for uid in [uid for uid, written in writes.items() if uid not in generations and self._is_gone(written)]:
             del writes[uid]
         for uid, written in writes.items():
-            if written.generation == _DELETED or seen.get(uid, -1) < written.generation:
+            if written.generation == _DELETED or generations.get(uid, -1) < written.generation:
                 raise StaleSlices
         if not writes:
             del self._known[key]

@@ -12,11 +12,11 @@ CONTENT_TYPE = "text/vnd.graphviz"
 
 def to_dot(graph: Graph, uids: Sequence[str] = ()) -> str:
     nodes = _connected(graph, uids) if uids else graph.nodes()
-    shown = [node for node in nodes if node.owners or node.dependents]
-    numbers = {node.uid: number for number, node in enumerate(shown)}
-    vertices = [_vertex(numbers[node.uid], node) for node in shown]
+    connected = [node for node in nodes if node.owners or node.dependents]
+    numbers = {node.uid: number for number, node in enumerate(connected)}
+    vertices = [_vertex(numbers[node.uid], node) for node in connected]
     edges = []
-    for node in shown:
+    for node in connected:
         for reference in node.owners:
             if reference.uid not in numbers:
                 owner = Node(claimed_identity(reference, ""))

@@ -255,7 +255,7 @@ class Graph:
         Walks from owner to owner, so the number of dependents does not matter.
         """
         pending = [node]
-        seen: dict[str, None] = {}
+        blocking_owners: dict[str, None] = {}
         while pending:
             for reference in pending.pop().owners:
                 owner = self._nodes.get(reference.uid)
@@ -263,8 +263,8 @@ class Graph:
                     continue
                 if owner is node:
                     return True
-                if owner.uid not in seen:
-                    seen[owner.uid] = None
+                if owner.uid not in blocking_owners:
+                    blocking_owners[owner.uid] = None
                     pending.append(owner)
         return False
 

@@ -62,7 +62,7 @@ class Live:
             _verify_not_found(error, located)
             return None
 
-    async def delete(self, located: Located, seen: ObjectMeta, propagation_policy: str) -> bool:
+    async def delete(self, located: Located, observed: ObjectMeta, propagation_policy: str) -> bool:
         """Delete the object that was read, if it has not changed. False: it was deleted, or replaced by another one.
 
         If it has changed, but not its owners, the decision is still valid, and only the uid is a precondition. Raises
@@ -73,8 +73,8 @@ class Live:
                 located.kind,
                 located.name,
                 located.namespace,
-                uid=seen.uid,
-                resource_version=seen.resource_version,
+                uid=observed.uid,
+                resource_version=observed.resource_version,
                 propagation_policy=propagation_policy,
             )
             return True
@@ -83,13 +83,16 @@ class Live:
             return False
         except Conflict:
             latest = await self.get(located)
-            if latest is None or latest.uid != seen.uid:
+            if latest is None or latest.uid != observed.uid:
                 return False
-            if latest.resource_version == seen.resource_version or latest.owner_references != seen.owner_references:
+            if (
+                latest.resource_version == observed.resource_version
+                or latest.owner_references != observed.owner_references
+            ):
                 raise
         try:
             await self._client.delete(
-                located.kind, located.name, located.namespace, uid=seen.uid, propagation_policy=propagation_policy
+                located.kind, located.name, located.namespace, uid=observed.uid, propagation_policy=propagation_policy
             )
         except NotFound as error:
             _verify_not_found(error, located)

@@ -121,8 +121,8 @@ class NamespaceController(ManagedController):
         old = _raw_list.decode(take_field(current.raw, "status.conditions") or b"[]")
         # Other conditions are written back as JSON, because the view may lack fields.
         written = [
-            old[place] if place < len(before) and condition == before[place] else _condition(condition)
-            for place, condition in enumerate(after)
+            old[index] if index < len(before) and condition == before[index] else _condition(condition)
+            for index, condition in enumerate(after)
         ]
         record_decision(f"what is left in the namespace: {describe(result.outcome)}")
         try:

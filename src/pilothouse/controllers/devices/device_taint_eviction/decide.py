@@ -111,9 +111,13 @@ def pod_eviction(pod: Pod, get_claim: Callable[[str], ResourceClaim | None], tai
         return None
     evictions: list[Eviction] = []
     for entry in pod.spec.resource_claims:
-        named = claim_of(pod, entry)
-        claim = get_claim(named.name) if isinstance(named, ClaimOfEntry) else None
-        if claim is None or not isinstance(named, ClaimOfEntry) or (named.for_pod and not is_for_pod(pod, claim)):
+        claim_of_entry = claim_of(pod, entry)
+        claim = get_claim(claim_of_entry.name) if isinstance(claim_of_entry, ClaimOfEntry) else None
+        if (
+            claim is None
+            or not isinstance(claim_of_entry, ClaimOfEntry)
+            or (claim_of_entry.for_pod and not is_for_pod(pod, claim))
+        ):
             continue
         # A claim that is not reserved for this pod may be reserved for an earlier pod of the same name.
         eviction = claim_eviction(claim, taints_of) if is_reserved_for(pod, claim) else None

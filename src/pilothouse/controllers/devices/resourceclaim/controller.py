@@ -221,14 +221,16 @@ class ResourceClaimController(ManagedController):
         """The claim that was created for the entry; None if none is needed, or if the pod's status has it already."""
         if self._has_claim(pod, entry) or entry.resource_claim_template_name is None:
             return None
-        named = claim_of(pod, entry)
-        if isinstance(named, ClaimOfEntry):
+        claim_of_entry = claim_of(pod, entry)
+        if isinstance(claim_of_entry, ClaimOfEntry):
             # It was created once, and the pod may be running with it: the cache is not sufficient to conclude that it
             # was deleted.
             cached = [
-                created for created in self._created_claims.of(pod.metadata.uid) if created.metadata.name == named.name
+                created
+                for created in self._created_claims.of(pod.metadata.uid)
+                if created.metadata.name == claim_of_entry.name
             ]
-            live = cached[0] if cached else await self._live_claim(pod, named.name)
+            live = cached[0] if cached else await self._live_claim(pod, claim_of_entry.name)
             if live is not None:
                 self._created_claims.put(live)
                 return live
@@ -299,7 +301,7 @@ class ResourceClaimController(ManagedController):
         """Apply the claim names to the pod's status, if the pod is still as it was read: a stale cache could replace
         names that were written since."""
         meta = pod.metadata
-        named = [
+        statuses = [
             {"name": entry} if name is None else {"name": entry, "resourceClaimName": name}
             for entry, name in claim_names.items()
         ]
@@ -312,7 +314,7 @@ class ResourceClaimController(ManagedController):
                 "uid": meta.uid,
                 "resourceVersion": meta.resource_version,
             },
-            "status": {"resourceClaimStatuses": named},
+            "status": {"resourceClaimStatuses": statuses},
         }
         record_decision(
             f"the ResourceClaims of pod {object_key(meta)} by entry: {len(claim_names)} names are written to its status"

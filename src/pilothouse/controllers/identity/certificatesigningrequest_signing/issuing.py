@@ -115,11 +115,11 @@ def _builder(
         builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     try:
-        own = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        subject_key_id = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:
         pass
     else:
-        authority_key_id = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+        authority_key_id = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(subject_key_id)
         builder = builder.add_extension(authority_key_id, critical=False)
     names = _names(request)
     if names:

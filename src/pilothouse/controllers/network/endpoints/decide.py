@@ -118,8 +118,8 @@ def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]
     remaining = room
     truncated_subsets: list[EndpointSubset] = []
     for subset in subsets:
-        some = subset.addresses if cut_ready else subset.not_ready_addresses
-        share = some[: min(remaining, math.ceil(len(some) / total * room))]
+        addresses = subset.addresses if cut_ready else subset.not_ready_addresses
+        share = addresses[: min(remaining, math.ceil(len(addresses) / total * room))]
         remaining -= len(share)
         if cut_ready:
             truncated_subsets.append(replace(subset, addresses=share, not_ready_addresses=()))

@@ -55,8 +55,8 @@ def slice_labels(service: Service) -> dict[str, str]:
 
 def labels_differ(endpoint_slice: EndpointSlice, service: Service) -> bool:
     """Whether the slice's labels differ from the service's, apart from the three reserved ones."""
-    theirs = {key: value for key, value in endpoint_slice.metadata.labels.items() if key not in _RESERVED}
-    return theirs != {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED}
+    existing_labels = {key: value for key, value in endpoint_slice.metadata.labels.items() if key not in _RESERVED}
+    return existing_labels != {key: value for key, value in service.metadata.labels.items() if key not in _RESERVED}
 
 
 def new_slice(service: Service, address_type: str, ports: tuple[EndpointPort, ...]) -> EndpointSlice:

@@ -125,12 +125,12 @@ def decide(endpoints: Endpoints, existing: Iterable[EndpointSlice], desired: Des
         _reconcile_by_port_mapping(endpoints, by_group.pop(key, []), desired.groups[key], key[1])
         for key in sorted(desired.groups)
     ]
-    unwanted = [endpoint_slice for slices in by_group.values() for endpoint_slice in slices]
+    obsolete = [endpoint_slice for slices in by_group.values() for endpoint_slice in slices]
     return _recycle_slices(
         Plan(
             creates=tuple(endpoint_slice for plan in plans for endpoint_slice in plan.creates),
             updates=tuple(endpoint_slice for plan in plans for endpoint_slice in plan.updates),
-            deletes=(*(endpoint_slice for plan in plans for endpoint_slice in plan.deletes), *unwanted),
+            deletes=(*(endpoint_slice for plan in plans for endpoint_slice in plan.deletes), *obsolete),
             added=sum(plan.added for plan in plans),
             updated=sum(plan.updated for plan in plans),
             removed=sum(plan.removed for plan in plans),
@@ -163,11 +163,13 @@ def _reconcile_by_port_mapping(
 
 def _belongs_to(endpoint_slice: EndpointSlice, endpoints: Endpoints) -> bool:
     """Whether labels, annotations and owner are those of the Endpoints, and not of older ones of the same name."""
-    theirs = {
+    slice_labels = {
         key: value for key, value in endpoint_slice.metadata.labels.items() if key not in (MANAGED_BY, SERVICE_NAME)
     }
-    ours = {key: value for key, value in endpoints.metadata.labels.items() if key not in (MANAGED_BY, SERVICE_NAME)}
-    if theirs != ours or endpoint_slice.metadata.annotations != _annotations(endpoints):
+    endpoints_labels = {
+        key: value for key, value in endpoints.metadata.labels.items() if key not in (MANAGED_BY, SERVICE_NAME)
+    }
+    if slice_labels != endpoints_labels or endpoint_slice.metadata.annotations != _annotations(endpoints):
         return False
     owner = controller_of(endpoint_slice.metadata)
     return owner is None or owner.uid == endpoints.metadata.uid

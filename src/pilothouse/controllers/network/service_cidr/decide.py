@@ -33,11 +33,11 @@ def address_of(ip_address: IPAddress) -> Address | None:
 
 def overlapping_service_cidrs(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[str]:
     """The names of those that share an address with it, itself included if it is among them."""
-    mine = networks_of(cidr)
+    networks = networks_of(cidr)
     return [
         other.metadata.name
         for other in all_cidrs
-        if any(prefixes_overlap(theirs, network) for theirs in networks_of(other) for network in mine)
+        if any(prefixes_overlap(other_network, network) for other_network in networks_of(other) for network in networks)
     ]
 
 
@@ -57,7 +57,7 @@ def has_finalizer(cidr: ServiceCIDR) -> bool:
 
 def is_contained(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> bool:
     covering = [network for other in _others(cidr, all_cidrs) for network in networks_of(other)]
-    return all(any(contains(network, mine) for network in covering) for mine in networks_of(cidr))
+    return all(any(contains(network, network_of_cidr) for network in covering) for network_of_cidr in networks_of(cidr))
 
 
 def orphaned_address(cidr: ServiceCIDR, all_cidrs: Sequence[ServiceCIDR], addresses: Iterable[IPAddress]) -> str:

@@ -156,25 +156,27 @@ class RangeAllocator:
         """Blocks by family, empty for invalid ones, and the first error."""
         blocks_by_family: list[range] = []
         first_error = ""
-        for place, text in enumerate(ranges):
-            wrong, blocks = "", range(0)
-            if place >= len(self._sets):
-                wrong = (
-                    f"node:{name} has an allocated cidr: {text} at index:{place} that does not exist in cluster cidrs "
+        for index, text in enumerate(ranges):
+            error_text, blocks = "", range(0)
+            if index >= len(self._sets):
+                error_text = (
+                    f"node:{name} has an allocated cidr: {text} at index:{index} that does not exist in cluster cidrs "
                     "configuration"
                 )
             else:
                 try:
                     network = parse_cidr(text)
                 except ValueError:
-                    wrong = f"failed to parse node {name}, CIDR {text}"
+                    error_text = f"failed to parse node {name}, CIDR {text}"
                 else:
                     try:
-                        blocks = self._sets[place].indices(network)
+                        blocks = self._sets[index].indices(network)
                     except ValueError as error:
-                        wrong = f"failed to mark cidr[{network}] at idx [{place}] as occupied for node: {name}: {error}"
+                        error_text = (
+                            f"failed to mark cidr[{network}] at idx [{index}] as occupied for node: {name}: {error}"
+                        )
                 blocks_by_family.append(blocks)
-            first_error = first_error or wrong
+            first_error = first_error or error_text
         return tuple(blocks_by_family), first_error
 
     def _nodes_with_blocks(self, blocks: Sequence[range]) -> list[str]:
@@ -185,8 +187,8 @@ class RangeAllocator:
             name
             for name, allocation in self._holdings.items()
             if any(
-                own.start < theirs.stop and theirs.start < own.stop
-                for own, theirs in zip(blocks, allocation.blocks, strict=False)
+                new.start < old.stop and old.start < new.stop
+                for new, old in zip(blocks, allocation.blocks, strict=False)
             )
         ]
 

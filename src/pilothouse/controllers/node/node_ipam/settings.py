@@ -111,22 +111,22 @@ def _services(text: str) -> tuple[tuple[Network, ...], tuple[str, ...]]:
 
 
 def _masks(options: IpamFlags, clusters: tuple[Network, ...]) -> tuple[int, ...]:
-    given = {4: options.mask_size_ipv4, 6: options.mask_size_ipv6}
+    mask_sizes = {4: options.mask_size_ipv4, 6: options.mask_size_ipv6}
     if len(clusters) > 1:
         if options.mask_size:
             raise ValueError("usage of --node-cidr-mask-size is not allowed with dual-stack clusters")
     elif options.mask_size:
-        if any(given.values()):
+        if any(mask_sizes.values()):
             raise ValueError(
                 "usage of --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6 is not allowed if "
                 "--node-cidr-mask-size is set. For dual-stack clusters please unset it and use IPFamily specific flags"
             )
-        given = {4: options.mask_size, 6: options.mask_size}
+        mask_sizes = {4: options.mask_size, 6: options.mask_size}
     else:
         version = clusters[0].version
         other = 6 if version == 4 else 4
-        if given[other]:
+        if mask_sizes[other]:
             raise ValueError(
                 f"usage of --node-cidr-mask-size-ipv{other} is not allowed for a single-stack IPv{version} cluster"
             )
-    return tuple(given[cluster.version] or DEFAULT_MASK[cluster.version] for cluster in clusters)
+    return tuple(mask_sizes[cluster.version] or DEFAULT_MASK[cluster.version] for cluster in clusters)

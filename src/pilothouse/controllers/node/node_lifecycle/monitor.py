@@ -317,8 +317,8 @@ class NodeMonitor:
             for zone in (*self._conditions, *(zone for zone in ready if zone not in self._conditions))
         }
         decided = plan(self._states, reports, self._options)
-        for zone, seen in reports.items():
-            self._metrics.zone(zone, size=seen.size, unhealthy=seen.unhealthy)
+        for zone, report in reports.items():
+            self._metrics.zone(zone, size=report.size, unhealthy=report.unhealthy)
         for zone in decided.removed_zones:
             self._metrics.zone(zone, size=0, unhealthy=0)
         for zone, state in decided.states.items():

@@ -85,8 +85,8 @@ class NodeWrites:
         """Write the conditions; unchanged ones keep their JSON. ``raw`` is the node with ``before``."""
         old = _raw_list.decode(take_field(raw, "status.conditions") or b"[]")
         written = [
-            old[place] if place < len(before) and condition == before[place] else _encoded(condition)
-            for place, condition in enumerate(after)
+            old[index] if index < len(before) and condition == before[index] else _encoded(condition)
+            for index, condition in enumerate(after)
         ]
         body = replace_fields(raw, {"status.conditions": msgspec.json.encode(written), "metadata.managedFields": None})
         name = msgspec.json.decode(take_field(raw, "metadata.name") or b'""')

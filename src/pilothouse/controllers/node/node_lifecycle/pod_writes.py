@@ -53,10 +53,10 @@ class PodWrites:
             return
         conditions = _raw_list.decode(take_field(raw, "status.conditions") or b"[]")
         now = format_time(self._env.now()).encode()
-        for place, condition in enumerate(live.status.conditions):
+        for index, condition in enumerate(live.status.conditions):
             if condition.type == "Ready":
                 changes = {"status": b'"False"', "lastTransitionTime": b'"' + now + b'"'}
-                conditions[place] = msgspec.Raw(replace_fields(conditions[place], changes))
+                conditions[index] = msgspec.Raw(replace_fields(conditions[index], changes))
         body = replace_fields(
             raw, {"status.conditions": msgspec.json.encode(conditions), "metadata.managedFields": None}
         )

@@ -77,7 +77,7 @@ def compute_zone_state(
 def plan(before: Mapping[str, ZoneState], now: Mapping[str, ZoneReport], options: NodeLifecycleOptions) -> Plan:
     removed_zones = tuple(sorted(zone for zone in before if zone not in now))
     states = {zone: before.get(zone, ZoneState.INITIAL) for zone in sorted(now)}
-    all_are_full = all(seen.state is ZoneState.FULL for seen in now.values())
+    all_are_full = all(zone.state is ZoneState.FULL for zone in now.values())
     all_were_full = all(state is ZoneState.FULL for state in states.values())
     if all_are_full and all_were_full:
         return Plan(states=states, rates={}, removed_zones=removed_zones)

@@ -51,18 +51,18 @@ class BudgetPods:
         return (label_index_value(namespace, *fixed) if fixed is not None else namespace,)
 
     def _selector_of(self, budget: PodDisruptionBudget) -> Selector:
-        key, given = object_key(budget.metadata), budget.spec.selector
+        key, label_selector = object_key(budget.metadata), budget.spec.selector
         cached = self._selectors.get(key)
-        if cached is not None and cached[0] is given:
+        if cached is not None and cached[0] is label_selector:
             return cached[1]
-        selector = selector_from(given)
+        selector = selector_from(label_selector)
         if len(self._selectors) > 2 * len(self._budgets) + _FEW:
             self._selectors = {
                 budget_key: cached_selector
                 for budget_key, cached_selector in self._selectors.items()
                 if budget_key in self._budgets
             }
-        self._selectors[key] = given, selector
+        self._selectors[key] = label_selector, selector
         return selector
 
     def get_pods_for_pdb(self, budget: PodDisruptionBudget) -> list[Pod]:

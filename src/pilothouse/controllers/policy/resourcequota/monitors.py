@@ -70,8 +70,8 @@ class Monitors(ResourceMonitors):
 
     def evaluators(self) -> list[Evaluator]:
         """The evaluators of all resources, watched or not."""
-        own = {counter.evaluator.count for counter in self._counters.values()}
-        standalone = [evaluator for evaluator in standing_evaluators() if evaluator.count not in own]
+        watched = {counter.evaluator.count for counter in self._counters.values()}
+        standalone = [evaluator for evaluator in standing_evaluators() if evaluator.count not in watched]
         return [*standalone, *(counter.evaluator for counter in self._counters.values())]
 
     def counters(self) -> list[Counter]:

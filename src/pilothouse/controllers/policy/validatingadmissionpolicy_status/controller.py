@@ -73,7 +73,7 @@ class PolicyStatusController(ManagedController):
         params = await schemas.of(desired) or ANYTHING if desired is not None else None
         checkers = []
         discovery = await self._discovery(policy)
-        for name in types_to_check(spec, lambda named: kinds_of(discovery, named)):
+        for name in types_to_check(spec, lambda resource: kinds_of(discovery, resource)):
             schema = await schemas.of(name)
             if schema is not None:
                 checker = Checker(schema, params, self._context.expressions)
@@ -98,12 +98,13 @@ class PolicyStatusController(ManagedController):
         return await self._mapper.discovery()
 
 
-def kinds_of(discovery: Discovery, named: NamedResource) -> list[TypeName]:
+def kinds_of(discovery: Discovery, named_resource: NamedResource) -> list[TypeName]:
     """The kinds that are served under a name, without a group of any group, as upstream's mapper."""
     return [
         TypeName(resource.group, resource.version, resource.kind)
         for resource in discovery.resources()
-        if (resource.name, resource.version) == (named.resource, named.version) and named.group in ("", resource.group)
+        if (resource.name, resource.version) == (named_resource.resource, named_resource.version)
+        and named_resource.group in ("", resource.group)
     ]
 
 

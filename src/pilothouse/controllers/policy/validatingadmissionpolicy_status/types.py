@@ -35,11 +35,11 @@ class Schemas:
         path = f"/openapi/v3/apis/{name.group}/{name.version}" if name.group else f"/openapi/v3/api/{name.version}"
         if path not in self._documents:
             try:
-                answer = await self._client.request("GET", path, headers={"accept": "application/json"})
+                response = await self._client.request("GET", path, headers={"accept": "application/json"})
             except NotFound:
                 self._documents[path] = {}
             else:
-                document = msgspec.json.decode(answer.body, type=_Document)
+                document = msgspec.json.decode(response.body, type=_Document)
                 self._documents[path] = document.components.get("schemas") or {}
         schemas = self._documents[path]
         for key, schema in schemas.items():

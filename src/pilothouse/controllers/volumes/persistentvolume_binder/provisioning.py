@@ -80,8 +80,8 @@ class Provisioning:
             return
         if class_.mount_options:
             options = f"[{' '.join(class_.mount_options)}]"
-            named = quote(class_.metadata.name)
-            text = f"Mount options are not supported by the provisioner but StorageClass {named} has mount options"
+            class_name = quote(class_.metadata.name)
+            text = f"Mount options are not supported by the provisioner but StorageClass {class_name} has mount options"
             raise self._failed(claim, f"{text} {options}")
         if not self._host_paths:
             reason = f"provisioning in volume plugin {quote(HOST_PATH)} is disabled"

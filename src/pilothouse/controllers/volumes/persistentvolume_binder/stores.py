@@ -140,8 +140,8 @@ class AccessModeIndex:
     def candidates(self, claim: PersistentVolumeClaim, *, delayed: bool) -> Iterator[PersistentVolume]:
         """The volumes that may match the claim: those with a claimRef to it, sorted by name; then, unless binding is
         ``delayed``, the available ones that are large enough, the smallest first."""
-        own = self._of_claim.get(object_key(claim.metadata), {})
-        yield from (own[name] for name in sorted(own))
+        prebound = self._of_claim.get(object_key(claim.metadata), {})
+        yield from (prebound[name] for name in sorted(prebound))
         by_size = None if delayed else self._free.get(_match_key_of_claim(claim))
         if by_size is not None:
             yield from by_size.from_size(request_of(claim))

@@ -38,8 +38,8 @@ def labels_conflict(one: str, other: str) -> bool:
     """Whether one node cannot mount a volume with both labels (``ControllerSELinuxTranslator.Conflicts``). An unset
     user, role or type matches any, since the node completes it. An unset level does not: it is not completed
     (kubernetes#133425)."""
-    *named, level = zip(parts_of(one), parts_of(other), strict=True)
-    return level[0] != level[1] or any(a != b for a, b in named if a and b)
+    *other_parts, level = zip(parts_of(one), parts_of(other), strict=True)
+    return level[0] != level[1] or any(a != b for a, b in other_parts if a and b)
 
 
 MOUNT_OPTION = "MountOption"
@@ -89,8 +89,8 @@ def mounted(pod: MountingPod) -> dict[str, list[str]]:
     labels_by_volume: dict[str, dict[str, None]] = {}
     of_pod = spec.security_context.se_linux_options if spec.security_context is not None else None
     for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers):
-        own = container.security_context.se_linux_options if container.security_context is not None else None
-        options = own if own is not None else of_pod
+        of_container = container.security_context.se_linux_options if container.security_context is not None else None
+        options = of_container if of_container is not None else of_pod
         for mount in container.volume_mounts:
             labels = labels_by_volume.setdefault(mount.name, {})
             if options is not None:

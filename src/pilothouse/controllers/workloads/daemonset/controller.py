@@ -403,8 +403,8 @@ class DaemonSetController(ManagedController):
     async def _update_daemon_set_status(self, sync: _SyncContext, *, observed: bool) -> Requeue | None:
         """Write the status if it changed: based on the cached object, and after a conflict on the live one."""
         self._observe(sync)
-        seen = sync.node_pods.status_counts
-        status = next_status(sync.owner, seen, observed=observed)
+        counts = sync.node_pods.status_counts
+        status = next_status(sync.owner, counts, observed=observed)
         if status is not None:
             record_decision(
                 f"status: {status.desired_number_scheduled} nodes should run a pod; {status.current_number_scheduled} "
@@ -420,7 +420,7 @@ class DaemonSetController(ManagedController):
                     raise
                 await self._put_status(sync, live, status)
         seconds = sync.owner.spec.min_ready_seconds
-        waits = [float(seconds)] if seconds > 0 and seen.ready != seen.available else []
+        waits = [float(seconds)] if seconds > 0 and counts.ready != counts.available else []
         unmet = self._expectations.expires_in(sync.key)
         if unmet is not None:
             waits.append(unmet)

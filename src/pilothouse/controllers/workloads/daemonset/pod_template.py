@@ -57,11 +57,11 @@ class PinnedTemplate:
 
 
 def _with_tolerations(raw: msgspec.Raw | None, host_network: bool) -> msgspec.Raw:
-    own: list[msgspec.Raw] = [] if raw is None or bytes(raw) == b"null" else _list.decode(raw)
+    tolerations: list[msgspec.Raw] = [] if raw is None or bytes(raw) == b"null" else _list.decode(raw)
     for added in daemon_tolerations(host_network=host_network):
-        for index in positions([_toleration.decode(toleration) for toleration in own], added):
-            own[index : index + 1] = [msgspec.Raw(_encode(added))]
-    return msgspec.Raw(_encode(own))
+        for index in positions([_toleration.decode(toleration) for toleration in tolerations], added):
+            tolerations[index : index + 1] = [msgspec.Raw(_encode(added))]
+    return msgspec.Raw(_encode(tolerations))
 
 
 def _pinned(raw: msgspec.Raw | None) -> msgspec.Raw:

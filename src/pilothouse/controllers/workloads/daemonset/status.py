@@ -43,19 +43,19 @@ def count_site(site: Site, rules: Rules, now: datetime.datetime) -> StatusCounts
     )
 
 
-def next_status(owner: DaemonSet, seen: StatusCounts, *, observed: bool) -> DaemonSetStatus | None:
+def next_status(owner: DaemonSet, counts: StatusCounts, *, observed: bool) -> DaemonSetStatus | None:
     """The status to write, or None if nothing changed. ``observed``: this generation was processed, so it becomes
     ``observedGeneration`` (v1.36 ``storeDaemonSetStatus``)."""
     before = owner.status
     generation = owner.metadata.generation
     after = DaemonSetStatus(
-        current_number_scheduled=seen.current,
-        number_misscheduled=seen.misscheduled,
-        desired_number_scheduled=seen.desired,
-        number_ready=seen.ready,
-        updated_number_scheduled=seen.updated,
-        number_available=seen.available,
-        number_unavailable=seen.desired - seen.available,
+        current_number_scheduled=counts.current,
+        number_misscheduled=counts.misscheduled,
+        desired_number_scheduled=counts.desired,
+        number_ready=counts.ready,
+        updated_number_scheduled=counts.updated,
+        number_available=counts.available,
+        number_unavailable=counts.desired - counts.available,
         observed_generation=generation if observed else before.observed_generation,
         collision_count=before.collision_count,
     )

@@ -30,18 +30,20 @@ def match_toleration(one: Toleration, other: Toleration) -> bool:
     return (one.key, one.effect, one.operator, one.value) == (other.key, other.effect, other.operator, other.value)
 
 
-def with_daemon_tolerations(own: Iterable[Toleration], *, host_network: bool) -> tuple[Toleration, ...]:
+def with_daemon_tolerations(tolerations: Iterable[Toleration], *, host_network: bool) -> tuple[Toleration, ...]:
     """The template's tolerations, then the added ones. One with ``tolerationSeconds`` becomes unlimited in place."""
-    merged = list(own)
+    merged = list(tolerations)
     for added in daemon_tolerations(host_network=host_network):
         for index in positions(merged, added):
             merged[index : index + 1] = [added]
     return tuple(merged)
 
 
-def positions(own: Sequence[Toleration], added: Toleration) -> Sequence[int]:
+def positions(tolerations: Sequence[Toleration], added: Toleration) -> Sequence[int]:
     """The indexes to replace by the added toleration: of all that match it, else the end; none if it is present
     (``AddOrUpdateTolerationInPodSpec``)."""
-    if added in own:
+    if added in tolerations:
         return ()
-    return [index for index, toleration in enumerate(own) if match_toleration(toleration, added)] or (len(own),)
+    return [index for index, toleration in enumerate(tolerations) if match_toleration(toleration, added)] or (
+        len(tolerations),
+    )

@@ -74,28 +74,28 @@ def replicas_annotations(replicas: int, surge: int) -> dict[str, str]:
 
 
 def new_replica_set_annotations(
-    deployment: Mapping[str, str], own: Mapping[str, str], revision: int
+    deployment: Mapping[str, str], rs_annotations: Mapping[str, str], revision: int
 ) -> dict[str, str] | None:
     """The annotations of the new ReplicaSet (``SetNewReplicaSetAnnotations``); ``None`` if nothing has to change.
 
     The Deployment's annotations are copied, and none is removed. The revision only increases: after a rollback the old
     ReplicaSet gets the next revision, and its former one is appended to the history.
     """
-    noted = dict(own)
+    noted = dict(rs_annotations)
     for name, value in deployment.items():
         if name not in ANNOTATIONS_TO_SKIP:
             noted[name] = value
-    text = own.get(REVISION)
+    text = rs_annotations.get(REVISION)
     before = 0 if not text else parse_int(text)
     if before is None:
         return None  # edited manually: as upstream, nothing is changed
     if before < revision:
         noted[REVISION] = str(revision)
         if text is not None:
-            history = append_revision_history(own.get(REVISION_HISTORY, ""), text)
+            history = append_revision_history(rs_annotations.get(REVISION_HISTORY, ""), text)
             if history is not None:
                 noted[REVISION_HISTORY] = history
-    return None if noted == own else noted
+    return None if noted == rs_annotations else noted
 
 
 def append_revision_history(history: str, revision: str) -> str | None:

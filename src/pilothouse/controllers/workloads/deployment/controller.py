@@ -143,14 +143,14 @@ class DeploymentController(ManagedController):
         first."""
         meta = deployment.metadata
         matches = selector.matches
-        own = self._sets.by_index(CONTROLLER_INDEX, index_key(meta))
+        controlled = self._sets.by_index(CONTROLLER_INDEX, index_key(meta))
         if meta.deletion_timestamp is not None:
-            return [rs for rs in own if matches(rs.metadata.labels)]
-        to_claim = [rs for rs in own if not matches(rs.metadata.labels)]
+            return [rs for rs in controlled if matches(rs.metadata.labels)]
+        to_claim = [rs for rs in controlled if not matches(rs.metadata.labels)]
         orphans = self._sets.by_index(CONTROLLER_INDEX, meta.namespace)
         to_claim += [rs for rs in orphans if rs.metadata.deletion_timestamp is None and matches(rs.metadata.labels)]
         if not to_claim:
-            return list(own)
+            return list(controlled)
 
         def wrote(written: ObjectMeta) -> None:
             self._consistency_store.wrote_at(key, meta.uid, REPLICA_SETS.group_resource, written.resource_version)

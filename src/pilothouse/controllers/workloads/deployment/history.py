@@ -39,8 +39,8 @@ def replica_sets_to_clean_up(deployment: Deployment, old: Sequence[ReplicaSet]) 
 
 
 def _can_be_deleted(replica_set: ReplicaSet) -> bool:
-    seen = replica_set.metadata.generation <= replica_set.status.observed_generation
-    return seen and replica_set.status.replicas == 0 and size_of(replica_set) == 0
+    is_observed = replica_set.metadata.generation <= replica_set.status.observed_generation
+    return is_observed and replica_set.status.replicas == 0 and size_of(replica_set) == 0
 
 
 class Rollback(msgspec.Struct, frozen=True):

@@ -56,11 +56,11 @@ def reconcile_old_replica_sets(deployment: Deployment, new: ReplicaSet, old: Seq
     active = [rs for rs in old if size_of(rs) > 0]
     if not active:
         return []
-    everyone = size_of(new) + sum(map(size_of, active))
+    all_pods_count = size_of(new) + sum(map(size_of, active))
     unavailable = bounds_of(deployment).unavailable
     min_available = desired_replicas(deployment) - unavailable
     new_unavailable = size_of(new) - min_available_replicas(new)
-    max_scaled_down = everyone - min_available - new_unavailable
+    max_scaled_down = all_pods_count - min_available - new_unavailable
     if max_scaled_down <= 0:
         return []
     bound = f"at least {min_available} of {desired_replicas(deployment)} must be (maxUnavailable {unavailable})"

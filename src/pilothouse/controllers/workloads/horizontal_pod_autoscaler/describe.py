@@ -11,11 +11,11 @@ def describe_metric(spec: MetricSpec, proposal: Proposal, replicas: int, toleran
     """``cpu resource utilization …: 90%, target 50%, ratio 1.80, …``"""
     source = spec.resource or spec.container_resource or spec.pods or spec.object or spec.external
     status = proposal.status
-    seen = status.resource or status.container_resource or status.pods or status.object or status.external
-    if source is None or seen is None:
+    metric_status = status.resource or status.container_resource or status.pods or status.object or status.external
+    if source is None or metric_status is None:
         return f"{proposal.name} asks for {proposal.replicas} replicas"
     return (
-        f"{proposal.name}: {_compared(seen.current, source.target)}, tolerance {tolerances.down:g} down and "
+        f"{proposal.name}: {_compared(metric_status.current, source.target)}, tolerance {tolerances.down:g} down and "
         f"{tolerances.up:g} up: {replicas} replicas become {proposal.replicas}"
     )
 
@@ -24,14 +24,14 @@ def _compared(current: MetricValueStatus, target: MetricTarget) -> str:
     if current.average_utilization is not None and target.average_utilization:
         ratio = current.average_utilization / target.average_utilization
         return f"{current.average_utilization}%, target {target.average_utilization}%, ratio {ratio:.2f}"
-    for seen, target_value, what in (
+    for current_value, target_value, what in (
         (current.average_value, target.average_value, " per pod"),
         (current.value, target.value, ""),
     ):
-        if seen is not None and target_value is not None:
+        if current_value is not None and target_value is not None:
             divisor = _number(target_value)
-            text = f"{seen}{what}, target {target_value}"
-            return f"{text}, ratio {_number(seen) / divisor:.2f}" if divisor else text
+            text = f"{current_value}{what}, target {target_value}"
+            return f"{text}, ratio {_number(current_value) / divisor:.2f}" if divisor else text
     return "no value"
 
 

@@ -223,8 +223,8 @@ def _window_of(value: _MetricValue) -> float:
 
 
 def _with(target: str, **query: str) -> str:
-    given: Mapping[str, str] = {name: text for name, text in query.items() if text}
-    return f"{target}?{urlencode(given)}" if given else target
+    parameters: Mapping[str, str] = {name: text for name, text in query.items() if text}
+    return f"{target}?{urlencode(parameters)}" if parameters else target
 
 
 def _error_text(error: Exception, verb: str, request_target: str) -> str:

@@ -288,11 +288,11 @@ class JobController(ManagedController):
     async def _get_pods_for_job(self, key: str, job: Job, selector: Selector) -> tuple[Pod, ...]:
         """The pods of the Job, after adoption and release. Adopted ones have the finalizer."""
         meta = job.metadata
-        own = self._pods.by_index(
+        controlled = self._pods.by_index(
             CONTROLLER_INDEX, controller_index_key(meta.namespace, JOBS.kind, meta.name, meta.uid)
         )
         orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
-        candidates = [*own, *(pod for pod in orphans if selector.matches(pod.metadata.labels))]
+        candidates = [*controlled, *(pod for pod in orphans if selector.matches(pod.metadata.labels))]
         claimed = await self._gate.pod_claims(key, meta, selector, finalizers=(TRACKING,)).claim(candidates)
         return tuple(pod if controller_of(pod.metadata) is not None else _adopted(pod) for pod in claimed)
 

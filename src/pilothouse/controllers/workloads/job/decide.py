@@ -362,12 +362,12 @@ def active_pods_for_removal(job: Job, active: Iterable[Pod], at_least: int) -> l
             by_index.setdefault(index_of_pod(pod), []).append(pod)
         remaining = []
         for index in sorted(by_index):
-            some = sorted(by_index[index], key=_cheapness)
+            candidates = sorted(by_index[index], key=_cheapness)
             if index == UNKNOWN or index >= completions:
-                to_delete += some
+                to_delete += candidates
             else:
-                to_delete += some[:-1]
-                remaining.append(some[-1])
+                to_delete += candidates[:-1]
+                remaining.append(candidates[-1])
     if len(to_delete) < at_least:
         to_delete += sorted(remaining, key=_cheapness)[: at_least - len(to_delete)]
     return to_delete

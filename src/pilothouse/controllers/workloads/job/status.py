@@ -42,11 +42,11 @@ def with_condition(
     desired = JobCondition(
         type=type_, status=status, reason=reason, message=message, last_probe_time=at, last_transition_time=at
     )
-    for place, condition in enumerate(conditions):
+    for index, condition in enumerate(conditions):
         if condition.type == type_:
             if (condition.status, condition.reason, condition.message) == (status, reason, message):
                 return conditions, False
-            return (*conditions[:place], desired, *conditions[place + 1 :]), True
+            return (*conditions[:index], desired, *conditions[index + 1 :]), True
     if status == "False":
         return conditions, False
     return (*conditions, desired), True

@@ -121,19 +121,19 @@ class ReplicaSetController(ManagedController):
         blueprint = self._blueprints.of(owner)
         if blueprint.selector is None:
             return None
-        seen = self._count_pods(owner, blueprint, blueprint.selector)
-        if seen is None:
+        counts = self._count_pods(owner, blueprint, blueprint.selector)
+        if counts is None:
             return await self._sync_each_pod(key, owner, raw, blueprint, blueprint.selector, expectations_satisfied)
         error: Exception | None = None
         failure: Failure | None = None
-        action = self._decide(owner, seen.active, expectations_satisfied)
+        action = self._decide(owner, counts.active, expectations_satisfied)
         if action is not None:
             error, failure = await self._manage_replicas(
-                key, owner, action, seen.active, lambda: self._ranked_pods(owner)
+                key, owner, action, counts.active, lambda: self._ranked_pods(owner)
             )
         elif expectations_satisfied:
             self.events.census.dismiss(self._index_key(owner.metadata))
-        await self._update_replica_set_status(key, owner, raw, seen, failure)
+        await self._update_replica_set_status(key, owner, raw, counts, failure)
         if error is not None:
             raise error
         return self._requeue_after(key)
@@ -174,13 +174,13 @@ class ReplicaSetController(ManagedController):
             terminating=self._terminating_replicas(terminating),
         )
 
-    async def _claim_pods(self, key: str, owner: ReplicaSet, selector: Selector, own: list[Pod]) -> list[Pod]:
+    async def _claim_pods(self, key: str, owner: ReplicaSet, selector: Selector, controlled: list[Pod]) -> list[Pod]:
         """The active pods that belong to the owner, after adoption and release."""
         meta = owner.metadata
         matches = selector.matches
         claimed: list[Pod] = []
         to_claim: list[Pod] = []
-        for pod in own:
+        for pod in controlled:
             if is_active(pod):
                 (claimed if matches(pod.metadata.labels) else to_claim).append(pod)
         orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
@@ -212,13 +212,13 @@ class ReplicaSetController(ManagedController):
         expectations_satisfied: bool,
     ) -> Requeue | None:
         """The sync that examines every pod."""
-        own = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
-        pods = await self._claim_pods(key, owner, selector, own)
+        controlled = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
+        pods = await self._claim_pods(key, owner, selector, controlled)
         if not self._owners.still_has(owner.metadata):
             # It was deleted meanwhile. If another one has its name, expectations set now would never be observed. The
             # event enqueues the key.
             return None
-        terminating = sum(1 for pod in own if is_terminating(pod) and selector.matches(pod.metadata.labels))
+        terminating = sum(1 for pod in controlled if is_terminating(pod) and selector.matches(pod.metadata.labels))
         error: Exception | None = None
         failure: Failure | None = None
         action = self._decide(owner, len(pods), expectations_satisfied)
@@ -232,17 +232,17 @@ class ReplicaSetController(ManagedController):
                 key, owner, action, len(pods), lambda: ActivePodsWithRanks(pods)
             )
         now = self.env.now()
-        seen = count(
+        counts = count(
             pods,
             terminating=self._terminating_replicas(terminating),
             template_labels=blueprint.template_labels,
             min_ready_seconds=owner.spec.min_ready_seconds,
             now=now,
         )
-        await self._update_replica_set_status(key, owner, raw, seen, failure)
+        await self._update_replica_set_status(key, owner, raw, counts, failure)
         if error is not None:
             raise error
-        if seen.ready == seen.available:
+        if counts.ready == counts.available:
             return self._requeue_after(key)
         seconds = owner.spec.min_ready_seconds
         # Writing the status has taken time.
@@ -251,8 +251,10 @@ class ReplicaSetController(ManagedController):
     def _ranked_pods(self, owner: ReplicaSet) -> ActivePodsWithRanks:
         """Its active pods, if by the census all of them match."""
         index_key = self._index_key(owner.metadata)
-        own = self._pods.by_index
-        return self.events.census.ranked_pods(index_key, lambda: filter(is_active, own(CONTROLLER_INDEX, index_key)))
+        by_index = self._pods.by_index
+        return self.events.census.ranked_pods(
+            index_key, lambda: filter(is_active, by_index(CONTROLLER_INDEX, index_key))
+        )
 
     async def _manage_replicas(
         self,
@@ -364,14 +366,14 @@ class ReplicaSetController(ManagedController):
     # Report
 
     async def _update_replica_set_status(
-        self, key: str, owner: ReplicaSet, raw: bytes, seen: StatusCounts, failure: Failure | None
+        self, key: str, owner: ReplicaSet, raw: bytes, counts: StatusCounts, failure: Failure | None
     ) -> None:
         """Write the status if it changed: based on the cached object, then on the live one. ``raw`` is the JSON of
         ``owner`` at the start of the sync."""
-        status = next_status(owner, seen, failure, self.env.now())
+        status = next_status(owner, counts, failure, self.env.now())
         if status == owner.status:
             return
-        record_decision(describe(owner, seen, failure))
+        record_decision(describe(owner, counts, failure))
         meta, body = owner.metadata, encode(status)
         try:
             response = await self._gate.put_status(key, meta, raw, body)

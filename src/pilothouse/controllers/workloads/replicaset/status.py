@@ -64,7 +64,7 @@ def count(
 
 
 def next_status(
-    owner: ReplicaSet, seen: StatusCounts, failure: Failure | None, now: datetime.datetime
+    owner: ReplicaSet, counts: StatusCounts, failure: Failure | None, now: datetime.datetime
 ) -> ReplicaSetStatus:
     """The status after one sync, about the generation that was synced.
 
@@ -87,11 +87,11 @@ def next_status(
     elif failure is None and present:
         conditions = tuple(condition for condition in conditions if condition.type != REPLICA_FAILURE)
     status = ReplicaSetStatus(
-        replicas=seen.active,
-        fully_labeled_replicas=seen.fully_labeled,
-        ready_replicas=seen.ready,
-        available_replicas=seen.available,
-        terminating_replicas=seen.terminating,
+        replicas=counts.active,
+        fully_labeled_replicas=counts.fully_labeled,
+        ready_replicas=counts.ready,
+        available_replicas=counts.available,
+        terminating_replicas=counts.terminating,
         observed_generation=owner.metadata.generation,
         conditions=conditions,
     )
@@ -100,10 +100,10 @@ def next_status(
     return status if kind is ReplicaSetStatus else msgspec.convert(msgspec.to_builtins(status), kind)
 
 
-def describe(owner: ReplicaSet, seen: StatusCounts, failure: Failure | None) -> str:
+def describe(owner: ReplicaSet, counts: StatusCounts, failure: Failure | None) -> str:
     """Why the status is written, in a sentence."""
     desired = 1 if owner.spec.replicas is None else owner.spec.replicas
-    text = f"status: wants {desired} pods; {seen.active} active, {seen.ready} ready, {seen.available} available"
+    text = f"status: wants {desired} pods; {counts.active} active, {counts.ready} ready, {counts.available} available"
     return text if failure is None else f"{text}; {failure.reason}: {failure.message}"
 
 

@@ -186,14 +186,14 @@ class StatefulSetController(ManagedController):
         matches = selector.matches
         index_key = controller_index_key(meta.namespace, STATEFUL_SETS.kind, meta.name, meta.uid)
         claimed: list[Pod] = []
-        doubtful: list[Pod] = []
+        to_claim: list[Pod] = []
         for pod in self._pods.by_index(CONTROLLER_INDEX, index_key):
-            (claimed if matches(pod.metadata.labels) and belongs(pod) else doubtful).append(pod)
+            (claimed if matches(pod.metadata.labels) and belongs(pod) else to_claim).append(pod)
         orphans = self._pods.by_index(CONTROLLER_INDEX, meta.namespace)
-        doubtful += [pod for pod in orphans if matches(pod.metadata.labels) and belongs(pod)]
-        if not doubtful or meta.deletion_timestamp is not None:
+        to_claim += [pod for pod in orphans if matches(pod.metadata.labels) and belongs(pod)]
+        if not to_claim or meta.deletion_timestamp is not None:
             return claimed
-        return claimed + await self._gate.pod_claims(sync.key, meta, selector).claim(doubtful, predicate=belongs)
+        return claimed + await self._gate.pod_claims(sync.key, meta, selector).claim(to_claim, predicate=belongs)
 
     def _newest(self, pods: Sequence[Pod]) -> list[Pod]:
         """The pods as the cache has them now, after claiming and the requests for revisions."""
@@ -229,16 +229,16 @@ class StatefulSetController(ManagedController):
     async def _act(self, sync: _SyncContext, settled: Revisions, pods: Sequence[Pod]) -> Requeue | None:
         now = self.env.now()
         pods = self._newest(pods)
-        seen = self._observe(sync, settled, pods, now)
-        plan = decide(seen)
-        self._measure(sync, seen)
+        observed = self._observe(sync, settled, pods, now)
+        plan = decide(observed)
+        self._measure(sync, observed)
         for claim in plan.waits_for:
             self._awaited[f"{sync.meta.namespace}/{claim}"] = sync.key
         replaced = 0
         failure: Exception | None = None
-        if not seen.being_deleted:
-            pods = seen.replicas.pods()
-            apply = _Apply(self._writes_for(sync, seen), sync, settled, seen)
+        if not observed.being_deleted:
+            pods = observed.replicas.pods()
+            apply = _Apply(self._writes_for(sync, observed), sync, settled, observed)
             try:
                 await apply.carry_out(plan)
             except STEP_ERRORS as error:
@@ -246,7 +246,7 @@ class StatefulSetController(ManagedController):
                 if has_cause(error, "NamespaceTerminating"):
                     self.events.namespace_terminating(sync.meta)
             replaced = apply.replaced
-        counted = tally(pods, sync.rules, seen.current, seen.update, now)
+        counted = tally(pods, sync.rules, observed.current, observed.update, now)
         try:
             await self._report(sync, settled, counted, replaced)
         except STEP_ERRORS as error:
@@ -378,25 +378,27 @@ class _Apply:
                 await self._writes.settle_claims(name, self._uids[name])
 
     def _reason(self, action: Action) -> str:
-        seen, name = self._seen, action.name
-        rules = seen.rules
+        observed, name = self._seen, action.name
+        rules = observed.rules
         summary = f"wants {rules.desired} replicas from ordinal {rules.start}"
         match action:
             case CreatePod(from_current=from_current):
-                revision = f"current revision {seen.current}" if from_current else f"update revision {seen.update}"
+                revision = (
+                    f"current revision {observed.current}" if from_current else f"update revision {observed.update}"
+                )
                 order = "OrderedReady, the ones before it are ready" if rules.ordered else "Parallel"
                 return f"{summary}: {name} is missing and created from the {revision}; {order}"
             case DeletePod(revision=revision):
                 if not rules.is_desired(ordinal_of(name)):
                     order = "OrderedReady, the highest ordinal first" if rules.ordered else "Parallel"
                     return f"{summary}: {name} is beyond them and deleted; {order}"
-                slot = next((candidate.pod for candidate in seen.replicas.slots if candidate.name == name), None)
+                slot = next((candidate.pod for candidate in observed.replicas.slots if candidate.name == name), None)
                 if slot is not None and is_terminal(slot):
                     return f"{name} has ended (phase {slot.status.phase}): deleted to be created again"
                 missing = f"maxUnavailable {rules.max_unavailable}" if rules.max_unavailable else "one at a time"
                 return (
-                    f"rolling update: {name} has revision {revision}, the update revision is {seen.update}; partition "
-                    f"{rules.partition or 0}, {missing}, the highest ordinal first"
+                    f"rolling update: {name} has revision {revision}, the update revision is {observed.update}; "
+                    f"partition {rules.partition or 0}, {missing}, the highest ordinal first"
                 )
             case CreateMissingClaims():
                 return f"{name} is Pending and lacks claims, or they lack the owners of the retention policy"

@@ -112,9 +112,11 @@ def has_unexpected_controller(owners: Owners, keeping: ClaimRetention) -> bool:
     if keeping.policy.retains:
         return False
     for reference in owners:
-        ours = next((holder for holder in (keeping.owner, keeping.pod) if holder.is_named_by(reference)), None)
-        if ours is not None:
-            if reference.uid != ours.uid:
+        holder_of_reference = next(
+            (holder for holder in (keeping.owner, keeping.pod) if holder.is_named_by(reference)), None
+        )
+        if holder_of_reference is not None:
+            if reference.uid != holder_of_reference.uid:
                 return True
         elif reference.controller:
             return True

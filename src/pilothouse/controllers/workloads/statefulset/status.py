@@ -16,7 +16,7 @@ from pilothouse.controllers.workloads.statefulset.replicas import ROLLING_UPDATE
 def next_status(
     owner: StatefulSet,
     rules: Rules,
-    seen: Tally,
+    tally: Tally,
     *,
     current: str,
     update: str,
@@ -32,22 +32,22 @@ def next_status(
     """
     after = StatefulSetStatus(
         observed_generation=owner.metadata.generation,
-        replicas=seen.replicas,
-        ready_replicas=seen.ready,
-        available_replicas=seen.available,
-        current_replicas=seen.current - replaced,
-        updated_replicas=seen.updated,
+        replicas=tally.replicas,
+        ready_replicas=tally.ready,
+        available_replicas=tally.available,
+        current_replicas=tally.current - replaced,
+        updated_replicas=tally.updated,
         current_revision=current,
         update_revision=update,
         collision_count=collision_count,
     )
-    if rules.strategy == ROLLING_UPDATE and seen.updated == seen.ready == seen.replicas == rules.desired:
+    if rules.strategy == ROLLING_UPDATE and tally.updated == tally.ready == tally.replicas == rules.desired:
         after = replace(after, current_replicas=after.updated_replicas, current_revision=update)
     before = owner.status
     comparable = replace(after, observed_generation=before.observed_generation, collision_count=before.collision_count)
     available = before.available_replicas or 0
     if not report_available:
-        available = seen.available
+        available = tally.available
     same = comparable == replace(before, available_replicas=available)
     return None if same and after.observed_generation <= before.observed_generation else after
 
