@@ -70,12 +70,12 @@ class RemoteClients:
         self._metrics = metrics
         self._transport = connection.transport(env, metrics=metrics)
         self._accounts: dict[str, RemoteTransport] = {}
-        self._report_transport(made=True)
+        self._report_transport(is_new=True)
         self._log = Log("identities")
 
     def shared(self, suffix: str, *, qps: float, burst: int, fence: Callable[[], None] | None = None) -> Client:
         """A client with the manager's own identity."""
-        self._report_transport(made=False)
+        self._report_transport(is_new=False)
         return self._client(self._transport, suffix, qps=qps, burst=burst, fence=fence)
 
     async def for_controller(self, name: str, *, qps: float, burst: int, fence: Callable[[], None] | None) -> Client:
@@ -98,7 +98,7 @@ class RemoteClients:
             transport = self._accounts[name] = self._connection.transport(
                 self._env, credentials=credentials, metrics=self._metrics
             )
-        self._report_transport(made=is_new)
+        self._report_transport(is_new=is_new)
         suffix = f"system:serviceaccount:{NAMESPACE}:{name}"
         return self._client(transport, suffix, qps=qps, burst=burst, fence=fence)
 
@@ -107,9 +107,9 @@ class RemoteClients:
         for transport in (*self._accounts.values(), self._transport):
             await transport.close()
 
-    def _report_transport(self, *, made: bool) -> None:
+    def _report_transport(self, *, is_new: bool) -> None:
         if self._metrics is not None:
-            self._metrics.transport_given(made=made)
+            self._metrics.transport_given(is_new=is_new)
 
     def _client(
         self,

@@ -111,7 +111,7 @@ def _delegate(env: Env, serving: Serving, kubeconfig: str, metrics: RestClientMe
         connection = connection.with_current_authority()
     transport = connection.transport(env, metrics=metrics)
     if metrics is not None:
-        metrics.transport_given(made=True)
+        metrics.transport_given(is_new=True)
     agent = default_user_agent(PROGRAM)
     return Client(transport, env, qps=_DELEGATED_QPS, burst=_DELEGATED_BURST, user_agent=agent, metrics=metrics)
 

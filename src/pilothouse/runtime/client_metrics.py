@@ -151,8 +151,8 @@ class RestClientMetrics:
         if former_age_seconds is not None:
             self._ages.observe(former_age_seconds)
 
-    def transport_given(self, *, made: bool) -> None:
+    def transport_given(self, *, is_new: bool) -> None:
         """A transport was requested: a new or an existing one. Transports are kept until the program ends."""
-        self._transport_calls.labels("miss" if made else "hit").inc()
-        if made:
+        self._transport_calls.labels("miss" if is_new else "hit").inc()
+        if is_new:
             self._transports.inc()

@@ -12,11 +12,11 @@ from pilothouse.semantics.pods import ready_condition
 
 
 class _Seen:
-    __slots__ = ("made", "pods")
+    __slots__ = ("pods", "service_time")
 
-    def __init__(self, pods: dict[str, datetime.datetime], made: datetime.datetime | None) -> None:
+    def __init__(self, pods: dict[str, datetime.datetime], service_time: datetime.datetime | None) -> None:
         self.pods = pods
-        self.made = made
+        self.service_time = service_time
 
 
 class TriggerTimeTracker:
@@ -28,19 +28,19 @@ class TriggerTimeTracker:
     def of(self, key: str, service: Service, pods: Iterable[Pod]) -> str:
         """The time of the earliest change since the last sync; for the first sync the creation of the Service. Empty if
         no change has a time (``ComputeEndpointLastChangeTriggerTime``)."""
-        made = service.metadata.creation_timestamp
+        service_time = service.metadata.creation_timestamp
         times: dict[str, datetime.datetime] = {}
         for pod in pods:
             condition = ready_condition(pod)
             if condition is not None and condition.last_transition_time is not None:
                 times[pod.metadata.name] = condition.last_transition_time
         before = self._seen.get(key)
-        self._seen[key] = _Seen(times, made)
+        self._seen[key] = _Seen(times, service_time)
         if before is None:
-            return format_time(made) if made is not None else ""
+            return format_time(service_time) if service_time is not None else ""
         moved = [at for name, at in times.items() if name not in before.pods or at > before.pods[name]]
-        if made is not None and (before.made is None or made > before.made):
-            moved.append(made)
+        if service_time is not None and (before.service_time is None or service_time > before.service_time):
+            moved.append(service_time)
         return format_time(min(moved)) if moved else ""
 
     def forget(self, key: str) -> None:
