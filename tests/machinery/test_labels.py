@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.tables import cases
 
 from pilothouse.api.meta import LabelSelector, LabelSelectorRequirement
+from pilothouse.machinery import labels
 from pilothouse.machinery.labels import (
     EVERYTHING,
     NOTHING,
@@ -203,3 +204,10 @@ def test_long_selector_matches_as_its_requirements(
 ) -> None:
     one_by_one = all(Selector([requirement]).matches(labels) for requirement in requirements)
     assert Selector(requirements * times).matches(labels) is one_by_one
+
+
+def test_selectors_of_many_labels_are_not_cached() -> None:
+    before = labels._cached_selector.cache_info().misses
+    many = LabelSelector(match_labels={f"k{number}": "v" for number in range(100)})
+    assert selector_from(many).matches(many.match_labels)
+    assert labels._cached_selector.cache_info().misses == before

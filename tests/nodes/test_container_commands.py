@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import cases
 
+from pilothouse.nodes import container_commands
 from pilothouse.nodes.container_commands import Outcome, outcome_of, runs_on
 
 FOREVER = math.inf
@@ -178,6 +179,12 @@ def test_the_output_of_a_loop_is_bounded() -> None:
     assert found is not None
     assert found.output[:2] == ((0.0, "x"), (1.0, "x"))
     assert 100 < len(found.output) < 10_000
+
+
+def test_outcomes_of_long_commands_are_not_cached() -> None:
+    before = container_commands._cached_outcome.cache_info().misses
+    assert outcome_of(script("exit 3 # " + "x" * 5000)) == Outcome(0.0, 3)
+    assert container_commands._cached_outcome.cache_info().misses == before
 
 
 def test_the_termination_message_is_the_content_of_its_file() -> None:

@@ -21,6 +21,15 @@ def test_encoded_events_are_cached_for_the_newest_changes_only() -> None:
     assert len(collection.since(10)) == 2990
 
 
+def test_encoded_events_of_large_objects_are_cached_for_few_changes() -> None:
+    collection, large = Collection("/pods/", 0), b"x" * (3 * 1024 * 1024)
+    for revision in range(1, 20):
+        collection.remember(Change(revision, "/pods/default/a", "MODIFIED", large, None, {"line": large}), KEPT)
+    assert [change.revision for change in collection.changes if change.memo is not None] == [18, 19]
+    collection.forget(19)
+    assert collection._fresh_size == 0
+
+
 def test_expired_changes_are_released() -> None:
     collection = _collection(3000)
     for revision in (100, 2990):

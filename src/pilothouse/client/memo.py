@@ -10,11 +10,14 @@ from typing import Any
 import msgspec
 
 
+HALF_BYTES = 4 * 1024 * 1024
+
+
 class DecodeMemo:
     """Caches the last events of one process. Shared by all clients to which it is passed.
 
-    Bounded by ``capacity`` events per view, of which at least the last half is kept. Events that were dropped are
-    decoded again.
+    Bounded by ``capacity`` events per view, and by ``HALF_BYTES`` for each half of them, of which at least the last is
+    kept. Events that were dropped are decoded again.
     """
 
     __slots__ = ("_by_view", "capacity", "hits", "misses")
@@ -44,17 +47,20 @@ class DecodeMemo:
         events = self._by_view.get((view, keep_raw))
         if events is None:
             events = self._by_view[view, keep_raw] = _Events()
-        if len(events.newer) * 2 >= self.capacity:
+        if len(events.newer) * 2 >= self.capacity or events.size >= HALF_BYTES:
             # Drop one half at once: finding the oldest key of a dict would pass over all deleted ones.
-            events.older, events.newer = events.newer, {}
+            events.older, events.newer, events.size = events.newer, {}, 0
         events.newer[line] = event
+        events.size += len(line)
 
 
 class _Events:
     """The events of one view in two halves."""
 
-    __slots__ = ("newer", "older")
+    __slots__ = ("newer", "older", "size")
 
     def __init__(self) -> None:
         self.newer: dict[bytes, msgspec.Struct] = {}
         self.older: dict[bytes, msgspec.Struct] = {}
+        self.size = 0
+        """Bytes of the lines of the newer ones."""

@@ -10,10 +10,13 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+TEMPLATE_BYTES = 16 * 1024
+"""The largest pod template whose other forms are cached."""
+
 
 def bounded_cache(most: int, longest: int = 256) -> Callable[[F], F]:
-    """``lru_cache(most)`` for a function of one or two strings; results for more than ``longest`` characters are not
-    cached."""
+    """``lru_cache(most)`` for a function of one or two strings (or bytes); results for more than ``longest`` characters
+    are not cached."""
 
     def decorate(function: F) -> F:
         cached = lru_cache(maxsize=most)(function)

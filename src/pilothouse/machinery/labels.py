@@ -306,11 +306,18 @@ def selector_from(selector: LabelSelector | None) -> Selector:
 
 
 # Controllers compute the selector of the same owner in every sync; it is only validated once.
-@lru_cache(maxsize=4096)
 def _selector_from_pairs(pairs: tuple[tuple[str, str], ...]) -> Selector:
+    return (_cached_selector if len(pairs) <= _FEW_LABELS else _new_selector)(pairs)
+
+
+def _new_selector(pairs: tuple[tuple[str, str], ...]) -> Selector:
     if not pairs:
         return EVERYTHING
     return Selector([new_requirement(key, "=", (value,)) for key, value in pairs])
+
+
+_FEW_LABELS = 16
+_cached_selector = lru_cache(maxsize=4096)(_new_selector)
 
 
 def selector_from_map(labels: Mapping[str, str]) -> Selector:

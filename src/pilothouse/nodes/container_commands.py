@@ -15,6 +15,7 @@ from pilothouse.nodes.shell_words import Unclear
 
 _VARIABLE = re.compile(r"(?<!\$)\$\([A-Za-z_][\w.-]*\)", re.ASCII)
 _MAX_LINES = 1000
+_LONGEST_CACHED = 4096
 
 SERVERS = frozenset(
     {
@@ -46,9 +47,12 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-@lru_cache(maxsize=512)
 def outcome_of(words: tuple[str, ...]) -> Outcome | None:
     """The behavior of a container with this command and these arguments, None if it cannot be determined."""
+    return (_cached_outcome if sum(map(len, words)) <= _LONGEST_CACHED else _outcome)(words)
+
+
+def _outcome(words: tuple[str, ...]) -> Outcome | None:
     if not words:
         return None
     if _server_of(words):
@@ -62,6 +66,9 @@ def outcome_of(words: tuple[str, ...]) -> Outcome | None:
     except (Unclear, RecursionError):
         return None
     return Outcome(result.seconds, result.code, _lines(result), result.message)
+
+
+_cached_outcome = lru_cache(maxsize=256)(_outcome)
 
 
 def runs_on(words: Sequence[str], image: str) -> bool:

@@ -5,10 +5,9 @@ or a tag such as ``404`` or ``nonexistent``. Reasons, messages and backoff: kube
 ``pkg/kubelet/images/image_manager.go``; the errors are containerd's.
 """
 
-from functools import lru_cache
-
 import msgspec
 
+from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.durations import format_duration
 from pilothouse.semantics.images import parse_error, registry_of, tag_of
 
@@ -26,7 +25,7 @@ class PullFailure(msgspec.Struct, frozen=True):
     message: str
 
 
-@lru_cache(maxsize=1024)
+@bounded_cache(1024)
 def pull_failure(image: str, policy: str) -> PullFailure | None:
     """Why the image cannot be pulled, None if it can. ``policy`` is ``imagePullPolicy``."""
     error = parse_error(image)

@@ -5,7 +5,6 @@ messages: kubelet v1.36 ``pkg/kubelet/kubelet_pods.go``, ``pkg/kubelet/status``.
 """
 
 import datetime
-import functools
 import hashlib
 import math
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.core import Container
+from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.times import format_time
 from pilothouse.nodes.containers import (
     CRASH_LOOP,
@@ -258,7 +258,7 @@ def _add_resources(status: dict[str, Any], spec: Container) -> None:
         status["resources"] = {key: value for key, value in (("requests", requests), ("limits", limits)) if value}
 
 
-@functools.lru_cache(maxsize=1024)
+@bounded_cache(1024)
 def _image_id(image: str) -> str:
     """``registry:5000/app:v1`` → ``registry:5000/app@sha256:…``, with a digest made up from the name."""
     if "@" in image:

@@ -28,7 +28,7 @@ from pilothouse.nodes.shell_words import TEXT, VARIABLE, Unclear, Word, tokens
 
 MAX_SCRIPT_LENGTH = 32_768
 MAX_COMMANDS = 2_000
-MAX_TEXT = 1 << 20
+MAX_TEXT = 1 << 18
 """How many characters all words and lines of output may have after expansion: ``a=$a$a`` doubles a variable."""
 MAX_SHELL_DEPTH = 5
 TERMINATION_LOG = "/dev/termination-log"

@@ -21,6 +21,8 @@ _TRIGGER = 400
 _FRESH = 1024
 """Maximum number of changes that keep data computed by readers (``Change.memo``): active watchers are rarely further
 behind, and others compute it again. It needs as much memory as the values themselves."""
+_FRESH_BYTES = 8 * 1024 * 1024
+"""Maximum bytes of the values of these changes, of one resource."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class Superseded:
 class Collection:
     """One resource: its keys in order, and its changes above ``floor``, oldest first."""
 
-    __slots__ = ("_fresh", "changes", "floor", "keys", "prefix", "size", "superseded", "written")
+    __slots__ = ("_fresh", "_fresh_size", "changes", "floor", "keys", "prefix", "size", "superseded", "written")
 
     def __init__(
         self, prefix: str, floor: int, keys: OrderedKeys | None = None, superseded: Superseded | None = None
@@ -79,6 +81,7 @@ class Collection:
         self.changes: deque[Change] = deque()
         self._fresh: deque[Change] = deque()
         """The latest ones."""
+        self._fresh_size = 0
         self.size = 0
         self.floor = floor
         """Changes at or below this revision were dropped."""
@@ -91,9 +94,10 @@ class Collection:
         changes, fresh = self.changes, self._fresh
         changes.append(change)
         fresh.append(change)
+        self._fresh_size += len(change.value)
         self.written += 1
-        if len(fresh) > _FRESH:
-            fresh.popleft().memo = None
+        while len(fresh) > _FRESH or (self._fresh_size > _FRESH_BYTES and len(fresh) > 1):
+            self._take_fresh().memo = None
         self.size += _weight(change)
         while self.size > retention.bytes or len(changes) > retention.changes:
             self.drop_oldest()
@@ -109,11 +113,16 @@ class Collection:
         """Drop the oldest change."""
         oldest = self.changes.popleft()
         if self._fresh[0] is oldest:
-            self._fresh.popleft()
+            self._take_fresh()
         self.size -= _weight(oldest)
         self.floor = oldest.revision
         if self.superseded is not None:
             self.superseded.add(oldest)
+
+    def _take_fresh(self) -> Change:
+        change = self._fresh.popleft()
+        self._fresh_size -= len(change.value)
+        return change
 
     def since(self, revision: int) -> list[Change]:
         """The changes after ``revision``, oldest first. The cost depends on their number, not on that of the

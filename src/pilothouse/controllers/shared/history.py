@@ -6,7 +6,6 @@ claims, creates, renumbers and deletes them. Upstream: v1.36 ``pkg/controller/hi
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from pilothouse.api.apps import CONTROLLER_REVISIONS, ControllerRevision
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.client import Client
+from pilothouse.machinery.bounded_cache import TEMPLATE_BYTES, bounded_cache
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import compact_json
 from pilothouse.machinery.labels import Selector
@@ -49,7 +49,7 @@ def equal_revision(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool
     return first == second or _canonical(first) == _canonical(second)
 
 
-@lru_cache(maxsize=REVISIONS_KEPT_DECODED)
+@bounded_cache(REVISIONS_KEPT_DECODED, longest=TEMPLATE_BYTES)
 def _canonical(data: bytes) -> bytes:
     value = msgspec.json.decode(data)
     _drop_nulls(value)

@@ -5,12 +5,12 @@ Upstream: ``EqualIgnoreHash``, v1.36 ``pkg/controller/deployment/util/deployment
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from pilothouse.api.meta import OwnerReference
+from pilothouse.machinery.bounded_cache import TEMPLATE_BYTES, bounded_cache
 from pilothouse.machinery.quantities import QuantityError, canonical
 from pilothouse.machinery.splice import replace_fields, take_field
 
@@ -34,7 +34,7 @@ def equal_ignore_hash(one: msgspec.Raw | bytes, other: msgspec.Raw | bytes) -> b
     return _canonical_template(bytes(one)) == _canonical_template(bytes(other))
 
 
-@lru_cache(maxsize=TEMPLATES_KEPT)
+@bounded_cache(TEMPLATES_KEPT, longest=TEMPLATE_BYTES)
 def _canonical_template(template: bytes) -> bytes:
     value: dict[str, Any] = msgspec.json.decode(template)
     labels = (value.get("metadata") or {}).get("labels")

@@ -5,7 +5,6 @@ Upstream: ``getStatefulSetRevisions`` and ``truncateHistory``, v1.36
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -24,6 +23,7 @@ from pilothouse.controllers.shared.history import (
     template_in,
 )
 from pilothouse.controllers.workloads.statefulset.blueprint import Blueprint
+from pilothouse.machinery.bounded_cache import TEMPLATE_BYTES, bounded_cache
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.owners import new_controller_reference
 from pilothouse.semantics.pod_defaults import default_template
@@ -59,7 +59,7 @@ def equal_with_defaults(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) ->
     return _filled_in(bytes(one)) == _filled_in(bytes(other))
 
 
-@lru_cache(maxsize=1024)
+@bounded_cache(1024, longest=TEMPLATE_BYTES)
 def _filled_in(data: bytes) -> bytes:
     template: dict[str, Any] = msgspec.json.decode(template_in(data))
     _drop_empty(template)
