@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-
 HALF_BYTES = 4 * 1024 * 1024
 
 
