@@ -137,6 +137,16 @@ def test_leftover_context_does_not_hide_the_previous_one() -> None:
     assert without_context(with_context(left, addition("https://127.0.0.1:7777")), "pilothouse") == USUAL
 
 
+def test_context_that_is_added_again_does_not_hide_the_previous_one() -> None:
+    first, second = addition(name="a"), addition(name="b")
+    text = with_context(with_context(with_context(USUAL, first), second), first)
+    for names in (("a", "b"), ("b", "a")):
+        left = text
+        for name in names:
+            left = without_context(left, name)
+        assert read(left) == read(USUAL)
+
+
 def test_other_clusters_are_not_marked() -> None:
     assert not is_marked(read("clusters:\n- name: pilothouse\n  cluster: {server: s}\n"), "pilothouse")
     assert not is_marked({}, "pilothouse")

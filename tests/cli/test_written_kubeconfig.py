@@ -289,6 +289,57 @@ async def test_context_of_a_deleted_cluster_directory(tmp_path: Path) -> None:
     assert url_in(path) == GONE
 
 
+async def test_renamed_contexts_are_those_of_their_cluster(tmp_path: Path) -> None:
+    """As with ``kubectl config rename-context``, which changes the name of the context and the current one only."""
+    path = tmp_path / "config"
+    path.write_text(USUAL)
+    owners = {name: cluster_directory(tmp_path, name) for name in ("x1", "x2", "x3", "x4")}
+    for name, owner in owners.items():
+        await add_context(path, server(GONE), f"pilothouse-{name}", owner)
+        if name == "x2":
+            document = yaml.safe_load(path.read_text())
+            document["contexts"][-1]["name"] = document["current-context"] = "mine"
+            path.write_text(yaml.safe_dump(document))
+    check_context(path, "pilothouse-x2", owners["x2"])
+    await add_context(path, server("https://127.0.0.1:2"), "pilothouse-x2", owners["x2"])  # it is started again
+    document = yaml.safe_load(path.read_text())
+    assert url_in(path, "pilothouse-x2") == "https://127.0.0.1:2"
+    assert document["current-context"] == "mine"
+    assert len(document["contexts"]) == 1 + 4
+
+    await remove_context(path, "pilothouse-x2", owners["x2"], GONE)
+    for section in ("contexts", "clusters", "users"):
+        names = {entry["name"] for entry in yaml.safe_load(path.read_text())[section]}
+        assert not names & {"mine", "pilothouse-x2"}
+    for name in ("x1", "x3", "x4"):
+        await remove_context(path, f"pilothouse-{name}", owners[name], GONE)
+    left, before = yaml.safe_load(path.read_text()), yaml.safe_load(USUAL)
+    assert left == before
+
+
+async def test_renamed_context_becomes_current_again(tmp_path: Path) -> None:
+    path, first, second = tmp_path / "config", cluster_directory(tmp_path, "a"), cluster_directory(tmp_path, "b")
+    await add_context(path, server(GONE), "pilothouse-a", first)
+    await add_context(path, server(GONE), "pilothouse-b", second)
+    path.write_text(path.read_text().replace("- name: pilothouse-a\n  context:", "- name: mine\n  context:"))
+    await remove_context(path, "pilothouse-b", second, GONE)
+    assert yaml.safe_load(path.read_text())["current-context"] == "mine"
+
+
+async def test_credentials_of_a_deleted_context_are_removed(tmp_path: Path) -> None:
+    path, owner = tmp_path / "config", cluster_directory(tmp_path, "a")
+    path.write_text(USUAL)
+    await add_context(path, server(GONE), "pilothouse", owner)
+    document = yaml.safe_load(path.read_text())
+    document["contexts"].pop()  # kubectl config delete-context
+    document["current-context"] = "prod"
+    path.write_text(yaml.safe_dump(document))
+    await remove_context(path, "pilothouse", owner, "https://127.0.0.1:2")
+    assert yaml.safe_load(path.read_text()) == document, "another server"
+    await remove_context(path, "pilothouse", owner, GONE)
+    assert yaml.safe_load(path.read_text()) == yaml.safe_load(USUAL)
+
+
 async def test_owner_of_a_context_is_kept_when_the_previous_one_is_removed(tmp_path: Path) -> None:
     path, first, second = tmp_path / "config", cluster_directory(tmp_path, "a"), cluster_directory(tmp_path, "b")
     await add_context(path, server(GONE), "pilothouse-a", first)

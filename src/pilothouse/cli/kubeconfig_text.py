@@ -8,7 +8,7 @@ ours. The mark of the context records which context was current before, and the 
 directories may have a cluster with the same name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import yaml
@@ -66,6 +66,18 @@ def owner_of(document: Document, name: str) -> str:
     return str((_mark(_entry(document, "contexts", name), "contexts") or {}).get(_OWNER) or "")
 
 
+def contexts_of(document: Document, owner: str) -> list[str]:
+    """The contexts of the cluster in that directory. Users may have renamed them."""
+    names = [str(entry.get("name") or "") for entry in document.get("contexts") or ()]
+    return [name for name in names if owner_of(document, name) == owner]
+
+
+def is_left_over(document: Document, name: str) -> bool:
+    """Whether the cluster with that name was added by this program and no context uses it any more."""
+    used = [(entry.get("context") or {}).get("cluster") for entry in document.get("contexts") or ()]
+    return _mark(_entry(document, "clusters", name), "clusters") is not None and name not in used
+
+
 def has(document: Document, name: str) -> bool:
     """Whether a cluster, user or context has that name."""
     return any(_entry(document, section, name) for section in SECTIONS)
@@ -79,6 +91,8 @@ def with_context(text: str, addition: Document, owner: str = "") -> str:
     before = str(document.get(_CURRENT) or "")
     if before == name:
         before = _before(document, name)
+    else:
+        text, document = _without_reference(text, document, name)
     if not document:
         text = "apiVersion: v1\nkind: Config\n" + text
         document = read(text)
@@ -89,20 +103,47 @@ def with_context(text: str, addition: Document, owner: str = "") -> str:
     return _with_current(text, document, name)
 
 
-def without_context(text: str, name: str) -> str:
-    """Remove the cluster, user and context of that name. If that context is still the current one, the previous one
-    becomes current again if it still exists. Raises ``NoKubeconfig``."""
+def without_context(text: str, name: str, contexts: Sequence[str] | None = None) -> str:
+    """Remove the cluster and user of that name, and its context, or those that are named. If one is still the current
+    context, the previous one becomes current again if it still exists. Raises ``NoKubeconfig``."""
     document = read(text)
-    before = _before(document, name)
-    for section in SECTIONS:
+    for context in [name] if contexts is None else contexts:
+        text, document = _without_one_context(text, document, context)
+    for section in ("clusters", "users"):
         text, document = _without_entry(text, document, section, name)
-    for entry in document.get("contexts") or ():
-        if _before(document, entry.get("name") or "") == name:  # a later context of ours refers to the removed one
+    return text
+
+
+def _without_one_context(text: str, document: Document, name: str) -> tuple[str, Document]:
+    before = _existing(document, _before(document, name))
+    text, document = _without_reference(text, document, name)
+    text, document = _without_entry(text, document, "contexts", name)
+    if document.get(_CURRENT) != name:
+        return text, document
+    current = before if _entry(document, "contexts", before) else ""
+    return _with_current(text, document, current), {**document, _CURRENT: current}
+
+
+def _without_reference(text: str, document: Document, name: str) -> tuple[str, Document]:
+    """Contexts of ours before which that one was current get the one before it, so that none refers to itself, also
+    over others."""
+    before = _existing(document, _before(document, name))
+    for entry in list(document.get("contexts") or ()):
+        reference = _before(document, entry.get("name") or "")
+        if reference and entry.get("name") != name and _existing(document, reference) == name:
             content = {**(_mark(entry, "contexts") or {}), _BEFORE: before}
             text, document = _with_entry(text, document, "contexts", _marked(entry, "contexts", content))
-    if document.get(_CURRENT) != name:
-        return text
-    return _with_current(text, document, before if _entry(document, "contexts", before) else "")
+    return text, document
+
+
+def _existing(document: Document, name: str) -> str:
+    """The name that a context has now: one that was added here and renamed still has the cluster of its first name."""
+    if _entry(document, "contexts", name):
+        return name
+    for entry in document.get("contexts") or ():
+        if _mark(entry, "contexts") is not None and entry["context"].get("cluster") == name:
+            return str(entry.get("name") or "")
+    return name
 
 
 def is_empty(text: str) -> bool:

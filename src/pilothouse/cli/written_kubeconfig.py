@@ -114,14 +114,20 @@ async def merged_kubeconfig(path: Path, server: Server) -> AsyncIterator[str]:
 
 async def add_context(path: Path, server: Server, name: str, owner: Path) -> None:
     """Add a context with that name to the user's kubeconfig as the current one, for the cluster in the directory
-    ``owner``. A context of the same cluster or of a deleted one is replaced. Raises ``UserError``, also if the name is
-    taken."""
+    ``owner``. A context of the same cluster, whatever it is called now, or of a deleted one is replaced. Raises
+    ``UserError``, also if the name is taken."""
     path = _home(path)
     async with _locked(path):
         before = _read(path) or ""
         try:
-            _check_free(path, kubeconfig_text.read(before), name, owner, server.url)
-            _rewrite(path, kubeconfig_text.with_context(before, server.document(name), str(owner)))
+            document = kubeconfig_text.read(before)
+            _check_free(path, document, name, owner, server.url)
+            addition = server.document(name)
+            renamed = kubeconfig_text.contexts_of(document, str(owner))
+            if renamed and name not in renamed:
+                context = {**addition["contexts"][0], "name": renamed[0]}
+                addition |= {"contexts": [context], "current-context": renamed[0]}
+            _rewrite(path, kubeconfig_text.with_context(before, addition, str(owner)))
         except NoKubeconfig as error:
             raise UserError(f"unable to add a context to {path}: {error}; the file is not changed") from None
 
@@ -138,6 +144,8 @@ def check_context(path: Path, name: str, owner: Path) -> None:
 def _check_free(path: Path, document: Document, name: str, owner: Path, url: str) -> None:
     if not kubeconfig_text.has(document, name):
         return
+    if kubeconfig_text.contexts_of(document, str(owner)) and not kubeconfig_text.owner_of(document, name):
+        return  # the user has renamed its context
     if not kubeconfig_text.is_marked(document, name):
         raise UserError(
             f"{path} has a cluster, user or context named {name} that pilothouse has not added; rename it, or "
@@ -167,8 +175,8 @@ def _is_in_use(document: Document, name: str) -> bool:
 
 
 async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
-    """Remove the context that ``add_context`` added for the cluster in the directory ``owner``, if it still exists. A
-    file that becomes empty is removed. Raises ``UserError``."""
+    """Remove the context that ``add_context`` added for the cluster in the directory ``owner``, whatever it is called
+    now, with its cluster and user, if they still exist. A file that becomes empty is removed. Raises ``UserError``."""
     path = _home(path)
     if not path.exists():
         return
@@ -176,10 +184,14 @@ async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
         text = _read(path)
         try:
             document = kubeconfig_text.read(text or "")
-            marked = kubeconfig_text.is_marked(document, name)
-            if text is None or not marked or not _is_context_of(document, name, owner, url):
+            contexts = kubeconfig_text.contexts_of(document, str(owner))
+            if not contexts and kubeconfig_text.is_marked(document, name):
+                contexts = [name] if _is_context_of(document, name, owner, url) else []
+            left_over = kubeconfig_text.is_left_over(document, name)
+            is_context_deleted = left_over and kubeconfig_text.server_of(document, name) == url
+            if text is None or not (contexts or is_context_deleted):
                 return
-            left = kubeconfig_text.without_context(text, name)
+            left = kubeconfig_text.without_context(text, name, contexts)
             if kubeconfig_text.is_empty(left):
                 path.unlink()
             else:
