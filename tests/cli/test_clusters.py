@@ -22,6 +22,7 @@ from pilothouse.cli.clusters import cluster as cluster_module
 from pilothouse.cli.clusters import commands as clusters_commands
 from pilothouse.cli.clusters import contexts
 from pilothouse.cli.clusters.cluster import Clusters, Record
+from pilothouse.cli.manifests import Manifest
 from pilothouse.cli.program import UserError
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
@@ -568,6 +569,118 @@ def test_a_user_without_a_home(
     printed = capfd.readouterr().err
     assert message in printed
     assert printed.count("\n") == 1
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A kubeconfig with contexts of the clusters a, b and pilothouse; the one of b is renamed and current."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / "config"
+    path.write_text(FOREIGN)
+    for name in ("a", "pilothouse", "b"):
+        cluster = Clusters().create(record(name))
+        cluster.log.write_text(f"log of {name}\n")
+        entry = {"name": "x", "cluster": {"server": "https://127.0.0.1:1"}, "context": {"namespace": name}, "user": {}}
+        cluster.kubeconfig.write_text(
+            json.dumps({"current-context": "x", "clusters": [entry], "contexts": [entry], "users": [entry]})
+        )
+        asyncio.run(contexts.add(cluster, path))
+    path.write_text(path.read_text().replace("name: pilothouse-b\n  context", "name: mine\n  context"))
+    path.write_text(path.read_text().replace("current-context: pilothouse-b", "current-context: mine"))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
+
+
+@posix
+@cases(
+    "current, missing_first, name",
+    {
+        "the current context": ("mine", False, "b"),
+        "one of several files": ("pilothouse-a", True, "a"),
+        "a context of another program": ("prod", False, "pilothouse"),
+        "a context that does not exist": ("gone", False, "pilothouse"),
+        "none": ('""', False, "pilothouse"),
+    },
+)
+def test_cluster_without_a_name_is_that_of_the_current_context(
+    current: str,
+    missing_first: bool,
+    name: str,
+    three: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    three.write_text(three.read_text().replace("current-context: mine", f"current-context: {current}"))
+    if missing_first:
+        first = three.with_name("first")
+        first.write_text("contexts: []\n")
+        monkeypatch.setenv("KUBECONFIG", os.pathsep.join(["missing", str(first), str(three)]))
+    assert main(["logs"]) == 0
+    assert capfd.readouterr().out == f"log of {name}\n"
+    assert main(["kubeconfig", "--path"]) == 0
+    assert capfd.readouterr().out == f"{Clusters().get(name).kubeconfig}\n"
+    assert main(["logs", "a"]) == 0
+    assert capfd.readouterr().out == "log of a\n"
+    assert main(["list", "-o", "json"]) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert [row["context"] for row in shown] == ["pilothouse-a", "mine", "pilothouse"], "as they are called now"
+    assert main(["stop"]) == 0
+    assert capfd.readouterr().out == 'cluster "pilothouse" was not running\n', "what ends a cluster names it"
+
+
+@posix
+def test_cluster_whose_own_kubeconfig_is_used(
+    three: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(Clusters().get("a").kubeconfig))
+    assert main(["logs"]) == 0
+    assert capfd.readouterr().out == "log of a\n"
+    three.write_text("a: [")
+    monkeypatch.setenv("KUBECONFIG", str(three))
+    assert main(["logs"]) == 0
+    assert capfd.readouterr().out == "log of pilothouse\n"
+
+
+@posix
+@cases(
+    "words, namespace, cluster",
+    {
+        "the current one": ("", "b", "b"),
+        "a named one": ("a", "a", "a"),
+        "a renamed one": ("b", "b", "b"),
+        "another namespace": ("-n team", "team", "b"),
+        "the current one, by another file": ("", "shop", "a"),
+    },
+)
+def test_load_names_cluster_and_namespace_if_there_are_several(
+    words: str,
+    namespace: str,
+    cluster: str,
+    three: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manifest = three.with_name("m.yaml")
+    manifest.write_text(MANIFEST)
+    if namespace == "shop":
+        other_file = three.with_name("other")
+        other_file.write_text(
+            three.read_text().replace("namespace: a", "namespace: shop").replace(": mine", ": pilothouse-a")
+        )
+        monkeypatch.setenv("KUBECONFIG", str(other_file))
+
+    def loaded(into: cluster_module.Cluster, manifests: list[Manifest], _limit: float) -> int:
+        assert (into.name, {each.namespace for each in manifests}) == (cluster, {namespace})
+        return 0
+
+    monkeypatch.setattr(clusters_commands, "_load", loaded)
+    with Clusters().get(cluster).locked():
+        assert main(["load", *words.split(), "-f", str(manifest)]) == 0
+        assert capfd.readouterr().out == f'loads into cluster "{cluster}", namespace "{namespace}"\n'
+        for other in {"a", "b", "pilothouse"} - {cluster}:
+            shutil.rmtree(Clusters().get(other).directory)
+        assert main(["load", *words.split(), "-f", str(manifest)]) == 0
+        assert capfd.readouterr().out == ""
 
 
 def test_default_cluster(tmp_path: Path) -> None:

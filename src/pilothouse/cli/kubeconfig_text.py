@@ -72,6 +72,11 @@ def contexts_of(document: Document, owner: str) -> list[str]:
     return [name for name in names if owner_of(document, name) == owner]
 
 
+def has_context(document: Document, name: str) -> bool:
+    """Whether a context has that name."""
+    return bool(_entry(document, "contexts", name))
+
+
 def is_left_over(document: Document, name: str) -> bool:
     """Whether the cluster with that name was added by this program and no context uses it any more."""
     used = [(entry.get("context") or {}).get("cluster") for entry in document.get("contexts") or ()]

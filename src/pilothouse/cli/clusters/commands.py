@@ -263,7 +263,7 @@ def _say_ready(cluster: Cluster, url: str) -> None:
     print(f'cluster "{cluster.name}" is ready: Kubernetes {KUBERNETES_VERSION}, {counted}, {url}')
     where = "in memory" if record.in_memory else f"and keeps its data in {_shown(cluster.data)}"
     print(f"It runs in the background, {where}. Next:")
-    kubectl = f"kubectl --context {cluster.context}"
+    kubectl = f"kubectl --context {shlex.quote(contexts.name_of(cluster))}"
     if not record.user_kubeconfig:
         kubectl = f"kubectl --kubeconfig {_shown(cluster.kubeconfig)}"
     name = "" if cluster.name == DEFAULT_NAME else f" {cluster.name}"
@@ -321,7 +321,7 @@ def _row(cluster: Cluster) -> dict[str, Any]:
         "status": cluster.status,
         "server": _server(record),
         "stored": "in memory" if record.in_memory else str(cluster.data),
-        "context": cluster.context if record.user_kubeconfig else "",
+        "context": contexts.name_of(cluster) if record.user_kubeconfig else "",
         "created": record.created,
     }
 
@@ -456,7 +456,7 @@ def logs(program: str, words: Sequence[str]) -> int:
     with _printed(program) as code:
         if parsed["tail"] < 0:
             raise UserError(f"--tail must be at least 0, got {parsed['tail']}", code=2)
-        cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
+        cluster = contexts.chosen(parsed.arguments[0] if parsed.arguments else "")
         if not cluster.log.exists():
             raise UserError(f'cluster "{cluster.name}" has never run')
         for line in process.tail(cluster.log, parsed["tail"]):
@@ -481,7 +481,7 @@ def kubeconfig(program: str, words: Sequence[str]) -> int:
     if isinstance(parsed, int):
         return parsed
     with _printed(program) as code:
-        cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
+        cluster = contexts.chosen(parsed.arguments[0] if parsed.arguments else "")
         if parsed["path"]:
             print(cluster.kubeconfig)
         elif parsed["merge"]:
@@ -501,10 +501,12 @@ def load(program: str, words: Sequence[str]) -> int:
             paths = [word for word in parsed.arguments if Path(word).exists() or "://" in word]
             raise UserError(f"load needs manifests: use -f {shlex.quote(paths[0]) if paths else 'or -k'}", code=2)
         manifests = sources.manifests_of(parsed)
-        cluster = Clusters().chosen(parsed.arguments[0] if parsed.arguments else "")
+        cluster = contexts.chosen(parsed.arguments[0] if parsed.arguments else "")
         cluster.check_running()
         requested = parsed["namespace"]
         namespace = requested or contexts.namespace_of(cluster) or "default"
+        if len(Clusters().names()) > 1:
+            print(f'loads into cluster "{cluster.name}", namespace "{escaped(namespace)}"', flush=True)
         manifests = [
             msgspec.structs.replace(manifest, namespace=namespace, is_enforced=bool(requested))
             for manifest in manifests

@@ -1,11 +1,12 @@
 """The context of a cluster in the user's kubeconfig."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 from pilothouse.cli import kubeconfig_text
-from pilothouse.cli.clusters.cluster import Cluster
+from pilothouse.cli.clusters.cluster import Cluster, Clusters, Missing
 from pilothouse.cli.home_directory import expanded
 from pilothouse.cli.kubeconfig_text import SECTIONS, Document, NoKubeconfig
 from pilothouse.cli.program import UserError
@@ -19,10 +20,46 @@ def user_kubeconfig(path: str) -> Path:
     solution = "set HOME or KUBECONFIG, or name a file with --kubeconfig"
     if path:
         return expanded(path, solution).absolute()
-    named = [expanded(text, solution) for text in (os.environ.get("KUBECONFIG") or "").split(os.pathsep) if text]
-    if not named:
-        return expanded("~/.kube/config", solution).absolute()
-    return next((candidate for candidate in named if candidate.exists()), named[-1]).absolute()
+    files = _files(solution)
+    return next((candidate for candidate in files if candidate.exists()), files[-1])
+
+
+def _files(solution: str) -> list[Path]:
+    """The files that kubectl merges. Raises ``UserError`` if the home directory is unknown."""
+    named = [text for text in (os.environ.get("KUBECONFIG") or "").split(os.pathsep) if text]
+    return [expanded(text, solution).absolute() for text in named or ["~/.kube/config"]]
+
+
+def chosen(name: str) -> Cluster:
+    """The cluster of that name; without a name the one of kubectl's current context, and if that belongs to none of
+    them, as ``Clusters.chosen``. Raises ``UserError``."""
+    clusters = Clusters()
+    directory = None if name else _current()[0]
+    if directory is not None and directory.parent == clusters.root.absolute():
+        with contextlib.suppress(Missing):  # the context of a deleted cluster
+            return clusters.get(directory.name)
+    return clusters.chosen(name)
+
+
+def _current() -> tuple[Path | None, str]:
+    """The directory of the cluster to which kubectl's current context belongs, None if it is not known, and the
+    namespace of that context. The first file with a value counts (client-go ``ClientConfigLoadingRules.Load``,
+    v0.36)."""
+    documents: dict[Path, Document] = {}
+    with contextlib.suppress(UserError):  # the home directory is unknown
+        for path in _files(""):
+            with contextlib.suppress(OSError, UnicodeDecodeError, NoKubeconfig):  # load and logs need none
+                documents[path] = kubeconfig_text.read(path.read_text(encoding="utf-8"))
+    current = next(
+        (document["current-context"] for document in documents.values() if document.get("current-context")), ""
+    )
+    for path, document in documents.items():
+        if kubeconfig_text.has_context(document, current):
+            owner = kubeconfig_text.owner_of(document, current)
+            namespace = kubeconfig_text.namespace_of(document, current)
+            # A cluster's own kubeconfig is in its directory.
+            return Path(owner) if owner else path.parent, namespace
+    return None, ""
 
 
 def check(cluster: Cluster, path: Path) -> None:
@@ -34,7 +71,7 @@ async def add(cluster: Cluster, path: Path) -> None:
     """Add the context of a running cluster as the current one. Raises ``UserError``, also if another cluster has a
     context of that name there."""
     document = cluster_document(cluster)
-    if namespace := namespace_of(cluster):
+    if namespace := _added(cluster)[1]:
         document["contexts"][0]["context"]["namespace"] = namespace
     url = document["clusters"][0]["cluster"]["server"]
     server = Server(url, lambda name: _renamed(document, name))
@@ -47,14 +84,25 @@ async def add(cluster: Cluster, path: Path) -> None:
 
 
 def namespace_of(cluster: Cluster) -> str:
-    """The namespace that the user has set in its context, empty if none."""
+    """The namespace that the user has set in kubectl's current context, if that is one of the cluster, else in the
+    context that was added last; empty if none."""
+    directory, namespace = _current()
+    return namespace if directory == cluster.directory.absolute() else _added(cluster)[1]
+
+
+def name_of(cluster: Cluster) -> str:
+    """What its context is called now."""
+    return _added(cluster)[0] or cluster.context
+
+
+def _added(cluster: Cluster) -> tuple[str, str]:
+    """Name and namespace of the context that was added last, empty if it does not exist."""
     try:
         document = kubeconfig_text.read(Path(cluster.record.user_kubeconfig).read_text(encoding="utf-8"))
-    except (OSError, NoKubeconfig):  # no context was added, or the file was deleted
-        return ""
-    if kubeconfig_text.owner_of(document, cluster.context) != str(cluster.directory.absolute()):
-        return ""
-    return kubeconfig_text.namespace_of(document, cluster.context)
+    except (OSError, UnicodeDecodeError, NoKubeconfig):  # no context was added, or the file was deleted
+        return "", ""
+    names = kubeconfig_text.contexts_of(document, str(cluster.directory.absolute()))
+    return (names[0], kubeconfig_text.namespace_of(document, names[0])) if names else ("", "")
 
 
 async def remove(cluster: Cluster) -> None:
