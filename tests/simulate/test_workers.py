@@ -5,9 +5,12 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pilothouse.env.clock import stopwatch_seconds
 from pilothouse.simulate.jobs import Job
 from pilothouse.simulate.result import Failure, Result
 from pilothouse.simulate.scenario import Scenario, ScenarioError, load
@@ -93,6 +96,23 @@ def test_a_crashed_process_fails_only_its_run(tmp_path: Path, monkeypatch: pytes
     )
     assert ended.summary == "crash process: the process of the run has terminated: exit code 7"
     assert hung.summary == "timeout process: it took longer than 30s of real time (--timeout)"
+
+
+def test_progress_reports_do_not_delay_the_timeout(tmp_path: Path) -> None:
+    made = runner([scenario(tmp_path, "fine")], timeout=1.0)
+    ends: list[bool] = []
+    reporting: Any = SimpleNamespace(
+        job=Job(number=0, seed=5),
+        connection=SimpleNamespace(recv=lambda: ("at", 3.0)),
+        began=stopwatch_seconds() - 2.0,
+        at=0.0,
+        end=lambda kill: ends.append(kill),
+    )
+    made._workers.append(reporting)
+    finished = made._step(reporting, is_ready=True)
+    assert finished is not None and finished[1].failure is not None
+    assert finished[1].failure.kind == "timeout"
+    assert (finished[1].failure.at, ends) == (3.0, [True])
 
 
 def test_an_error_of_the_scenario_ends_the_search(tmp_path: Path) -> None:
