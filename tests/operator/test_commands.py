@@ -168,13 +168,15 @@ async def test_the_manifests_with_certificates_of_cert_manager(env: Env, capsys:
             "--webhook-certificates must be operator or cert-manager, got self",
         ),
         "no namespace": ([str(EXAMPLE), "--namespace=A b"], "namespace 'A b': a lowercase RFC 1123 label"),
+        "no controllers": (["{tmp}/empty_operator.py"], "Error: app one has no controllers and no webhooks"),
         "no image": ([str(EXAMPLE), "--image=a b"], "image 'a b': must not have spaces"),
     },
 )
 def test_manifests_that_cannot_be_had_are_rejected(
-    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], message: str
 ) -> None:
-    assert main(["generate", "manifests", *words]) != 0
+    (tmp_path / "empty_operator.py").write_text("from pilothouse.operator import App\napp = App('one')\n")
+    assert main(["generate", "manifests", *(word.format(tmp=tmp_path) for word in words)]) != 0
     assert message in capsys.readouterr().err
 
 
@@ -184,7 +186,13 @@ def test_manifests_have_no_aliases(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_file_may_be_named_after_a_module_of_the_standard_library(tmp_path: Path) -> None:
-    (tmp_path / "operator.py").write_text("from pilothouse.operator import App\napp = App('one')\n")
+    (tmp_path / "operator.py").write_text(
+        "from pilothouse.api.core import CONFIG_MAPS\n"
+        "from pilothouse.operator import App\n"
+        "app = App('one')\n"
+        "@app.controller(CONFIG_MAPS)\n"
+        "async def sync(obj, ctx): ...\n"
+    )
     assert main(["generate", "manifests", str(tmp_path / "operator.py")]) == 0
     assert sys.modules["operator"] is operator
 

@@ -441,7 +441,7 @@ def test_declarations_that_cannot_work_are_rejected() -> None:
         app.controller(THINGS, name="three", workers=0)
     with pytest.raises(ValueError, match="unable to parse requirement"):
         app.controller(THINGS, name="four", selector="a in b")
-    with pytest.raises(ValueError, match="the name of an app, 'My App', a lowercase RFC 1123 label"):
+    with pytest.raises(ValueError, match="the name of an app, 'My App', is invalid: a lowercase RFC 1123 label"):
         App("My App")
     with pytest.raises(TypeError, match="Bare needs the field: metadata"):
         CustomResource("example.com/v1", cast("type[Any]", msgspec.defstruct("Bare", [("spec", int)])))

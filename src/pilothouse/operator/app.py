@@ -19,11 +19,12 @@ from pilothouse.machinery.labels import parse_selector
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.names import dns_label_errors
 from pilothouse.operator.admission import Mutate, Operation, Validate, Webhook
+from pilothouse.operator.arguments import Items, check_arguments, check_function, function_name
 from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.configurations import checked, configurations
 from pilothouse.operator.context import Context
 from pilothouse.operator.controller import DeclaredController
-from pilothouse.operator.custom_resource import CustomResource
+from pilothouse.operator.custom_resource import A_KIND, CustomResource, kind_of
 from pilothouse.operator.declaration import Declaration, Index, Owned, Predicate, Reference
 from pilothouse.operator.health import Health
 from pilothouse.operator.reconciler import Reconciler, Sync
@@ -81,7 +82,7 @@ class ControllerFunction(Generic[T]):
         finalizer = _checked_finalizer(name)
 
         def register(function: Sync[T]) -> Sync[T]:
-            _check_function(function)
+            check_function(function, *_SYNC_ARGUMENTS)
             declared = self._app._declarations[self._position]
             changed = msgspec.structs.replace(declared, finalizer=finalizer, finalize=function)
             self._app._declarations[self._position] = changed
@@ -99,7 +100,7 @@ class App:
 
     def __init__(self, name: str) -> None:
         if errors := dns_label_errors(name):
-            raise ValueError(f"the name of an app, {name!r}, {errors[0]}")
+            raise ValueError(f"the name of an app, {name!r}, is invalid: {errors[0]}")
         self.name = name
         """The name of the app and of its Lease, and part of its field managers."""
         self.metrics: Registry = Registry()
@@ -141,7 +142,7 @@ class App:
         Raises ``ValueError`` for a name that another controller of the app has, for a wrong finalizer or selector, for
         no workers, and for an index of a kind that is not cached.
         """
-        kind = self._kind(resource)
+        kind = self._kind(resource, "a controller")
         name = name or kind.kind.lower()
         if any(other.name == name for other in self._declarations):
             raise ValueError(f"app {self.name} has a controller {name!r} already; give this one another name=")
@@ -154,9 +155,10 @@ class App:
         parse_selector(selector)
         if workers < 1:
             raise ValueError(f"controller {name!r} needs a worker, got workers={workers}")
-        references = tuple(references)
+        of_controller = f"= of controller {name!r}"
+        references = _REFERENCES.of(f"references{of_controller}", references)
         for reference in references:
-            self._kind(reference.kind)
+            self._kind(reference.kind, f"references{of_controller}")
         declaration = Declaration(
             name=name,
             field_manager=field_manager,
@@ -164,20 +166,20 @@ class App:
             reconcile=_undeclared,
             finalize=None,
             finalizer=_checked_finalizer(finalizer) if finalizer else "",
-            owns=tuple(self._owned(owned) for owned in owns),
+            owns=tuple(map(self._owned, _OWNS.of(f"owns{of_controller}", owns))),
             references=references,
-            reads=tuple(map(self._kind, reads)),
-            predicates=tuple(predicates),
-            indexes=_indexes(kind, indexes),
+            reads=self._kinds(f"reads{of_controller}", reads),
+            predicates=_PREDICATES.of(f"predicates{of_controller}", predicates),
+            indexes=_indexes(kind, f"indexes{of_controller}", indexes),
             selector=selector,
             workers=workers,
             rate_limiter=rate_limiter,
-            rights=tuple(map(dict, rights)),
+            rights=tuple(map(dict, _RIGHTS.of(f"rights{of_controller}", rights))),
             status_fields=resource.status_fields if isinstance(resource, CustomResource) else None,
         )
         cached = {(kind.api_version, kind.kind) for kind in declaration.watched}
         for index in declaration.indexes:
-            indexed = self._kind(index.kind)
+            indexed = self._kind(index.kind, f"indexes{of_controller}")
             if (indexed.api_version, indexed.kind) not in cached:
                 raise ValueError(
                     f"controller {name!r} has an index {index.name!r} of {indexed.group_resource}, which it "
@@ -219,7 +221,7 @@ class App:
             object_selector=object_selector,
             namespace_selector=namespace_selector,
             match_conditions=dict(match_conditions or {}),
-            reads=tuple(map(self._kind, reads)),
+            reads=self._kinds("reads= of a webhook", reads),
         )
 
     def mutating(
@@ -251,14 +253,14 @@ class App:
             namespace_selector=namespace_selector,
             match_conditions=dict(match_conditions or {}),
             reinvocation_policy=reinvocation_policy,
-            reads=tuple(map(self._kind, reads)),
+            reads=self._kinds("reads= of a webhook", reads),
         )
 
     def _webhook(self, resource: AnyKind, *, name: str, **parts: Any) -> "_DeclareWebhook[Any]":
-        kind = self._kind(resource)
+        kind = self._kind(resource, "a webhook")
 
         def declare(function: Any) -> None:
-            chosen = name or function.__name__.replace("_", "-").strip("-").lower()
+            chosen = name or function_name(function).replace("_", "-").strip("-").lower()
             self._webhooks.append(checked(Webhook(name=chosen, kind=kind, function=function, **parts), self._webhooks))
 
         return _DeclareWebhook(declare)
@@ -291,6 +293,11 @@ class App:
         """The RBAC rules that the controllers and functions of webhooks need, and nothing more: for a ClusterRole. The
         Lease of leader election is not among them, it needs a Role in its namespace (``rights.lease_rules``)."""
         return rules(self._declarations, self._webhooks)
+
+    def _check_declared(self) -> None:
+        """Raise ``ValueError`` if there are neither controllers nor webhooks: there is nothing to run."""
+        if not self._declarations and not self.has_webhooks:
+            raise ValueError(f"app {self.name} has no controllers and no webhooks")
 
     def grants(self) -> list[Grant]:
         """The rights behind ``rules``, each with the declaration that implies it."""
@@ -449,8 +456,7 @@ class App:
 
     def _namespaces(self, settings: Settings) -> tuple[str, ...]:
         """Each once: two controllers of one namespace would sync the same objects at the same time."""
-        if not self._declarations and not self.has_webhooks:
-            raise ValueError(f"app {self.name} has no controllers and no webhooks")
+        self._check_declared()
         if not settings.namespaces or "" in settings.namespaces:
             return ("",)
         namespaces = tuple(dict.fromkeys(settings.namespaces))
@@ -467,13 +473,19 @@ class App:
 
     def _owned(self, declared: AnyKind | Owned) -> Owned:
         owned = declared if isinstance(declared, Owned) else Owned(declared)
-        return msgspec.structs.replace(owned, kind=self._kind(owned.kind))
+        return msgspec.structs.replace(owned, kind=self._kind(owned.kind, "owns="))
 
-    def _kind(self, resource: AnyKind) -> Kind[Any]:
+    def _kinds(self, argument: str, resources: Iterable[AnyKind]) -> tuple[Kind[Any], ...]:
+        return tuple(self._kind(resource, argument) for resource in _KINDS.of(argument, resources))
+
+    def _kind(self, resource: AnyKind, argument: str) -> Kind[Any]:
+        try:
+            kind = kind_of(resource)
+        except TypeError as error:
+            raise TypeError(f"{argument}: {error}") from None
         if isinstance(resource, CustomResource):
             self._resources[resource.name] = resource
-            return resource.kind
-        return resource
+        return kind
 
 
 class _Declare(Generic[T]):
@@ -496,9 +508,12 @@ class _Declare(Generic[T]):
                 raise TypeError(f"{target.__name__} is no Reconciler: derive it from pilothouse.operator.Reconciler")
             if not self._declaration.finalizer and target.finalize is not Reconciler.finalize:
                 raise ValueError(f"{target.__name__}.finalize is never called without finalizer=")
-            declarations.append(msgspec.structs.replace(self._declaration, reconciler=target).renewed())
+            declared = msgspec.structs.replace(self._declaration, reconciler=target).renewed()
+            for method in (declared.reconcile, declared.finalize):
+                check_arguments(method, f"{target.__name__}.{function_name(method)}", *_SYNC_ARGUMENTS)
+            declarations.append(declared)
             return target
-        _check_function(target)
+        check_function(target, *_SYNC_ARGUMENTS)
         if self._declaration.finalizer:
             raise ValueError("finalizer= is for classes; decorate a function with @NAME.finalizer(...) instead")
         declarations.append(msgspec.structs.replace(self._declaration, reconcile=target))
@@ -515,26 +530,40 @@ class _DeclareWebhook(Generic[F]):
         self._declare = declare
 
     def __call__(self, function: F) -> F:
-        _check_function(function)
+        check_function(function, "obj", "request")
         self._declare(function)
         return function
 
 
+_SYNC_ARGUMENTS = ("obj", "ctx")
+_KINDS = Items("kinds", "KIND", (Kind, CustomResource), A_KIND)
+_OWNS = Items("kinds", "KIND", (Kind, CustomResource, Owned), A_KIND)
+_REFERENCES = Items(
+    "References",
+    "REFERENCE",
+    (Reference,),
+    "write Reference(kind=KIND, of=FUNCTION) or Reference(kind=KIND, map=FUNCTION)",
+)
+_PREDICATES = Items("predicates", "PREDICATE", hint="a predicate is a function of the old and the new object")
+_INDEXES = Items("Indexes", "INDEX", (Index,), "write Index(KIND, NAME, FUNCTION)")
+_RIGHTS = Items(
+    "rules",
+    "RULE",
+    (Mapping,),
+    "a rule is a dict such as {'apiGroups': [''], 'resources': ['configmaps'], 'verbs': ['get']}",
+)
+
+
 def _indexes(
-    kind: Kind[Any], indexes: Mapping[str, Callable[[Any], Iterable[str]]] | Iterable[Index]
+    kind: Kind[Any], argument: str, indexes: Mapping[str, Callable[[Any], Iterable[str]]] | Iterable[Index]
 ) -> tuple[Index, ...]:
     if isinstance(indexes, Mapping):
         return tuple(Index(kind, name, function) for name, function in indexes.items())
-    return tuple(indexes)
+    return _INDEXES.of(argument, indexes)
 
 
 async def _undeclared(_obj: Any, _ctx: Any) -> None:
     raise AssertionError("the declaration is complete before it runs")
-
-
-def _check_function(function: Any) -> None:
-    if not inspect.iscoroutinefunction(function):
-        raise TypeError(f"{getattr(function, '__name__', function)!r} is no coroutine function: declare it async def")
 
 
 def _checked_finalizer(name: str) -> str:

@@ -33,7 +33,7 @@ def configurations(app: str, webhooks: Iterable[Webhook], at: ClientConfig) -> l
 def checked(webhook: Webhook, others: Iterable[Webhook]) -> Webhook:
     """The webhook. Raises ``ValueError`` for values that the API server would reject, and for a duplicate name."""
     if errors := dns_label_errors(webhook.name):
-        raise ValueError(f"the name of a webhook, {webhook.name!r}, {errors[0]}")
+        raise ValueError(f"the name of a webhook, {webhook.name!r}, is invalid: {errors[0]}")
     if any(other.full_name == webhook.full_name and other.mutating is webhook.mutating for other in others):
         raise ValueError(f"there is a webhook {webhook.full_name} already; give this one another name=")
     if not 1 <= webhook.timeout_seconds <= _MAX_SECONDS:

@@ -14,6 +14,8 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from pilothouse.api.kinds import Kind
+from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
+from pilothouse.operator.arguments import Items, shown
 from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.schema import agree, object_schema
 from pilothouse.operator.zero_defaults import add_zero_defaults
@@ -90,9 +92,10 @@ class CustomResource(Generic[T]):
     Defaults of the views are defaults in the schema, zero values (``0``, ``""``, ``False``, ``()``, ``{}``)
     and nested views (``{}``) unless ``zero_defaults`` is False; None never is one.
 
-    Raises ``ValueError`` for an ``api_version`` without a group, for versions that cannot be converted or whose
-    selectable fields the API server does not take, and for a stored version that there is not; ``TypeError`` for a
-    field that no structural schema can express. The error names the version or field.
+    Raises ``ValueError`` for an ``api_version`` without a group, for names that the API server does not take, for
+    versions that cannot be converted or whose selectable fields the API server does not take, and for a stored version
+    that there is not; ``TypeError`` for a field that no structural schema can express, and for arguments of other
+    types. The error names the argument, version or field.
     """
 
     def __init__(
@@ -114,12 +117,20 @@ class CustomResource(Generic[T]):
         stored: str = "",
         zero_defaults: bool = True,
     ) -> None:
+        if not isinstance(api_version, str) or not isinstance(view, type):  # type: ignore[redundant-expr]  # untyped
+            raise TypeError(
+                "CustomResource('example.com/v1', Thing) takes the API version and the class, got "
+                f"{shown(api_version)} and {shown(view)}"
+            )
         group, slash, version = api_version.partition("/")
         if not slash or not group or not version:
             raise ValueError(f"api_version of a custom resource is GROUP/VERSION, got {api_version!r}")
         name = kind or view.__name__
         self.kind: Kind[T] = Kind(group, version, plural or f"{name.lower()}s", name, namespaced, view)
         """The kind in the version of the hub, for ``ctx.client``."""
+        short_names = _NAMES.of(f"short_names= of {self.name}", short_names)
+        categories = _NAMES.of(f"categories= of {self.name}", categories)
+        _check_names(self.kind, short_names, categories)
         self._names = {
             "kind": name,
             "listKind": f"{name}List",
@@ -132,14 +143,16 @@ class CustomResource(Generic[T]):
             version,
             view,
             deprecated=deprecated,
-            columns=tuple(columns),
-            rules=tuple(rules),
+            columns=_COLUMNS.of(f"columns= of {self.name}", columns),
+            rules=_RULES.of(f"rules= of {self.name}", rules),
             scale=scale,
-            selectable_fields=tuple(selectable_fields),
+            selectable_fields=_PATHS.of(f"selectable_fields= of {self.name}", selectable_fields),
         )
         self.versions: dict[str, Version[T, Any]] = {}
         """By name, the hub first."""
-        for served in (hub, *versions):
+        for served in (hub, *_VERSIONS.of(f"versions= of {self.name}", versions)):
+            if errors := dns_1035_label_errors(served.name):
+                raise ValueError(f"version {served.name!r} of {self.name} is invalid: {errors[0]}")
             if served.name in self.versions:
                 raise ValueError(f"{self.name} has two versions {served.name}")
             self.versions[served.name] = served
@@ -151,6 +164,9 @@ class CustomResource(Generic[T]):
         for served in self.versions.values():
             self._check_conversion(served)
         self._check_selectable_fields()
+
+    def __repr__(self) -> str:
+        return f"CustomResource({self.kind.api_version!r}, {self.kind.view.__name__})"
 
     @property
     def name(self) -> str:
@@ -257,6 +273,29 @@ class CustomResource(Generic[T]):
             raise ValueError(f"the versions of {self.name} have {schemas}: the API server takes only {way}")
 
 
+_NAMES = Items("names", "NAME", (str,))
+_PATHS = Items("paths", "PATH", (str,))
+_COLUMNS = Items("Columns", "COLUMN", (Column,), "write Column(NAME, PATH)")
+_RULES = Items("Rules", "RULE", (Rule,), "write Rule(CEL)")
+_VERSIONS = Items("Versions", "VERSION", (Version,), "write Version(NAME, CLASS)")
+
+
+def _check_names(kind: Kind[Any], short_names: Iterable[str], categories: Iterable[str]) -> None:
+    """Raise ``ValueError`` for names that the API server does not take (apiextensions-apiserver
+    ``pkg/apis/apiextensions/validation/validation.go``, v0.36)."""
+    if errors := dns_1035_label_errors(kind.kind.lower()):
+        raise ValueError(f"kind {kind.kind!r} is invalid: {errors[0]}")
+    errors = dns_subdomain_errors(kind.group)
+    if not errors and "." not in kind.group:
+        errors = ["should be a domain with at least one dot"]
+    if errors:
+        raise ValueError(f"group {kind.group!r} of the kind {kind.kind} is invalid: {errors[0]}")
+    for what, names in (("plural", (kind.resource,)), ("short name", short_names), ("category", categories)):
+        for name in names:
+            if errors := dns_1035_label_errors(name):
+                raise ValueError(f"{what} {name!r} of the kind {kind.kind} is invalid: {errors[0]}")
+
+
 def _checked_schema(view: type[Any], zero_defaults: bool) -> dict[str, Any]:
     schema = object_schema(view)
     if "metadata" not in view.__struct_fields__:
@@ -269,9 +308,16 @@ def _checked_schema(view: type[Any], zero_defaults: bool) -> dict[str, Any]:
 Resource = Kind[T] | CustomResource[T]
 
 
+A_KIND = "a kind is a Kind, such as pilothouse.api.core.CONFIG_MAPS, or a CustomResource"
+
+
 def kind_of(resource: Resource[T]) -> Kind[T]:
-    """The kind, also of a custom resource."""
-    return resource.kind if isinstance(resource, CustomResource) else resource
+    """The kind, also of a custom resource. Raises ``TypeError`` for anything else."""
+    if isinstance(resource, CustomResource):
+        return resource.kind
+    if not isinstance(resource, Kind):
+        raise TypeError(f"{A_KIND}, got {shown(resource)}")
+    return resource
 
 
 def _column(column: Column) -> dict[str, Any]:

@@ -29,9 +29,10 @@ def manifests(
     runs they reject matching requests.
 
     With ``certificates="cert-manager"`` there are an Issuer and a Certificate, and the operator gets no permissions for
-    its certificates. Raises ``ValueError`` if the app has no webhooks, which are the only users of certificates, and
-    for names that the API server would reject.
+    its certificates. Raises ``ValueError`` if the app has no webhooks, which are the only users of certificates, if it
+    has no controllers either, and for names that the API server would reject.
     """
+    app._check_declared()
     if errors := dns_label_errors(namespace):
         raise ValueError(f"namespace {namespace!r}: {errors[0]}")
     if image.split() != [image] and image:

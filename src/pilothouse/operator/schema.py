@@ -6,6 +6,7 @@ import msgspec
 from msgspec import inspect as types
 
 from pilothouse.api.meta import Condition
+from pilothouse.operator.arguments import shown
 from pilothouse.operator.descriptions import class_description, field_descriptions
 
 _UNKNOWN = {"x-kubernetes-preserve-unknown-fields": True}
@@ -18,8 +19,8 @@ def object_schema(view: type[Any]) -> dict[str, Any]:
 
     Raises ``TypeError`` for a view that is no ``msgspec.Struct`` and for fields that no structural schema expresses.
     """
-    if not issubclass(view, msgspec.Struct):
-        raise TypeError(f"a custom resource is a View (a msgspec.Struct), got {view.__name__}")
+    if not isinstance(view, type) or not issubclass(view, msgspec.Struct):  # type: ignore[redundant-expr]  # of untyped code
+        raise TypeError(f"a custom resource is a View (a msgspec.Struct), got {shown(view)}")
     info = types.type_info(view)
     assert isinstance(info, types.StructType)
     return _struct(info, view.__name__, (), skip=_IMPLIED)
