@@ -330,7 +330,10 @@ def test_unreadable_record_does_not_affect_other_clusters(
     clusters.create(record("mine"))
     assert main(["list"]) == 0
     printed = capfd.readouterr()
-    assert [line.split()[:2] for line in printed.out.splitlines()[1:]] == [["mine", "Stopped"], ["newer", "Unreadable"]]
+    assert [line.split()[:2] for line in printed.out.splitlines()[1:]] == [
+        ["mine", "Interrupted"],
+        ["newer", "Unreadable"],
+    ]
     assert "has format 2, which this release does not read; it reads 1" in printed.err
     assert clusters.chosen("").name == "mine"
 
@@ -411,6 +414,7 @@ def test_a_cluster_whose_creation_was_killed_is_interrupted_and_start_completes_
     server = {"cluster": {"server": "https://127.0.0.1:20001"}, "name": "pilothouse"}
     cluster.kubeconfig.write_text(json.dumps({"clusters": [server]}))
     cluster.log.write_text("pilothouse is ready: before\npilothouse is ready: now\n")
+    assert cluster.status == "Interrupted", "it was killed before it started the process"
     with cluster.locked():
         with cluster.starting():
             cluster.write_offset(28)
@@ -419,7 +423,9 @@ def test_a_cluster_whose_creation_was_killed_is_interrupted_and_start_completes_
             assert "being started by another command" in capfd.readouterr().err
         assert cluster.status == "Interrupted"
         assert main(["start", "a"]) == 0
-        assert 'cluster "a" is ready' in capfd.readouterr().out
+        printed = capfd.readouterr()
+        assert 'cluster "a" is ready' in printed.out
+        assert "Manifests that were given to it have not been applied: `pilothouse load a -f FILE`" in printed.err
         assert Clusters().get("a").status == "Running"
         assert main(["start", "a"]) == 0
         assert "runs already" in capfd.readouterr().out

@@ -26,6 +26,7 @@ ENDINGS = (".json", ".yaml", ".yml")
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """Kustomize's ``RecognizedKustomizationFileNames`` (kustomize ``api/konfig``, v0.20)."""
 _KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
+_STRICT_ERROR = "strict decoding error: "
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -167,9 +168,15 @@ async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
     try:
         live, verb = await apply_document(client, kind, document, namespace)
     except ApiError as error:
-        raise UserError(f"{manifest.source}: {document['kind']} {manifest.name}: {error}") from error
+        raise UserError(f"{manifest.source}: {document['kind']} {manifest.name}: {_reason(error)}") from error
     meta = live.get("metadata") or {}
     return AppliedObject(kind, namespace, str(meta.get("name", "")), str(meta.get("uid", "")), verb)
+
+
+def _reason(error: ApiError) -> str:
+    """The message of the error. That of a patch with an unknown field begins with the whole object of the cluster."""
+    text = str(error)
+    return f"{_STRICT_ERROR}{text.rpartition(_STRICT_ERROR)[2]}" if _STRICT_ERROR in text else text
 
 
 def _kind_of(discovery: Discovery, document: dict[str, Any], source: str) -> Kind[Object]:

@@ -113,10 +113,10 @@ class Cluster:
     def status(self) -> str:
         """``Running``, ``Stopped``, ``Failed`` if its process has ended by itself, ``Starting`` until it was ready for
         the first time, or ``Interrupted`` if the command that created it was killed before that."""
-        if self.is_running:
-            if self.record.port:
-                return "Running"
+        if not self.record.port:
             return "Starting" if self.is_being_started else "Interrupted"
+        if self.is_running:
+            return "Running"
         return "Failed" if self.record.started else "Stopped"
 
     @property

@@ -368,9 +368,16 @@ def _start(cluster: Cluster) -> None:
         return
     if cluster.record.in_memory:
         cluster.check_running()
+    was_interrupted = cluster.status == "Interrupted"
     with cluster.starting(), ended_by_sigterm():
         url = _started(cluster)
     _say_ready(cluster, url)
+    if was_interrupted:
+        print(
+            "note: the command that created it was interrupted. Manifests that were given to it have not been applied: "
+            f"`pilothouse load {cluster.name} -f FILE` applies them.",
+            file=sys.stderr,
+        )
 
 
 def delete(program: str, words: Sequence[str]) -> int:
