@@ -286,6 +286,28 @@ async def test_label_change_before_a_deletion_is_a_hint(cluster: Cluster) -> Non
     assert hint.endswith(', by ana with pilothouse-testing: metadata.labels added ({"review": "q4"})'), hint
 
 
+async def test_provisioned_volume_leads_to_the_creation_of_its_claim(cluster: Cluster) -> None:
+    """The binder's annotation in between changes nothing of weight."""
+    provisioner = "simulated.pilothouse.dev"
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    await cluster.create(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "quick", "annotations": annotations},
+            "provisioner": provisioner,
+        }
+    )
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    await cluster.create(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "plain"}, "spec": spec}
+    )
+    await asyncio.sleep(5)
+    found = await cluster.why("persistentvolumeclaims", "plain")
+    assert roots(found) == [f"persistentvolumeclaim/plain was created, by {ADMIN}"], text(found)
+    assert "is not in the history" not in text(found)
+
+
 async def test_budget_that_has_not_been_processed(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=("*", "-disruption-controller")) as plane:
         cluster = Cluster(plane)

@@ -149,7 +149,7 @@ class Chain:
             step.because = self._unreachable_fault(cause, change.revision)
         if not step.because:
             step.root = root_kind(change)
-            step.table += _missing_trigger(cause, step.root)
+            step.table += await self._missing_trigger(cause, step.root)
         return step
 
     def _unreachable_fault(self, cause: Cause | None, until: int) -> list[Step]:
@@ -213,7 +213,11 @@ class Chain:
             candidates.values(), key=lambda candidate: (candidate.weight, candidate.change.revision), reverse=True
         )
         likely = [candidate for candidate in ordered if candidate.weight >= _MIN_WEIGHT]
-        return (likely or [candidate for candidate in ordered if candidate.weight > NOTHING][:1])[:_MAX_BRANCHES]
+        if likely:
+            return likely[:_MAX_BRANCHES]
+        # A trigger that changed nothing of weight passes on the cause of its writer, such as the annotation with which
+        # the volume binder requests a volume.
+        return [candidate for candidate in ordered if candidate.weight > NOTHING or candidate.change.cause][:1]
 
     async def _candidate(self, change: ObjectChange, cause: Cause) -> _Candidate:
         described = summary(change, await self._evidence.before(change), await self._evidence.after(change))
@@ -231,6 +235,18 @@ class Chain:
             return None
         reference = Reference(trigger.resource, trigger.namespace, trigger.name)
         return await self._evidence.change_at(reference, trigger.resource_version) if trigger.resource_version else None
+
+    async def _missing_trigger(self, cause: Cause | None, root: str) -> list[str]:
+        """The first trigger of a write, if the change behind it is no longer recorded."""
+        if cause is None or root != UNKNOWN:
+            return []
+        first = next((trigger for trigger in cause.triggers if trigger.name), None)
+        if first is None or await self._change_of(first) is not None:
+            return []
+        text = (
+            f"{first.type} {first.resource.partition('.')[0]}/{first.name} at resourceVersion {first.resource_version}"
+        )
+        return [f"what led to it is not in the history: {text}"]
 
     async def _deletion_request_of(self, removed: ObjectChange) -> ObjectChange:
         """The delete request, for the change that removed the object."""
@@ -307,20 +323,6 @@ def _may_be_caused_by(change: ObjectChange, other: ObjectChange) -> bool:
     """Whether one change may have caused another. Without resourceVersions changes are ordered by time, and a later
     request may be recorded first."""
     return other.revision < change.revision or not (other.resource_version and change.resource_version)
-
-
-def _missing_trigger(cause: Cause | None, root: str) -> list[str]:
-    """The first trigger of a write, if the change behind it is no longer recorded."""
-    if cause is None or root != UNKNOWN:
-        return []
-    triggers = [trigger for trigger in cause.triggers if trigger.name]
-    if not triggers:
-        return []
-    first = triggers[0]
-    trigger_text = (
-        f"{first.type} {first.resource.partition('.')[0]}/{first.name} at resourceVersion {first.resource_version}"
-    )
-    return [f"what led to it is not in the history: {trigger_text}"]
 
 
 def _marks_deletion(change: ObjectChange, before: Document | None, after: Document | None) -> bool:
