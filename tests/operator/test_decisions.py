@@ -1,6 +1,7 @@
 """The pure parts: conditions, status changes, whether an apply is needed, bodies, rights."""
 
 import datetime
+import re
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ from pilothouse.api.core import CONFIG_MAPS
 from pilothouse.api.meta import OwnerReference
 from pilothouse.operator.applied import Applied, digest, fingerprint, is_current
 from pilothouse.operator.bodies import as_json
-from pilothouse.operator.status import changes, set_condition
+from pilothouse.operator.rights import Grant, missing_right
+from pilothouse.operator.status import changes, condition_status, set_condition
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 EARLIER = "2025-01-01T00:00:00Z"
@@ -42,6 +44,54 @@ def test_the_transition_time_changes_with_the_status(before: list[dict[str, Any]
         "type": "Ready", "status": status, "reason": "Because", "message": "so", "observedGeneration": 7,
         "lastTransitionTime": since,
     }  # fmt: skip
+
+
+@cases(
+    "status, expected",
+    {
+        "true": (True, "True"), "false": (False, "False"), "none": (None, "Unknown"),
+        "True": ("True", "True"), "False": ("False", "False"), "Unknown": ("Unknown", "Unknown"),
+    },
+)  # fmt: skip
+def test_the_status_of_a_condition(status: bool | str | None, expected: str) -> None:
+    assert condition_status("example.com/Ready", status, "Reason_A:b,9", "") == expected
+
+
+@cases(
+    "changed, error, message",
+    {
+        "another status": (
+            {"status": "yes"}, ValueError, "status of condition 'Ready' is True, False or Unknown, got 'yes'",
+        ),
+        "a status in lower case": (
+            {"status": "true"}, ValueError, "status of condition 'Ready' is True, False or Unknown, got 'true'",
+        ),
+        "a number": ({"status": 1}, TypeError, "status of condition 'Ready' is True, False or Unknown, got 1"),
+        "a reason with a space": (
+            {"reason": "some reason"}, ValueError,
+            "reason of condition 'Ready' is invalid, got 'some reason': a condition reason must start with alphabetic",
+        ),
+        "a reason that ends with a comma": ({"reason": "A,"}, ValueError, "reason of condition 'Ready' is invalid"),
+        "a reason with a line break": ({"reason": "A\n"}, ValueError, "reason of condition 'Ready' is invalid"),
+        "no reason": ({"reason": ""}, ValueError, "reason of condition 'Ready' is missing: a word in CamelCase"),
+        "a long reason": (
+            {"reason": "a" * 1025}, ValueError, "reason of condition 'Ready' is too long: at most 1024 bytes",
+        ),
+        "a reason that is no text": ({"reason": None}, TypeError, "reason of condition 'Ready' is a str, got None"),
+        "a type with a space": (
+            {"type_": "Is ready"}, ValueError, "type of a condition is invalid, got 'Is ready': name part must consist",
+        ),
+        "no type": ({"type_": ""}, ValueError, "type of a condition is invalid, got '': name part must be non-empty"),
+        "a type that is no text": ({"type_": True}, TypeError, "type of a condition is a str, got True"),
+        "an error as message": (
+            {"message": ValueError("a")}, TypeError, "message of condition 'Ready' is a str, got ValueError('a')",
+        ),
+    },
+)  # fmt: skip
+def test_invalid_conditions_name_the_field(changed: dict[str, Any], error: type[Exception], message: str) -> None:
+    arguments = {"type_": "Ready", "status": True, "reason": "Because", "message": "", **changed}
+    with pytest.raises(error, match=f"^{re.escape(message)}"):
+        condition_status(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -121,3 +171,54 @@ def test_bodies(body: Any, expected: dict[str, Any]) -> None:
 def test_invalid_bodies_are_rejected(body: Any) -> None:
     with pytest.raises(TypeError, match=r"a body is a dict|has no form in JSON|unsupported"):
         as_json(body)
+
+
+READS = Grant("", "configmaps", ("get", "list", "watch"), "reads= of controller site")
+OWNS = Grant("apps", "deployments", ("get", "list", "watch", "create", "delete", "patch"), "owns= of controller site")
+STATUS = Grant("example.com", "sites/status", ("patch",), "controller site")
+
+
+def _rule(group: str, resource: str, verb: str) -> str:
+    return f"to rights= the rule {{'apiGroups': ['{group}'], 'resources': ['{resource}'], 'verbs': ['{verb}']}}"
+
+
+@cases(
+    "verb, group, resource, expected",
+    {
+        "reading what is not declared": (
+            "list", "batch", "jobs",
+            "no controller declares it: add its kind to reads=, references= or owns=, or "
+            + _rule("batch", "jobs", "list"),
+        ),
+        "writing what is not declared": (
+            "patch", "", "secrets",
+            "no controller declares it: add its kind to owns=, or " + _rule("", "secrets", "patch"),
+        ),
+        "writing what is read": (
+            "patch", "", "configmaps",
+            "declared is get list watch by reads= of controller site; add its kind to owns=, or "
+            + _rule("", "configmaps", "patch"),
+        ),
+        "a verb that owns= does not grant": (
+            "update", "apps", "deployments",
+            f"declared is {' '.join(OWNS.verbs)} by owns= of controller site; add "
+            + _rule("apps", "deployments", "update"),
+        ),
+        "a subresource": (
+            "create", "", "pods/eviction", "no controller declares it: add " + _rule("", "pods/eviction", "create"),
+        ),
+        "reading a status": (
+            "get", "example.com", "sites/status",
+            "declared is patch by controller site; add " + _rule("example.com", "sites/status", "get"),
+        ),
+        "what is declared, by a user without the roles": (
+            "get", "", "configmaps", "declared is get list watch by reads= of controller site",
+        ),
+        "a path": (
+            "get", "", "/metrics",
+            "no controller declares it: add to rights= the rule {'nonResourceURLs': ['/metrics'], 'verbs': ['get']}",
+        ),
+    },
+)  # fmt: skip
+def test_what_would_grant_a_missing_right(verb: str, group: str, resource: str, expected: str) -> None:
+    assert missing_right([READS, OWNS, STATUS], verb, group, resource) == expected

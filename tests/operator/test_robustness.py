@@ -179,6 +179,27 @@ async def test_a_condition_that_another_writes_meanwhile_is_not_lost(cluster: As
         assert [condition["type"] for condition in conditions] == ["Theirs", "Ours"]
 
 
+async def test_an_invalid_condition_is_the_error_of_the_sync(cluster: AsyncCluster) -> None:
+    app, errors = App("things"), []
+
+    @app.controller(THINGS)
+    async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
+        before = dict(ctx.status)
+        try:
+            ctx.condition("Ready", True, reason="some reason")
+        except ValueError as error:
+            errors.append(str(error))
+        assert ctx.status == before
+        ctx.condition("Ready", "Unknown", reason="Paused")
+
+    async with cluster.running(app.run):
+        await cluster.create(thing())
+        await asyncio.sleep(1)
+        (condition,) = (await cluster.get(*THING, "one"))["status"]["conditions"]
+    assert "reason of condition 'Ready' is invalid, got 'some reason'" in errors[0]
+    assert (condition["status"], condition["reason"]) == ("Unknown", "Paused")
+
+
 async def test_the_observed_generation_follows_a_status_that_stays_the_same(cluster: AsyncCluster) -> None:
     app = App("things")
 

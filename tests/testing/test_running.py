@@ -115,12 +115,14 @@ async def test_the_programs_of_a_plane_have_their_rights(env: Env) -> None:
         "declared for reading only": (
             "secretly",
             f"{ACCOUNT} may not delete secrets in namespace default (tried once); declared is get list watch by "
-            "reads= of controller greet",
+            "reads= of controller greet; add its kind to owns=, or to rights= the rule {'apiGroups': [''], "
+            "'resources': ['secrets'], 'verbs': ['delete']}",
         ),
         "not declared": (
             "jobs",
             f"{ACCOUNT} may not list jobs.batch in namespace default (tried once); no controller declares it: add its "
-            "kind to owns=, references= or reads=",
+            "kind to reads=, references= or owns=, or to rights= the rule {'apiGroups': ['batch'], "
+            "'resources': ['jobs'], 'verbs': ['list']}",
         ),
     },
 )

@@ -23,10 +23,12 @@ _dns_1035_label = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 _label_key = re.compile(_LABEL_KEY)
 _label_value = re.compile("(" + _LABEL_KEY + ")?")
 _config_key = re.compile("[-._a-zA-Z0-9]+")
+_condition_reason = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _port_name = re.compile("[-a-z0-9]+")
 
 MAX_LABEL = 63
 MAX_SUBDOMAIN = 253
+MAX_CONDITION_REASON = 1024
 # apiserver 0.36, pkg/storage/names/generate.go: with five random characters it must still be a DNS label.
 MAX_GENERATED_PREFIX = 58
 
@@ -158,6 +160,18 @@ def port_name_errors(text: str) -> list[str]:
     if text.startswith("-") or text.endswith("-"):
         errors.append("must not begin or end with a hyphen")
     return errors
+
+
+def condition_reason_errors(text: str) -> list[str]:
+    """Errors of the pattern of a reason in a condition (apimachinery 0.36, ``isValidConditionReason``)."""
+    if _condition_reason.fullmatch(text):
+        return []
+    message = (
+        "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+        "characters or '_,:', and must end with an alphanumeric character or '_'"
+    )
+    examples = ("my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")
+    return [regex_error(message, _condition_reason.pattern, examples)]
 
 
 def path_segment_errors(text: str) -> list[str]:

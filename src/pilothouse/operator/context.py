@@ -1,7 +1,7 @@
 """``Context``: the interface for one sync of one object."""
 
 import builtins
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from pilothouse.operator.applied import Applied
 from pilothouse.operator.bodies import as_json, with_secret_data
 from pilothouse.operator.custom_resource import Resource, kind_of
 from pilothouse.operator.declaration import Declaration
-from pilothouse.operator.status import OBSERVED, changes, set_condition
+from pilothouse.operator.status import OBSERVED, changes, condition_status, set_condition
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.consistency import ConsistencyStore
 from pilothouse.runtime.errors import RetryLater, TerminalError
@@ -216,10 +216,21 @@ class Context(Generic[T]):
         about = object_reference(self._parts.declaration.kind, self.object.metadata)
         self._parts.recorder.event(about, type_, reason, message)
 
-    def condition(self, type_: str, status: bool | None, *, reason: str, message: str = "") -> None:
+    def condition(
+        self,
+        type_: str,
+        status: bool | Literal["True", "False", "Unknown"] | None,
+        *,
+        reason: str,
+        message: str = "",
+    ) -> None:
         """Set a condition of the status, with ``observedGeneration``; None is ``Unknown``. Its transition time only
-        changes with its status."""
-        shown = "Unknown" if status is None else str(status)
+        changes with its status.
+
+        ``reason`` is a word in CamelCase. Raises ``ValueError`` for a field that is invalid in a ``metav1.Condition``,
+        ``TypeError`` for one of another type.
+        """
+        shown = condition_status(type_, status, reason, message)
         self.status["conditions"] = set_condition(
             self.status.get("conditions") or [],
             type_,

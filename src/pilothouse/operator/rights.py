@@ -64,6 +64,22 @@ def rules(declarations: Iterable[Declaration], webhooks: Iterable[Webhook] = ())
     ] + [dict(right) for declaration in declarations for right in declaration.rights]
 
 
+def missing_right(grants: Iterable[Grant], verb: str, group: str, resource: str) -> str:
+    """The declared rights for a resource (or path), and the declaration that would grant this verb."""
+    matching = [grant for grant in grants if (grant.group, grant.resource) == (group, resource)]
+    declared = ", ".join(f"{' '.join(grant.verbs)} by {grant.declared_by}" for grant in matching)
+    if any(verb in grant.verbs for grant in matching):
+        return f"declared is {declared}"
+    where: dict[str, Any] = {"apiGroups": [group], "resources": [resource]}
+    kind = ""
+    if resource.startswith("/"):
+        where = {"nonResourceURLs": [resource]}
+    elif "/" not in resource and verb in _OWN:
+        kind = f"its kind to {'reads=, references= or owns=' if verb in _READ else 'owns='}, or "
+    way_out = f"add {kind}to rights= the rule { ({**where, 'verbs': [verb]}) }"
+    return f"declared is {declared}; {way_out}" if declared else f"no controller declares it: {way_out}"
+
+
 def certificate_rules(app: str) -> list[dict[str, Any]]:
     """Rules of a Role in the namespace of an app's Service, for the Secret with the certificates of its webhooks."""
     secret = {"apiGroups": [""], "resources": ["secrets"]}

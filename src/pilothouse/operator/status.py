@@ -3,9 +3,40 @@
 import datetime
 from typing import Any
 
+from pilothouse.machinery.names import MAX_CONDITION_REASON, condition_reason_errors, qualified_name_errors
 from pilothouse.machinery.times import format_time
 
 OBSERVED = "observedGeneration"
+STATUSES = ("True", "False", "Unknown")
+
+
+def condition_status(type_: str, status: bool | str | None, reason: str, message: str) -> str:
+    """The status of a condition on the wire. Raises ``ValueError`` for fields that the API server would reject in a
+    ``metav1.Condition`` (apimachinery ``pkg/apis/meta/v1/types.go``, v0.36), and ``TypeError`` for other types."""
+    named = f"condition {type_!r}"
+    texts: dict[str, object] = {
+        "type of a condition": type_,
+        f"reason of {named}": reason,
+        f"message of {named}": message,
+    }
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is a str, got {value!r}")
+    if errors := qualified_name_errors(type_):
+        raise ValueError(f"type of a condition is invalid, got {type_!r}: {errors[0]}")
+    shown = "Unknown" if status is None else str(status)
+    if shown not in STATUSES:
+        error = ValueError if isinstance(status, str) else TypeError
+        raise error(f"status of {named} is True, False or Unknown, got {status!r}")
+    if not reason:
+        raise ValueError(f"reason of {named} is missing: a word in CamelCase, such as Available")
+    if len(reason.encode()) > MAX_CONDITION_REASON:
+        raise ValueError(
+            f"reason of {named} is too long: at most {MAX_CONDITION_REASON} bytes; give details as message"
+        )
+    if errors := condition_reason_errors(reason):
+        raise ValueError(f"reason of {named} is invalid, got {reason!r}: {errors[0]}")
+    return shown
 
 
 def set_condition(

@@ -4,7 +4,7 @@
 its plane if an object is not as expected.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,13 +22,13 @@ from pilothouse.plane.plane import ADMIN
 if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
     from pilothouse.operator import App, Settings
-    from pilothouse.operator.rights import Grant
     from pilothouse.operator.webhook_handler import WebhookHandler
 
 with lazy_imports():
     from pilothouse.client import interceptor
     from pilothouse.operator import app as operator_app
     from pilothouse.operator import manifests as operator_manifests
+    from pilothouse.operator import rights as operator_rights
 
 Program = Callable[[Client, Env], Coroutine[Any, Any, object]]
 _ACCOUNT = "system:serviceaccount:"
@@ -151,8 +151,12 @@ class ProgramUnderTest:
         shown = f"{resource}.{call.group}" if call.group and not call.subresource else resource or call.path
         where = f" in namespace {call.namespace}" if call.namespace else ""
         often = "once" if times == 1 else f"{times} times"
-        declared = "" if self.app is None else f"; {_declared(self.app.grants(), call.group, resource)}"
-        return f"{self.user} may not {call.verb} {shown}{where} (tried {often}){declared}"
+        line = f"{self.user} may not {call.verb} {shown}{where} (tried {often})"
+        if self.app is None:
+            return line
+        return (
+            f"{line}; {operator_rights.missing_right(self.app.grants(), call.verb, call.group, resource or call.path)}"
+        )
 
     def check_rights(self) -> None:
         """Raises ``MissingRight`` if a right was missing."""
@@ -192,10 +196,3 @@ def _account(user: str) -> tuple[str, str]:
 
 def _unnamed(call: RequestInfo) -> RequestInfo:
     return msgspec.structs.replace(call, name="", path="" if call.resource else call.path)
-
-
-def _declared(grants: "Iterable[Grant]", group: str, resource: str) -> str:
-    matching = [grant for grant in grants if (grant.group, grant.resource) == (group, resource)]
-    if not matching:
-        return "no controller declares it: add its kind to owns=, references= or reads="
-    return "declared is " + ", ".join(f"{' '.join(grant.verbs)} by {grant.declared_by}" for grant in matching)

@@ -19,7 +19,13 @@ from pilothouse.apiserver.field_errors import (
 )
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.bounded_cache import bounded_cache
-from pilothouse.machinery.names import dns_subdomain_errors, label_value_errors, qualified_name_errors, regex_error
+from pilothouse.machinery.names import (
+    MAX_CONDITION_REASON,
+    condition_reason_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    qualified_name_errors,
+)
 
 _PATH_FORMAT = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _PATH = re.compile(_PATH_FORMAT)
@@ -90,13 +96,7 @@ def validate_label_selector(selector: Object, path: str) -> ErrorList:
 
 
 _STATUSES = ("False", "True", "Unknown")
-_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
-_REASON_TEXT = (
-    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
-    "characters or '_,:', and must end with an alphanumeric character or '_'"
-)
-_REASON_EXAMPLES = ("my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")
-_MAX_REASON, _MAX_MESSAGE = 1024, 32768
+_MAX_MESSAGE = 32768
 
 
 def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
@@ -121,11 +121,10 @@ def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
             errors.append(required(f"{child_path}.lastTransitionTime"))
         if not reason:
             errors.append(required(f"{child_path}.reason"))
-        elif not re.fullmatch(_REASON, reason):
-            errors.append(invalid(f"{child_path}.reason", reason, regex_error(_REASON_TEXT, _REASON, _REASON_EXAMPLES)))
+        errors += [invalid(f"{child_path}.reason", reason, text) for text in condition_reason_errors(reason) if reason]
         errors += [
             too_long(f"{child_path}.{field}", limit)
-            for field, limit in (("reason", _MAX_REASON), ("message", _MAX_MESSAGE))
+            for field, limit in (("reason", MAX_CONDITION_REASON), ("message", _MAX_MESSAGE))
             if len((condition.get(field) or "").encode()) > limit
         ]
     return errors
