@@ -9,6 +9,7 @@ from tests.operator.things import THING, THINGS, Thing, config_map, thing
 
 from pilothouse.api.batch import JOBS
 from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, SECRETS
+from pilothouse.api.kinds import Kind
 from pilothouse.client.interceptor import Rule, conflict, lose_answer
 from pilothouse.env import Env
 from pilothouse.operator import (
@@ -24,7 +25,7 @@ from pilothouse.operator import (
     label_changed,
 )
 from pilothouse.operator.controller import DeclaredController
-from pilothouse.testing import AsyncCluster
+from pilothouse.testing import AsyncCluster, async_plane
 
 
 @pytest.fixture
@@ -379,6 +380,26 @@ async def test_settings_that_cannot_work_are_rejected(cluster: AsyncCluster, env
 
     with pytest.raises(ValueError, match="Namespace is in no namespace: controller namespace can watch one"):
         await app.run(cluster.client, env, Settings(namespaces=("a", "b")))
+
+
+async def test_a_definition_that_is_not_installed_is_logged_with_the_way_out(
+    env: Env, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, foreign = App("things"), Kind("example.com", "v1", "others", "Other", True, Thing)
+
+    @app.controller(THINGS, reads=(foreign,))
+    async def sync(_obj: Thing, _ctx: Context[Thing]) -> None:
+        return
+
+    async with async_plane(env=env, nodes=0, controllers=()) as found, found.running(app.run):
+        await asyncio.sleep(1)
+    logged = [record.getMessage() for record in caplog.records if "Failed to list" in record.getMessage()]
+    hint = "or its definition is not established"
+    way_out = ": pilothouse run --install applies it, or apply the manifests of pilothouse generate manifests"
+    assert any('type="things.example.com" version="v1" hint="the API server' in line for line in logged)
+    for line in logged:
+        assert line.endswith(f'{hint}{way_out if "things" in line else ""}"')
+    assert any("others.example.com" in line for line in logged)
 
 
 async def test_invalid_results_and_cancellations_do_not_end_a_worker(cluster: AsyncCluster) -> None:

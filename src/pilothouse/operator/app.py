@@ -40,6 +40,7 @@ from pilothouse.runtime.rate_limiters import RateLimiter, default_controller_lim
 T = TypeVar("T", bound=Cached)
 R = TypeVar("R", bound="type[Reconciler[Any]]")
 AnyKind = Kind[Any] | CustomResource[Any]
+_NOT_INSTALLED = "pilothouse run --install applies it, or apply the manifests of pilothouse generate manifests"
 _ESTABLISHED_SECONDS = 30.0
 _EXPLAINED = 3
 """Objects of one controller."""
@@ -432,7 +433,8 @@ class App:
             for namespace in settings.namespaces:
                 # Their gauges would overwrite each other under one name.
                 name = f"{self.name}/{namespace}" if namespace else self.name
-                informers = InformerFactory(client, env, name=name, metrics=self.metrics)
+                hints = dict.fromkeys(self._resources, _NOT_INSTALLED)
+                informers = InformerFactory(client, env, name=name, metrics=self.metrics, not_served_hints=hints)
                 factories.append(informers)
                 for declaration in self._declarations:
                     controller = DeclaredController(

@@ -18,7 +18,7 @@ buffers, so a slow handler slows everything.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from pilothouse.api.kinds import Kind
@@ -91,6 +91,7 @@ class SharedInformer(Generic[T]):
         keep_raw: bool = False,
         resync_seconds: float = 0.0,
         stream_first: bool = True,
+        not_served_hint: str = "",
         name: str = "",
         metrics: Registry | None = None,
     ) -> None:
@@ -120,6 +121,7 @@ class SharedInformer(Generic[T]):
             field_selector=field_selector,
             keep_raw=keep_raw,
             stream_first=stream_first,
+            not_served_hint=not_served_hint,
         )
         self._task: asyncio.Task[None] | None = None
         self._started = False
@@ -470,7 +472,8 @@ class InformerFactory:
 
     Informers that exist before ``start`` are started by it, later ones at once; handlers that are added without an
     await in between miss nothing. ``resync_seconds`` None: a random resync period as upstream's, 12 h × [1, 2), once
-    per factory.
+    per factory. ``not_served_hints`` are logged for resources (``websites.example.com``) that the API server does not
+    serve.
     """
 
     def __init__(
@@ -483,6 +486,7 @@ class InformerFactory:
         resync_seconds: float | None = None,
         min_resync_seconds: float = MIN_RESYNC_SECONDS,
         stream_first: bool = True,
+        not_served_hints: Mapping[str, str] | None = None,
     ) -> None:
         self._client = client
         self._env = env
@@ -493,6 +497,7 @@ class InformerFactory:
         self.resync_seconds = resync_seconds
         """The period that handlers of its informers get."""
         self._stream_first = stream_first
+        self._not_served_hints = not_served_hints or {}
         self._informers: dict[tuple[Any, ...], SharedInformer[Any]] = {}
         self._not_offered: set[tuple[Any, ...]] = set()  # never iterated
         self._raw: set[tuple[Any, ...]] = set()  # never iterated
@@ -541,6 +546,7 @@ class InformerFactory:
             keep_raw=keep_raw or key in self._raw,
             resync_seconds=self.resync_seconds,
             stream_first=self._stream_first,
+            not_served_hint=self._not_served_hints.get(kind.group_resource, ""),
             name=self._name,
             metrics=self._metrics,
         )

@@ -157,7 +157,8 @@ class Reflector(Generic[T]):
     """One kind, one selection, one sink. ``run`` until cancelled.
 
     ``last_version`` is the latest version that was read. ``stream_first``: use WatchList, and fall back to a list once
-    if the server does not support it.
+    if the server does not support it. ``not_served_hint``: logged with the error that the server does not serve the
+    kind.
     """
 
     def __init__(
@@ -174,6 +175,7 @@ class Reflector(Generic[T]):
         stream_first: bool = True,
         page_size: int = 0,
         min_watch_timeout_seconds: int = 0,
+        not_served_hint: str = "",
     ) -> None:
         self._client = client
         self._env = env
@@ -193,6 +195,7 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(env, "reflector-backoff")
         self._log = Log("reflector")
         self._type = kind.group_resource
+        self._not_served = f"{_NOT_SERVED}: {not_served_hint}" if not_served_hint else _NOT_SERVED
         self._server_pages = False
         self._unavailable = False
         self._open: Watch[T] | None = None
@@ -517,7 +520,7 @@ class Reflector(Generic[T]):
             self._log.info("The kind is no longer served", type=self._type, err=error)
         elif isinstance(error, NotFound):
             version = self._kind.version
-            self._log.error(f"Failed to {doing}", error=error, type=self._type, version=version, hint=_NOT_SERVED)
+            self._log.error(f"Failed to {doing}", error=error, type=self._type, version=version, hint=self._not_served)
         else:
             self._log.error(f"Failed to {doing}", error=error, type=self._type)
 
