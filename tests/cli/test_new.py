@@ -72,6 +72,22 @@ def test_generated_project_passes_tests_types_and_style(project: Path) -> None:
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
 
+def test_mutable_defaults_of_views_pass_the_style_check(project: Path) -> None:
+    pytest.importorskip("ruff")
+    code = project / "backup_schedule_operator.py"
+    field = "    image: str\n"
+    changed = code.read_text("utf-8").replace(
+        field, f"{field}    env: dict[str, str] = {{}}\n    hosts: list[str] = []\n"
+    )
+    assert "hosts" in changed
+    code.write_text(changed, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--no-cache", "."], cwd=project, env=environment(project),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_project_installs_its_module_and_nothing_else(project: Path) -> None:
     pytest.importorskip("setuptools")
     build = ["-c", "import setuptools; setuptools.setup()", "--quiet", "build", "egg_info"]
