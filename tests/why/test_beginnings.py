@@ -308,6 +308,33 @@ async def test_provisioned_volume_leads_to_the_creation_of_its_claim(cluster: Cl
     assert "is not in the history" not in text(found)
 
 
+async def test_deletion_of_an_earlier_pod_of_the_name_is_no_cause(cluster: Cluster) -> None:
+    """Neither for the pod, nor for a Service that selects it."""
+    spec = {"containers": [{"name": "app", "image": "nginx"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"app": "a"}}, "spec": spec}
+    jane = cluster.as_user("jane")
+    await cluster.create(pod)
+    await asyncio.sleep(10)
+    await cluster.user.delete(PODS, "a", NAMESPACE)
+    await asyncio.sleep(60)
+    await cluster.create(pod)
+    await asyncio.sleep(10)
+    node = (await cluster.user.get(PODS, "a", NAMESPACE)).spec.node_name
+    silent = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
+    await cluster.patch(NODES, node, silent, "")
+    await jane.user.delete(PODS, "a", NAMESPACE)
+    service = {"selector": {"app": "a"}, "ports": [{"port": 80}]}
+    await cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": service})
+    await asyncio.sleep(2)
+    found = await cluster.why("pods", "a")
+    assert found.state == "terminating"
+    assert roots(found)[-1].endswith("by jane with pilothouse-testing"), text(found)
+    assert ADMIN not in text(found), text(found)
+    found = await cluster.why("services", "a")
+    assert "selects 1 ready pod, all of them terminating" in text(found), text(found)
+    assert "by jane" in text(found), text(found)
+
+
 async def test_budget_that_has_not_been_processed(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=("*", "-disruption-controller")) as plane:
         cluster = Cluster(plane)

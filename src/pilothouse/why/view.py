@@ -78,8 +78,12 @@ class View:
         return condition(self.now, type_)
 
     async def changes(self) -> list[ObjectChange]:
-        """The recorded changes of the object, oldest first."""
+        """The recorded changes of the object and of earlier ones of its name, oldest first."""
         return await self.evidence.changes(self.reference)
+
+    async def own_changes(self) -> list[ObjectChange]:
+        """Those of the object alone. Changes whose object is not recorded are included."""
+        return [change for change in await self.changes() if not self.uid or change.uid in ("", self.uid)]
 
     def of(self, resource: str, name: str, now: Document | None, *, namespace: str | None = None) -> "View":
         """The view of another object, by default in the same namespace."""

@@ -88,7 +88,7 @@ async def _failed(view: View, failed: Document) -> tuple[Step, ...]:
 async def _failure(view: View, pod: Document) -> Step:
     """How one pod failed."""
     pod_view = view.of("pods", pod["metadata"]["name"], pod)
-    for change in await pod_view.changes():
+    for change in await pod_view.own_changes():
         after = await view.evidence.after(change)
         if change.type != "DELETED" and after is not None and _phase(after) == "Failed":
             return await view.chain.step(change)

@@ -31,7 +31,7 @@ async def namespace(view: View) -> Finding | None:
         steps.append(view.step(f"is held by spec.finalizers {', '.join(other_finalizers)}", root=STATE))
     if steps:
         steps[-1].because = await _remaining_objects(view)
-    request = await deletion_request(view.evidence, await view.changes())
+    request = await deletion_request(view.evidence, await view.own_changes())
     if request is not None:
         steps.append(await view.chain.step(request))
     if not steps:

@@ -37,6 +37,10 @@ async def service(view: View) -> Finding | None:
     unready = [pod for pod in selected if condition(pod, "Ready").get("status") != "True"]
     if len(unready) < len(selected):
         ready_pods = [pod for pod in selected if pod not in unready]
+        if all(pod["metadata"].get("deletionTimestamp") for pod in ready_pods):
+            step = view.step(f"selects {pluralize(len(ready_pods), 'ready pod')}, all of them terminating", root=STATE)
+            step.because = [await _unready_pod_step(view, pod) for pod in ready_pods[:_SHOWN]]
+            return Finding("no endpoints", (step,))
         return Finding("no endpoints", (await _without_ports(view, ready_pods),))
     step = view.step(f"selects {pluralize(len(selected), 'pod')}, and none of them is ready", root=STATE)
     step.because = [await _unready_pod_step(view, pod) for pod in unready[:_SHOWN]]

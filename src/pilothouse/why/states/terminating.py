@@ -19,7 +19,7 @@ async def terminating(view: View) -> Finding | None:
     if not steps and metadata.get("deletionGracePeriodSeconds"):
         seconds = metadata["deletionGracePeriodSeconds"]
         steps.append(view.step(f"has {seconds} seconds of grace, until {metadata['deletionTimestamp']}", root=STATE))
-    request = await deletion_request(view.evidence, await view.changes())
+    request = await deletion_request(view.evidence, await view.own_changes())
     if request is not None:
         steps.append(await view.chain.step(request))
     return Finding("terminating", tuple(steps))
