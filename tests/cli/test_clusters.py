@@ -433,6 +433,16 @@ def test_a_cluster_whose_creation_was_killed_is_interrupted_and_start_completes_
 
 
 @posix
+def test_snapshot_of_a_stored_cluster_is_rejected(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["create", "cluster", "a", "--no-context", "--snapshot", "s.snapshot"]) == 2
+    assert "--snapshot needs --in-memory" in capfd.readouterr().err
+    assert Clusters().names() == []
+
+
+@posix
 def test_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     kubeconfig = tmp_path / "config"

@@ -5,7 +5,7 @@ import contextlib
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -383,13 +383,15 @@ async def test_failed_removal_is_reported(
     assert capsys.readouterr().err.startswith(f"note: the context pilothouse could not be taken out of {path}: ")
 
 
-async def test_concurrent_writers_lose_no_changes(tmp_path: Path) -> None:
+async def test_concurrent_writers_lose_no_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written_kubeconfig, "_free_name", lambda _path, _document, server: f"c{server.port}")
     path = tmp_path / "config"
     path.write_text(USUAL)
 
     async def write(number: int, entered: asyncio.Event, leave: asyncio.Event) -> None:
         one = Server(f"https://127.0.0.1:{number}", lambda name: addition(f"https://127.0.0.1:{number}", name))
-        async with _named(path, one, f"c{number}"):
+        async with merged_kubeconfig(path, one) as name:
+            assert name == f"c{number}"
             entered.set()
             await leave.wait()
 
@@ -403,15 +405,6 @@ async def test_concurrent_writers_lose_no_changes(tmp_path: Path) -> None:
     leave.set()
     await asyncio.gather(*tasks)
     assert path.read_text() == USUAL
-
-
-@contextlib.asynccontextmanager
-async def _named(path: Path, one: Server, name: str) -> AsyncIterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(written_kubeconfig, "_free_name", lambda _path, _document, server: f"c{server.port}")
-        async with merged_kubeconfig(path, one) as given:
-            assert given == name
-            yield given
 
 
 async def test_root_keeps_the_owner_of_a_file(tmp_path: Path) -> None:

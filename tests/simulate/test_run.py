@@ -228,7 +228,7 @@ def test_a_budget_counts_time_as_the_timeline_does(tmp_path: Path) -> None:
     assert "MODIFIED /pods/default/web-" in last
     failure = ShrunkFailure(job=Job(number=0, seed=0), failure=found.failure, result=found, parts=(), of=0, runs=0)
     shown = list(failure_lines(failure, Replay(program="pilothouse simulate", path="s.yaml")))
-    assert "  the log until 1m, with seconds since the start of the run:" in shown
+    assert "  the log until 1m, in seconds since the creation of the cluster:" in shown
     assert "exceeded first at 1m" in found.failure.message
     recorded = run(load(str(tmp_path / "s.yaml")), 0, record=True).recording
     assert recorded is not None

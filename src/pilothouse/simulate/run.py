@@ -316,7 +316,8 @@ class _Run:
             )
             self._mark_late()
         story = simulation.story
-        log_until = "" if self._failure is None else self._usage.log_until(self._failure.at)
+        failure = self._failure
+        log_until = self._usage.log_until(failure.at) if failure is not None and failure.kind == "budget" else ""
         return Result(
             scenario=self._scenario.name,
             seed=self._seed,

@@ -204,6 +204,13 @@ def _create(parsed: Parsed) -> int:
     flags = [f"--{name}={text}" for name in parsed.given if name not in own for text in parsed.texts[name]]
     name = parsed.arguments[0] if parsed.arguments else DEFAULT_NAME
     check_name(name)
+    for flag in ("snapshot", "etcd-snapshot"):
+        if parsed[flag] and not parsed["in-memory"]:
+            raise UserError(
+                f"--{flag} needs --in-memory: the cluster starts from the file each time. `pilothouse snapshot restore "
+                "FILE --data-dir DIRECTORY` makes a cluster that is stored, for `pilothouse up --data-dir DIRECTORY`",
+                code=2,
+            )
     user_kubeconfig = None if parsed["no-context"] else contexts.user_kubeconfig(parsed["kubeconfig"])
     record = Record(
         name=name,

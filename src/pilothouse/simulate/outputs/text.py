@@ -124,7 +124,7 @@ def failure_lines(
         title = (
             "end of the log" if shrunk.result.log_is_until_end else f"log until {shown_seconds(round(failure.at, 1))}"
         )
-        yield f"  the {title}, with seconds since the start of the run:"
+        yield f"  the {title}, in seconds since the creation of the cluster:"
         yield from (f"    {line}" for line in shrunk.result.log.splitlines()[-_LOG_LINES:])
     if shrunk.runs:
         runs = counted(shrunk.runs, "run")
