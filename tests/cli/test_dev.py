@@ -196,16 +196,16 @@ async def test_invalid_code_keeps_the_running_operator(session: Session, client:
     assert f"Error: {session.folder}/words.py, line 3: json.decoder.JSONDecodeError: Expecting property name" in text
 
     session.write("words.py", 'GREETING = "Hello"\n')
-    session.change("greeter.py", '"example.com/v1"', '"example.com/v-1-"')
+    session.change("greeter.py", '"example.com/v1"', '"example.k8s.io/v1"')
     text = session.until("stays in use until a file changes\n")
     assert "the API server does not admit the CustomResourceDefinitions: " in text
-    assert "spec.versions[0].name" in text
+    assert "api-approved.kubernetes.io" in text
 
     assert session.children() == children
     await client.patch(GREETINGS, "ada", merge_patch({"spec": {"name": "Grace"}}), "default")
     await until_text(client, "Hello Grace")
 
-    session.change("greeter.py", '"example.com/v-1-"', '"example.com/v1"')
+    session.change("greeter.py", '"example.k8s.io/v1"', '"example.com/v1"')
     session.until("greeter restarted")
     await client.patch(GREETINGS, "ada", merge_patch({"spec": {"name": "Ada"}}), "default")
     await until_text(client, "Hello Ada")
