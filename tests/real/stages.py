@@ -35,6 +35,7 @@ class Programs:
         yield made
         made.clear()
         for program in self.programs:
+            assert program.code is None, f"{program.name} has exited:\n{program.log[-6000:]}"
             assert "Traceback" not in program.log, program.name
 
 
