@@ -72,6 +72,8 @@ def running_programs(
             return listed.count(" Ready") == nodes
 
         until(ready, "the nodes are ready")
+        if controllers:
+            running[-1].until('"Caches are synced"')
         yield Programs(cluster, name, names, running)
     # Nobody else's pods are to be scheduled to nodes that are no longer there.
     cluster.kubectl("delete", "node", *names)
