@@ -51,6 +51,7 @@ from pilothouse.plane.plane import ADMIN, SERVICE_RANGE
 from pilothouse.runtime import LeadershipLost
 from pilothouse.sim import faults, perturbations
 from pilothouse.sim.connection import Connection, Death, Marked, Wire
+from pilothouse.sim.held_watches import HeldWatches
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.process import Process, Program
 from pilothouse.sim.replica import Replica
@@ -178,7 +179,7 @@ class Simulation:
         self.processes = 0
         self._replica: Replica | None = None
         self._rules: list[Rule] = []
-        self._holds: list[_Holding] = []
+        self._holds: list[HeldWatches] = []
         self.triggers = ChangeTriggers()
         """Actions of faults that start at a change."""
         self._last_write = 0.0
@@ -365,7 +366,7 @@ class Simulation:
         for rule in (*self._rules, *wiring.rules):
             connection.interceptor.add(rule)
         for holding in self._holds:
-            holding.enter(connection)
+            holding.add(connection.interceptor)
         return connection
 
     # Observation
@@ -457,10 +458,10 @@ class Simulation:
     @contextlib.contextmanager
     def held_watches(self, resource: str = "") -> Any:
         """Hold watch events of this resource for the manager during the block."""
-        holding = _Holding(resource)
+        holding = HeldWatches(resource)
         self._holds.append(holding)
         for interceptor in self._interceptors():
-            holding.enter_interceptor(interceptor)
+            holding.add(interceptor)
         try:
             yield
         finally:
@@ -611,23 +612,6 @@ class Simulation:
             await asyncio.sleep(rest)
         for invariant in self.invariants:
             invariant.settled()
-
-
-class _Holding:
-    """Holds the watches of a resource, on all connections."""
-
-    def __init__(self, resource: str) -> None:
-        self._resource = resource
-        self._stack = contextlib.ExitStack()
-
-    def enter(self, connection: Connection) -> None:
-        self.enter_interceptor(connection.interceptor)
-
-    def enter_interceptor(self, interceptor: Any) -> None:
-        self._stack.enter_context(interceptor.hold(resource=self._resource))
-
-    def release(self) -> None:
-        self._stack.close()
 
 
 def _brief_delay() -> Rule:

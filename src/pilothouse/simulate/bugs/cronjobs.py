@@ -200,7 +200,10 @@ async def no_manager(simulation: Simulation, policy: str) -> None:
     check(len(after) == 1, f"{len(after)} Jobs were started after the manager was back")
     check(after[0] > before[-1] + datetime.timedelta(minutes=199), f"it was started for {after[0]}")
     events = await user.items(f"{NAMESPACE}/events")
-    check(any(event["reason"] == "TooManyMissedTimes" for event in events), "no event tells of what was missed")
+    check(
+        any(event["reason"] == "TooManyMissedTimes" for event in events),
+        "there is no event of reason TooManyMissedTimes",
+    )
     await asyncio.sleep(10 * 60.0)
     check(len(instants(simulation)) == 13, "it did not go on each minute")
 
