@@ -23,7 +23,7 @@ ABSENT = Absent()
 _MOST_DEPTH = 100
 """Deeper differences are not separated: custom objects may be nested to the limit of the JSON decoder."""
 _DEEP = "…"
-_MOST_VISITS = 20_000
+_MAX_VISITS = 20_000
 """How many values are compared one by one. In larger objects the rest is compared as a whole: an object of 3 MB would
 take seconds, and have a hundred thousand differences."""
 
@@ -78,7 +78,7 @@ class _Visits:
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = _MOST_VISITS
+        self.left = _MAX_VISITS
 
     def take(self, before: Sized, after: Sized) -> bool:
         """Whether the entries of both are compared one by one."""

@@ -4,7 +4,7 @@ Facts: component-helpers ``scheduling/corev1/nodeaffinity`` (v0.36). Used by the
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from pilothouse.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
 
@@ -43,24 +43,16 @@ def matches_node_selector_term(term: NodeSelectorTerm, node: Node) -> bool:
     return _fits(term, node.metadata.labels, node.metadata.name)
 
 
-_Last = tuple[NodeSelector | None, Sequence[NodeSelectorTerm]]
-_last: list[_Last] = [(None, ())]
-"""The last selector with its considered terms: the same one is compared with all nodes."""
-
-
-def _considered(selector: NodeSelector) -> Sequence[NodeSelectorTerm]:
+def _considered(selector: NodeSelector) -> Iterator[NodeSelectorTerm]:
     """The terms whose cost is within the limit."""
-    last, considered = _last[0]
-    if last is selector:
-        return considered
-    terms, cost = selector.node_selector_terms, 0
-    for position, term in enumerate(terms):
-        cost += sum(1 + len(each.values) // 64 for each in (*term.match_expressions, *term.match_fields))
+    cost = 0
+    for term in selector.node_selector_terms:
+        cost += len(term.match_expressions) + len(term.match_fields)
+        if cost <= MAX_COST:  # else summing up would take too long itself
+            cost += sum(len(requirement.values) // 64 for requirement in (*term.match_expressions, *term.match_fields))
         if cost > MAX_COST:
-            terms = terms[:position]
-            break
-    _last[0] = selector, terms
-    return terms
+            return
+        yield term
 
 
 def _fits(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:

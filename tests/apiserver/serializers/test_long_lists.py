@@ -81,8 +81,8 @@ async def test_list_that_is_many_times_as_large_as_its_objects_is_an_error(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(presenter, "_TURN_BYTES", 0)
-    monkeypatch.setattr(presenter, "_MOST_ADDED", 600)
-    monkeypatch.setattr(presenter, "_MOST_TIMES", 0)
+    monkeypatch.setattr(presenter, "_MAX_ADDED", 600)
+    monkeypatch.setattr(presenter, "_MAX_TIMES", 0)
     for number in range(3):
         await api.create(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}})
     table = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -16,7 +16,7 @@ from pilothouse.controllers.workloads.statefulset.decide import (
     decide,
     unavailable_replicas,
 )
-from pilothouse.controllers.workloads.statefulset.replicas import MOST_MISSING
+from pilothouse.controllers.workloads.statefulset.replicas import MAX_MISSING
 from pilothouse.controllers.workloads.statefulset.retention import DELETE, RETAIN, Policy
 
 
@@ -75,7 +75,7 @@ def test_parallel_creates_pods_together(states: str, living: list[Any]) -> None:
 def test_as_many_replicas_as_the_field_holds(found: tuple[str, ...], replaced: tuple[str, ...]) -> None:
     seen = observed([pod(name, revision=OLD) for name in found], desired=2**31 - 1, ordered=False)
     plan = decide(seen)
-    assert len(plan.living) == MOST_MISSING
+    assert len(plan.living) == MAX_MISSING
     assert plan.living[0] == create(1)
     assert tuple(each.name for each in plan.update) == replaced
     assert unavailable_replicas(seen) == 2**31 - 3

@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _INCLUDES = ("None", "Metadata", "Object", "")
 _CREATED = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-_MOST_COLUMNS = 500
+_MAX_COLUMNS = 500
 """How many columns of a definition are shown. Upstream has no limit; kubectl's tables have about ten."""
 _WITHOUT_TABLE = ("authentication.k8s.io", "authorization.k8s.io")
 
@@ -108,7 +108,7 @@ class _CustomPrinter(msgspec.Struct, frozen=True, eq=False):
 
 def _custom_printer(info: ResourceInfo) -> _CustomPrinter:
     printer_columns: Sequence[dict[str, Any]] = getattr(info.custom, "printer_columns", ()) or (_CREATED,)
-    printer_columns = printer_columns[:_MOST_COLUMNS]
+    printer_columns = printer_columns[:_MAX_COLUMNS]
     columns = [Column("Name", format="name", description=_NAME_DESCRIPTION)]
     columns += [
         Column(

@@ -41,7 +41,7 @@ _decode = msgspec.json.Decoder().decode
 
 _TURN_BYTES = 4 * 1024
 """How much of a list is encoded as YAML, some 4 ms, before yielding."""
-_MOST_TIMES, _MOST_ADDED = 8, 16 * 1024 * 1024
+_MAX_TIMES, _MAX_ADDED = 8, 16 * 1024 * 1024
 """A list in any form has at most so many times the bytes of its objects, and so many more."""
 _LISTS_AT_A_TIME = 4
 """How many long lists are encoded concurrently."""
@@ -170,14 +170,14 @@ class NegotiatingPresenter:
         """The converted values, yielding to other requests in between. Raises 413 if they are many times as large as
         the objects: definitions may have thousands of columns."""
         made, size, cheaper = list[bytes](), 0, _cost_divisor(choice)
-        left = _MOST_ADDED
+        left = _MAX_ADDED
         for value in values:
             one = await self._work.run(len(value) // cheaper, convert, value)
             made.append(one)
-            left += _MOST_TIMES * len(value) - len(one)
+            left += _MAX_TIMES * len(value) - len(one)
             if left < 0:
                 raise errors.too_large(
-                    f"the list is more than {_MOST_TIMES} times as large in this form as its objects are: request "
+                    f"the list is more than {_MAX_TIMES} times as large in this form as its objects are: request "
                     "fewer objects with limit, or another form"
                 )
             size += max(len(value), len(one))

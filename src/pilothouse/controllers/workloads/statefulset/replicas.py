@@ -18,7 +18,7 @@ from pilothouse.semantics.pods import is_available, is_ready
 PARALLEL = "Parallel"
 ON_DELETE = "OnDelete"
 ROLLING_UPDATE = "RollingUpdate"
-MOST_MISSING = 500
+MAX_MISSING = 500
 """How many missing pods one sync considers: those with the lowest ordinals. The events of their creation cause the next
 sync. ``spec.replicas`` may be two thousand million, with which upstream's controller ends for lack of memory."""
 
@@ -85,7 +85,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 class Replicas(msgspec.Struct, frozen=True):
     slots: tuple[Slot, ...]
-    """The replicas, by ordinal: all that exist, and the first ``MOST_MISSING`` that do not."""
+    """The replicas, by ordinal: all that exist, and the first ``MAX_MISSING`` that do not."""
     condemned: tuple[Pod, ...]
     """Pods out of range, the highest ordinal first."""
     first_unavailable: str
@@ -112,7 +112,7 @@ def split_replicas(pods: Iterable[Pod], rules: Rules, now: datetime.datetime) ->
             condemned.append(pod)
     condemned.sort(key=lambda pod: -ordinal_of(pod.metadata.name))
     every = range(rules.start, rules.start + rules.desired)
-    missing = islice((ordinal for ordinal in every if ordinal not in by_ordinal), MOST_MISSING)
+    missing = islice((ordinal for ordinal in every if ordinal not in by_ordinal), MAX_MISSING)
     ordinals = sorted([*by_ordinal, *missing])
     slots = tuple(Slot(ordinal, pod_name(rules.name, ordinal), by_ordinal.get(ordinal)) for ordinal in ordinals)
     missed = [slot.name for slot in slots if slot.pod is None or rules.is_unavailable(slot.pod, now)]
