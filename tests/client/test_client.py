@@ -1,6 +1,8 @@
 """The verbs of the client, its retries and its throttle, on the virtual loop with a transport of canned answers."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -301,6 +303,24 @@ async def test_at_most_ten_retries(env: Env) -> None:
     with pytest.raises(ServiceUnavailable, match=r"^last - error from a previous attempt: first$"):
         await Client(script, env).create(PODS, {}, "ns")
     assert len(script.requests) == 11
+
+
+@pytest.mark.parametrize("method", ["POST", "watch"])
+@pytest.mark.parametrize("first", [refused(503, retry_after="1"), refused(413)])
+async def test_errors_are_freed_without_the_collector(env: Env, first: Canned, method: str) -> None:
+    client, freed = Client(Script(first, refused(404)), env), None
+    gc.disable()  # what an error holds is as large as the body that was sent
+    try:
+        if method == "watch":
+            await client.watch(PODS).__aenter__()
+        else:
+            await client.request(method, "/x", body=b"{}")
+    except ApiError as error:
+        freed = weakref.ref(error)
+    finally:
+        gc.enable()
+    assert freed is not None
+    assert freed() is None
 
 
 async def test_retries_take_tokens(env: Env) -> None:

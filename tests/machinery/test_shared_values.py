@@ -1,5 +1,10 @@
 """Equal values are shared, up to a bounded number."""
 
+from collections.abc import Hashable
+
+import msgspec
+import pytest
+
 from pilothouse.machinery import shared_values
 from pilothouse.machinery.shared_values import SharedValues
 
@@ -17,3 +22,22 @@ def test_size_is_bounded() -> None:
     for number in range(10 * shared_values._MOST):
         values.share(number, number)
         assert len(values._known) <= shared_values._MOST
+
+
+class _Named(msgspec.Struct, frozen=True):
+    names: tuple[str, ...]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param("x" * 5000, id="text"),
+        pytest.param((False, ("waiting", "x" * 5000)), id="text in a tuple"),
+        pytest.param((_Named(("x" * 3000, "x" * 3000)),), id="texts in a struct"),
+        pytest.param(tuple(range(5000)), id="many parts"),
+    ],
+)
+def test_long_keys_are_not_kept(key: Hashable) -> None:
+    values: SharedValues[int] = SharedValues()
+    assert values.share(key, 1) == 1
+    assert not values._known

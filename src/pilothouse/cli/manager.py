@@ -14,7 +14,7 @@ from pilothouse.controllermanager.selection import unimplemented_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, Log, logging
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.env.memory import give_back_large_blocks
+from pilothouse.env.memory import TLS_BUFFER
 from pilothouse.env.tasks import first_of
 from pilothouse.env.zones import local_zone
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
@@ -49,7 +49,6 @@ def run(program: str, words: Sequence[str]) -> int:
     except FlagError as error:
         print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
         return 2
-    give_back_large_blocks()
     return serve(
         program,
         _manage(options, list(_warnings(parsed, flags, options))),
@@ -57,6 +56,7 @@ def run(program: str, words: Sequence[str]) -> int:
         vmodule=options.vmodule,
         json_lines=options.logging_format == "json",
         streams=options.log_streams,
+        large_block=TLS_BUFFER,
     )
 
 

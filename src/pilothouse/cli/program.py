@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
-from pilothouse.env.memory import collecting_rarely, end_startup
+from pilothouse.env.memory import LARGE, collecting_rarely, end_startup, give_back_large_blocks
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
@@ -86,12 +86,13 @@ def serve(
     json_lines: bool = False,
     streams: logging.Streams = logging.ONE_STREAM,
     waits: bool = False,
+    large_block: int = LARGE,
 ) -> int:
     """Run a program on the real loop until it ends or a signal cancels it.
 
     ``program`` is the name of the command. ``waits``: it waits for a result, so that it fails after a signal, with 128
     and the number of the signal. ``vmodule`` has entries ``pattern=N``, ``streams`` are the targets of the log:
-    standard error, unless it is split.
+    standard error, unless it is split. ``large_block``: see ``give_back_large_blocks``.
     """
     patterns = [(pattern, int(level)) for pattern, _equals, level in (word.rpartition("=") for word in vmodule)]
     if streams.split and streams.info_buffer:
@@ -104,6 +105,7 @@ def serve(
         info_buffer=streams.info_buffer,
     )
     allow_open_files()
+    give_back_large_blocks(large_block)
     try:
         with collecting_rarely(older=False, new_objects=_NEW_OBJECTS):
             return loops.run(_until_signal(work, waits))

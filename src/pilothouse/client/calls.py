@@ -98,52 +98,59 @@ class Calls:
             target = f"{target}{'&' if '?' in target else '?'}{self._limit}"
         if self._limiter is not None:
             await self._take_token(self._limiter, method, target)
+        error: Exception | None = None
         previous: Exception | None = None
-        for attempt in range(MAX_RETRIES + 1):
-            if attempt and self._limiter is not None:
-                await self._take_token(self._limiter, method, target)
-            error: Exception
-            wait: float | None
-            try:
-                response = await self._attempt(method, target, headers, body, attempt)
-            except (ConnectionError, TimeoutError) as failed:
-                error, wait = failed, retry_error_after(failed, method=method, watch=False)
-            else:
-                if 200 <= response.status < 300:
-                    return response
-                error, wait = error_of(response.status, response.body, response), retry_after(response)
-            if wait is None or attempt == MAX_RETRIES:
-                raise _with_previous(error, previous)
-            previous = error
-            await self._pause(wait, attempt, method, target, error)
-        raise AssertionError("the last attempt returns or raises")
+        try:
+            for attempt in range(MAX_RETRIES + 1):
+                if attempt and self._limiter is not None:
+                    await self._take_token(self._limiter, method, target)
+                wait: float | None
+                try:
+                    response = await self._attempt(method, target, headers, body, attempt)
+                except (ConnectionError, TimeoutError) as failed:
+                    error, wait = failed, retry_error_after(failed, method=method, watch=False)
+                else:
+                    if 200 <= response.status < 300:
+                        return response
+                    error, wait = error_of(response.status, response.body, response), retry_after(response)
+                if wait is None or attempt == MAX_RETRIES:
+                    raise _with_previous(error, previous)
+                previous = error
+                await self._pause(wait, attempt, method, target, error)
+            raise AssertionError("the last attempt returns or raises")
+        finally:
+            # The traceback of an error holds this frame, and with it the body: no cycle, so that it is freed at once.
+            del error, previous
 
     async def open(self, target: str, headers: FixedHeaders) -> wire.Stream | None:
         """Open a watch. None if every connection broke, including retries: the watch has ended without events."""
+        error: Exception | None = None
         previous: Exception | None = None
-        for attempt in range(MAX_RETRIES + 1):
-            if attempt and self._limiter is not None:
-                await self._take_token(self._limiter, "GET", target)
-            error: Exception
-            wait: float | None
-            try:
-                # The server sends headers at once, long before the first event.
-                async with asyncio.timeout(OPEN_SECONDS):
-                    stream = await self._attempt_open(target, headers, attempt)
-            except (ConnectionError, TimeoutError) as failed:
-                error, wait = failed, retry_error_after(failed, method="GET", watch=True)
-            else:
-                if stream.status == 200:
-                    return stream
-                wait = retry_after(stream)
-                error = await _read_error(stream)
-            if attempt == MAX_RETRIES and (is_connection_lost(error) or isinstance(error, TimeoutError)):
-                return None
-            if wait is None or attempt == MAX_RETRIES:
-                raise _with_previous(error, previous)
-            previous = error
-            await self._pause(wait, attempt, "GET", target, error)
-        raise AssertionError("the last attempt returns or raises")
+        try:
+            for attempt in range(MAX_RETRIES + 1):
+                if attempt and self._limiter is not None:
+                    await self._take_token(self._limiter, "GET", target)
+                wait: float | None
+                try:
+                    # The server sends headers at once, long before the first event.
+                    async with asyncio.timeout(OPEN_SECONDS):
+                        stream = await self._attempt_open(target, headers, attempt)
+                except (ConnectionError, TimeoutError) as failed:
+                    error, wait = failed, retry_error_after(failed, method="GET", watch=True)
+                else:
+                    if stream.status == 200:
+                        return stream
+                    wait = retry_after(stream)
+                    error = await _read_error(stream)
+                if attempt == MAX_RETRIES and (is_connection_lost(error) or isinstance(error, TimeoutError)):
+                    return None
+                if wait is None or attempt == MAX_RETRIES:
+                    raise _with_previous(error, previous)
+                previous = error
+                await self._pause(wait, attempt, "GET", target, error)
+            raise AssertionError("the last attempt returns or raises")
+        finally:
+            del error, previous  # as in ``exchange``
 
     async def _attempt(
         self, method: str, target: str, headers: FixedHeaders, body: bytes, attempt: int

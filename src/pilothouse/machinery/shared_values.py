@@ -3,13 +3,18 @@
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 
 _MOST = 1024
+_LONGEST = 4096
+"""The characters of the largest keys that are cached: those of an image or a command may be as long as an object."""
 
 
 class SharedValues(Generic[T]):
-    """Caches up to ``_MOST`` values by a key; then it is cleared. Values must be immutable."""
+    """Caches up to ``_MOST`` values by a key; then it is cleared. Values must be immutable, and have the characters of
+    their keys; those with long keys are not cached."""
 
     __slots__ = ("_known",)
 
@@ -21,7 +26,23 @@ class SharedValues(Generic[T]):
         found = self._known.get(key)
         if found is not None and found == value:
             return found
+        if _remaining(key, _LONGEST) < 0:
+            return value
         if len(self._known) >= _MOST:
             self._known.clear()
         self._known[key] = value
         return value
+
+
+def _remaining(key: object, characters: int) -> int:
+    """What remains of a number of characters, less than 0 if the key has more. Counts no further than that."""
+    if isinstance(key, str | bytes):
+        return characters - len(key)
+    if isinstance(key, msgspec.Struct):
+        key = msgspec.structs.astuple(key)
+    if isinstance(key, tuple | frozenset):
+        for part in key:
+            characters = _remaining(part, characters) - 1
+            if characters < 0:
+                break
+    return characters
