@@ -1,6 +1,6 @@
 """The core of managedFields and server-side apply: updates of the managers' field sets, without metadata.
 
-``Owners`` maps managers to the fields that they own. ``update`` follows a completed write, ``apply`` applies a
+``ManagedFields`` maps managers to the fields that they own. ``update`` follows a completed write, ``apply`` applies a
 configuration, with a conflict about fields of others unless it is forced. Managers are opaque here; ``managed_fields``
 has their structure. After structured-merge-diff ``merge/update.go`` (v6).
 """
@@ -11,7 +11,12 @@ from typing import Any
 import msgspec
 
 from pilothouse.machinery import field_sets
-from pilothouse.machinery.field_merge import merge, reconciled, remove_fields, with_named_fields
+from pilothouse.machinery.field_merge import (
+    ensure_named_fields_are_members,
+    merge,
+    reconcile_field_set_with_schema,
+    remove_fields,
+)
 from pilothouse.machinery.field_sets import FieldSet, Path, difference, intersection, union
 from pilothouse.machinery.field_walks import Comparison, compare, field_set
 from pilothouse.machinery.merge_types import MergeType
@@ -19,7 +24,7 @@ from pilothouse.machinery.merge_types import MergeType
 Object = dict[str, Any]
 
 
-class Owned(msgspec.Struct, frozen=True):
+class VersionedSet(msgspec.Struct, frozen=True):
     """The fields of one manager, in one version of the API. ``applied``: by server-side apply."""
 
     fields: FieldSet
@@ -27,7 +32,7 @@ class Owned(msgspec.Struct, frozen=True):
     applied: bool
 
 
-Owners = dict[str, Owned]
+ManagedFields = dict[str, VersionedSet]
 """By manager. The functions below change the given dict and return it."""
 
 Filter = Callable[[FieldSet, str], FieldSet]
@@ -71,7 +76,7 @@ class Versions:
         self.version = version
         self.type_of = type_of
         self._convert = convert
-        self.steps: dict[Any, Any] = {}
+        self.cached_updates: dict[Any, Any] = {}
         """Cache of ``managed_fields`` for differences between objects of these types."""
 
     def convert(self, obj: Object, source: str, target: str, failure: str) -> Object:
@@ -86,164 +91,173 @@ class Versions:
 
 
 def update(
-    live: Object, new: Object, versions: Versions, owners: Owners, manager: str, counts: Filter
-) -> tuple[Owners, Comparison]:
+    live: Object, new: Object, versions: Versions, managers: ManagedFields, manager: str, ignore_filter: Filter
+) -> tuple[ManagedFields, Comparison]:
     """Update the managers after a write from ``live`` to ``new``.
 
     Changed and removed fields are removed from all other managers; ``manager`` owns changed and added fields, besides
     those that it had. Managers without fields are removed.
     """
-    _reconcile(owners, versions)
-    found = _remove_changed_from_others(live, new, versions, owners, manager, counts, force=True)
-    mine = owners.get(manager)
-    fields = mine.fields if mine is not None else field_sets.NOTHING
-    fields = union(union(difference(fields, found.removed), found.modified), found.added)
-    fields = counts(fields, versions.version)
+    _reconcile_managed_fields_with_schema_changes(managers, versions)
+    comparison = _remove_changed_from_others(live, new, versions, managers, manager, ignore_filter, force=True)
+    manager_set = managers.get(manager)
+    fields = manager_set.fields if manager_set is not None else field_sets.NOTHING
+    fields = union(union(difference(fields, comparison.removed), comparison.modified), comparison.added)
+    fields = ignore_filter(fields, versions.version)
     if fields:
-        owners[manager] = Owned(fields, versions.version, False)
+        managers[manager] = VersionedSet(fields, versions.version, False)
     else:
-        owners.pop(manager, None)
-    return owners, found
+        managers.pop(manager, None)
+    return managers, comparison
 
 
 def apply(
-    live: Object, config: Object, versions: Versions, owners: Owners, manager: str, counts: Filter, *, force: bool
-) -> tuple[Object, Owners]:
+    live: Object,
+    config: Object,
+    versions: Versions,
+    managers: ManagedFields,
+    manager: str,
+    ignore_filter: Filter,
+    *,
+    force: bool,
+) -> tuple[Object, ManagedFields]:
     """Apply the configuration; returns the object and its managers.
 
     Fields that the manager applied before and not now are removed, unless another manager owns them. Raises
     ``ApplyConflicts`` if other managers own fields whose values change, and ``ConversionFailed``.
     """
-    _reconcile(owners, versions)
+    _reconcile_managed_fields_with_schema_changes(managers, versions)
     version = versions.version
     type_ = _type(versions, version)
     new = merge(live, config, type_)
-    last = owners.get(manager)
-    owners[manager] = Owned(counts(field_set(config, type_), version), version, True)
-    if last is not None and last.fields:
-        new = _prune(new, versions, owners, last)
-    _remove_changed_from_others(live, new, versions, owners, manager, counts, force=force)
-    return new, owners
+    last_set = managers.get(manager)
+    managers[manager] = VersionedSet(ignore_filter(field_set(config, type_), version), version, True)
+    if last_set is not None and last_set.fields:
+        new = _prune(new, versions, managers, last_set)
+    _remove_changed_from_others(live, new, versions, managers, manager, ignore_filter, force=force)
+    return new, managers
 
 
 def _type(versions: Versions, version: str) -> MergeType:
-    found = versions.type_of(version)
-    assert found is not None, f"{version} is served, and so has a type"
-    return found
+    type_ = versions.type_of(version)
+    assert type_ is not None, f"{version} is served, and so has a type"
+    return type_
 
 
-def _reconcile(owners: Owners, versions: Versions) -> None:
-    for manager, owned in owners.items():
-        type_ = versions.type_of(owned.version)
+def _reconcile_managed_fields_with_schema_changes(managers: ManagedFields, versions: Versions) -> None:
+    for manager, manager_set in managers.items():
+        type_ = versions.type_of(manager_set.version)
         if type_ is not None:
-            fields = reconciled(owned.fields, type_)
-            if fields is not owned.fields:
-                owners[manager] = Owned(fields, owned.version, owned.applied)
+            fields = reconcile_field_set_with_schema(manager_set.fields, type_)
+            if fields is not manager_set.fields:
+                managers[manager] = VersionedSet(fields, manager_set.version, manager_set.applied)
 
 
 def _remove_changed_from_others(
     live: Object,
     new: Object,
     versions: Versions,
-    owners: Owners,
+    managers: ManagedFields,
     manager: str,
-    counts: Filter,
+    ignore_filter: Filter,
     *,
     force: bool,
 ) -> Comparison:
     """Remove changed fields from the other managers; returns the comparison of both objects in the version of the
     write."""
-    compared: dict[str, Comparison] = {}
+    comparisons: dict[str, Comparison] = {}
 
-    def between(version: str, type_: MergeType) -> Comparison:
-        found = compared.get(version)
-        if found is None:
-            old = versions.convert(live, versions.version, version, "failed to convert old object")
-            now = versions.convert(new, versions.version, version, "failed to convert new object")
-            raw = compare(old, now, type_)
-            found = compared[version] = Comparison(*(counts(fields, version) for fields in raw))
-        return found
+    def compare_in(version: str, type_: MergeType) -> Comparison:
+        comparison = comparisons.get(version)
+        if comparison is None:
+            versioned_old = versions.convert(live, versions.version, version, "failed to convert old object")
+            versioned_new = versions.convert(new, versions.version, version, "failed to convert new object")
+            unfiltered = compare(versioned_old, versioned_new, type_)
+            comparison = comparisons[version] = Comparison(*(ignore_filter(fields, version) for fields in unfiltered))
+        return comparison
 
-    mine = between(versions.version, _type(versions, versions.version))
+    write_comparison = compare_in(versions.version, _type(versions, versions.version))
     conflicts: dict[str, FieldSet] = {}
-    for other, owned in list(owners.items()):
-        if other == manager:
+    for name, manager_set in list(managers.items()):
+        if name == manager:
             continue
-        type_ = versions.type_of(owned.version)
+        type_ = versions.type_of(manager_set.version)
         if type_ is None:
             # The version of these fields is no longer served.
-            del owners[other]
+            del managers[name]
             continue
-        found = between(owned.version, type_)
-        conflict = intersection(owned.fields, union(found.modified, found.added))
+        comparison = compare_in(manager_set.version, type_)
+        conflict = intersection(manager_set.fields, union(comparison.modified, comparison.added))
         if conflict:
-            conflicts[other] = conflict
+            conflicts[name] = conflict
     if conflicts and not force:
-        raise ApplyConflicts(
-            [(other, path) for other in sorted(conflicts) for path in field_sets.paths(conflicts[other])]
-        )
-    for other, owned in list(owners.items()):
-        if other == manager:
+        raise ApplyConflicts([(name, path) for name in sorted(conflicts) for path in field_sets.paths(conflicts[name])])
+    for name, manager_set in list(managers.items()):
+        if name == manager:
             continue
-        fields = difference(owned.fields, conflicts.get(other, field_sets.NOTHING))
-        fields = difference(fields, compared[owned.version].removed)
+        fields = difference(manager_set.fields, conflicts.get(name, field_sets.NOTHING))
+        fields = difference(fields, comparisons[manager_set.version].removed)
         if not fields:
-            del owners[other]
-        elif fields is not owned.fields:
-            owners[other] = Owned(fields, owned.version, owned.applied)
-    if manager in owners and not owners[manager].fields:
-        del owners[manager]
-    return mine
+            del managers[name]
+        elif fields is not manager_set.fields:
+            managers[name] = VersionedSet(fields, manager_set.version, manager_set.applied)
+    if manager in managers and not managers[manager].fields:
+        del managers[manager]
+    return write_comparison
 
 
-def _prune(merged: Object, versions: Versions, owners: Owners, last: Owned) -> Object:
+def _prune(merged: Object, versions: Versions, managers: ManagedFields, last_set: VersionedSet) -> Object:
     """Remove what was applied before, is not applied now, and has no other manager."""
-    type_ = versions.type_of(last.version)
+    type_ = versions.type_of(last_set.version)
     if type_ is None:
         return merged
     source = versions.version
     failure = f"{_NOT_PRUNED}: failed to convert merged object to last applied version"
-    before = versions.convert(merged, source, last.version, failure)
-    named = with_named_fields(last.fields, type_)
-    pruned = _object(remove_fields(before, named, type_), before)
-    pruned = _add_back_owned(before, pruned, versions, owners, last.version)
-    pruned = _add_back_dangling(before, pruned, named, type_)
-    return versions.convert(pruned, last.version, source, _NOT_PRUNED)
+    versioned_merged = versions.convert(merged, source, last_set.version, failure)
+    last_members = ensure_named_fields_are_members(last_set.fields, type_)
+    pruned = _with_kind(remove_fields(versioned_merged, last_members, type_), versioned_merged)
+    pruned = _add_back_owned_items(versioned_merged, pruned, versions, managers, last_set.version)
+    pruned = _add_back_dangling_items(versioned_merged, pruned, last_members, type_)
+    return versions.convert(pruned, last_set.version, source, _NOT_PRUNED)
 
 
 _NOT_PRUNED = "failed to prune fields"
 
 
-def _object(value: Any, whole: Object) -> Object:
+def _with_kind(value: Any, original: Object) -> Object:
     """An object after a removal still has a kind."""
-    kept = value if isinstance(value, dict) else {}
-    return {**{name: whole[name] for name in ("apiVersion", "kind") if name in whole}, **kept}
+    members = value if isinstance(value, dict) else {}
+    return {**{name: original[name] for name in ("apiVersion", "kind") if name in original}, **members}
 
 
-def _add_back_owned(merged: Object, pruned: Object, versions: Versions, owners: Owners, version: str) -> Object:
+def _add_back_owned_items(
+    merged: Object, pruned: Object, versions: Versions, managers: ManagedFields, version: str
+) -> Object:
     managed: dict[str, FieldSet] = {version: field_sets.NOTHING}
-    for owned in owners.values():
-        managed[owned.version] = union(managed.get(owned.version, field_sets.NOTHING), owned.fields)
-    at = version
+    for manager_set in managers.values():
+        managed[manager_set.version] = union(managed.get(manager_set.version, field_sets.NOTHING), manager_set.fields)
+    current_version = version
     for target, fields in managed.items():
         type_ = versions.type_of(target)
         if type_ is None:
             continue
         failure = f"{_NOT_PRUNED}: failed add back owned items: failed to convert {{}} object at version {target}"
-        merged = versions.convert(merged, at, target, failure.format("merged"))
-        pruned = versions.convert(pruned, at, target, failure.format("pruned"))
-        at = target
-        has = with_named_fields(field_set(merged, type_), type_)
-        kept = union(
-            with_named_fields(field_set(pruned, type_), type_),
-            with_named_fields(fields, type_),
+        merged = versions.convert(merged, current_version, target, failure.format("merged"))
+        pruned = versions.convert(pruned, current_version, target, failure.format("pruned"))
+        current_version = target
+        merged_set = ensure_named_fields_are_members(field_set(merged, type_), type_)
+        kept_set = union(
+            ensure_named_fields_are_members(field_set(pruned, type_), type_),
+            ensure_named_fields_are_members(fields, type_),
         )
-        pruned = _object(remove_fields(merged, difference(has, kept), type_), merged)
-    return versions.convert(pruned, at, version, f"{_NOT_PRUNED}: failed add back owned items")
+        pruned = _with_kind(remove_fields(merged, difference(merged_set, kept_set), type_), merged)
+    return versions.convert(pruned, current_version, version, f"{_NOT_PRUNED}: failed add back owned items")
 
 
-def _add_back_dangling(merged: Object, pruned: Object, last: FieldSet, type_: MergeType) -> Object:
+def _add_back_dangling_items(merged: Object, pruned: Object, last_applied: FieldSet, type_: MergeType) -> Object:
     """Only what the manager itself had applied may be removed together with its parent."""
-    kept = with_named_fields(field_set(pruned, type_), type_)
-    has = with_named_fields(field_set(merged, type_), type_)
-    return _object(remove_fields(merged, intersection(difference(has, kept), last), type_), merged)
+    pruned_set = ensure_named_fields_are_members(field_set(pruned, type_), type_)
+    merged_set = ensure_named_fields_are_members(field_set(merged, type_), type_)
+    return _with_kind(
+        remove_fields(merged, intersection(difference(merged_set, pruned_set), last_applied), type_), merged
+    )

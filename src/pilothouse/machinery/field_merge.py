@@ -29,19 +29,19 @@ def _merge(live: Any, config: Any, type_: MergeType) -> Any:
     if live is _ABSENT:
         return config
     # Null is treated as an empty map or list like the other side: merging it changes nothing.
-    form = type(live) if config is None else type(config)
-    if form is dict and type_.map is not None:
-        mine = live if type(live) is dict else {}
-        theirs = config if type(config) is dict else {}
-        if type_.map.atomic or not (mine or theirs):
+    kind = type(live) if config is None else type(config)
+    if kind is dict and type_.map is not None:
+        live_map = live if type(live) is dict else {}
+        config_map = config if type(config) is dict else {}
+        if type_.map.atomic or not (live_map or config_map):
             return config
-        return _merge_maps(mine, theirs, type_.map)
-    if form is list and type_.list is not None and not (config is None and type_.map is not None):
-        items = live if type(live) is list else []
-        others = config if type(config) is list else []
-        if not type_.list.associative or not (items or others):
+        return _merge_maps(live_map, config_map, type_.map)
+    if kind is list and type_.list is not None and not (config is None and type_.map is not None):
+        live_items = live if type(live) is list else []
+        config_items = config if type(config) is list else []
+        if not type_.list.associative or not (live_items or config_items):
             return config
-        return _merge_lists(items, others, type_.list)
+        return _merge_lists(live_items, config_items, type_.list)
     return config
 
 
@@ -62,57 +62,57 @@ def _merge_maps(live: dict[str, Any], config: dict[str, Any], shape: MapType) ->
 
 def _merge_lists(live: list[Any], config: list[Any], shape: ListType) -> Any:
     """Interleaves both lists in the order of ``visitListItems`` (structured-merge-diff ``typed/merge.go``, v6)."""
-    mine, mine_by_element = _indexed(live, shape)
-    others, theirs_by_element = _indexed(config, shape)
-    theirs = [element for element, _item in others]
-    shared = [element for element in theirs if element in mine_by_element]
-    next_shared = shared.pop(0) if shared else None
+    lhs_order, observed_lhs = _index_list_path_elements(live, shape)
+    rhs_items, observed_rhs = _index_list_path_elements(config, shape)
+    rhs_order = [element for element, _item in rhs_items]
+    shared_order = [element for element in rhs_order if element in observed_lhs]
+    next_shared = shared_order.pop(0) if shared_order else None
     merged: set[str] = set()
     out: list[Any] = []
-    left = right = 0
-    while left < len(mine) or right < len(theirs):
-        if left < len(mine) and right < len(theirs):
-            element = mine[left][0]
-            if element == theirs[right]:
+    lhs_index = rhs_index = 0
+    while lhs_index < len(lhs_order) or rhs_index < len(rhs_order):
+        if lhs_index < len(lhs_order) and rhs_index < len(rhs_order):
+            element = lhs_order[lhs_index][0]
+            if element == rhs_order[rhs_index]:
                 merged.add(element)
-                out.append(_merge(mine_by_element[element], theirs_by_element[element], shape.element))
-                left, right = left + 1, right + 1
-                next_shared = shared.pop(0) if shared else None
+                out.append(_merge(observed_lhs[element], observed_rhs[element], shape.element))
+                lhs_index, rhs_index = lhs_index + 1, rhs_index + 1
+                next_shared = shared_order.pop(0) if shared_order else None
                 continue
-            if element in theirs_by_element and next_shared is not None and next_shared != element:
+            if element in observed_rhs and next_shared is not None and next_shared != element:
                 # Both have it, but its position in the configuration's order has not been reached.
-                left += 1
+                lhs_index += 1
                 continue
-        if left < len(mine):
-            element, item = mine[left]
-            if element not in theirs_by_element:
+        if lhs_index < len(lhs_order):
+            element, item = lhs_order[lhs_index]
+            if element not in observed_rhs:
                 out.append(item)
-                left += 1
+                lhs_index += 1
                 continue
             if element in merged:
-                left += 1
-        if right < len(theirs):
-            element = theirs[right]
+                lhs_index += 1
+        if rhs_index < len(rhs_order):
+            element = rhs_order[rhs_index]
             merged.add(element)
-            out.append(_merge(mine_by_element.get(element, _ABSENT), theirs_by_element[element], shape.element))
-            right += 1
+            out.append(_merge(observed_lhs.get(element, _ABSENT), observed_rhs[element], shape.element))
+            rhs_index += 1
             if next_shared == element:
-                next_shared = shared.pop(0) if shared else None
+                next_shared = shared_order.pop(0) if shared_order else None
     return out
 
 
-def _indexed(items: list[Any], shape: ListType) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+def _index_list_path_elements(items: list[Any], shape: ListType) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
     """The items in order with their path elements, and by them. Duplicate items are not merged."""
     ordered: list[tuple[str, Any]] = []
-    found: dict[str, Any] = {}
+    observed: dict[str, Any] = {}
     for item in items:
         try:
             element = item_element(item, shape)
         except ItemError:
             continue
-        found[element] = _ABSENT if element in found else item
+        observed[element] = _ABSENT if element in observed else item
         ordered.append((element, item))
-    return ordered, found
+    return ordered, observed
 
 
 def remove_fields(value: Any, fields: FieldSet, type_: MergeType) -> Any:
@@ -158,7 +158,7 @@ def _remove_from_list(value: list[Any], fields: FieldSet, shape: ListType) -> An
     return result or None
 
 
-def with_named_fields(fields: FieldSet, type_: MergeType) -> FieldSet:
+def ensure_named_fields_are_members(fields: FieldSet, type_: MergeType) -> FieldSet:
     """The set with every struct field that has descendants in the set."""
     shape, items = type_.map, type_.list
     result: FieldSet = {}
@@ -177,12 +177,12 @@ def with_named_fields(fields: FieldSet, type_: MergeType) -> FieldSet:
         if not node:
             result[element] = node
             continue
-        inner = with_named_fields(node, below) if below is not None else node
+        inner = ensure_named_fields_are_members(node, below) if below is not None else node
         result[element] = {".": NOTHING, **inner} if named and "." not in inner else inner
     return result
 
 
-def reconciled(fields: FieldSet, type_: MergeType) -> FieldSet:
+def reconcile_field_set_with_schema(fields: FieldSet, type_: MergeType) -> FieldSet:
     """The set for a type that has become atomic where it was granular: the whole instead of its parts."""
     shape, items = type_.map, type_.list
     result: FieldSet = {}
@@ -196,7 +196,7 @@ def reconciled(fields: FieldSet, type_: MergeType) -> FieldSet:
         if not node or below is None:
             result[element] = node
             continue
-        inner = NOTHING if _is_atomic(below) else reconciled(node, below)
+        inner = NOTHING if _is_atomic(below) else reconcile_field_set_with_schema(node, below)
         changed = changed or inner is not node
         result[element] = inner
     return result if changed else fields

@@ -42,17 +42,17 @@ def _is_member(node: FieldSet) -> bool:
 def has(fields: FieldSet, path: Sequence[str]) -> bool:
     node = fields
     for element in path:
-        found = node.get(element)
-        if found is None:
+        child = node.get(element)
+        if child is None:
             return False
-        node = found
+        node = child
     return bool(path) and _is_member(node)
 
 
 def below(fields: FieldSet, element: str) -> FieldSet:
     """The children of an element, as a set."""
-    found: FieldSet = fields.get(element, NOTHING)
-    return found
+    children: FieldSet = fields.get(element, NOTHING)
+    return children
 
 
 def has_element(fields: FieldSet, element: str) -> bool:
@@ -93,103 +93,108 @@ def of_paths(*members: Sequence[str]) -> FieldSet:
 # Operations on two sets ----------------------------------------------------------------------------------------------
 
 
-def union(one: FieldSet, other: FieldSet) -> FieldSet:
-    if not one:
-        return other
-    if not other:
-        return one
-    result = dict(one)
-    for element, node in other.items():
-        mine = result.get(element)
-        if mine is None:
+def union(lhs: FieldSet, rhs: FieldSet) -> FieldSet:
+    if not lhs:
+        return rhs
+    if not rhs:
+        return lhs
+    result = dict(lhs)
+    for element, node in rhs.items():
+        lhs_node = result.get(element)
+        if lhs_node is None:
             result[element] = node
-        elif mine is not node and element != ".":
-            result[element] = _union_nodes(mine, node)
+        elif lhs_node is not node and element != ".":
+            result[element] = _union_nodes(lhs_node, node)
     return result
 
 
-def _union_nodes(one: FieldSet, other: FieldSet) -> FieldSet:
-    if not one:
-        return other if not other or "." in other else {".": LEAF, **other}
-    if not other:
-        return one if "." in one else {".": LEAF, **one}
-    return union(one, other)
+def _union_nodes(lhs: FieldSet, rhs: FieldSet) -> FieldSet:
+    if not lhs:
+        return rhs if not rhs or "." in rhs else {".": LEAF, **rhs}
+    if not rhs:
+        return lhs if "." in lhs else {".": LEAF, **lhs}
+    return union(lhs, rhs)
 
 
-def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """The members of ``one`` that are not in ``other``. Children of removed members are kept."""
-    if not one or not other:
-        return one
+def difference(lhs: FieldSet, rhs: FieldSet) -> FieldSet:
+    """The members of ``lhs`` that are not in ``rhs``. Children of removed members are kept."""
+    if not lhs or not rhs:
+        return lhs
     result: FieldSet = {}
-    for element, node in one.items():
-        taken = other.get(element)
-        if taken is None or element == ".":
+    for element, node in lhs.items():
+        rhs_node = rhs.get(element)
+        if rhs_node is None or element == ".":
             result[element] = node
             continue
-        _put(result, element, member=_is_member(node) and not _is_member(taken), under=difference(_under(node), taken))
+        _insert(
+            result,
+            element,
+            member=_is_member(node) and not _is_member(rhs_node),
+            children=difference(_children(node), rhs_node),
+        )
     return result
 
 
-def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """The members of ``one`` that are neither in ``other`` nor below one of its members."""
-    if not one or not other:
-        return one
+def recursive_difference(lhs: FieldSet, rhs: FieldSet) -> FieldSet:
+    """The members of ``lhs`` that are neither in ``rhs`` nor below one of its members."""
+    if not lhs or not rhs:
+        return lhs
     result: FieldSet = {}
-    for element, node in one.items():
-        taken = other.get(element)
-        if taken is None:
+    for element, node in lhs.items():
+        rhs_node = rhs.get(element)
+        if rhs_node is None:
             result[element] = node
-        elif not _is_member(taken):
-            _put(result, element, member=_is_member(node), under=recursive_difference(_under(node), taken))
+        elif not _is_member(rhs_node):
+            _insert(result, element, member=_is_member(node), children=recursive_difference(_children(node), rhs_node))
     return result
 
 
-def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
-    if one is other:
-        return one
+def intersection(lhs: FieldSet, rhs: FieldSet) -> FieldSet:
+    if lhs is rhs:
+        return lhs
     result: FieldSet = {}
-    for element, node in one.items():
-        also = other.get(element)
-        if also is None or element == ".":
+    for element, node in lhs.items():
+        rhs_node = rhs.get(element)
+        if rhs_node is None or element == ".":
             continue
-        under = intersection(node, also) if node and also else NOTHING
-        _put(result, element, member=_is_member(node) and _is_member(also), under=under)
+        children = intersection(node, rhs_node) if node and rhs_node else NOTHING
+        _insert(result, element, member=_is_member(node) and _is_member(rhs_node), children=children)
     return result
 
 
-def covers(one: FieldSet, other: FieldSet) -> bool:
-    for element, node in other.items():
-        mine = one.get(element)
-        if mine is None:
+def covers(lhs: FieldSet, rhs: FieldSet) -> bool:
+    for element, node in rhs.items():
+        lhs_node = lhs.get(element)
+        if lhs_node is None:
             return False
-        if mine is node or element == ".":
+        if lhs_node is node or element == ".":
             continue
-        if not mine:
+        if not lhs_node:
             if not is_empty_below(node):
                 return False
         elif not node:
-            if "." not in mine:
+            if "." not in lhs_node:
                 return False
-        elif not covers(mine, node):
+        elif not covers(lhs_node, node):
             return False
     return True
 
 
-def _under(node: FieldSet) -> FieldSet:
+def _children(node: FieldSet) -> FieldSet:
     if "." not in node:
         return node
-    return {element: each for element, each in node.items() if element != "."}
+    return {element: child for element, child in node.items() if element != "."}
 
 
-def _put(result: FieldSet, element: str, *, member: bool, under: FieldSet) -> None:
+def _insert(result: FieldSet, element: str, *, member: bool, children: FieldSet) -> None:
     """Add an element that may be a member, may have children, or neither."""
-    if not under:
+    if not children:
         if member:
             result[element] = LEAF
-    elif member and "." not in under:
-        result[element] = {".": LEAF, **under}
+    elif member and "." not in children:
+        result[element] = {".": LEAF, **children}
     else:
-        result[element] = under
+        result[element] = children
 
 
 # Path elements ------------------------------------------------------------------------------------------------------
@@ -206,7 +211,7 @@ def json_text(value: Any) -> str:
         if _PLAIN(value):
             return f'"{value}"'
         text = _encode(value).decode()
-        return re.sub(_UNSAFE, lambda found: _HTML[found[0]], text)
+        return re.sub(_UNSAFE, lambda match: _HTML[match[0]], text)
     if isinstance(value, dict):
         return "{" + ",".join(f"{json_text(name)}:{json_text(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, list):
@@ -289,7 +294,7 @@ def _shown(value: Any) -> str:
         case list():
             return "[" + ",".join(map(_shown, value)) + "]"
         case dict():
-            return "".join(f"{name}={_shown(each)}" for name, each in value.items())
+            return "".join(f"{name}={_shown(item)}" for name, item in value.items())
         case None:
             return "null"
         case _:
@@ -337,12 +342,12 @@ def read_fields(document: Any) -> FieldSet:
     for element, inner in document.items():
         if element == ".":
             continue
-        known = _read_element(element)
-        if known is None:
+        path_element = _read_element(element)
+        if path_element is None:
             continue
         node = read_fields(inner)
         # An element without children is a member, with or without ".".
-        _put(result, known, member=not node or "." in inner, under=node)
+        _insert(result, path_element, member=not node or "." in inner, children=node)
     return result
 
 

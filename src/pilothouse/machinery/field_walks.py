@@ -28,13 +28,17 @@ def item_element(item: Any, shape: ListType) -> str:
     if type(item) is dict and len(keys) == 1:
         value = item.get(keys[0])
         if type(value) is str:
-            known = shape.elements.get(value)
-            return known if known is not None else _remember(shape, value, key({keys[0]: value}))
+            element = shape.elements.get(value)
+            return element if element is not None else _remember(shape, value, key({keys[0]: value}))
     elif type(item) is dict and len(keys) == 2:
-        one, other = item.get(keys[0]), item.get(keys[1])
-        if type(one) in _SIMPLE and type(other) in _SIMPLE:
-            known = shape.elements.get((one, other))
-            return known if known is not None else _remember(shape, (one, other), key({keys[0]: one, keys[1]: other}))
+        first, second = item.get(keys[0]), item.get(keys[1])
+        if type(first) in _SIMPLE and type(second) in _SIMPLE:
+            element = shape.elements.get((first, second))
+            return (
+                element
+                if element is not None
+                else _remember(shape, (first, second), key({keys[0]: first, keys[1]: second}))
+            )
     if not keys:
         if type(item) is str or item is True or item is False or isinstance(item, int | float):
             return member(item)
@@ -44,8 +48,8 @@ def item_element(item: Any, shape: ListType) -> str:
             raise ItemError("associative list without keys has an element that's a map type")
         raise ItemError("not supported: associative list with lists as elements")
     if not isinstance(item, dict):
-        what = "a null element" if item is None else "non-map elements"
-        raise ItemError(f"associative list with keys may not have {what}")
+        kind = "a null element" if item is None else "non-map elements"
+        raise ItemError(f"associative list with keys may not have {kind}")
     if len(keys) == 1 and keys[0] in item:
         return key({keys[0]: item[keys[0]]})
     defaults = shape.defaults
@@ -104,7 +108,9 @@ def compare(old: dict[str, Any], new: dict[str, Any], type_: MergeType, skip: Co
     return Comparison(removed, modified, added)
 
 
-def grown(zero: dict[str, Any], new: dict[str, Any], shape: MapType, skip: Collection[str] = ()) -> FieldSet:
+def added_or_modified(
+    zero: dict[str, Any], new: dict[str, Any], shape: MapType, skip: Collection[str] = ()
+) -> FieldSet:
     """What ``compare`` finds modified or added in ``new``, as one set; fast if ``zero`` is nearly empty.
 
     ``skip`` are names of members that are not compared.
@@ -114,23 +120,23 @@ def grown(zero: dict[str, Any], new: dict[str, Any], shape: MapType, skip: Colle
     for name, value in new.items():
         if name in skip:
             continue
-        place, type_ = path_elements.get(name) or ("f:" + name, element)
+        path_element, type_ = path_elements.get(name) or ("f:" + name, element)
         if type_ is None:
             continue
         before = zero.get(name, _ABSENT)
         if before is _ABSENT:
-            node[place] = whole(value, type_) if type(value) in _CONTAINERS else LEAF
+            node[path_element] = subtree(value, type_) if type(value) in _CONTAINERS else LEAF
         elif type(before) is dict and type(value) is dict and type_.map is not None and not type_.map.atomic:
-            below = grown(before, value, type_.map)
+            below = added_or_modified(before, value, type_.map)
             if below:
-                node[place] = below
+                node[path_element] = below
         elif before != value:
             modified: FieldSet = {}
             added: FieldSet = {}
-            _compare_values(before, value, type_, place, {}, modified, added)
+            _compare_values(before, value, type_, path_element, {}, modified, added)
             below = union(modified, added)
             if below:
-                node[place] = below[place]
+                node[path_element] = below[path_element]
     return node
 
 
@@ -148,25 +154,25 @@ def _compare_maps(
     for name, value in new.items():
         before = old.get(name, _ABSENT)
         if before is _ABSENT:
-            place, type_ = path_elements.get(name) or ("f:" + name, element)
+            path_element, type_ = path_elements.get(name) or ("f:" + name, element)
             if type_ is not None and name not in skip:
-                added[place] = whole(value, type_) if type(value) in _CONTAINERS else LEAF
+                added[path_element] = subtree(value, type_) if type(value) in _CONTAINERS else LEAF
             continue
         common += 1
         if before != value and name not in skip:
-            place, type_ = path_elements.get(name) or ("f:" + name, element)
+            path_element, type_ = path_elements.get(name) or ("f:" + name, element)
             if type_ is None:
                 continue
             if type(value) not in _CONTAINERS and type(before) not in _CONTAINERS:
-                modified[place] = LEAF
+                modified[path_element] = LEAF
             else:
-                _compare_values(before, value, type_, place, removed, modified, added)
+                _compare_values(before, value, type_, path_element, removed, modified, added)
     if common < len(old):
         for name, value in old.items():
             if name not in new and name not in skip:
-                place, type_ = path_elements.get(name) or ("f:" + name, element)
+                path_element, type_ = path_elements.get(name) or ("f:" + name, element)
                 if type_ is not None:
-                    removed[place] = whole(value, type_)
+                    removed[path_element] = subtree(value, type_)
 
 
 def _compare_values(
@@ -179,57 +185,57 @@ def _compare_values(
     added: FieldSet,
 ) -> None:
     """Compare two different values."""
-    before, now = type(old), type(new)
-    if before not in _CONTAINERS and now not in _CONTAINERS:
+    old_type, new_type = type(old), type(new)
+    if old_type not in _CONTAINERS and new_type not in _CONTAINERS:
         modified[element] = LEAF
         return
-    gone: FieldSet = {}
-    changed: FieldSet = {}
-    come: FieldSet = {}
-    if before is now:
+    removed_below: FieldSet = {}
+    modified_below: FieldSet = {}
+    added_below: FieldSet = {}
+    if old_type is new_type:
         # The usual case: two of a kind.
         shape, items_of = type_.map, type_.list
-        if before is dict and shape is not None and not shape.atomic:
-            _compare_maps(old, new, shape, gone, changed, come)
-        elif before is list and items_of is not None and items_of.associative:
-            _compare_lists(old, new, items_of, gone, changed, come)
+        if old_type is dict and shape is not None and not shape.atomic:
+            _compare_maps(old, new, shape, removed_below, modified_below, added_below)
+        elif old_type is list and items_of is not None and items_of.associative:
+            _compare_lists(old, new, items_of, removed_below, modified_below, added_below)
         else:
             modified[element] = LEAF
             return
-        if gone:
-            removed[element] = gone
-        if come:
-            added[element] = come
-        if changed:
-            modified[element] = changed
+        if removed_below:
+            removed[element] = removed_below
+        if added_below:
+            added[element] = added_below
+        if modified_below:
+            modified[element] = modified_below
         return
     leaf = False
     if old is None or new is None:
-        forms: tuple[Any, ...] = (now if old is None else before,)
+        kinds: tuple[Any, ...] = (new_type if old is None else old_type,)
     else:
         # Values of different kinds, such as an object and a string: each is traversed by its own.
-        forms = (before, now)
-    for form in forms:
-        if form is dict and type_.map is not None:
-            one, other = old if before is dict else {}, new if now is dict else {}
-            if type_.map.atomic or not (one or other):
+        kinds = (old_type, new_type)
+    for kind in kinds:
+        if kind is dict and type_.map is not None:
+            lhs, rhs = old if old_type is dict else {}, new if new_type is dict else {}
+            if type_.map.atomic or not (lhs or rhs):
                 leaf = True
             else:
-                _compare_maps(one, other, type_.map, gone, changed, come)
-        elif form is list and type_.list is not None:
-            items, others = old if before is list else [], new if now is list else []
-            if not type_.list.associative or not (items or others):
+                _compare_maps(lhs, rhs, type_.map, removed_below, modified_below, added_below)
+        elif kind is list and type_.list is not None:
+            lhs_items, rhs_items = old if old_type is list else [], new if new_type is list else []
+            if not type_.list.associative or not (lhs_items or rhs_items):
                 leaf = True
             else:
-                _compare_lists(items, others, type_.list, gone, changed, come)
+                _compare_lists(lhs_items, rhs_items, type_.list, removed_below, modified_below, added_below)
         else:
             leaf = True
-    if gone:
-        removed[element] = gone
-    if come:
-        added[element] = come
-    if changed:
-        modified[element] = {".": LEAF, **changed} if leaf else changed
+    if removed_below:
+        removed[element] = removed_below
+    if added_below:
+        added[element] = added_below
+    if modified_below:
+        modified[element] = {".": LEAF, **modified_below} if leaf else modified_below
     elif leaf:
         modified[element] = LEAF
 
@@ -242,12 +248,12 @@ def _compare_lists(
     modified: FieldSet,
     added: FieldSet,
 ) -> None:
-    mine, others = _by_element(old, shape), _by_element(new, shape)
+    lhs, rhs = _by_element(old, shape), _by_element(new, shape)
     type_ = shape.element
-    for element, items in others.items():
-        before = mine.get(element)
+    for element, items in rhs.items():
+        before = lhs.get(element)
         if before is None:
-            added[element] = whole(items[0], type_) if len(items) == 1 else LEAF
+            added[element] = subtree(items[0], type_) if len(items) == 1 else LEAF
         elif before == items:
             continue
         elif len(before) == 1 and len(items) == 1:
@@ -255,24 +261,24 @@ def _compare_lists(
         elif len(before) > 1 and len(items) > 1:
             modified[element] = LEAF
         elif len(before) > 1:
-            added[element] = whole(items[0], type_)
+            added[element] = subtree(items[0], type_)
             removed[element] = LEAF
         else:
-            removed[element] = whole(before[0], type_)
+            removed[element] = subtree(before[0], type_)
             added[element] = LEAF
-    for element, items in mine.items():
-        if element not in others:
-            removed[element] = whole(items[0], type_) if len(items) == 1 else LEAF
+    for element, items in lhs.items():
+        if element not in rhs:
+            removed[element] = subtree(items[0], type_) if len(items) == 1 else LEAF
 
 
 def _by_element(items: list[Any], shape: ListType) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    by_element: dict[str, list[Any]] = {}
     for item in items:
-        found.setdefault(item_element(item, shape), []).append(item)
-    return found
+        by_element.setdefault(item_element(item, shape), []).append(item)
+    return by_element
 
 
-def whole(value: Any, type_: MergeType) -> FieldSet:
+def subtree(value: Any, type_: MergeType) -> FieldSet:
     """A value that only one object has: the children of its path element."""
     if type(value) is dict:
         shape = type_.map
@@ -281,12 +287,12 @@ def whole(value: Any, type_: MergeType) -> FieldSet:
         path_elements, element = shape.path_elements, shape.element
         node: FieldSet = {".": LEAF}
         for name, inner in value.items():
-            found = path_elements.get(name)
+            field = path_elements.get(name)
             # Most values are scalars, which need no type.
-            if found is not None:
-                node[found[0]] = whole(inner, found[1]) if type(inner) in _CONTAINERS else LEAF
+            if field is not None:
+                node[field[0]] = subtree(inner, field[1]) if type(inner) in _CONTAINERS else LEAF
             elif element is not None:
-                node["f:" + name] = whole(inner, element) if type(inner) in _CONTAINERS else LEAF
+                node["f:" + name] = subtree(inner, element) if type(inner) in _CONTAINERS else LEAF
         return node
     if type(value) is list:
         items = type_.list
@@ -294,8 +300,8 @@ def whole(value: Any, type_: MergeType) -> FieldSet:
             return LEAF
         node = {".": LEAF}
         for item in value:
-            place = item_element(item, items)
-            node[place] = LEAF if place in node else whole(item, items.element)
+            path_element = item_element(item, items)
+            node[path_element] = LEAF if path_element in node else subtree(item, items.element)
         return node
     return LEAF
 
@@ -330,7 +336,7 @@ def _map_set(value: dict[str, Any], shape: MapType) -> FieldSet:
     result: FieldSet = {}
     for name, inner in value.items():
         type_ = fields.get(name)
-        known = type_ is not None
+        is_field = type_ is not None
         if type_ is None:
             type_ = element
             if type_ is None:
@@ -339,7 +345,7 @@ def _map_set(value: dict[str, Any], shape: MapType) -> FieldSet:
             result["f:" + name] = LEAF
             continue
         below = field_set(inner, type_)
-        if not known:
+        if not is_field:
             result["f:" + name] = {".": LEAF, **below} if below else LEAF
         elif below:
             result["f:" + name] = below
@@ -349,8 +355,8 @@ def _map_set(value: dict[str, Any], shape: MapType) -> FieldSet:
 def _list_set(value: list[Any], shape: ListType) -> FieldSet:
     result: FieldSet = {}
     for element, items in _by_element(value, shape).items():
-        one = len(items) == 1 and not _is_leaf(items[0], shape.element)
-        below = field_set(items[0], shape.element) if one else NOTHING
+        has_children = len(items) == 1 and not _is_leaf(items[0], shape.element)
+        below = field_set(items[0], shape.element) if has_children else NOTHING
         result[element] = {".": LEAF, **below} if below else LEAF
     return result
 
@@ -360,34 +366,34 @@ def _list_set(value: list[Any], shape: ListType) -> FieldSet:
 
 def all_errors(value: Any, type_: MergeType, *, duplicates: bool = False) -> list[tuple[str, str]]:
     """Where a value does not conform to its type: paths and errors. ``duplicates``: lists may have duplicate items."""
-    found: list[tuple[str, str]] = []
-    _check(value, type_, "", duplicates, found)
-    return found
+    errors: list[tuple[str, str]] = []
+    _check(value, type_, "", duplicates, errors)
+    return errors
 
 
-def error_text(found: list[tuple[str, str]]) -> str:
+def error_text(errors: list[tuple[str, str]]) -> str:
     """Several errors in one text."""
-    texts = [f"{path}: {what}" if path else what for path, what in found]
+    texts = [f"{path}: {error}" if path else error for path, error in errors]
     return texts[0] if len(texts) == 1 else "\n".join(["errors:", *(f"  {text}" for text in texts)])
 
 
-def _check(value: Any, type_: MergeType, path: str, duplicates: bool, found: list[tuple[str, str]]) -> None:
+def _check(value: Any, type_: MergeType, path: str, duplicates: bool, errors: list[tuple[str, str]]) -> None:
     shape, items, scalar = type_.map, type_.list, type_.scalar
     if type(value) is dict and shape is not None:
-        _check_map(value, shape, path, duplicates, found)
+        _check_map(value, shape, path, duplicates, errors)
     elif type(value) is list and items is not None:
-        _check_list(value, items, path, duplicates, found)
-    elif value is None or (scalar and _fits(value, scalar)):
+        _check_list(value, items, path, duplicates, errors)
+    elif value is None or (scalar and _is_scalar(value, scalar)):
         return
     elif shape is not None and not scalar:
-        found.append((path, f"expected map, got {go_values.pointed(value)}"))
+        errors.append((path, f"expected map, got {go_values.pointed(value)}"))
     elif scalar:
-        found.append((path, _unfit(value, scalar)))
+        errors.append((path, _scalar_error(value, scalar)))
     else:
-        found.append((path, f"expected list, got {go_values.pointed(value)}"))
+        errors.append((path, f"expected list, got {go_values.pointed(value)}"))
 
 
-def _fits(value: Any, scalar: str) -> bool:
+def _is_scalar(value: Any, scalar: str) -> bool:
     match scalar:
         case "string":
             return isinstance(value, str)
@@ -399,7 +405,7 @@ def _fits(value: Any, scalar: str) -> bool:
             return not isinstance(value, dict | list)
 
 
-def _unfit(value: Any, scalar: str) -> str:
+def _scalar_error(value: Any, scalar: str) -> str:
     match scalar:
         case "numeric":
             return f"expected numeric (int or float), got {go_values.type_name(value)}"
@@ -412,28 +418,28 @@ def _unfit(value: Any, scalar: str) -> str:
 
 
 def _check_map(
-    value: dict[str, Any], shape: MapType, path: str, duplicates: bool, found: list[tuple[str, str]]
+    value: dict[str, Any], shape: MapType, path: str, duplicates: bool, errors: list[tuple[str, str]]
 ) -> None:
     for name, inner in value.items():
         type_ = shape.member(name)
         if type_ is None:
             # Upstream stops here, and so reports one unknown field of several.
-            found.append((f"{path}.{name}", "field not declared in schema"))
+            errors.append((f"{path}.{name}", "field not declared in schema"))
             return
-        _check(inner, type_, f"{path}.{name}", duplicates, found)
+        _check(inner, type_, f"{path}.{name}", duplicates, errors)
 
 
-def _check_list(value: list[Any], shape: ListType, path: str, duplicates: bool, found: list[tuple[str, str]]) -> None:
-    seen: set[str] = set()
-    for position, item in enumerate(value):
-        element = f"i:{position}"
+def _check_list(value: list[Any], shape: ListType, path: str, duplicates: bool, errors: list[tuple[str, str]]) -> None:
+    elements: set[str] = set()
+    for index, item in enumerate(value):
+        element = f"i:{index}"
         if shape.associative:
             try:
                 element = item_element(item, shape)
             except ItemError as error:
-                found.append((path, f"element {position}: {error}"))
+                errors.append((path, f"element {index}: {error}"))
                 return
-            if element in seen and not duplicates:
-                found.append((path, f"duplicate entries for key {element_text(element)}"))
-            seen.add(element)
-        _check(item, shape.element, path + element_text(element), duplicates, found)
+            if element in elements and not duplicates:
+                errors.append((path, f"duplicate entries for key {element_text(element)}"))
+            elements.add(element)
+        _check(item, shape.element, path + element_text(element), duplicates, errors)

@@ -14,11 +14,20 @@ from typing import Any
 import msgspec
 
 from pilothouse.machinery import field_sets
-from pilothouse.machinery.apply import ApplyConflicts, Filter, Object, Owned, Owners, Versions, apply, update
+from pilothouse.machinery.apply import (
+    ApplyConflicts,
+    Filter,
+    ManagedFields,
+    Object,
+    VersionedSet,
+    Versions,
+    apply,
+    update,
+)
 from pilothouse.machinery.bounded_cache import bounded_cache
-from pilothouse.machinery.field_merge import reconciled
+from pilothouse.machinery.field_merge import reconcile_field_set_with_schema
 from pilothouse.machinery.field_sets import FieldsError, FieldSet, Path, covers, difference, union
-from pilothouse.machinery.field_walks import all_errors, compare, field_set, grown
+from pilothouse.machinery.field_walks import added_or_modified, all_errors, compare, field_set
 from pilothouse.machinery.merge_types import MergeType
 
 MAX_UPDATE_MANAGERS = 10
@@ -51,9 +60,9 @@ def _strip(fields: FieldSet) -> FieldSet:
         return fields
     result = {element: node for element, node in fields.items() if element not in ("f:kind", "f:apiVersion")}
     if meta is not None:
-        kept = {element: node for element, node in meta.items() if element not in _STRIPPED_METADATA}
-        if kept:
-            result["f:metadata"] = kept
+        members = {element: node for element, node in meta.items() if element not in _STRIPPED_METADATA}
+        if members:
+            result["f:metadata"] = members
         else:
             del result["f:metadata"]
     return result
@@ -94,15 +103,15 @@ class Writer(msgspec.Struct, frozen=True, gc=False):
     subresource: str = ""
 
 
-def _entry(who: Writer, operation: str, time: str, fields: FieldSet) -> Entry:
+def _entry(writer: Writer, operation: str, time: str, fields: FieldSet) -> Entry:
     return Entry(
-        who.manager or "unknown",
+        writer.manager or "unknown",
         operation,
-        who.api_version,
+        writer.api_version,
         time,
         "FieldsV1",
         msgspec.Raw(field_sets.encode_fields(fields)),
-        who.subresource,
+        writer.subresource,
     )
 
 
@@ -135,22 +144,22 @@ def read_entries(document: Any) -> Entries | None:
     """The entries in a client's object; None if any of them is invalid."""
     if not isinstance(document, list):
         return None
-    found: dict[str, Entry] = {}
-    for each in document:
-        if not isinstance(each, dict) or each.get("operation") not in ("Apply", "Update"):
+    entries: dict[str, Entry] = {}
+    for item in document:
+        if not isinstance(item, dict) or item.get("operation") not in ("Apply", "Update"):
             return None
-        if not each.get("apiVersion") or each.get("fieldsType") != "FieldsV1":
+        if not item.get("apiVersion") or item.get("fieldsType") != "FieldsV1":
             return None
         try:
-            fields = field_sets.read_fields(each.get("fieldsV1"))
+            fields = field_sets.read_fields(item.get("fieldsV1"))
         except FieldsError:
             return None
-        who = Writer(each.get("manager") or "", each["apiVersion"], each.get("subresource") or "")
+        writer = Writer(item.get("manager") or "", item["apiVersion"], item.get("subresource") or "")
         entry = msgspec.structs.replace(
-            _entry(who, each["operation"], each.get("time") or "", fields), manager=who.manager
+            _entry(writer, item["operation"], item.get("time") or "", fields), manager=writer.manager
         )
-        found[_identifier(entry)] = entry
-    return list(found.values())
+        entries[_identifier(entry)] = entry
+    return list(entries.values())
 
 
 def _key(entry: Entry) -> tuple[str, str, str, str]:
@@ -176,19 +185,19 @@ def _order(entry: Entry) -> tuple[str, str, str, str, str]:
 # Writes -------------------------------------------------------------------------------------------------------------
 
 
-def created_fields(zero: Object, new: Object, versions: Versions, counts: Filter) -> FieldSet:
+def created_fields(zero: Object, new: Object, versions: Versions, ignore_filter: Filter) -> FieldSet:
     """The fields of an object's creator: everything that is not in an empty object."""
     type_ = versions.type_of(versions.version)
     assert type_ is not None, "what is created is served"
     assert type_.map is not None, "objects are maps"
-    fields = grown(zero, new, type_.map, _SKIPPED_ON_CREATE)
+    fields = added_or_modified(zero, new, type_.map, _SKIPPED_ON_CREATE)
     meta = new.get("metadata")
     shape = type_.map.member("metadata")
     if meta and shape is not None and shape.map is not None:
-        own = grown(zero.get("metadata") or {}, meta, shape.map, _UNOWNED)
-        if own:
-            fields["f:metadata"] = own
-    return counts(fields, versions.version)
+        metadata_fields = added_or_modified(zero.get("metadata") or {}, meta, shape.map, _UNOWNED)
+        if metadata_fields:
+            fields["f:metadata"] = metadata_fields
+    return ignore_filter(fields, versions.version)
 
 
 _SKIPPED_ON_CREATE = ("apiVersion", "kind", "metadata")
@@ -199,8 +208,8 @@ def follow(
     live: Object,
     new: Object,
     versions: Versions,
-    counts: Filter,
-    who: Writer,
+    ignore_filter: Filter,
+    writer: Writer,
     now: Callable[[], str],
     skip: Collection[str] = (),
 ) -> Entries:
@@ -210,32 +219,32 @@ def follow(
     """
     version = versions.version
     if any(entry.api_version != version for entry in entries):
-        return _follow_versions(entries, live, new, versions, counts, who, now())
+        return _follow_versions(entries, live, new, versions, ignore_filter, writer, now())
     type_ = versions.type_of(version)
     assert type_ is not None, "what is written is served"
-    found = compare(live, new, type_, skip)
-    if found.is_same:
+    comparison = compare(live, new, type_, skip)
+    if comparison.is_same:
         return entries
-    key = _encode((found.removed, found.modified, found.added))
+    key = _encode((comparison.removed, comparison.modified, comparison.added))
     texts = [bytes(entry.fieldsV1) for entry in entries]
     address = _only_address(key, texts)
     if address:
         key = key.replace(address, _SOME_ADDRESS)
         texts = [text.replace(address, _SOME_ADDRESS) for text in texts]
-    step = _step(key, versions, counts)
-    if not step.gone:
+    cached = _cached_update(key, versions, ignore_filter)
+    if not cached.removed_from_others:
         return entries
     result: Entries = []
-    mine = False
+    has_entry = False
     for entry, text in zip(entries, texts, strict=True):
         time = entry.time
-        if entry.manager == who.manager and entry.operation == "Update" and entry.subresource == who.subresource:
-            mine = True
-            after = step.own(text)
-            if step.changed:
+        if entry.manager == writer.manager and entry.operation == "Update" and entry.subresource == writer.subresource:
+            has_entry = True
+            after = cached.update_writer(text)
+            if cached.changed:
                 time = now()
         else:
-            after = step.other(text, versions, type_)
+            after = cached.update_other_manager(text, versions, type_)
         if after is not None or time != entry.time:
             fields = entry.fieldsV1
             if after is not None:
@@ -246,10 +255,12 @@ def follow(
             )
         if len(entry.fieldsV1) > 2:
             result.append(entry)
-    if step.changed and not mine:
-        first = step.first.replace(_SOME_ADDRESS, address) if address else step.first
-        manager = who.manager or "unknown"
-        result.append(Entry(manager, "Update", who.api_version, now(), "FieldsV1", msgspec.Raw(first), who.subresource))
+    if cached.changed and not has_entry:
+        new_fields = cached.new_entry_fields.replace(_SOME_ADDRESS, address) if address else cached.new_entry_fields
+        manager = writer.manager or "unknown"
+        result.append(
+            Entry(manager, "Update", writer.api_version, now(), "FieldsV1", msgspec.Raw(new_fields), writer.subresource)
+        )
     return sort_and_cap(result)
 
 
@@ -267,10 +278,10 @@ def _only_address(key: bytes, texts: list[bytes]) -> bytes:
     for text in (key, *texts):
         if b'k:{\\"ip' not in text:
             continue
-        for each in _addresses(text):
-            if address and each != address:
+        for candidate in _addresses(text):
+            if address and candidate != address:
                 return b""
-            address = each
+            address = candidate
     return b"" if address == _SOME_ADDRESS else address
 
 
@@ -281,68 +292,78 @@ class _CachedUpdate:
     results are cached.
     """
 
-    __slots__ = ("_others", "_own", "changed", "first", "gone", "marks", "removed")
+    __slots__ = (
+        "_other_manager_sets",
+        "_writer_sets",
+        "changed",
+        "encoded_elements",
+        "new_entry_fields",
+        "removed",
+        "removed_from_others",
+    )
 
-    def __init__(self, removed: FieldSet, modified: FieldSet, added: FieldSet, version: str, counts: Filter) -> None:
-        taken = counts(union(modified, added), version)
-        self.removed = counts(removed, version)
-        self.changed = _strip(taken)
-        self.gone = union(self.removed, taken)
-        self.marks = [_encode(element) for element in self.gone]
-        self.first = field_sets.encode_fields(self.changed)
-        self._own: dict[bytes, bytes | None] = {}
-        self._others: dict[bytes, bytes | None] = {}
+    def __init__(
+        self, removed: FieldSet, modified: FieldSet, added: FieldSet, version: str, ignore_filter: Filter
+    ) -> None:
+        changed = ignore_filter(union(modified, added), version)
+        self.removed = ignore_filter(removed, version)
+        self.changed = _strip(changed)
+        self.removed_from_others = union(self.removed, changed)
+        self.encoded_elements = [_encode(element) for element in self.removed_from_others]
+        self.new_entry_fields = field_sets.encode_fields(self.changed)
+        self._writer_sets: dict[bytes, bytes | None] = {}
+        self._other_manager_sets: dict[bytes, bytes | None] = {}
 
-    def own(self, text: bytes) -> bytes | None:
+    def update_writer(self, text: bytes) -> bytes | None:
         """The writer's set after the write; None if it does not change."""
-        if text in self._own:
-            return self._own[text]
+        if text in self._writer_sets:
+            return self._writer_sets[text]
         fields = _fields(text)
-        left = difference(fields, self.removed) if self.removed else fields
-        if not covers(left, self.changed):
-            left = union(left, self.changed)
-        return _remember(self._own, text, None if left is fields else field_sets.encode_fields(left))
+        updated = difference(fields, self.removed) if self.removed else fields
+        if not covers(updated, self.changed):
+            updated = union(updated, self.changed)
+        return _remember(self._writer_sets, text, None if updated is fields else field_sets.encode_fields(updated))
 
-    def other(self, text: bytes, versions: Versions, type_: MergeType) -> bytes | None:
+    def update_other_manager(self, text: bytes, versions: Versions, type_: MergeType) -> bytes | None:
         """Another manager's set after the write; None if it does not change."""
-        if not any(mark in text for mark in self.marks):
+        if not any(element in text for element in self.encoded_elements):
             return None
         if not versions.fixed:
-            return self._without(text, reconciled(_fields(text), type_))
-        if text in self._others:
-            return self._others[text]
-        return _remember(self._others, text, self._without(text, _fields(text)))
+            return self._without(text, reconcile_field_set_with_schema(_fields(text), type_))
+        if text in self._other_manager_sets:
+            return self._other_manager_sets[text]
+        return _remember(self._other_manager_sets, text, self._without(text, _fields(text)))
 
     def _without(self, text: bytes, fields: FieldSet) -> bytes | None:
-        left = difference(fields, self.gone)
-        return None if left == _fields(text) else field_sets.encode_fields(left)
+        remaining = difference(fields, self.removed_from_others)
+        return None if remaining == _fields(text) else field_sets.encode_fields(remaining)
 
 
-_MAX_STEPS = 512
-_MAX_SETS = 64
-_MAX_STEP_SIZE = 8 * 1024
+_MAX_CACHED_UPDATES = 512
+_MAX_CACHED_SETS = 64
+_MAX_CACHED_KEY_SIZE = 8 * 1024
 
 
 _decode_sets = msgspec.json.Decoder(tuple[FieldSet, FieldSet, FieldSet]).decode
 
 
-def _step(text: bytes, versions: Versions, counts: Filter) -> _CachedUpdate:
-    key = (text, counts)
-    step: _CachedUpdate | None = versions.steps.get(key)
-    if step is None:
+def _cached_update(text: bytes, versions: Versions, ignore_filter: Filter) -> _CachedUpdate:
+    key = (text, ignore_filter)
+    cached: _CachedUpdate | None = versions.cached_updates.get(key)
+    if cached is None:
         removed, modified, added = _decode_sets(text)
-        step = _CachedUpdate(removed, modified, added, versions.version, counts)
-        if len(text) <= _MAX_STEP_SIZE:
-            if len(versions.steps) >= _MAX_STEPS:
-                versions.steps.clear()
-            versions.steps[key] = step
-    return step
+        cached = _CachedUpdate(removed, modified, added, versions.version, ignore_filter)
+        if len(text) <= _MAX_CACHED_KEY_SIZE:
+            if len(versions.cached_updates) >= _MAX_CACHED_UPDATES:
+                versions.cached_updates.clear()
+            versions.cached_updates[key] = cached
+    return cached
 
 
-def _remember(known: dict[bytes, bytes | None], text: bytes, result: bytes | None) -> bytes | None:
-    if len(known) >= _MAX_SETS:
-        known.clear()
-    known[text] = result
+def _remember(cache: dict[bytes, bytes | None], text: bytes, result: bytes | None) -> bytes | None:
+    if len(cache) >= _MAX_CACHED_SETS:
+        cache.clear()
+    cache[text] = result
     return result
 
 
@@ -351,37 +372,42 @@ def _with_fields(entry: Entry, fields: FieldSet) -> Entry:
 
 
 def _follow_versions(
-    entries: Entries, live: Object, new: Object, versions: Versions, counts: Filter, who: Writer, now: str
+    entries: Entries, live: Object, new: Object, versions: Versions, ignore_filter: Filter, writer: Writer, now: str
 ) -> Entries:
     """``follow`` where managers wrote in different API versions."""
-    owners, known = _owners(entries)
-    owners, _found = update(live, new, versions, owners, _CURRENT, counts)
-    mine = owners.pop(_CURRENT, None)
-    current = Entry(who.manager or "unknown", "Update", who.api_version, now, "FieldsV1", subresource=who.subresource)
-    if mine is not None:
-        changed = _strip(mine.fields)
+    managers, by_identifier = _to_managed_fields(entries)
+    managers, _comparison = update(live, new, versions, managers, _CURRENT, ignore_filter)
+    current_set = managers.pop(_CURRENT, None)
+    entry = Entry(
+        writer.manager or "unknown", "Update", writer.api_version, now, "FieldsV1", subresource=writer.subresource
+    )
+    if current_set is not None:
+        changed = _strip(current_set.fields)
         if changed:
-            identifier = _identifier(current)
-            before = owners.get(identifier)
-            fields = union(changed, before.fields) if before is not None else changed
-            owners[identifier] = Owned(fields, who.api_version, False)
-            known[identifier] = current
-    return sort_and_cap(_entries(owners, known))
+            identifier = _identifier(entry)
+            previous = managers.get(identifier)
+            fields = union(changed, previous.fields) if previous is not None else changed
+            managers[identifier] = VersionedSet(fields, writer.api_version, False)
+            by_identifier[identifier] = entry
+    return sort_and_cap(_to_entries(managers, by_identifier))
 
 
-def _owners(entries: Iterable[Entry]) -> tuple[Owners, dict[str, Entry]]:
-    known = {_identifier(entry): entry for entry in entries}
-    owners = {name: Owned(entry.fields, entry.api_version, entry.operation == "Apply") for name, entry in known.items()}
-    return owners, known
+def _to_managed_fields(entries: Iterable[Entry]) -> tuple[ManagedFields, dict[str, Entry]]:
+    by_identifier = {_identifier(entry): entry for entry in entries}
+    managers = {
+        name: VersionedSet(entry.fields, entry.api_version, entry.operation == "Apply")
+        for name, entry in by_identifier.items()
+    }
+    return managers, by_identifier
 
 
-def _entries(owners: Owners, known: dict[str, Entry]) -> Entries:
+def _to_entries(managers: ManagedFields, by_identifier: dict[str, Entry]) -> Entries:
     result = []
-    for name, owned in owners.items():
-        entry = known[name]
-        text = field_sets.encode_fields(owned.fields)
-        if bytes(entry.fieldsV1) != text or entry.api_version != owned.version:
-            entry = msgspec.structs.replace(entry, fieldsV1=msgspec.Raw(text), api_version=owned.version)
+    for name, manager_set in managers.items():
+        entry = by_identifier[name]
+        text = field_sets.encode_fields(manager_set.fields)
+        if bytes(entry.fieldsV1) != text or entry.api_version != manager_set.version:
+            entry = msgspec.structs.replace(entry, fieldsV1=msgspec.Raw(text), api_version=manager_set.version)
         result.append(entry)
     return result
 
@@ -397,30 +423,32 @@ def sort_and_cap(entries: Entries) -> Entries:
 
 def _cap_managers(entries: Entries) -> Entries:
     """The oldest updates are merged to one entry per version, until the limit is met (capmanagers.go)."""
-    known = {_identifier(entry): entry for entry in entries}
+    by_identifier = {_identifier(entry): entry for entry in entries}
     updaters = sorted(
-        (name for name, entry in known.items() if entry.operation == "Update"),
-        key=lambda name: (known[name].time, name),
+        (name for name, entry in by_identifier.items() if entry.operation == "Update"),
+        key=lambda name: (by_identifier[name].time, name),
     )
-    left = len(updaters)
-    firsts: dict[str, str] = {}
+    count = len(updaters)
+    first_by_version: dict[str, str] = {}
     for name in updaters:
-        if left <= MAX_UPDATE_MANAGERS:
+        if count <= MAX_UPDATE_MANAGERS:
             break
-        entry = known[name]
+        entry = by_identifier[name]
         version = entry.api_version
         bucket = _identifier(Entry(ANCIENT_CHANGES, "Update", version))
-        first = firsts.get(version)
+        first = first_by_version.get(version)
         if first is None:
-            firsts[version] = name
+            first_by_version[version] = name
             continue
-        if bucket not in known:
-            known[bucket] = msgspec.structs.replace(known.pop(first), manager=ANCIENT_CHANGES, subresource="")
-        merged = union(entry.fields, known[bucket].fields)
-        del known[name]
-        known[bucket] = msgspec.structs.replace(_with_fields(known[bucket], merged), time=entry.time)
-        left -= 1
-    return list(known.values())
+        if bucket not in by_identifier:
+            by_identifier[bucket] = msgspec.structs.replace(
+                by_identifier.pop(first), manager=ANCIENT_CHANGES, subresource=""
+            )
+        merged = union(entry.fields, by_identifier[bucket].fields)
+        del by_identifier[name]
+        by_identifier[bucket] = msgspec.structs.replace(_with_fields(by_identifier[bucket], merged), time=entry.time)
+        count -= 1
+    return list(by_identifier.values())
 
 
 # Apply --------------------------------------------------------------------------------------------------------------
@@ -432,8 +460,8 @@ def apply_config(
     live: Object,
     config: Object,
     versions: Versions,
-    counts: Filter,
-    who: Writer,
+    ignore_filter: Filter,
+    writer: Writer,
     now: str,
     *,
     force: bool,
@@ -444,22 +472,22 @@ def apply_config(
     """
     if not entries and live is not zero:
         # Fields from before the first apply get a manager, too (skipnonapplied.go).
-        before = msgspec.structs.replace(who, manager=BEFORE_FIRST_APPLY)
-        entries = [_entry(before, "Update", now, created_fields(zero, live, versions, counts))]
+        before_first_apply = msgspec.structs.replace(writer, manager=BEFORE_FIRST_APPLY)
+        entries = [_entry(before_first_apply, "Update", now, created_fields(zero, live, versions, ignore_filter))]
         entries = [entry for entry in entries if len(entry.fieldsV1) > 2]
     try:
-        new, result = _apply_once(entries, live, config, versions, counts, who, now, force=force)
+        new, result = _apply_once(entries, live, config, versions, ignore_filter, writer, now, force=force)
     except ApplyConflicts as error:
-        if who.manager != _KUBECTL:
+        if writer.manager != _KUBECTL:
             raise
         allowed = _last_applied_fields(live, versions)
         if allowed is None:
             raise
-        left = [(name, path) for name, path in error.conflicts if not field_sets.has(allowed, path)]
-        if left:
-            raise ApplyConflicts(left) from None
-        new, result = _apply_once(entries, live, config, versions, counts, who, now, force=True)
-    if who.manager == _KUBECTL:
+        conflicts = [(name, path) for name, path in error.conflicts if not field_sets.has(allowed, path)]
+        if conflicts:
+            raise ApplyConflicts(conflicts) from None
+        new, result = _apply_once(entries, live, config, versions, ignore_filter, writer, now, force=True)
+    if writer.manager == _KUBECTL:
         new = _with_last_applied(new, config)
     return new, result
 
@@ -469,28 +497,30 @@ def _apply_once(
     live: Object,
     config: Object,
     versions: Versions,
-    counts: Filter,
-    who: Writer,
+    ignore_filter: Filter,
+    writer: Writer,
     now: str,
     *,
     force: bool,
 ) -> tuple[Object, Entries]:
-    owners, known = _owners(entries)
-    me = Entry(who.manager or "unknown", "Apply", who.api_version, "", "FieldsV1", subresource=who.subresource)
-    name = _identifier(me)
-    new, owners = apply(live, config, versions, owners, name, counts, force=force)
-    known.setdefault(name, me)
-    mine = owners.get(name)
-    if mine is not None:
-        fields = _strip(mine.fields)
+    managers, by_identifier = _to_managed_fields(entries)
+    entry = Entry(
+        writer.manager or "unknown", "Apply", writer.api_version, "", "FieldsV1", subresource=writer.subresource
+    )
+    identifier = _identifier(entry)
+    new, managers = apply(live, config, versions, managers, identifier, ignore_filter, force=force)
+    by_identifier.setdefault(identifier, entry)
+    manager_set = managers.get(identifier)
+    if manager_set is not None:
+        fields = _strip(manager_set.fields)
         if fields:
-            owners[name] = Owned(fields, mine.version, True)
+            managers[identifier] = VersionedSet(fields, manager_set.version, True)
         else:
-            del owners[name]
-    same = new == live
-    if not same:
-        known[name] = msgspec.structs.replace(known[name], time=now)
-    return live if same else new, sort_and_cap(_entries(owners, known))
+            del managers[identifier]
+    unchanged = new == live
+    if not unchanged:
+        by_identifier[identifier] = msgspec.structs.replace(by_identifier[identifier], time=now)
+    return live if unchanged else new, sort_and_cap(_to_entries(managers, by_identifier))
 
 
 def _last_applied_fields(live: Object, versions: Versions) -> FieldSet | None:
@@ -507,10 +537,10 @@ def _last_applied_fields(live: Object, versions: Versions) -> FieldSet | None:
     type_ = versions.type_of(versions.version)
     if type_ is None or all_errors(config, type_) or all_errors(live, type_):
         return None
-    found = compare(config, live, type_)
+    comparison = compare(config, live, type_)
     fields = field_set(config, type_)
-    for others in (found.modified, found.added, found.removed):
-        fields = difference(fields, others)
+    for changed in (comparison.modified, comparison.added, comparison.removed):
+        fields = difference(fields, changed)
     return fields
 
 
@@ -520,24 +550,24 @@ def _with_last_applied(new: Object, config: Object) -> Object:
     annotations = meta.get("annotations") or {}
     if not annotations.get(LAST_APPLIED):
         return new
-    mine = dict(config)
-    if "metadata" in mine:
-        mine["metadata"] = dict(mine["metadata"])
-        given = dict(mine["metadata"].get("annotations") or {})
-        given.pop(LAST_APPLIED, None)
+    last_applied = dict(config)
+    if "metadata" in last_applied:
+        last_applied["metadata"] = dict(last_applied["metadata"])
+        config_annotations = dict(last_applied["metadata"].get("annotations") or {})
+        config_annotations.pop(LAST_APPLIED, None)
         # Upstream sets the remaining annotations, null if there are none.
-        if given:
-            mine["metadata"]["annotations"] = given
+        if config_annotations:
+            last_applied["metadata"]["annotations"] = config_annotations
         else:
-            mine["metadata"].pop("annotations", None)
-    text = json.dumps(_sorted(mine), separators=(",", ":"), ensure_ascii=False) + "\n"
+            last_applied["metadata"].pop("annotations", None)
+    text = json.dumps(_sorted(last_applied), separators=(",", ":"), ensure_ascii=False) + "\n"
     return {**new, "metadata": {**meta, "annotations": {**annotations, LAST_APPLIED: text}}}
 
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _sorted(value[name]) for name in sorted(value)}
-    return [_sorted(each) for each in value] if isinstance(value, list) else value
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 # Conflicts ----------------------------------------------------------------------------------------------------------
@@ -545,11 +575,11 @@ def _sorted(value: Any) -> Any:
 
 def manager_text(identifier: str) -> str:
     """A manager as in messages: ``"x" with subresource "status" using apps/v1``."""
-    parts = json.loads(identifier)
-    text = json.dumps(parts.get("manager", ""), ensure_ascii=False)
-    if parts.get("subresource"):
-        text += f" with subresource {json.dumps(parts['subresource'])}"
-    return f"{text} using {parts.get('apiVersion', '')}" if parts.get("operation") == "Update" else text
+    manager = json.loads(identifier)
+    text = json.dumps(manager.get("manager", ""), ensure_ascii=False)
+    if manager.get("subresource"):
+        text += f" with subresource {json.dumps(manager['subresource'])}"
+    return f"{text} using {manager.get('apiVersion', '')}" if manager.get("operation") == "Update" else text
 
 
 def conflict_text(conflicts: Sequence[tuple[str, Path]]) -> str:
@@ -560,5 +590,5 @@ def conflict_text(conflicts: Sequence[tuple[str, Path]]) -> str:
     lines: list[str] = []
     for name in sorted({name for name, _path in conflicts}):
         lines.append(f"conflicts with {manager_text(name)}:")
-        lines += [f"- {field_sets.path_text(path)}" for other, path in conflicts if other == name]
+        lines += [f"- {field_sets.path_text(path)}" for manager, path in conflicts if manager == name]
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)

@@ -156,8 +156,8 @@ def _of_field(field: Field) -> MergeType:
         associative = field.list_type in ("map", "set")
         defaults: dict[str, Any] = {}
         if field.map_keys and element.name == "object":
-            found = {key: _key_default(element.definition, key) for key in field.map_keys}
-            defaults = {key: default for key, default in found.items() if default is not None}
+            key_defaults = {key: _key_default(element.definition, key) for key in field.map_keys}
+            defaults = {key: default for key, default in key_defaults.items() if default is not None}
         return MergeType(
             list_=ListType(_of_type(element), associative=associative, keys=field.map_keys, defaults=defaults)
         )
@@ -195,17 +195,17 @@ def of_structural(root: Mapping[str, Any]) -> MergeType:
     """
     if not root or (root.get("x-kubernetes-preserve-unknown-fields") and not root.get("properties")):
         return _whole_object(DEDUCED, {})
-    known = _of_structural(root)
-    fields = known.map.fields if known.map is not None else {}
-    return _whole_object(known, fields)
+    type_ = _of_structural(root)
+    fields = type_.map.fields if type_.map is not None else {}
+    return _whole_object(type_, fields)
 
 
-def _whole_object(known: MergeType, fields: Fields) -> MergeType:
+def _whole_object(type_: MergeType, fields: Fields) -> MergeType:
     """Every object has kind and metadata, whatever its schema specifies."""
-    own = {"apiVersion": _STRING, "kind": _STRING, "metadata": _metadata()}
-    shape = known.map
+    object_fields = {"apiVersion": _STRING, "kind": _STRING, "metadata": _metadata()}
+    shape = type_.map
     element = shape.element if shape is not None else None
-    return MergeType(map_=MapType(lambda: {**fields, **own}, element=element))
+    return MergeType(map_=MapType(lambda: {**fields, **object_fields}, element=element))
 
 
 def _metadata() -> MergeType:
@@ -237,10 +237,10 @@ def _map_of(node: Mapping[str, Any], *, preserves: bool) -> MapType:
     embedded = bool(node.get("x-kubernetes-embedded-resource"))
 
     def fields() -> Fields:
-        found = {name: _of_structural(below) for name, below in properties.items()}
+        members = {name: _of_structural(below) for name, below in properties.items()}
         if embedded:
-            found |= {"apiVersion": _STRING, "kind": _STRING, "metadata": _metadata()}
-        return found
+            members |= {"apiVersion": _STRING, "kind": _STRING, "metadata": _metadata()}
+        return members
 
     return MapType(fields, element=element, atomic=node.get("x-kubernetes-map-type") == "atomic")
 

@@ -134,8 +134,8 @@ def _strategy(field: Field) -> str:
 def _directive_field(key: str, prefix: str) -> str:
     before, slash, name = key.partition("/")
     if not slash or before != prefix:
-        what = "primitive list" if prefix == _DELETE_PREFIX else "setElementOrder list"
-        raise PatchSyntaxError(f"invalid patch format of {what}")
+        list_name = "primitive list" if prefix == _DELETE_PREFIX else "setElementOrder list"
+        raise PatchSyntaxError(f"invalid patch format of {list_name}")
     return name
 
 
@@ -172,8 +172,8 @@ def _merge_ordered_lists(result: Object, patch: Object, type_: Type) -> None:
             raise _wrong_type("[]interface {}", order)
         name = _directive_field(key, _ORDER_PREFIX)
         live, items = result.get(name), patch.get(name)
-        for value, there in ((live, name in result), (items, name in patch)):
-            if there and not isinstance(value, list):
+        for value, present in ((live, name in result), (items, name in patch)):
+            if present and not isinstance(value, list):
                 raise _wrong_type("[]interface {}", value)
         field = _field(type_, name)
         _check_order(items or [], order, field.merge_key)
@@ -190,12 +190,12 @@ def _merge_ordered_lists(result: Object, patch: Object, type_: Type) -> None:
             merged = _without_directives(items)
         else:
             merged = _merge_lists(live, items, field, type_, deletes=False)
-        assert merged is not None, "one of the two lists is there"
+        assert merged is not None, "one of the two lists exists"
         _require_one_kind(live or [], items or [])
         live_order = live or []
         if field.merge_key and live is not None and items is not None:
             live_order = _overwritten_order(live, items, field.merge_key)
-        result[name] = _in_order(merged, order, live_order, field.merge_key)
+        result[name] = _normalize_element_order(merged, order, live_order, field.merge_key)
         patch.pop(name, None)
 
 
@@ -212,17 +212,17 @@ def _merge_by_name(live: list[Any], items: list[Any], order: list[Any], field: F
         if type(name) is not str or name in by_name:
             return None
         by_name[name] = item
-    named: set[str] = set()
+    patch_names: set[str] = set()
     for item in items:
         name = item.get(key) if type(item) is dict and _PATCH not in item else None
-        if type(name) is not str or name in named:
+        if type(name) is not str or name in patch_names:
             return None
-        named.add(name)
+        patch_names.add(name)
         current = by_name.get(name)
         by_name[name] = item if current is None else _merge_objects(current, item, element)
     result = []
-    for one in order:
-        name = one.get(key) if type(one) is dict else None
+    for ordered_item in order:
+        name = ordered_item.get(key) if type(ordered_item) is dict else None
         if type(name) is not str or name not in by_name:
             return None
         result.append(by_name.pop(name))
@@ -239,16 +239,16 @@ def _overwritten_order(live: list[Any], patch: list[Any], merge_key: str) -> lis
     if any(item.get(_PATCH) == "replace" for item in patch):
         return list(live)
     deleted = {_identity(item[merge_key]): None for item in patch if item.get(_PATCH) == "delete"}
-    memory, left = _delete_in_place(live, list(deleted), merge_key)
-    there = {_identity(item[merge_key]) for item in memory if merge_key in item}
+    memory, overwritten = _delete_in_place(live, list(deleted), merge_key)
+    present = {_identity(item[merge_key]) for item in memory if merge_key in item}
     for item in patch:
-        if not left:
+        if not overwritten:
             break
-        if _PATCH not in item and (key := _identity(item[merge_key])) not in there:
-            there.add(key)
+        if _PATCH not in item and (key := _identity(item[merge_key])) not in present:
+            present.add(key)
             memory.append(item)
-            left.pop()
-    return memory + left[::-1]
+            overwritten.pop()
+    return memory + overwritten[::-1]
 
 
 def _delete_in_place(live: list[Any], deleted: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
@@ -260,16 +260,16 @@ def _delete_in_place(live: list[Any], deleted: list[Any], merge_key: str) -> tup
     for index, item in enumerate(live):
         if merge_key in item:
             indexes.setdefault(_identity(item[merge_key]), []).append(index)
-    left: list[Any] = []
-    gone: set[int] = set()
+    overwritten: list[Any] = []
+    deleted_indexes: set[int] = set()
     last = len(live) - 1
     for key in deleted:
         for index in indexes.get(key, ()):
-            while last in gone:
+            while last in deleted_indexes:
                 last -= 1
-            left.append(live[last])
-            gone.add(index)
-    return [item for index, item in enumerate(live) if index not in gone], left
+            overwritten.append(live[last])
+            deleted_indexes.add(index)
+    return [item for index, item in enumerate(live) if index not in deleted_indexes], overwritten
 
 
 def _check_order(items: Sequence[Any], order: Sequence[Any], merge_key: str) -> None:
@@ -308,7 +308,7 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
         for item in (*live, *patch):
             distinct.setdefault(_identity(item), item)
         merged = list(distinct.values())
-        return _in_order(merged, patch, live, field.merge_key)
+        return _normalize_element_order(merged, patch, live, field.merge_key)
     if not field.merge_key:
         raise PatchFormatError(f"cannot merge lists without merge key for {_kind_of_element(field.type)}")
     element = field.type.element or type_
@@ -324,15 +324,15 @@ def _merge_lists(live: list[Any], patch: list[Any], field: Field, type_: Type, *
             merged.append(item)
         else:
             merged[index] = _merge_objects(merged[index], item, element)
-    return _in_order(merged, patch, live, field.merge_key)
+    return _normalize_element_order(merged, patch, live, field.merge_key)
 
 
 def _with_keys(live: list[Any], merge_key: str, element: Type) -> list[Any]:
     """The items, each with a key: an unset string is omitted here, but encoded by upstream's types."""
     if element.name != "object" or all(merge_key in item for item in live):
         return live
-    known = element.definition.fields.get(merge_key)
-    if known is None or known.type.name != "string":
+    key_field = element.definition.fields.get(merge_key)
+    if key_field is None or key_field.type.name != "string":
         return live
     return [item if merge_key in item else {**item, merge_key: ""} for item in live]
 
@@ -362,11 +362,13 @@ def _apply_item_directives(live: list[Any], patch: list[Any], merge_key: str) ->
     if replace:
         return items, []
     if deleted:
-        live = [one for one in live if merge_key not in one or _identity(one[merge_key]) not in deleted]
+        live = [entry for entry in live if merge_key not in entry or _identity(entry[merge_key]) not in deleted]
     return live, items
 
 
-def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str) -> list[Any]:
+def _normalize_element_order(
+    merged: list[Any], patch_order: Sequence[Any], live_order: Sequence[Any], merge_key: str
+) -> list[Any]:
     """``merged`` in the order described in the module docstring."""
     patch_indexes = _indexes(_keys_of(patch_order, merge_key))
     live_indexes = _indexes(_keys_of(live_order, merge_key))
@@ -376,25 +378,25 @@ def _in_order(merged: list[Any], patch_order: Sequence[Any], live_order: Sequenc
     from_patch: list[tuple[int, int | None, Any]] = []
     only_live: list[tuple[int, Any]] = []
     for key, item in zip(keys, merged, strict=True):
-        place, live_place = patch_indexes.get(key), live_indexes.get(key)
-        if place is not None:
-            from_patch.append((place, live_place, item))
+        patch_index, live_index = patch_indexes.get(key), live_indexes.get(key)
+        if patch_index is not None:
+            from_patch.append((patch_index, live_index, item))
         else:
-            only_live.append((live_place or 0, item))
-    from_patch.sort(key=lambda row: row[0])
-    only_live.sort(key=lambda row: row[0])
+            only_live.append((live_index or 0, item))
+    from_patch.sort(key=lambda indexed: indexed[0])
+    only_live.sort(key=lambda indexed: indexed[0])
 
     result: list[Any] = []
-    rest = iter(from_patch)
-    following = next(rest, None)
-    for place, item in only_live:
-        while following is not None and not (following[1] is not None and place < following[1]):
+    remaining = iter(from_patch)
+    following = next(remaining, None)
+    for live_index, item in only_live:
+        while following is not None and not (following[1] is not None and live_index < following[1]):
             result.append(following[2])
-            following = next(rest, None)
+            following = next(remaining, None)
         result.append(item)
     if following is not None:
         result.append(following[2])
-        result.extend(item for _place, _live_place, item in rest)
+        result.extend(item for _index, _live_index, item in remaining)
     return result
 
 
@@ -403,15 +405,15 @@ def _is_sorted(keys: list[Any], patch_indexes: dict[Any, int], live_indexes: dic
     too: then they are sorted already, as in nearly every patch of conditions."""
     last_live = last_patch = -1
     for key in keys:
-        place = live_indexes.get(key, -1)
-        if place <= last_live:
+        live_index = live_indexes.get(key, -1)
+        if live_index <= last_live:
             return False
-        last_live = place
-        named = patch_indexes.get(key)
-        if named is not None:
-            if named <= last_patch:
+        last_live = live_index
+        patch_index = patch_indexes.get(key)
+        if patch_index is not None:
+            if patch_index <= last_patch:
                 return False
-            last_patch = named
+            last_patch = patch_index
     return True
 
 
