@@ -6,7 +6,7 @@ from pilothouse.machinery.bounded_cache import bounded_cache
 def test_cache_of_one_argument() -> None:
     asked: list[str] = []
 
-    @bounded_cache(2, longest=3)
+    @bounded_cache(2, max_length=3)
     def upper(text: str) -> str:
         """Says it loudly."""
         asked.append(text)
@@ -28,7 +28,7 @@ def test_cache_of_one_argument() -> None:
 def test_cache_of_two_arguments() -> None:
     asked: list[tuple[str, str]] = []
 
-    @bounded_cache(10, longest=3)
+    @bounded_cache(10, max_length=3)
     def both(first: str, second: str) -> str:
         asked.append((first, second))
         return first + second

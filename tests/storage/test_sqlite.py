@@ -384,7 +384,7 @@ async def test_newer_format_is_rejected_unchanged(env: Env, tmp_path: Path) -> N
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
         connection.execute("PRAGMA user_version=7")
     connection.close()
-    with pytest.raises(NewerFormat, match="has format 7, and this pilothouse knows formats up to 2"):
+    with pytest.raises(NewerFormat, match="has format 7, and this pilothouse reads formats up to 2"):
         await content(env, tmp_path)
 
 

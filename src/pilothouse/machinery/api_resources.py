@@ -71,14 +71,14 @@ class Discovery(msgspec.Struct, frozen=True):
 
         As client-go's ``ServerPreferredResources``, which controllers of "every resource" use.
         """
-        found: dict[tuple[str, str], Resource] = {}
+        preferred: dict[tuple[str, str], Resource] = {}
         for resource in self.resources():
-            found.setdefault((resource.group, resource.name), resource)
-        return list(found.values())
+            preferred.setdefault((resource.group, resource.name), resource)
+        return list(preferred.values())
 
     def preferred_for(self, group: str, kind: str) -> list[Resource]:
         """The preferred resources with objects of that kind, for callers without a version."""
-        return [each for each in self.preferred_resources() if (each.group, each.kind) == (group, kind)]
+        return [res for res in self.preferred_resources() if (res.group, res.kind) == (group, kind)]
 
     def find(self, api_version: str, kind: str) -> Resource | None:
         """The resource with objects of that apiVersion and kind."""

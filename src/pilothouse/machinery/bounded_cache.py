@@ -14,18 +14,18 @@ TEMPLATE_BYTES = 16 * 1024
 """The largest pod template whose other forms are cached."""
 
 
-def bounded_cache(most: int, longest: int = 256) -> Callable[[F], F]:
-    """``lru_cache(most)`` for a function of one or two strings (or bytes); results for more than ``longest`` characters
-    are not cached."""
+def bounded_cache(maxsize: int, max_length: int = 256) -> Callable[[F], F]:
+    """``lru_cache(maxsize)`` for a function of one or two strings (or bytes); results for arguments of more than
+    ``max_length`` characters are not cached."""
 
     def decorate(function: F) -> F:
-        cached = lru_cache(maxsize=most)(function)
+        cached = lru_cache(maxsize=maxsize)(function)
 
         def of_one(text: Any) -> Any:
-            return cached(text) if len(text) <= longest else function(text)
+            return cached(text) if len(text) <= max_length else function(text)
 
         def of_two(first: Any, second: Any) -> Any:
-            return cached(first, second) if len(first) + len(second) <= longest else function(first, second)
+            return cached(first, second) if len(first) + len(second) <= max_length else function(first, second)
 
         call = of_one if function.__code__.co_argcount == 1 else of_two
         return wraps(function)(call)  # type: ignore[return-value]  # with the same parameters

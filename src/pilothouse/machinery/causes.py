@@ -113,22 +113,22 @@ class Triggers:
             self._more += 1
         events.append((type_, resource, metadata))
 
-    def inherit(self, others: "Triggers") -> None:
+    def inherit(self, other: "Triggers") -> None:
         """Add the events of the sync that adds the key, each once."""
         events = self._events
-        for event in others._events:
-            if not any(each[2] is event[2] and each[0] == event[0] and each[1] == event[1] for each in events):
+        for event in other._events:
+            if not any(own[2] is event[2] and own[0] == event[0] and own[1] == event[1] for own in events):
                 self.add(*event)
-        self._more += others._more
+        self._more += other._more
 
     def retried(self) -> "Triggers":
         """The triggers of the next attempt of the same sync."""
-        again = Triggers()
-        again._events = self._events[:MAX_TRIGGERS]
-        if not again._events or again._events[0][0] != RETRY:
-            again._events = [(RETRY, "", None), *again._events[: MAX_TRIGGERS - 1]]
-        again._more = self._more
-        return again
+        triggers = Triggers()
+        triggers._events = self._events[:MAX_TRIGGERS]
+        if not triggers._events or triggers._events[0][0] != RETRY:
+            triggers._events = [(RETRY, "", None), *triggers._events[: MAX_TRIGGERS - 1]]
+        triggers._more = self._more
+        return triggers
 
     @property
     def more(self) -> int:
@@ -264,7 +264,11 @@ def read_cause(headers: Mapping[str, str]) -> Cause | None:
         cause = _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidCause(str(error)) from error
-    texts = [cause.component, cause.key, *(part for each in cause.triggers for part in msgspec.structs.astuple(each))]
+    texts = [
+        cause.component,
+        cause.key,
+        *(name for trigger in cause.triggers for name in msgspec.structs.astuple(trigger)),
+    ]
     if not 0 <= cause.more <= _MOST_MORE:
         raise InvalidCause(f"more must be between 0 and {_MOST_MORE}")
     if len(cause.triggers) > MAX_TRIGGERS or len(cause.decision) > MAX_DECISION or max(map(len, texts)) > _MAX_NAME:

@@ -95,17 +95,17 @@ class _Field(NamedTuple):
 def _field(text: str, low: int, high: int, names: dict[str, int]) -> _Field:
     values: set[int] = set()
     star = False
-    for part in text.split(","):
-        if part:  # empty items are ignored
-            more, is_star = _range(part, low, high, names)
-            values.update(more)
+    for expr in text.split(","):
+        if expr:  # empty items are ignored
+            bits, is_star = _range(expr, low, high, names)
+            values.update(bits)
             star = star or is_star
     return _Field(frozenset(values), star)
 
 
-def _range(part: str, low: int, high: int, names: dict[str, int]) -> tuple[range, bool]:
-    span, *steps = part.split("/")
-    bounds = span.split("-")
+def _range(expr: str, low: int, high: int, names: dict[str, int]) -> tuple[range, bool]:
+    range_text, *step_texts = expr.split("/")
+    bounds = range_text.split("-")
     star = bounds[0] in ("*", "?")
     if star:
         start, end = low, high
@@ -114,29 +114,29 @@ def _range(part: str, low: int, high: int, names: dict[str, int]) -> tuple[range
         if len(bounds) == 2:
             end = _number(bounds[1], names)
         elif len(bounds) > 2:
-            raise CronError(f"too many hyphens: {part}")
-    if len(steps) > 1:
-        raise CronError(f"too many slashes: {part}")
+            raise CronError(f"too many hyphens: {expr}")
+    if len(step_texts) > 1:
+        raise CronError(f"too many slashes: {expr}")
     step = 1
-    if steps:
-        step = _integer(steps[0])
+    if step_texts:
+        step = _integer(step_texts[0])
         if len(bounds) == 1:
             end = high
         star = star and step <= 1
     if start < low:
-        raise CronError(f"beginning of range ({start}) below minimum ({low}): {part}")
+        raise CronError(f"beginning of range ({start}) below minimum ({low}): {expr}")
     if end > high:
-        raise CronError(f"end of range ({end}) above maximum ({high}): {part}")
+        raise CronError(f"end of range ({end}) above maximum ({high}): {expr}")
     if start > end:
-        raise CronError(f"beginning of range ({start}) beyond end of range ({end}): {part}")
+        raise CronError(f"beginning of range ({start}) beyond end of range ({end}): {expr}")
     if step == 0:
-        raise CronError(f"step of range should be a positive number: {part}")
+        raise CronError(f"step of range should be a positive number: {expr}")
     return range(start, end + 1, step), star
 
 
 def _number(text: str, names: dict[str, int]) -> int:
-    known = names.get(text.lower())
-    return _integer(text) if known is None else known
+    named = names.get(text.lower())
+    return _integer(text) if named is None else named
 
 
 def _integer(text: str) -> int:
@@ -179,8 +179,8 @@ class SpecSchedule:
         # The search moves ahead, and zones shift the result: it needs some years at both ends of the calendar.
         if after.year >= datetime.MAXYEAR - 2 * _YEARS:
             return None
-        at = (max(after, _EARLIEST).astimezone(datetime.UTC) + _SECOND).replace(microsecond=0)
-        walk = _Walk(at, self._zone)
+        start = (max(after, _EARLIEST).astimezone(datetime.UTC) + _SECOND).replace(microsecond=0)
+        walk = _Walk(start, self._zone)
         limit = walk.local.year + _YEARS
         while walk.local.year <= limit:
             if (
@@ -207,11 +207,11 @@ class _Walk:
     """The time during the search for the next match. Each method returns whether it found a match within the larger
     unit; if not, the search restarts at the month (the label WRAP of ``spec.go``)."""
 
-    def __init__(self, at: datetime.datetime, zone: datetime.tzinfo) -> None:
+    def __init__(self, start: datetime.datetime, zone: datetime.tzinfo) -> None:
         self._zone = zone
         self._begun = False
         """Whether the smaller units were reset."""
-        self.local = at.astimezone(zone)
+        self.local = start.astimezone(zone)
 
     def to_month(self, months: frozenset[int]) -> bool:
         while self.local.month not in months:
@@ -282,5 +282,5 @@ class _Walk:
             offset = self._offset(wall - offset)
         return (wall - offset).astimezone(self._zone)
 
-    def _offset(self, at: datetime.datetime) -> datetime.timedelta:
-        return at.astimezone(self._zone).utcoffset() or datetime.timedelta()
+    def _offset(self, time: datetime.datetime) -> datetime.timedelta:
+        return time.astimezone(self._zone).utcoffset() or datetime.timedelta()

@@ -41,8 +41,8 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Differenc
     ``managedFields``). Something added or removed as a whole is one difference, and so is what differs in a list or map
     after many thousand other values."""
     old, new = (
-        {**each, "metadata": {k: v for k, v in (each.get("metadata") or {}).items() if k not in _OF_EVERY_WRITE}}
-        for each in (before, after)
+        {**obj, "metadata": {k: v for k, v in (obj.get("metadata") or {}).items() if k not in _OF_EVERY_WRITE}}
+        for obj in (before, after)
     )
     return list(_of_maps("", old, new, 0, _Visits()))
 
@@ -115,16 +115,16 @@ def _of_maps(
 
 def _of_lists(path: str, before: list[Any], after: list[Any], depth: int, visits: _Visits) -> Iterator[Difference]:
     old, new = _by_key(before, after)
-    for entry in [*old, *(each for each in new if each not in old)]:
-        yield from _of_values(f"{path}[{entry}]", old.get(entry, ABSENT), new.get(entry, ABSENT), depth + 1, visits)
+    for key in [*old, *(added for added in new if added not in old)]:
+        yield from _of_values(f"{path}[{key}]", old.get(key, ABSENT), new.get(key, ABSENT), depth + 1, visits)
 
 
 def _by_key(before: list[Any], after: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The entries of both lists by the first field that identifies all of them, or by index."""
     for key in _KEYS:
-        if all(isinstance(each, dict) and isinstance(each.get(key), str | int) for each in (*before, *after)):
-            old, new = ({f"{key}={each[key]}": each for each in entries} for entries in (before, after))
+        if all(isinstance(item, dict) and isinstance(item.get(key), str | int) for item in (*before, *after)):
+            old, new = ({f"{key}={item[key]}": item for item in entries} for entries in (before, after))
             if len(old) == len(before) and len(new) == len(after):
                 return old, new
-    old, new = ({str(place): each for place, each in enumerate(entries)} for entries in (before, after))
+    old, new = ({str(index): item for index, item in enumerate(entries)} for entries in (before, after))
     return old, new

@@ -92,25 +92,25 @@ def escape_value(value: str) -> str:
 def _split_terms(text: str) -> list[str]:
     if "\\" not in text:
         return text.split(",")
-    parts, start, escaped = [], 0, False
+    terms, start, escaped = [], 0, False
     for index, character in enumerate(text):
         if escaped:
             escaped = False
         elif character == "\\":
             escaped = True
         elif character == ",":
-            parts.append(text[start:index])
+            terms.append(text[start:index])
             start = index + 1
-    parts.append(text[start:])
-    return parts
+    terms.append(text[start:])
+    return terms
 
 
 def _split_term(selector: str, term: str) -> tuple[str, str, str]:
     # The first operator splits, and "!=" and "==" take precedence over the "=" they contain.
-    found = _OPERATOR(term)
-    if found is None:
+    match = _OPERATOR(term)
+    if match is None:
         raise FieldSelectorError(f"invalid selector: '{selector}'; can't understand '{term}'")
-    return term[: found.start()], found[0], term[found.end() :]
+    return term[: match.start()], match[0], term[match.end() :]
 
 
 def _unescape(value: str) -> str:

@@ -145,13 +145,15 @@ def parse_csv(text: str) -> Strings:
     if '"' not in text:
         return tuple(text.split("\n", 1)[0].removesuffix("\r").split(","))
     fields: list[str] = []
-    at = 0
+    position = 0
     while True:
-        field, at = _quoted_field(text, at) if text.startswith('"', at) else _bare_field(text, at)
+        field, position = (
+            _quoted_field(text, position) if text.startswith('"', position) else _bare_field(text, position)
+        )
         fields.append(field)
-        if at >= len(text) or text[at] != ",":
+        if position >= len(text) or text[position] != ",":
             return tuple(fields)
-        at += 1
+        position += 1
 
 
 def _bare_field(text: str, start: int) -> tuple[str, int]:
@@ -165,18 +167,18 @@ def _bare_field(text: str, start: int) -> tuple[str, int]:
 
 def _quoted_field(text: str, start: int) -> tuple[str, int]:
     parts: list[str] = []
-    at = start + 1
+    position = start + 1
     while True:
-        end = text.find('"', at)
+        end = text.find('"', position)
         if end < 0:
             raise _badly_quoted(text, len(text))
-        parts.append(text[at:end])
-        at = end + 1
-        if text.startswith('"', at):
+        parts.append(text[position:end])
+        position = end + 1
+        if text.startswith('"', position):
             parts.append('"')
-            at += 1
-        elif at >= len(text) or text[at] in ",\n":
-            return "".join(parts), at
+            position += 1
+        elif position >= len(text) or text[position] in ",\n":
+            return "".join(parts), position
         else:
             raise _badly_quoted(text, end)
 
@@ -206,7 +208,7 @@ def _csv_field(field: str) -> str:
 
 def _int32s(text: str) -> tuple[int, ...]:
     parse = _integer(32)
-    return tuple(parse(part) for part in text.split(","))
+    return tuple(parse(item) for item in text.split(","))
 
 
 def _show_list(value: Sequence[object]) -> str:
@@ -223,14 +225,14 @@ def _pairs(text: str) -> Pairs:
     signs = text.count("=")
     if signs == 0:
         raise ValueError(f"{text} must be formatted as key=value")
-    parts = (text.strip('"'),) if signs == 1 else parse_csv(text)
-    found = {}
-    for part in parts:
-        key, sign, value = part.partition("=")
+    texts = (text.strip('"'),) if signs == 1 else parse_csv(text)
+    pairs = {}
+    for pair in texts:
+        key, sign, value = pair.partition("=")
         if not sign:
-            raise ValueError(f"{part} must be formatted as key=value")
-        found[key] = value
-    return found
+            raise ValueError(f"{pair} must be formatted as key=value")
+        pairs[key] = value
+    return pairs
 
 
 def _show_pairs(value: Pairs) -> str:
@@ -242,14 +244,14 @@ Multimap = Mapping[str, Strings]
 
 
 def _multimap(text: str) -> Multimap:
-    found: dict[str, Strings] = {}
-    for part in text.split(","):
-        if part:
-            component, colon, pair = part.partition(":")
+    result: dict[str, Strings] = {}
+    for item in text.split(","):
+        if item:
+            component, colon, pair = item.partition(":")
             if not colon:
-                component, pair = "", part
-            found[component.strip()] = (*found.get(component.strip(), ()), pair.strip())
-    return found
+                component, pair = "", item
+            result[component.strip()] = (*result.get(component.strip(), ()), pair.strip())
+    return result
 
 
 def _show_multimap(value: Multimap) -> str:
@@ -264,20 +266,20 @@ def _extend(before: Multimap, further: Multimap) -> Multimap:
 
 
 def _vmodule(text: str) -> Strings:
-    found = []
-    for part in text.split(","):
-        if not part:
+    patterns = []
+    for item in text.split(","):
+        if not item:
             continue
-        pattern, _sign, level = part.partition("=")
+        pattern, _sign, level = item.partition("=")
         if not pattern or not level or "=" in level:
-            raise ValueError(f"{quoted(part)} does not have the pattern=N format")
+            raise ValueError(f"{quoted(item)} does not have the pattern=N format")
         try:
             # 31 bits, so that it fits an int32 too.
             _unsigned(level, 31)
         except ValueError as error:
-            raise ValueError(f"parsing verbosity in {quoted(part)}: {error}") from None
-        found.append(part)
-    return tuple(found)
+            raise ValueError(f"parsing verbosity in {quoted(item)}: {error}") from None
+        patterns.append(item)
+    return tuple(patterns)
 
 
 def _quantity(text: str) -> str:
@@ -303,9 +305,9 @@ class VersionWord(str):
     reported: str
 
     def __new__(cls, word: str, reported: str = "") -> "VersionWord":
-        made = super().__new__(cls, word)
-        made.reported = reported
-        return made
+        value = super().__new__(cls, word)
+        value.reported = reported
+        return value
 
 
 def _version(text: str) -> VersionWord:
@@ -314,9 +316,9 @@ def _version(text: str) -> VersionWord:
         return VersionWord("raw")
     if not text.startswith("v"):
         return VersionWord(show_bool(parse_bool(text)))
-    own = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
-    if text != own and _semantic(text) != _semantic(own):
-        raise ValueError(f"version {quoted(text)} must match major/minor/patch of default version {quoted(own)}")
+    default = f"{pilothouse.KUBERNETES_VERSION}+pilothouse.{pilothouse.__version__}"
+    if text != default and _semantic(text) != _semantic(default):
+        raise ValueError(f"version {quoted(text)} must match major/minor/patch of default version {quoted(default)}")
     return VersionWord(text, text)
 
 
@@ -331,18 +333,18 @@ _EXTRA = rf"(?:-{_WORDS})?(?:\+{_WORDS})?\s*"
 
 def _semantic(text: str) -> tuple[int, ...]:
     """Major, minor and patch (``ParseSemantic``, apimachinery v0.36 ``pkg/util/version/version.go``)."""
-    found = re.fullmatch(_VERSION, text, re.ASCII)
-    if found is None:
+    match = re.fullmatch(_VERSION, text, re.ASCII)
+    if match is None:
         raise ValueError(f"could not parse {quoted(text)} as version")
-    numbers = found[1].split(".")
+    numbers = match[1].split(".")
     if len(numbers) != 3:
         raise ValueError(f"illegal version string {quoted(text)}")
-    extra = re.fullmatch(_EXTRA, found[2], re.ASCII)
+    extra = re.fullmatch(_EXTRA, match[2], re.ASCII)
     if extra is None:
-        raise ValueError(f"could not parse pre-release/metadata ({found[2]}) in version {quoted(text)}")
-    for part in (*numbers, *(part for part in (extra[1] or "").split(".") if part.isdigit())):
-        if part.startswith("0") and part != "0":
-            raise ValueError(f"illegal zero-prefixed version component {quoted(part)} in {quoted(text)}")
+        raise ValueError(f"could not parse pre-release/metadata ({match[2]}) in version {quoted(text)}")
+    for component in (*numbers, *(component for component in (extra[1] or "").split(".") if component.isdigit())):
+        if component.startswith("0") and component != "0":
+            raise ValueError(f"illegal zero-prefixed version component {quoted(component)} in {quoted(text)}")
     return tuple(map(int, numbers))
 
 
@@ -351,10 +353,10 @@ def _named_certificates(text: str) -> tuple[tuple[str, str, Strings], ...]:
     files, colon, names = text.partition(":")
     if colon and not names.strip():
         raise ValueError("empty names list is not allowed")
-    parts = [part.strip() for part in files.split(",")]
-    if len(parts) != 2:
+    paths = [path.strip() for path in files.split(",")]
+    if len(paths) != 2:
         raise ValueError("expected comma separated certificate and key file paths")
-    return ((parts[0], parts[1], tuple(name.strip() for name in names.split(",")) if colon else ()),)
+    return ((paths[0], paths[1], tuple(name.strip() for name in names.split(",")) if colon else ()),)
 
 
 def _show_certificates(value: Sequence[tuple[str, str, Strings]]) -> str:

@@ -107,11 +107,11 @@ def normalize(name: str) -> str:
     return name.replace("_", "-")
 
 
-def closest(name: str, known: Sequence[str]) -> str:
+def closest(name: str, names: Sequence[str]) -> str:
     """The closest known name, for a hint; empty if there is none."""
-    similar = difflib.get_close_matches(name, known, n=1, cutoff=_SIMILAR)
+    similar = difflib.get_close_matches(name, names, n=1, cutoff=_SIMILAR)
     # Transposed letters of a short name make the similarity too low.
-    similar += [each for each in known if sorted(each) == sorted(name)]
+    similar += [candidate for candidate in names if sorted(candidate) == sorted(name)]
     return next(iter(similar), "")
 
 
@@ -130,11 +130,11 @@ class FlagSet:
 
     def add(self, group: str, *flags: Flag) -> None:
         """Add flags to a group, which is created at its first use. Two flags of one name are a bug."""
-        rows = self.groups.setdefault(group, [])
+        group_flags = self.groups.setdefault(group, [])
         for flag in flags:
             name = normalize(flag.name)
             assert name not in self._by_name, f"flag --{flag.name} is defined twice"
-            rows.append(flag)
+            group_flags.append(flag)
             self._by_name[name] = flag
             if flag.shorthand:
                 self._by_letter[flag.shorthand] = flag
@@ -172,16 +172,16 @@ class FlagSet:
     def help(self, width: int | None = None) -> str:
         """The text of ``--help``: usage, then every group."""
         columns = width or shutil.get_terminal_size((120, 24)).columns
-        parts = [self.usage.rstrip(), ""]
+        lines = [self.usage.rstrip(), ""]
         for title, flags in self.groups.items():
-            shown = sorted((flag for flag in flags if not flag.deprecated), key=lambda f: f.name)
-            if not shown:
+            visible = sorted((flag for flag in flags if not flag.deprecated), key=lambda f: f.name)
+            if not visible:
                 continue
-            parts += [f"{title[:1].upper()}{title[1:]} flags:", ""]
-            for flag in shown:
-                parts += _describe(flag, columns)
-            parts.append("")
-        return "\n".join(parts)
+            lines += [f"{title[:1].upper()}{title[1:]} flags:", ""]
+            for flag in visible:
+                lines += _describe(flag, columns)
+            lines.append("")
+        return "\n".join(lines)
 
 
 class _Reading:
@@ -290,8 +290,8 @@ def explain(flag: Flag) -> str:
     if flag.extra:
         notes.append("[pilothouse only]")
     if flag.default:
-        shown = flag.shown_default
-        notes.append(f'(default "{shown}")' if flag.type is STRING else f"(default {shown})")
+        default = flag.shown_default
+        notes.append(f'(default "{default}")' if flag.type is STRING else f"(default {default})")
     # After a list with separate lines they start on a new one.
     between = "\n" if "\n" in flag.help else " "
     return f"{flag.help}{between}{' '.join(notes)}".strip()

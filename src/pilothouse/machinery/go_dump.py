@@ -82,11 +82,11 @@ class _Printer:
         if not value:
             write("<nil>")
             return
-        before = "["
-        for each in value:
-            write(before)
-            self.print(element, each, named=False)
-            before = " "
+        separator = "["
+        for item in value:
+            write(separator)
+            self.print(element, item, named=False)
+            separator = " "
         write("]")
 
     def _print_map(self, type_: str, value: dict[str, Any] | None) -> None:
@@ -156,8 +156,8 @@ def _quantity(value: Any) -> str:
     style = "DecimalExponent" if suffix[:1] in ("e", "E") and suffix[1:] else "DecimalSI"
     scale = exponent - len(fraction)
     if _MAX_DIGITS - len(shifted) >= 0 and scale >= -9:
-        kept = text if scale % 3 == 0 and not shifted.endswith("000") and not shifted.startswith("0") else ""
-        return _small(sign * int(shifted), scale, kept, style)
+        cached_text = text if scale % 3 == 0 and not shifted.endswith("000") and not shifted.startswith("0") else ""
+        return _small(sign * int(shifted), scale, cached_text, style)
     return _big(parse_quantity(text).value, style)
 
 
@@ -176,10 +176,10 @@ def _small(value: int, scale: int, text: str, style: str) -> str:
 
 def _big(value: int, style: str) -> str:
     words: list[str] = []
-    rest = abs(value)
-    while rest:
-        words.append(str(rest & 0xFFFFFFFFFFFFFFFF))
-        rest >>= 64
+    remaining = abs(value)
+    while remaining:
+        words.append(str(remaining & 0xFFFFFFFFFFFFFFFF))
+        remaining >>= 64
     digits = f"[{' '.join(words)}]" if words else "<nil>"
     negative = "true" if value < 0 else "false"
     return (

@@ -84,8 +84,8 @@ def print_selector(selector: LabelSelector | None) -> str:
         return "nil"
     labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
     expressions = "".join(
-        f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},Values:[{' '.join(each.values)}],}},"
-        for each in selector.match_expressions
+        f"LabelSelectorRequirement{{Key:{expr.key},Operator:{expr.operator},Values:[{' '.join(expr.values)}],}},"
+        for expr in selector.match_expressions
     )
     return (
         f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"

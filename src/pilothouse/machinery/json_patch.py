@@ -80,11 +80,11 @@ class _Draft:
 
     def share(self, value: Any) -> Any:
         """A value that is added at a second place, so that neither may be changed in place any more."""
-        rest = [value]
-        while rest:
-            container = self._own.pop(id(rest.pop()), None)
+        unvisited = [value]
+        while unvisited:
+            container = self._own.pop(id(unvisited.pop()), None)
             if container is not None:
-                rest.extend(container.values() if isinstance(container, dict) else container)
+                unvisited.extend(container.values() if isinstance(container, dict) else container)
         return value
 
     def _owned(self, container: Any, path: str) -> Any:
@@ -197,8 +197,8 @@ def _copy(draft: _Draft, source: str, path: str) -> None:
 
 
 def _test(draft: _Draft, path: str, value: Any) -> None:
-    found = draft.root if path == "" else draft.value(path)
-    if not _equal(found, value):
+    current = draft.root if path == "" else draft.value(path)
+    if not _equal(current, value):
         raise PatchNotApplicable(f"testing value {path!r} failed")
 
 

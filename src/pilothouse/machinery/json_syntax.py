@@ -59,19 +59,19 @@ class _Scanner:
         if self._at < len(self._text):
             raise self._invalid(self._text[self._at], "after top-level value")
 
-    def _invalid(self, character: int, where: str) -> _Stop:
+    def _invalid(self, character: int, context: str) -> _Stop:
         if character == ord("'"):
-            shown = r"'\''"
+            quoted = r"'\''"
         elif character == ord('"'):
-            shown = "'\"'"
+            quoted = "'\"'"
         else:
-            shown = f"'{quote(chr(character))[1:-1]}'"
-        return _Stop(f"invalid character {shown} {where}")
+            quoted = f"'{quote(chr(character))[1:-1]}'"
+        return _Stop(f"invalid character {quoted} {context}")
 
     def _skip(self) -> None:
-        found = _space.match(self._text, self._at)
-        assert found is not None, "matches the empty text"
-        self._at = found.end()
+        match = _space.match(self._text, self._at)
+        assert match is not None, "matches the empty text"
+        self._at = match.end()
 
     def _take(self) -> int:
         if self._at >= len(self._text):
@@ -135,9 +135,9 @@ class _Scanner:
 
     def _string(self) -> None:
         while True:
-            found = _plain.match(self._text, self._at)
-            assert found is not None, "matches the empty text"
-            self._at = found.end()
+            match = _plain.match(self._text, self._at)
+            assert match is not None, "matches the empty text"
+            self._at = match.end()
             character = self._take()
             if character == ord('"'):
                 return
@@ -177,12 +177,12 @@ class _Scanner:
         return found
 
     def _run(self) -> None:
-        found = _digits.match(self._text, self._at)
-        assert found is not None, "matches the empty text"
-        self._at = found.end()
+        match = _digits.match(self._text, self._at)
+        assert match is not None, "matches the empty text"
+        self._at = match.end()
 
-    def _some_digits(self, where: str) -> None:
+    def _some_digits(self, context: str) -> None:
         character = self._take()
         if not 0x30 <= character <= 0x39:
-            raise self._invalid(character, where)
+            raise self._invalid(character, context)
         self._run()

@@ -229,8 +229,8 @@ def _compile_one(requirement: Requirement) -> Matcher:
             return lambda labels: key not in labels
         case "gt" | "lt":
             return _compile_order(key, requirement.operator, requirement.values[0])
-        case other:
-            raise SelectorError(f"{quote(other)} is not a valid label selector operator")
+        case operator:
+            raise SelectorError(f"{quote(operator)} is not a valid label selector operator")
 
 
 def _compile_order(key: str, operator: str, text: str) -> Matcher:
@@ -260,21 +260,25 @@ def new_requirement(key: str, operator: str, values: Sequence[str]) -> Requireme
     errors = []
     if key_errors := qualified_name_errors(key):
         errors.append(f"key: Invalid value: {quote(key)}: {'; '.join(key_errors)}")
-    shown = compact_json(values) if values else "null"
+    quoted = compact_json(values) if values else "null"
     match operator:
         case "in" | "notin":
             if not values:
-                errors.append(f"values: Invalid value: {shown}: for 'in', 'notin' operators, values set can't be empty")
+                errors.append(
+                    f"values: Invalid value: {quoted}: for 'in', 'notin' operators, values set can't be empty"
+                )
         case "=" | "==" | "!=":
             if len(values) != 1:
-                errors.append(f"values: Invalid value: {shown}: exact-match compatibility requires one single value")
+                errors.append(f"values: Invalid value: {quoted}: exact-match compatibility requires one single value")
         case "exists" | "!":
             if values:
-                errors.append(f"values: Invalid value: {shown}: values set must be empty for exists and does not exist")
+                errors.append(
+                    f"values: Invalid value: {quoted}: values set must be empty for exists and does not exist"
+                )
         case "gt" | "lt":
             if len(values) != 1:
                 reason = "for 'Gt', 'Lt' operators, exactly one value is required"
-                errors.append(f"values: Invalid value: {shown}: {reason}")
+                errors.append(f"values: Invalid value: {quoted}: {reason}")
             for index, value in enumerate(values):
                 if _int64(value) is None:
                     reason = "for 'Gt', 'Lt' operators, the value must be an integer"
@@ -419,15 +423,15 @@ class _Parser:
         kind, text = self._take()
         if kind != "(":
             raise SelectorError(f"found '{text}' expected: '('")
-        kind, first = self._peek()
+        kind, literal = self._peek()
         if kind == ")":
             self._take()
             return [""]
         if kind not in (_IDENTIFIER, ","):
-            raise SelectorError(f"found '{first}', expected: ',', ')' or identifier")
+            raise SelectorError(f"found '{literal}', expected: ',', ')' or identifier")
         values = self._identifiers()
         if self._take()[0] != ")":
-            raise SelectorError(f"found '{first}', expected: ')'")
+            raise SelectorError(f"found '{literal}', expected: ')'")
         return values
 
     def _identifiers(self) -> list[str]:
@@ -456,12 +460,12 @@ def _scan(text: str) -> list[tuple[str, str]]:
     tokens: list[tuple[str, str]] = []
     position = 0
     while True:
-        found = _token.match(text, position)
-        assert found is not None, "the empty end matches anywhere"
-        position = found.end()
-        if sign := found["sign"]:
+        match = _token.match(text, position)
+        assert match is not None, "the empty end matches anywhere"
+        position = match.end()
+        if sign := match["sign"]:
             tokens.append((sign, sign))
-        elif word := found["word"]:
+        elif word := match["word"]:
             # Upstream's lexer treats a NUL as the end of a word, and between words as the end of the text.
             word = word.rstrip("\0")
             tokens.append((word if word in ("in", "notin") else _IDENTIFIER, word))

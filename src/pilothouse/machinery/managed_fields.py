@@ -85,7 +85,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename={"
         return _fields(bytes(self.fieldsV1))
 
 
-@bounded_cache(512, longest=16384)
+@bounded_cache(512, max_length=16384)
 def _fields(text: bytes) -> FieldSet:
     # Few managers write the same fields of many objects, and sets are immutable.
     return field_sets.decode_fields(text)

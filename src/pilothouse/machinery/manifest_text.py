@@ -86,7 +86,7 @@ def _loader() -> Any:
                 raise yaml.constructor.ConstructorError(None, None, "too many merged values", node.start_mark)
 
     Loader.yaml_implicit_resolvers = {
-        letter: [(tag, pattern) for tag, pattern in rows if tag not in _TEXT]
-        for letter, rows in Loader.yaml_implicit_resolvers.items()
+        letter: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXT]
+        for letter, resolvers in Loader.yaml_implicit_resolvers.items()
     }
     return Loader

@@ -142,8 +142,8 @@ class _Family(ABC, Generic[_M]):
         if by_name:
             values = self._ordered(values, by_name)
         # Hot paths pass strings; other values miss the lookup and are converted below.
-        found = self.children.get(values)  # type: ignore[arg-type]
-        return found if found is not None else self._child(tuple(map(str, values)))
+        metric = self.children.get(values)  # type: ignore[arg-type]
+        return metric if metric is not None else self._child(tuple(map(str, values)))
 
     def _ordered(self, values: tuple[object, ...], by_name: Mapping[str, object]) -> tuple[object, ...]:
         if values or by_name.keys() != set(self.label_names):
@@ -155,10 +155,10 @@ class _Family(ABC, Generic[_M]):
             raise ValueError(f"metric {self.name} has labels {self.label_names}, got values {values}")
         if self.allowed:
             values = tuple(map(self._known, self.label_names, values))
-        found = self.children.get(values)
-        if found is None:
-            found = self.children[values] = self._new()
-        return found
+        metric = self.children.get(values)
+        if metric is None:
+            metric = self.children[values] = self._new()
+        return metric
 
     def remove(self, *values: object) -> None:
         """Remove the metric with these label values."""
@@ -281,7 +281,7 @@ class Registry:
         self, name: str, help_text: str, labels: Sequence[str] = (), buckets: tuple[float, ...] = DEFAULT_BUCKETS
     ) -> HistogramFamily:
         """The histogram family of that name. ``buckets`` are upper bounds, ascending; +Inf is added."""
-        bounds = tuple(each for each in buckets if each != math.inf)
+        bounds = tuple(bound for bound in buckets if bound != math.inf)
         return self._family(HistogramFamily, name, "histogram", help_text, labels, bounds)
 
     def _family(
@@ -363,7 +363,7 @@ def _check(name: str, labels: Sequence[str], buckets: Sequence[float]) -> None:
     for label in labels:
         if _LABEL(label) is None or (label == "le" and buckets):
             raise ValueError(f"metric {name} cannot have a label {label!r}")
-    if any(one >= other for one, other in itertools.pairwise(buckets)):
+    if any(lower >= upper for lower, upper in itertools.pairwise(buckets)):
         raise ValueError(f"buckets of metric {name} ascend, got {tuple(buckets)}")
 
 

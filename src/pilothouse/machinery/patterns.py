@@ -30,13 +30,13 @@ _GO_WORDS = {
 
 def _go_message(reason: str) -> str:
     """RE2 in C++ has other messages for the same errors, and shows the position without quotes."""
-    text_error, _separator, where = reason.partition(": ")
+    text_error, _separator, expression = reason.partition(": ")
     if text_error.startswith("trailing \\"):
-        text_error, where = "trailing \\", ""
-    return f"error parsing regexp: {_GO_WORDS.get(text_error, text_error)}: `{where}`"
+        text_error, expression = "trailing \\", ""
+    return f"error parsing regexp: {_GO_WORDS.get(text_error, text_error)}: `{expression}`"
 
 
-@bounded_cache(1024, longest=4096)
+@bounded_cache(1024, max_length=4096)
 def compiled(text: str) -> Any:
     """The compiled expression, with ``search``, ``finditer`` and ``fullmatch`` as in ``re``. Raises
     ``PatternError``."""

@@ -21,17 +21,17 @@ Paths = Callable[[str], Path | None]
 
 def to_scale(entries: Entries, paths: Paths) -> Entries:
     """The entries of the replicas' managers, for a Scale."""
-    found = []
+    scale_entries = []
     for entry in entries:
         path = paths(entry.api_version)
         if path and has(entry.fields, path):
-            found.append(msgspec.structs.replace(entry, api_version=VERSION, fieldsV1=_OWNED))
-    return found
+            scale_entries.append(msgspec.structs.replace(entry, api_version=VERSION, fieldsV1=_OWNED))
+    return scale_entries
 
 
 def to_object(entries: Entries, scale: Entries, paths: Paths, version: str) -> Entries:
     """The entries of the object after a write of its Scale; ``version`` is the object's."""
-    left = {_who(entry): entry for entry in scale if has(entry.fields, REPLICAS)}
+    scale_entries = {_who(entry): entry for entry in scale if has(entry.fields, REPLICAS)}
     result: Entries = []
     for entry in entries:
         path = paths(entry.api_version)
@@ -40,19 +40,19 @@ def to_object(entries: Entries, scale: Entries, paths: Paths, version: str) -> E
         fields = entry.fields
         if not path or not has(fields, path):
             result.append(entry)
-        elif _who(entry) in left:
-            del left[_who(entry)]
+        elif _who(entry) in scale_entries:
+            del scale_entries[_who(entry)]
             result.append(entry)
         else:
-            kept = difference(fields, of_paths(path))
-            if kept:
-                result.append(msgspec.structs.replace(entry, fieldsV1=msgspec.Raw(encode_fields(kept))))
-    own = paths(version)
-    assert own, "what has a Scale has replicas"
-    owned = msgspec.Raw(encode_fields(of_paths(own)))
-    for entry in left.values():
+            remaining = difference(fields, of_paths(path))
+            if remaining:
+                result.append(msgspec.structs.replace(entry, fieldsV1=msgspec.Raw(encode_fields(remaining))))
+    replicas_path = paths(version)
+    assert replicas_path, "what has a Scale has replicas"
+    replicas_set = msgspec.Raw(encode_fields(of_paths(replicas_path)))
+    for entry in scale_entries.values():
         # Times are not kept, as upstream.
-        result.append(msgspec.structs.replace(entry, api_version=version, fieldsV1=owned, time=""))
+        result.append(msgspec.structs.replace(entry, api_version=version, fieldsV1=replicas_set, time=""))
     return sort_and_cap(result)
 
 

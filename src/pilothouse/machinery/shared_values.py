@@ -23,9 +23,9 @@ class SharedValues(Generic[T]):
 
     def share(self, key: Hashable, value: T) -> T:
         """The value that was cached with this key, if it is equal, else ``value``."""
-        found = self._known.get(key)
-        if found is not None and found == value:
-            return found
+        cached = self._known.get(key)
+        if cached is not None and cached == value:
+            return cached
         if _remaining(key, _LONGEST) < 0:
             return value
         if len(self._known) >= _MOST:

@@ -102,10 +102,10 @@ def take_field(raw: Json, path: str) -> msgspec.Raw | None:
     value: Json = raw
     for name in path.split("."):
         try:
-            found = _fields.decode(value).get(name)
+            child = _fields.decode(value).get(name)
         except msgspec.ValidationError:
             return None
-        if found is None or bytes(found) == b"null":
+        if child is None or bytes(child) == b"null":
             return None
-        value = found
+        value = child
     return msgspec.Raw(bytes(value))

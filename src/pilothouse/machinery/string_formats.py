@@ -49,8 +49,8 @@ _compiled = cache(re.compile)
 
 
 def _fullmatch(pattern: str, text: str) -> "re.Match[str] | None":
-    found: re.Match[str] | None = _compiled(pattern).fullmatch(text)
-    return found
+    match: re.Match[str] | None = _compiled(pattern).fullmatch(text)
+    return match
 
 
 def _matches(pattern: str) -> Callable[[str], bool]:
@@ -83,8 +83,8 @@ def _is_date(text: str) -> bool:
 def _is_time(text: str) -> bool:
     """A date and a time of day with its zone; the letters between them may be in lower case."""
     date, _t, clock = text.lower().partition("t")
-    found = _fullmatch(_CLOCK, clock.partition("t")[0])
-    return _is_date(date) and found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+    match = _fullmatch(_CLOCK, clock.partition("t")[0])
+    return _is_date(date) and match is not None and match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
 def _is_duration(text: str) -> bool:
@@ -92,8 +92,8 @@ def _is_duration(text: str) -> bool:
     try:
         parse_duration(text)
     except DurationError:
-        found = _compiled(_SPAN).findall(text)
-        return all(int(number) < 1 << 63 for number, _unit in found) and any(_is_unit(unit) for _number, unit in found)
+        spans = _compiled(_SPAN).findall(text)
+        return all(int(number) < 1 << 63 for number, _unit in spans) and any(_is_unit(unit) for _number, unit in spans)
     return True
 
 
@@ -146,9 +146,9 @@ def _is_credit_card(text: str) -> bool:
 
 
 def _uuid(kind: str, variant: str) -> Callable[[str], bool]:
-    rest = f"{variant}[0-9a-f]{{3}}"
+    tail = f"{variant}[0-9a-f]{{3}}"
     return _matches(
-        rf"(?i)[0-9a-f]{{8}}-[0-9a-f]{{4}}-{kind}[0-9a-f]{{3}}-{rest}-{_HEX12}|{_HEX12}{kind}[0-9a-f]{{3}}{rest}{_HEX12}"
+        rf"(?i)[0-9a-f]{{8}}-[0-9a-f]{{4}}-{kind}[0-9a-f]{{3}}-{tail}-{_HEX12}|{_HEX12}{kind}[0-9a-f]{{3}}{tail}{_HEX12}"
     )
 
 

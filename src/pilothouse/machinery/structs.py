@@ -87,7 +87,7 @@ def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[m
     if key in _classes:
         return _classes[key][1]
     attributes = {f"f{index}": field for index, field in enumerate(definition.fields.values())}
-    made = msgspec.defstruct(
+    class_ = msgspec.defstruct(
         definition.go_name,
         [
             (name, _field_type(field, definition, forbid_unknown), _default(field, definition))
@@ -99,11 +99,11 @@ def struct_for(definition: Definition, *, forbid_unknown: bool = True) -> type[m
         kw_only=True,
     )
     # msgspec resolves string annotations in the attributes of the class.
-    setattr(made, _SELF, made)
-    made.UnsetType = msgspec.UnsetType  # type: ignore[attr-defined]
+    setattr(class_, _SELF, class_)
+    class_.UnsetType = msgspec.UnsetType  # type: ignore[attr-defined]
     # The definition is kept with the class, so that its id is not reused.
-    _classes[key] = definition, made
-    return made
+    _classes[key] = definition, class_
+    return class_
 
 
 def _default(field: Field, definition: Definition) -> Any:

@@ -23,25 +23,25 @@ class TimeError(ValueError):
     """Text that is no time, with the message of Go's ``time.Parse``."""
 
 
-def format_time(at: datetime.datetime) -> str:
+def format_time(time: datetime.datetime) -> str:
     """``2026-01-01T00:00:00Z``; fractions of a second are truncated, as upstream."""
-    return _formatted(at)
+    return _formatted(time)
 
 
 @lru_cache(maxsize=256)  # many objects have the same time
-def _formatted(at: datetime.datetime) -> str:
-    return _utc(at).isoformat()[:19] + "Z"  # a fifth of strftime's time
+def _formatted(time: datetime.datetime) -> str:
+    return _utc(time).isoformat()[:19] + "Z"  # a fifth of strftime's time
 
 
 @lru_cache(maxsize=64)
-def format_micro_time(at: datetime.datetime) -> str:
+def format_micro_time(time: datetime.datetime) -> str:
     """``2026-01-01T00:00:00.000000Z``."""
-    return _utc(at).isoformat(timespec="microseconds")[:26] + "Z"
+    return _utc(time).isoformat(timespec="microseconds")[:26] + "Z"
 
 
-def _utc(at: datetime.datetime) -> datetime.datetime:
-    assert at.tzinfo is not None, "times are aware: a naive one could mean anything"
-    return at if at.tzinfo is datetime.UTC else at.astimezone(datetime.UTC)
+def _utc(time: datetime.datetime) -> datetime.datetime:
+    assert time.tzinfo is not None, "times are aware: a naive one could mean anything"
+    return time if time.tzinfo is datetime.UTC else time.astimezone(datetime.UTC)
 
 
 def parse_time(text: str) -> datetime.datetime:
@@ -58,74 +58,74 @@ _FIRST = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 _LAST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
-def add_seconds(at: datetime.datetime, seconds: float) -> datetime.datetime:
+def add_seconds(time: datetime.datetime, seconds: float) -> datetime.datetime:
     """``at.Add(time.Duration(seconds) * time.Second)`` for seconds from users; see ``whole_seconds``.
 
     Times before the year 1 and after 9999 become the first and the last one.
     """
     duration = datetime.timedelta(seconds=whole_seconds(seconds))
     try:
-        return at + duration
+        return time + duration
     except OverflowError:
         return _LAST if duration > datetime.timedelta() else _FIRST
 
 
 def _parse(text: str, pattern: re.Pattern[str], layout: str) -> datetime.datetime:
-    found = pattern.fullmatch(text)
-    if found is None:
+    match = pattern.fullmatch(text)
+    if match is None:
         raise TimeError(_parse_error(text, layout))
-    year, month, day, hour, minute, second, fraction, sign, offset_hours, offset_minutes = found.groups()
+    year, month, day, hour, minute, second, fraction, sign, offset_hours, offset_minutes = match.groups()
     microsecond = int((fraction or "0")[:6].ljust(6, "0"))
     try:
-        at = datetime.datetime(
+        time = datetime.datetime(
             int(year), int(month), int(day), int(hour), int(minute), int(second), microsecond, tzinfo=datetime.UTC
         )
         if sign:
             offset = datetime.timedelta(hours=int(offset_hours), minutes=int(offset_minutes))
-            at = at - offset if sign == "+" else at + offset
+            time = time - offset if sign == "+" else time + offset
     except (ValueError, OverflowError):
         raise TimeError(_parse_error(text, layout)) from None
     if sign and (int(offset_hours) > 24 or int(offset_minutes) >= 60):
         raise TimeError(_parse_error(text, layout))
-    return at
+    return time
 
 
 def _parse_error(text: str, layout: str) -> str:
     """Walk the layout as Go 1.26's ``time.parse``, up to the error."""
-    rest = text
+    value = text
     numbers: dict[str, int] = {}
 
     def cannot(element: str) -> str:
-        return f"parsing time {quote(text)} as {quote(layout)}: cannot parse {quote(rest)} as {quote(element)}"
+        return f"parsing time {quote(text)} as {quote(layout)}: cannot parse {quote(value)} as {quote(element)}"
 
-    def out_of_range(what: str) -> str:
-        return f"parsing time {quote(text)}: {what} out of range"
+    def out_of_range(unit: str) -> str:
+        return f"parsing time {quote(text)}: {unit} out of range"
 
     limits = {"01": ("month", 1, 12), "15": ("hour", 0, 23), "04": ("minute", 0, 59), "05": ("second", 0, 59)}
     for element in ("2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"):
         if not element.isdigit():
-            if not rest.startswith(element):
+            if not value.startswith(element):
                 return cannot(element)
-            rest = rest[1:]
+            value = value[1:]
             continue
         width = len(element)
-        if not (rest[:width].isascii() and rest[:width].isdigit() and len(rest) >= width):
+        if not (value[:width].isascii() and value[:width].isdigit() and len(value) >= width):
             return cannot(element)
-        numbers[element] = int(rest[:width])
+        numbers[element] = int(value[:width])
         if element in limits:
-            what, low, high = limits[element]
+            unit, low, high = limits[element]
             if not low <= numbers[element] <= high:
-                return out_of_range(what)
-        rest = rest[width:]
+                return out_of_range(unit)
+        value = value[width:]
     if layout == MICRO_TIME_LAYOUT:
-        if not re.match(r"\.\d{6}", rest, re.ASCII):
+        if not re.match(r"\.\d{6}", value, re.ASCII):
             return cannot(".000000")
-        rest = rest[7:]
-        if rest[:1].isdigit():
+        value = value[7:]
+        if value[:1].isdigit():
             return cannot("Z07:00")
-    elif fraction := re.match(r"[.,]\d+", rest, re.ASCII):
-        rest = rest[fraction.end() :]
-    zone = re.match(r"Z|[+-](\d\d):(\d\d)", rest, re.ASCII)
+    elif fraction := re.match(r"[.,]\d+", value, re.ASCII):
+        value = value[fraction.end() :]
+    zone = re.match(r"Z|[+-](\d\d):(\d\d)", value, re.ASCII)
     if zone is None:
         return cannot("Z07:00")
     if zone[1] is not None:
@@ -133,8 +133,8 @@ def _parse_error(text: str, layout: str) -> str:
             return out_of_range("time zone offset hour")
         if int(zone[2]) >= 60:
             return out_of_range("time zone offset minute")
-    if rest[zone.end() :]:
-        return f"parsing time {quote(text)}: extra text: {quote(rest[zone.end() :])}"
+    if value[zone.end() :]:
+        return f"parsing time {quote(text)}: extra text: {quote(value[zone.end() :])}"
     return out_of_range("day" if numbers["02"] < 1 or not _is_date(numbers) else "year")
 
 

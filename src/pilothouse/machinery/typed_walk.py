@@ -134,8 +134,8 @@ class Walk:
         if self._saved is not None:
             raise self._saved
 
-    def _report(self, all_errors: list[str], what: str, path: str) -> None:
-        message = f'{what} field "{path}"'
+    def _report(self, all_errors: list[str], kind: str, path: str) -> None:
+        message = f'{kind} field "{path}"'
         if message not in self._seen and len(self.strict_errors) < MAX_STRICT_ERRORS:
             self._seen.add(message)
             all_errors.append(path)
@@ -333,11 +333,11 @@ class JsonDialect(Dialect):
 
     def wrong(self, value: Any, location: _Location, type_: Type) -> DecodeError:
         """Names the innermost struct and the path of fields that led to the value."""
-        shown = json_kind(value)
-        if type_.name in ("int32", "int64") and shown == "number":
-            shown = f"number {value}"
+        kind = json_kind(value)
+        if type_.name in ("int32", "int64") and kind == "number":
+            kind = f"number {value}"
         name = location.type_name(type_)
-        return SavedError(f"json: cannot unmarshal {shown} into Go {_target(location)} of type {name}")
+        return SavedError(f"json: cannot unmarshal {kind} into Go {_target(location)} of type {name}")
 
     def scalar(self, value: Any, type_: Type, location: _Location) -> Any:
         """As in the base class. For types with an ``UnmarshalJSON`` Go adds the field to the error."""
@@ -355,9 +355,9 @@ def _bytes_text(value: list[Any], location: _Location) -> str:
     """A list of numbers, which Go's decoder also accepts for ``[]byte``."""
     for item in value:
         if not is_integer(item) or not 0 <= item < 256:
-            shown = json_kind(item)
-            shown = f"number {item}" if shown == "number" else shown
-            raise SavedError(f"json: cannot unmarshal {shown} into Go {_target(location)} of type uint8")
+            kind = json_kind(item)
+            kind = f"number {item}" if kind == "number" else kind
+            raise SavedError(f"json: cannot unmarshal {kind} into Go {_target(location)} of type uint8")
     return base64.b64encode(bytes(value)).decode()
 
 
@@ -472,8 +472,8 @@ def int_or_string(value: Any) -> int | str:
     if is_integer(value) and fits(value, 32):
         return int(value)
     kind = json_kind(value)
-    shown = f"number {value}" if kind == "number" else kind
-    raise DecodeError(f"json: cannot unmarshal {shown} into Go value of type int32")
+    described = f"number {value}" if kind == "number" else kind
+    raise DecodeError(f"json: cannot unmarshal {described} into Go value of type int32")
 
 
 _base64 = re.compile("[A-Za-z0-9+/]*={0,2}").fullmatch
@@ -493,23 +493,23 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 def _corrupt_at(text: str) -> int:
     """The offset in the error of Go's decoder about invalid base64 (encoding/base64 ``decodeQuantum``)."""
     data = text.encode("utf-8", "replace")
-    at, letters = 0, 0
-    while at < len(data):
-        char = chr(data[at])
-        at += 1
+    offset, letters = 0, 0
+    while offset < len(data):
+        char = chr(data[offset])
+        offset += 1
         if char in "\r\n":
             continue
         if char in _LETTERS:
             letters = (letters + 1) % 4
         elif char != "=" or letters < 2:
-            return at - 1
+            return offset - 1
         else:
-            rest = [(position, byte) for position, byte in enumerate(data[at:], at) if byte not in b"\r\n"]
+            remaining = [(position, byte) for position, byte in enumerate(data[offset:], offset) if byte not in b"\r\n"]
             if letters == 2:
-                if not rest:
+                if not remaining:
                     return len(data)
-                if rest[0][1] != ord("="):
-                    return rest[0][0]
-                rest = rest[1:]
-            return rest[0][0] if rest else len(data)
-    return at - letters
+                if remaining[0][1] != ord("="):
+                    return remaining[0][0]
+                remaining = remaining[1:]
+            return remaining[0][0] if remaining else len(data)
+    return offset - letters

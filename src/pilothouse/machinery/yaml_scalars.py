@@ -82,8 +82,8 @@ def key_text(key: Any) -> str | None:
 def key_error(key: Any, value: Any) -> str:
     """The error about a key that ``key_text`` does not support."""
     kind = "%!s(<nil>)" if key is None else "uint64"
-    shown = "<nil>" if key is None else f"{key:#x}"
-    return f"unsupported map key of type: {kind}, key: {shown}, value: {value_shown(value)}"
+    formatted = "<nil>" if key is None else f"{key:#x}"
+    return f"unsupported map key of type: {kind}, key: {formatted}, value: {value_shown(value)}"
 
 
 def value_shown(value: Any) -> str:
@@ -153,8 +153,8 @@ def _float_key(key: float) -> str:
     except OverflowError:
         return ".inf" if key > 0 else "-.inf"
     decimals = next(n for n in range(17) if struct.pack("f", float(f"{key:.{n}e}")) == single)
-    shown = f"{key:.{decimals}e}"
-    exponent = int(shown.partition("e")[2])
+    formatted = f"{key:.{decimals}e}"
+    exponent = int(formatted.partition("e")[2])
     if not -4 <= exponent < _FROM_EXPONENT:
-        return shown
-    return f"{float(shown):.{max(0, decimals - exponent)}f}"
+        return formatted
+    return f"{float(formatted):.{max(0, decimals - exponent)}f}"

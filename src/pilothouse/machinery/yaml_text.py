@@ -177,20 +177,20 @@ class _Builder:
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
             raise YamlError(f"yaml: unknown anchor '{event.anchor}' referenced")
-        found = self._anchors[event.anchor]
-        if found is None:
+        anchored = self._anchors[event.anchor]
+        if anchored is None:
             raise YamlError(f"yaml: anchor '{event.anchor}' value contains itself")
-        self._count += 1 + found.values
-        self._aliased += found.values
-        self._text += found.text
+        self._count += 1 + anchored.values
+        self._aliased += anchored.values
+        self._text += anchored.text
         self._check_size()
-        if len(self._open) + found.height > MAX_DEPTH:
+        if len(self._open) + anchored.height > MAX_DEPTH:
             raise YamlError(f"yaml: exceeded max depth of {MAX_DEPTH}")
         frame = self._open[-1]
         if frame.is_map and frame.key is _NO_KEY:
-            self._key(frame, found.value)
+            self._key(frame, anchored.value)
         else:
-            self._put(found.value, found.members, event.start_mark.line, found.height)
+            self._put(anchored.value, anchored.members, event.start_mark.line, anchored.height)
 
     def _check_size(self) -> None:
         count = self._count
@@ -240,12 +240,12 @@ class _Builder:
         """``<<``: merges a map, or a list of maps, of which the first has precedence."""
         if members is not None:
             maps = [members]
-        elif isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        elif isinstance(value, list) and all(isinstance(merged, dict) for merged in value):
             maps = value[::-1]
         else:
             raise YamlError("yaml: map merge requires map or sequence of maps as the value")
-        for each in maps:
-            for key, member in each.items():
+        for merged in maps:
+            for key, member in merged.items():
                 frame.odd = frame.odd or type(key) is not str
                 self._set(frame, key, member, line)
 
@@ -270,6 +270,6 @@ def _with_text_keys(members: dict[Any, Any]) -> dict[str, Any]:
 def _number(value: float) -> int | float:
     """A float as encoded and decoded by Go's JSON."""
     if math.isnan(value) or math.isinf(value):
-        shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-        raise YamlError(f"json: unsupported value: {shown}")
+        name = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+        raise YamlError(f"json: unsupported value: {name}")
     return int(value) if value.is_integer() and abs(value) < _LARGEST_WHOLE else value

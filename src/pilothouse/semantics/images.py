@@ -22,7 +22,7 @@ _OFFICIAL = "library/"
 """The implied prefix of ``nginx``, which counts for the length."""
 
 
-@bounded_cache(1024, longest=512)
+@bounded_cache(1024, max_length=512)
 def tag_of(image: str) -> str:
     """The tag of an image. ``latest`` if there is neither tag nor digest; "" for a digest only, and for an invalid
     name."""

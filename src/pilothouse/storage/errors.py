@@ -14,9 +14,9 @@ class Mismatch(StoreError):
     none."""
 
     def __init__(self, key: str, expected: int | None, current: Record | None) -> None:
-        found = "absent" if current is None else f"at revision {current.revision}"
-        desired = "present" if expected is None else "absent" if expected == 0 else f"at revision {expected}"
-        super().__init__(f"{key} is {found}, and was expected {desired}")
+        actual = "absent" if current is None else f"at revision {current.revision}"
+        expectation = "present" if expected is None else "absent" if expected == 0 else f"at revision {expected}"
+        super().__init__(f"{key} is {actual}, and was expected {expectation}")
         self.key = key
         self.current = current
 
@@ -81,9 +81,9 @@ class DataDirectoryLocked(DataDirectoryError):
 class NewerFormat(DataDirectoryError):
     """The store was written by a newer pilothouse."""
 
-    def __init__(self, path: str | os.PathLike[str], found: int, known: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], version: int, supported: int) -> None:
         super().__init__(
-            f"the store {os.fspath(path)} has format {found}, and this pilothouse knows formats up to {known}; "
+            f"the store {os.fspath(path)} has format {version}, and this pilothouse reads formats up to {supported}; "
             "use the pilothouse that wrote it, or a newer one"
         )
 

@@ -127,13 +127,13 @@ class Collection:
     def since(self, revision: int) -> list[Change]:
         """The changes after ``revision``, oldest first. The cost depends on their number, not on that of the
         history."""
-        found = []
+        changes = []
         for change in reversed(self.changes):
             if change.revision <= revision:
                 break
-            found.append(change)
-        found.reverse()
-        return found
+            changes.append(change)
+        changes.reverse()
+        return changes
 
     def undo(self, revision: int) -> dict[str, Record | None]:
         """The values at ``revision`` of the keys that have changed since; None if the key did not exist."""

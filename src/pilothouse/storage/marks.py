@@ -58,16 +58,16 @@ class Marks:
 
     def at(self, time: float) -> int | None:
         """The revision of the latest mark up to that time."""
-        place = bisect_right(self._times, time, self._begin)
-        return self._revisions[place - 1] if place > self._begin else None
+        end = bisect_right(self._times, time, self._begin)
+        return self._revisions[end - 1] if end > self._begin else None
 
     def before(self, revision: int) -> float | None:
         """The time of the latest mark up to that revision."""
-        place = bisect_right(self._revisions, revision, self._begin)
-        return self._times[place - 1] if place > self._begin else None
+        end = bisect_right(self._revisions, revision, self._begin)
+        return self._times[end - 1] if end > self._begin else None
 
-    def sample(self, most: int) -> list[tuple[float, int]]:
-        """All marks, or if there are more than ``most``, that many at equal distances, the latest included."""
-        step = -(-len(self) // most) if most else 1
+    def sample(self, limit: int) -> list[tuple[float, int]]:
+        """All marks, or if there are more than ``limit``, that many at equal distances, the latest included."""
+        step = -(-len(self) // limit) if limit else 1
         first = self._begin + (len(self) - 1) % step
         return list(zip(self._times[first::step], self._revisions[first::step], strict=True))

@@ -27,19 +27,19 @@ def _file(package: str, messages: Messages) -> descriptor_pb2.FileDescriptorProt
         message = file.message_type.add(name=name)
         for field, (number, kind) in fields.items():
             plain = kind.lstrip("*?%")
-            one = message.field.add(name=field, number=number, label=3 if kind[0] in "*%" else 1)
+            descriptor = message.field.add(name=field, number=number, label=3 if kind[0] in "*%" else 1)
             if kind.startswith("%"):
                 entry = f"{field[0].upper()}{field[1:]}Entry"
                 _add_entry(message, entry, _TYPES[plain])
-                one.type, one.type_name = _TYPES["message"], f".{package}.{name}.{entry}"
+                descriptor.type, descriptor.type_name = _TYPES["message"], f".{package}.{name}.{entry}"
             elif plain in messages:
-                one.type, one.type_name = _TYPES["message"], f".{package}.{plain}"
+                descriptor.type, descriptor.type_name = _TYPES["message"], f".{package}.{plain}"
             else:
-                one.type = _TYPES[plain]
+                descriptor.type = _TYPES[plain]
             if kind.startswith("?"):
                 if not message.oneof_decl:
                     message.oneof_decl.add(name="one")
-                one.oneof_index = 0
+                descriptor.oneof_index = 0
     return file
 
 

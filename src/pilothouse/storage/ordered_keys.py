@@ -32,43 +32,43 @@ class OrderedKeys:
     def add(self, key: str) -> None:
         """Insert a key that is absent."""
         self._size += 1
-        last = self._last
-        if not last or key > last[-1]:
+        last_keys = self._last
+        if not last_keys or key > last_keys[-1]:
             # Names are often inserted in order (web-0, web-1, ...): most keys are appended.
-            if not last:
+            if not last_keys:
                 self._runs.append([key])
-                last.append(key)
+                last_keys.append(key)
                 return
-            at = len(last) - 1
-            run = self._runs[at]
+            run_index = len(last_keys) - 1
+            run = self._runs[run_index]
             run.append(key)
-            last[at] = key
+            last_keys[run_index] = key
         else:
-            at = bisect_left(last, key)
-            run = self._runs[at]
+            run_index = bisect_left(last_keys, key)
+            run = self._runs[run_index]
             insort(run, key)
         if len(run) > 2 * RUN:
-            self._runs[at : at + 1] = [run[:RUN], run[RUN:]]
-            last[at : at + 1] = [run[RUN - 1], run[-1]]
+            self._runs[run_index : run_index + 1] = [run[:RUN], run[RUN:]]
+            last_keys[run_index : run_index + 1] = [run[RUN - 1], run[-1]]
 
     def remove(self, key: str) -> None:
         """Remove a key that is present."""
-        last, runs = self._last, self._runs
-        at = bisect_left(last, key)
-        run = runs[at]
+        last_keys, runs = self._last, self._runs
+        run_index = bisect_left(last_keys, key)
+        run = runs[run_index]
         index = bisect_left(run, key)
         assert run[index] == key, f"key {key!r} is removed only once"
         del run[index]
         self._size -= 1
         if not run:
-            del runs[at], last[at]
+            del runs[run_index], last_keys[run_index]
             return
-        last[at] = run[-1]
+        last_keys[run_index] = run[-1]
         if len(run) < RUN // 4 and len(runs) > 1:
-            left = max(at - 1, 0)
-            if len(runs[left]) + len(runs[left + 1]) <= RUN:
-                runs[left : left + 2] = [runs[left] + runs[left + 1]]
-                del last[left]
+            merged_index = max(run_index - 1, 0)
+            if len(runs[merged_index]) + len(runs[merged_index + 1]) <= RUN:
+                runs[merged_index : merged_index + 2] = [runs[merged_index] + runs[merged_index + 1]]
+                del last_keys[merged_index]
 
     def count(self, after: str, before: str | None) -> int:
         """The number of keys in the range."""
@@ -77,29 +77,33 @@ class OrderedKeys:
 
     def range(self, after: str, before: str | None, limit: int = 0) -> list[str]:
         """The keys of the range in order, at most ``limit`` of them unless it is 0."""
-        run_at, index = self._lower(after)
+        run_index, index = self._lower(after)
         end_run, end_index = self._upper(before)
-        found: list[str] = []
-        while run_at <= end_run and run_at < len(self._runs):
-            run = self._runs[run_at]
-            stop = end_index if run_at == end_run else len(run)
+        keys: list[str] = []
+        while run_index <= end_run and run_index < len(self._runs):
+            run = self._runs[run_index]
+            stop = end_index if run_index == end_run else len(run)
             if limit:
-                stop = min(stop, index + limit - len(found))
-            found += run[index:stop]
-            if limit and len(found) >= limit:
+                stop = min(stop, index + limit - len(keys))
+            keys += run[index:stop]
+            if limit and len(keys) >= limit:
                 break
-            run_at, index = run_at + 1, 0
-        return found
+            run_index, index = run_index + 1, 0
+        return keys
 
     def _lower(self, after: str) -> tuple[int, int]:
-        at = bisect_left(self._last, after)
-        return (at, bisect_right(self._runs[at], after)) if at < len(self._runs) else (at, 0)
+        run_index = bisect_left(self._last, after)
+        return (
+            (run_index, bisect_right(self._runs[run_index], after)) if run_index < len(self._runs) else (run_index, 0)
+        )
 
     def _upper(self, before: str | None) -> tuple[int, int]:
         if before is None:
             return len(self._runs), 0
-        at = bisect_left(self._last, before)
-        return (at, bisect_left(self._runs[at], before)) if at < len(self._runs) else (at, 0)
+        run_index = bisect_left(self._last, before)
+        return (
+            (run_index, bisect_left(self._runs[run_index], before)) if run_index < len(self._runs) else (run_index, 0)
+        )
 
     def _rank(self, run_at: int, index: int) -> int:
         return sum(map(len, self._runs[:run_at])) + index

@@ -63,16 +63,16 @@ class ReplicaStore(Store):
     def _apply_changes(self, changes: list[Change]) -> None:
         """A value that was unreadable and can be read now is reported again, with its revision."""
         for change in changes:
-            known = self._records.get(change.key)
-            if known is not None and known.revision == change.revision:
-                self._records[change.key] = Record(change.key, change.value, change.revision, known.created)
+            record = self._records.get(change.key)
+            if record is not None and record.revision == change.revision:
+                self._records[change.key] = Record(change.key, change.value, change.revision, record.created)
 
-    def _set_timer(self, when: float) -> None:
-        asyncio.get_running_loop().call_at(when, self._catch_up, when)
+    def _set_timer(self, deadline: float) -> None:
+        asyncio.get_running_loop().call_at(deadline, self._catch_up, deadline)
 
-    def _catch_up(self, when: float = -math.inf) -> None:
+    def _catch_up(self, deadline: float = -math.inf) -> None:
         # A timer of a loop with millisecond resolution may fire slightly early, and there would be no other one.
-        now = max(self._env.monotonic(), when)
+        now = max(self._env.monotonic(), deadline)
         while self._waiting and self._lag is not None and self._waiting[0][0] + self._lag <= now:
             _heard_at, changes = self._waiting.popleft()
             if changes[-1].revision <= self.revision:

@@ -92,20 +92,20 @@ class SqliteStore(Store):
         ``inline`` commits in the loop itself, without a thread: for simulations. Raises ``DataDirectoryLocked``,
         ``DamagedStore``, ``NewerFormat`` or another ``DataDirectoryError``.
         """
-        held = DataDirectory(directory)
+        data_directory = DataDirectory(directory)
         try:
             file = SqliteFile(Path(directory) / FILE_NAME, quota_bytes=quota_bytes, fsync=fsync)
             loaded = file.load()
-            if file.revision < held.acknowledged:
+            if file.revision < data_directory.acknowledged:
                 file.close()
                 raise DamagedStore(
                     file.path,
-                    f"it ends at revision {file.revision}, and revision {held.acknowledged} was acknowledged "
-                    f"(to accept the loss, remove {held.path / 'lock'})",
+                    f"it ends at revision {file.revision}, and revision {data_directory.acknowledged} was acknowledged "
+                    f"(to accept the loss, remove {data_directory.path / 'lock'})",
                 )
-            return cls(env, held, file, loaded, retention=retention, inline=inline)
+            return cls(env, data_directory, file, loaded, retention=retention, inline=inline)
         except BaseException:
-            held.release()
+            data_directory.release()
             raise
 
     async def commit(self, staged: Staged) -> None:
@@ -155,16 +155,16 @@ class SqliteStore(Store):
         times, self._loaded_times = self._loaded_times, []
         now = self._env.monotonic()
         offset = now - self._env.now().timestamp()
-        known, self._marks = self._marks, marks.Marks()
-        for at, revision in times:
+        newer_marks, self._marks = self._marks, marks.Marks()
+        for timestamp, revision in times:
             if revision >= self.compacted:
-                self._marks.add(min(at + offset, now), revision)  # the clock may have been set back
-        for at, revision in known.sample(len(known)):
-            self._marks.add(at, revision)
+                self._marks.add(min(timestamp + offset, now), revision)  # the clock may have been set back
+        for timestamp, revision in newer_marks.sample(len(newer_marks)):
+            self._marks.add(timestamp, revision)
 
-    def _write(self, group: list[Staged], at: float, pruning: Pruning | None) -> str:
+    def _write(self, group: list[Staged], timestamp: float, pruning: Pruning | None) -> str:
         """Write a group to disk; on the writer thread, or inline. Returns the error, or an empty string."""
-        failure = self._file.write([staged.change for staged in group], at, pruning)
+        failure = self._file.write([staged.change for staged in group], timestamp, pruning)
         if not failure:
             self._directory.acknowledge(group[-1].revision)
         return failure
@@ -181,10 +181,10 @@ class SqliteStore(Store):
         floors: dict[str, tuple[int, float | None]] = {}
         if self.compacted > self._floors.get("", 0):
             expired = self._expired
-            at = None
+            timestamp = None
             if expired is not None and expired[1] == self.compacted:
-                at = self._env.now().timestamp() - (self._env.monotonic() - expired[0])
-            floors[""] = self.compacted, at
+                timestamp = self._env.now().timestamp() - (self._env.monotonic() - expired[0])
+            floors[""] = self.compacted, timestamp
         for prefix, collection in self._collections.items():
             if collection.floor > max(self._floors.get(prefix, 0), self.compacted):
                 floors[prefix] = collection.floor, None
@@ -219,9 +219,9 @@ class SqliteStore(Store):
         group, self._queue = self._queue, []
         self._writing = group
         assert self._writer is not None
-        at, pruning = self._env.now().timestamp(), self._next_pruning(len(group))
+        timestamp, pruning = self._env.now().timestamp(), self._next_pruning(len(group))
         self._pruning = pruning
-        self._writer.submit(lambda: self._write(group, at, pruning), self._written)
+        self._writer.submit(lambda: self._write(group, timestamp, pruning), self._written)
 
     def _written(self, failure: str) -> None:
         group, self._writing = self._writing, []
@@ -274,23 +274,25 @@ def create_store(directory: str | os.PathLike[str], records: Sequence[Record]) -
 
     Raises ``DataDirectoryError`` if it has a store that is not empty, or cannot be written.
     """
-    held = DataDirectory(directory)
+    data_directory = DataDirectory(directory)
     try:
-        file = SqliteFile(held.path / FILE_NAME)
+        file = SqliteFile(data_directory.path / FILE_NAME)
         loaded = file.load()
         try:
             if loaded.revision:
-                raise DataDirectoryError(f"there is a cluster in the data directory {held.path} already: name another")
+                raise DataDirectoryError(
+                    f"there is a cluster in the data directory {data_directory.path} already: name another"
+                )
             newest = records[-1].revision
-            changes = [Change(each.revision, each.key, "ADDED", each.value, None) for each in records]
+            changes = [Change(record.revision, record.key, "ADDED", record.value, None) for record in records]
             failure = file.write(changes, 0.0, Pruning((), {"": (newest, None)}))
             if failure:
                 raise DataDirectoryError(f"the store could not be written: {failure}")
-            held.acknowledge(newest)
+            data_directory.acknowledge(newest)
         finally:
             file.close()
     finally:
-        held.release()
+        data_directory.release()
 
 
 class _Writer:
@@ -326,15 +328,15 @@ class _Writer:
 
     async def stop(self, last: Callable[[], None]) -> None:
         """Run ``last`` in the thread, after everything else, and end it."""
-        done = asyncio.get_running_loop().create_future()
+        finished = asyncio.get_running_loop().create_future()
 
         def finish() -> str:
             self._stopped = True
             last()
             return ""
 
-        self.submit(finish, done.set_result)
-        failure = await done
+        self.submit(finish, finished.set_result)
+        failure = await finished
         assert self._thread is not None
         self._thread.join()
         if failure:

@@ -111,30 +111,30 @@ class SqliteFile:
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if not tables and not application and not found:
+        if not tables and not application and not version:
             sqlite_format.create(connection, self._format)
             return
         if application != APPLICATION:
             raise DataDirectoryError(f"{self.path} is a database of another program, not a pilothouse store")
-        if found > self._format:
-            raise NewerFormat(self.path, found, self._format)
+        if version > self._format:
+            raise NewerFormat(self.path, version, self._format)
         (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if result != "ok":
             raise DamagedStore(self.path, result)
-        while found < self._format:
-            migrate = self._migrations.get(found)
+        while version < self._format:
+            migrate = self._migrations.get(version)
             if migrate is None:
                 raise DataDirectoryError(
-                    f"the store {self.path} has format {found}, which this pilothouse can no longer read; "
+                    f"the store {self.path} has format {version}, which this pilothouse can no longer read; "
                     "open it once with an older release that can"
                 )
             connection.execute("BEGIN IMMEDIATE")
             try:
                 migrate(connection)
-                found += 1
-                connection.execute(f"PRAGMA user_version={found}")
+                version += 1
+                connection.execute(f"PRAGMA user_version={version}")
                 connection.execute("COMMIT")
             except BaseException:
                 connection.rollback()
@@ -152,7 +152,7 @@ class SqliteFile:
 
     # Writing
 
-    def write(self, changes: Sequence[Change], at: float = 0.0, pruning: Pruning | None = None) -> str:
+    def write(self, changes: Sequence[Change], timestamp: float = 0.0, pruning: Pruning | None = None) -> str:
         """Make changes durable atomically, with that time, and remove rows that are no longer needed. Returns an empty
         string, or the reason why nothing was written.
 
@@ -162,28 +162,28 @@ class SqliteFile:
             if self._connection is None:
                 self._reconnect()
             assert self._connection is not None
-            self._write_or_make_room(self._connection, changes, at, pruning)
+            self._write_or_make_room(self._connection, changes, timestamp, pruning)
         except (sqlite3.Error, OSError) as error:
             return self._failure(error)
         self.revision = changes[-1].revision
         return ""
 
     def _write_or_make_room(
-        self, connection: sqlite3.Connection, changes: Sequence[Change], at: float, pruning: Pruning | None
+        self, connection: sqlite3.Connection, changes: Sequence[Change], timestamp: float, pruning: Pruning | None
     ) -> None:
         try:
-            self._write(connection, changes, at, pruning)
+            self._write(connection, changes, timestamp, pruning)
         except sqlite3.Error as error:
             if _code(error) != sqlite3.SQLITE_FULL:
                 raise
             connection.rollback()
-            self._write_without_history(connection, changes, at)
+            self._write_without_history(connection, changes, timestamp)
             _log.warning("No space left: history was removed from the store", store=str(self.path))
 
     def _write(
-        self, connection: sqlite3.Connection, changes: Sequence[Change], at: float, pruning: Pruning | None
+        self, connection: sqlite3.Connection, changes: Sequence[Change], timestamp: float, pruning: Pruning | None
     ) -> None:
-        rows = [_row(change, at) for change in changes]
+        rows = [_row(change, timestamp) for change in changes]
         if len(rows) <= _ROWS_PER_STATEMENT and pruning is None:
             # One statement is one transaction. That matters if the loop is busy: each call of SQLite releases the
             # interpreter lock and may wait a switch interval (5 ms) to get it back. Ten rows with a busy loop: 7.5 ms
@@ -193,17 +193,21 @@ class SqliteFile:
         connection.execute("BEGIN IMMEDIATE")
         if pruning is not None:
             # First, because these pages may be the only free ones. The latest revision is in the rows inserted below.
-            gone = f"[{','.join(map(str, pruning.revisions))}]"
-            connection.execute("DELETE FROM versions WHERE revision IN (SELECT value FROM json_each(?))", (gone,))
+            pruned_revisions = f"[{','.join(map(str, pruning.revisions))}]"
+            connection.execute(
+                "DELETE FROM versions WHERE revision IN (SELECT value FROM json_each(?))", (pruned_revisions,)
+            )
             self._raise_floors(connection, pruning.floors)
         for start in range(0, len(rows), _ROWS_PER_STATEMENT):
             self._put(connection, rows[start : start + _ROWS_PER_STATEMENT])
         connection.execute("COMMIT")
 
-    def _write_without_history(self, connection: sqlite3.Connection, changes: Sequence[Change], at: float) -> None:
+    def _write_without_history(
+        self, connection: sqlite3.Connection, changes: Sequence[Change], timestamp: float
+    ) -> None:
         """Keep only the latest version of each object. Then a deletion frees space instead of using it."""
         newest = {change.created: change for change in changes}
-        rows = [_row(change, at, with_history=False) for change in newest.values()]
+        rows = [_row(change, timestamp, with_history=False) for change in newest.values()]
         connection.execute("BEGIN IMMEDIATE")
         replaced = f"[{','.join(map(str, newest))}]"
         connection.execute(
@@ -212,7 +216,7 @@ class SqliteFile:
             (replaced,),
         )
         connection.execute("DELETE FROM floors")
-        self._raise_floors(connection, {"": (changes[-1].revision, at)})
+        self._raise_floors(connection, {"": (changes[-1].revision, timestamp)})
         for start in range(0, len(rows), _ROWS_PER_STATEMENT):
             self._put(connection, rows[start : start + _ROWS_PER_STATEMENT])
         connection.execute("COMMIT")
@@ -220,11 +224,11 @@ class SqliteFile:
     @staticmethod
     def _raise_floors(connection: sqlite3.Connection, floors: Floors) -> None:
         (lowest,) = connection.execute("SELECT coalesce(max(revision), 0) FROM floors WHERE prefix=''").fetchone()
-        for prefix, (revision, at) in floors.items():
+        for prefix, (revision, timestamp) in floors.items():
             if revision > lowest:
                 connection.execute(
                     "INSERT OR REPLACE INTO floors VALUES (?,?,?,?)",
-                    (prefix, revision, at, floor_checksum(prefix, revision, at)),
+                    (prefix, revision, timestamp, floor_checksum(prefix, revision, timestamp)),
                 )
         connection.execute("DELETE FROM floors WHERE revision < (SELECT max(revision) FROM floors WHERE prefix='')")
 
@@ -246,11 +250,11 @@ class SqliteFile:
 
     def _reconnect(self) -> None:
         connection = self._connect()
-        (found,) = connection.execute("SELECT coalesce(max(revision), 0) FROM versions").fetchone()
-        if found != self.revision:
+        (revision,) = connection.execute("SELECT coalesce(max(revision), 0) FROM versions").fetchone()
+        if revision != self.revision:
             connection.close()
             raise OSError(
-                f"after an earlier error the file is at revision {found} and not at {self.revision}; "
+                f"after an earlier error the file is at revision {revision} and not at {self.revision}; "
                 "restart to continue from there"
             )
         self._connection = connection
@@ -262,13 +266,13 @@ class SqliteFile:
             connection.close()
 
 
-def _row(change: Change, at: float, *, with_history: bool = True) -> _Row:
+def _row(change: Change, timestamp: float, *, with_history: bool = True) -> _Row:
     created, is_deleted = change.created, change.type == "DELETED"
     origin = _encode_origin(change.origin) if with_history and change.origin is not None else None
     value = change.value if with_history or not is_deleted else None
     kind = DELETED if is_deleted else WRITTEN
-    crc = checksum(change.revision, created, kind, at, change.key, origin, value)
-    return change.revision, created, kind, at, change.key, crc, origin, value
+    crc = checksum(change.revision, created, kind, timestamp, change.key, origin, value)
+    return change.revision, created, kind, timestamp, change.key, crc, origin, value
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -42,17 +42,17 @@ def create(connection: sqlite3.Connection, format_version: int) -> None:
 
 
 def checksum(
-    revision: int, created: int, kind: int, at: float | None, key: str, origin: bytes | None, value: bytes | None
+    revision: int, created: int, kind: int, timestamp: float | None, key: str, origin: bytes | None, value: bytes | None
 ) -> int:
     """The checksum of a version. In format 1 it is that of the version without time and origin."""
-    time = "" if at is None else f" {at}"
+    time = "" if timestamp is None else f" {timestamp}"
     head = f"{created} {revision} {'-' if kind else '+'} {key}{time}".encode()
     return zlib.crc32(value or b"", zlib.crc32(origin or b"", zlib.crc32(head)))
 
 
-def floor_checksum(prefix: str, revision: int, at: float | None) -> int:
+def floor_checksum(prefix: str, revision: int, timestamp: float | None) -> int:
     """The checksum of a floor."""
-    return zlib.crc32(f"{prefix} {revision} {at}".encode())
+    return zlib.crc32(f"{prefix} {revision} {timestamp}".encode())
 
 
 def _to_2(connection: sqlite3.Connection) -> None:

@@ -44,12 +44,12 @@ class Loading:
         self._path = path
         self._floors: dict[str, int] = {}
         self._times: list[tuple[float, int]] = []
-        for prefix, revision, at, crc in floors:
-            if crc != floor_checksum(prefix, revision, at):
+        for prefix, revision, timestamp, crc in floors:
+            if crc != floor_checksum(prefix, revision, timestamp):
                 raise DamagedStore(path, "where its history begins is not what was written")
             self._floors[prefix] = revision
-            if not prefix and at is not None:
-                self._times.append((at, revision))
+            if not prefix and timestamp is not None:
+                self._times.append((timestamp, revision))
         self._compacted = self._floors.get("", 0)
         self._newest: dict[int, Record] = {}
         """The objects by the revisions of their creation."""
@@ -62,14 +62,14 @@ class Loading:
         revision: int,
         created: int,
         kind: int,
-        at: float | None,
+        timestamp: float | None,
         key: str,
         crc: int,
         origin: bytes | None,
         value: bytes | None,
     ) -> None:
         """Add the next row."""
-        if crc != checksum(revision, created, kind, at, key, origin, value):
+        if crc != checksum(revision, created, kind, timestamp, key, origin, value):
             raise DamagedStore(self._path, f"the object under {key!r} is not what was written")
         self._revision = revision
         before = self._newest.get(created)
@@ -83,7 +83,7 @@ class Loading:
                 self._forget(prefix, revision)
             else:
                 self._history.setdefault(prefix, []).append(_change(revision, kind, key, value, before, origin))
-                self._note_time(at, revision)
+                self._note_time(timestamp, revision)
                 before = None  # The history needs it.
         if before is not None:
             self._superseded.append(before.revision)
@@ -105,14 +105,14 @@ class Loading:
             if change.type == "DELETED":
                 self._superseded.append(change.revision)
 
-    def _note_time(self, at: float | None, revision: int) -> None:
-        if at is None:
+    def _note_time(self, timestamp: float | None, revision: int) -> None:
+        if timestamp is None:
             return
         times = self._times
-        if times and at <= times[-1][0]:
+        if times and timestamp <= times[-1][0]:
             times[-1] = (times[-1][0], revision)  # of the same commit, or the clock was set back
         else:
-            times.append((at, revision))
+            times.append((timestamp, revision))
 
     def done(self) -> Loaded:
         """The result of all rows."""

@@ -34,7 +34,7 @@ Hooks = list[Callable[[Changes], None]]
 Marks = list[tuple[float, int]]
 
 
-class Asked(Protocol):
+class OnRequest(Protocol):
     """Called for each request of a store to its backend: ``get``, ``list``, …; the prefix of the resource, empty for
     all of them; seconds, and whether it failed."""
 
@@ -57,10 +57,10 @@ class Store(ABC):
     is_reachable = True
     """Whether the backend can be read and written, as far as is known."""
     is_shared = False
-    given_up = 0
-    """How many staged writes have failed that others could see until then."""
     """Whether other processes write to the same storage. Then ``commit`` may raise ``Mismatch``, and a read sees their
     writes after ``catch_up`` has returned."""
+    given_up = 0
+    """How many staged writes have failed that later calls of ``stage`` could already see."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ class Store(ABC):
         for record in records:
             self._records[record.key] = record
             keys.setdefault(resource_prefix(record.key), []).append(record.key)
-        for prefix, found in keys.items():
-            self._collections[prefix] = Collection(prefix, self.compacted, OrderedKeys(found), self._superseded)
+        for prefix, resource_keys in keys.items():
+            self._collections[prefix] = Collection(prefix, self.compacted, OrderedKeys(resource_keys), self._superseded)
 
     # Reading
 
@@ -129,11 +129,11 @@ class Store(ABC):
         return self._records.get(key)
 
     def of(self, _prefix: str) -> "Store":
-        """The store that has a resource, by its prefix, or a key of it: this one, unless it leads to several."""
+        """The store of a resource, by its prefix or a key: this one, except in a ``RoutedStore``."""
         return self
 
     def parts(self) -> Sequence["Store"]:
-        """The stores that it leads to."""
+        """The stores of all resources: this one, except in a ``RoutedStore``."""
         return (self,)
 
     def follow(self, prefix: str, hook: Callable[[Changes], None]) -> None:
@@ -160,53 +160,53 @@ class Store(ABC):
         ``FutureRevision`` if it is not committed yet. Pages of one revision neither overlap nor omit anything.
         """
         after = max(prefix, after)
-        before = _end_of(prefix)
+        end = _range_end(prefix)
         if revision and revision != self.revision:
-            return self._list_then(prefix, after, before, limit, revision)
+            return self._list_at(prefix, after, end, limit, revision)
         records = self._records
         collections = self._under(prefix)
         if len(collections) == 1:
             ordered = collections[0].keys
-            keys = ordered.range(after, before, limit)
-            left = ordered.count(after, before) - len(keys) if limit else 0
+            keys = ordered.range(after, end, limit)
+            remaining = ordered.count(after, end) - len(keys) if limit else 0
         else:
-            keys = [key for collection in collections for key in collection.keys.range(after, before)]
-            left = 0
+            keys = [key for collection in collections for key in collection.keys.range(after, end)]
+            remaining = 0
             if limit and limit < len(keys):
-                left = len(keys) - limit
+                remaining = len(keys) - limit
                 del keys[limit:]
-        return Page([records[key] for key in keys], self.revision, left > 0, left)
+        return Page([records[key] for key in keys], self.revision, remaining > 0, remaining)
 
-    def _list_then(self, prefix: str, after: str, before: str | None, limit: int, revision: int) -> Page:
+    def _list_at(self, prefix: str, after: str, end: str | None, limit: int, revision: int) -> Page:
         """A list at an earlier revision: the current state with all later changes undone."""
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
-        self._check_kept(prefix, revision)
-        now = self._records
-        found: list[Record] = []
+        self._check_not_compacted(prefix, revision)
+        current = self._records
+        result: list[Record] = []
         for collection in self._under(prefix):
-            keys = collection.keys.range(after, before)
-            then = collection.undo(revision)
-            if then:
-                keys = [key for key in keys if key not in then]
+            keys = collection.keys.range(after, end)
+            undone = collection.undo(revision)
+            if undone:
+                keys = [key for key in keys if key not in undone]
                 keys += [
                     key
-                    for key, record in then.items()
-                    if record is not None and key > after and (before is None or key < before)
+                    for key, record in undone.items()
+                    if record is not None and key > after and (end is None or key < end)
                 ]
                 keys.sort()
-            found += [then.get(key) or now[key] for key in keys]
-        left = len(found) - limit if limit and limit < len(found) else 0
-        return Page(found[:limit] if left else found, revision, left > 0, left)
+            result += [undone.get(key) or current[key] for key in keys]
+        remaining = len(result) - limit if limit and limit < len(result) else 0
+        return Page(result[:limit] if remaining else result, revision, remaining > 0, remaining)
 
     def count(self, prefix: str) -> int:
         """The number of records under ``prefix``."""
-        before = _end_of(prefix)
-        return sum(collection.keys.count(prefix, before) for collection in self._under(prefix))
+        end = _range_end(prefix)
+        return sum(collection.keys.count(prefix, end) for collection in self._under(prefix))
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """The number of records, and of changes in this process, by the prefix of each resource."""
-        return {prefix: (len(one.keys), one.written) for prefix, one in self._collections.items()}
+        return {prefix: (len(collection.keys), collection.written) for prefix, collection in self._collections.items()}
 
     def size(self) -> int | None:
         """The bytes on disk; None for a store in memory."""
@@ -272,7 +272,7 @@ class Store(ABC):
             key = current.key
             record = Record(key, value, revision, current.created)
             staged = Staged(Change(revision, key, "MODIFIED", value, current), record, resource)
-        assert self._next == revision, "what makes a value must not stage another"
+        assert self._next == revision, "``make`` must not stage another write"
         self._next = revision + 1
         self._newest_staged[key] = staged
         self._queue.append(staged)
@@ -286,7 +286,7 @@ class Store(ABC):
     def commit_at_once(self, staged: Staged) -> None:
         """``commit``, for a store with ``commits_at_once``. Waiting readers in the same process that can take the
         change directly do so before this returns, without being woken."""
-        raise NotImplementedError(f"{type(self).__name__} commits in turns")
+        raise NotImplementedError(f"{type(self).__name__} commits asynchronously")
 
     @abstractmethod
     async def commit(self, staged: Staged) -> None:
@@ -342,8 +342,8 @@ class Store(ABC):
         if self.on_commit:
             self._call_hooks(self.on_commit, changes)
         if followed is not None:
-            for name, of_one in followed.items():
-                self._call_hooks(self.on_commit_of[name], of_one)
+            for name, resource_changes in followed.items():
+                self._call_hooks(self.on_commit_of[name], resource_changes)
         self._watchers.publish(changes, names, at_once=at_once)
         if self._awaited:
             self._notify_awaited()
@@ -371,7 +371,7 @@ class Store(ABC):
         self._newest_staged.clear()
         self._next = self.revision + 1
 
-    def start(self) -> None:  # noqa: B027  # most stores have nobody to follow
+    def start(self) -> None:  # noqa: B027  # most stores are not shared
         """Start to follow the writes of other processes, in the running loop."""
 
     async def catch_up(self) -> None:  # noqa: B027  # what is stored is visible
@@ -381,8 +381,8 @@ class Store(ABC):
         """Whether the backend responds within the timeout of a health check."""
         return self.is_reachable
 
-    def observe(self, asked: Asked) -> None:  # noqa: B027  # most stores ask nobody
-        """Call ``asked`` for each request to the backend."""
+    def observe(self, on_request: OnRequest) -> None:  # noqa: B027  # most stores have no backend
+        """Call ``on_request`` for each request to the backend."""
 
     async def settled(self, key: str) -> None:  # noqa: B027  # see ``flush``
         """Return when the staged writes of the key are decided."""
@@ -412,7 +412,7 @@ class Store(ABC):
             await waiter
 
     def _notify_awaited(self) -> None:
-        still = []
+        waiting = []
         for revision, waiter in self._awaited:
             if waiter.done():
                 continue
@@ -421,8 +421,8 @@ class Store(ABC):
             elif revision <= self.revision:
                 waiter.set_result(None)
             else:
-                still.append((revision, waiter))
-        self._awaited = still
+                waiting.append((revision, waiter))
+        self._awaited = waiting
 
     # Watches and history
 
@@ -439,7 +439,7 @@ class Store(ABC):
             resource_prefix(prefix)
         backlog: list[Change] = []
         if after < self.revision:
-            self._check_kept(prefix, after)
+            self._check_not_compacted(prefix, after)
             collections = self._under(prefix)
             for collection in collections:
                 backlog += collection.since(after)
@@ -453,7 +453,7 @@ class Store(ABC):
         self._watchers.add(watcher)
         return watcher
 
-    def _check_kept(self, prefix: str, revision: int) -> None:
+    def _check_not_compacted(self, prefix: str, revision: int) -> None:
         self._expire()
         oldest = max((collection.floor for collection in self._under(prefix)), default=0)
         oldest = max(oldest, self.compacted)
@@ -479,10 +479,10 @@ class Store(ABC):
         size -= size // 128
         while self._history_size > size:
             largest = max(self._collections.values(), key=lambda collection: collection.size)
-            before, enough = largest.size, largest.size - (self._history_size - size)
-            while largest.changes and largest.size > enough:
+            old_size, target = largest.size, largest.size - (self._history_size - size)
+            while largest.changes and largest.size > target:
                 largest.drop_oldest()
-            self._history_size -= before - largest.size
+            self._history_size -= old_size - largest.size
 
     def changes(self, prefix: str) -> Changes:
         """The available changes of a whole resource (``/pods/``), oldest first. May be called after the loop has
@@ -513,17 +513,17 @@ class Store(ABC):
     def seconds_since(self, revision: int) -> float | None:
         """How long ago a revision was committed, accurate to about a second; None if unknown."""
         self._expire()
-        at = self._marks.before(revision)
-        return None if at is None else self._env.monotonic() - at
+        committed_at = self._marks.before(revision)
+        return None if committed_at is None else self._env.monotonic() - committed_at
 
-    def history_marks(self, most: int = _MARKS) -> Marks:
-        """(seconds ago, revision), oldest first, at most two per second, and at most ``most``.
+    def history_marks(self, limit: int = _MARKS) -> Marks:
+        """(seconds ago, revision), oldest first, at most two per second, and at most ``limit``.
 
         A commit after a mark happened between the times of this mark and the next one.
         """
         self._expire()
         now = self._env.monotonic()
-        return [(now - at, revision) for at, revision in self._marks.sample(most)]
+        return [(now - committed_at, revision) for committed_at, revision in self._marks.sample(limit)]
 
     def _expire(self) -> None:
         """Drop history that is older than the retention period; checked at most once per second."""
@@ -531,18 +531,18 @@ class Store(ABC):
         if now - self._checked_at < marks.SECONDS:
             return
         self._checked_at = now
-        known = self._marks
-        known.settle(now)
-        if not known:
-            known.add(now, self.revision)
+        history_marks = self._marks
+        history_marks.settle(now)
+        if not history_marks:
+            history_marks.add(now, self.revision)
         for prefix, seconds in self.retention.brief:
             collection = self._collections.get(prefix)
-            old = known.at(now - seconds) if collection is not None else None
-            if collection is not None and old is not None and old > collection.floor:
+            floor = history_marks.at(now - seconds) if collection is not None else None
+            if collection is not None and floor is not None and floor > collection.floor:
                 size = collection.size
-                collection.forget(old)
+                collection.forget(floor)
                 self._history_size += collection.size - size
-        expired = known.expire(now - self.retention.seconds)
+        expired = history_marks.expire(now - self.retention.seconds)
         if expired is not None:
             self._expired = expired
             self.compact(expired[1])
@@ -586,7 +586,7 @@ def _no_key(key: str) -> ValueError:
     return ValueError(f"{key!r} is no key: <group>/<resource>/[<namespace>/]<name> is")
 
 
-def _end_of(prefix: str) -> str | None:
+def _range_end(prefix: str) -> str | None:
     """The first string after everything under the prefix."""
     if not prefix:
         return None

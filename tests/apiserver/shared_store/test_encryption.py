@@ -276,7 +276,7 @@ async def test_kms_plugin_may_start_after_the_server(
 ) -> None:
     monkeypatch.setattr("pilothouse.storage.encryption.kmsv2.probe._UNHEALTHY_SECONDS", 0.2)
     monkeypatch.setattr("pilothouse.storage.encryption.kmsv2.probe._NEGATIVE_TTL", 0.1)
-    monkeypatch.setattr("pilothouse.storage.encryption.kmsv2.envelope._FAILED_SECONDS", 0.1)
+    monkeypatch.setattr("pilothouse.storage.encryption.kmsv2.envelope._RETRY_DELAY_SECONDS", 0.1)
     plugin.start()
     world.configure(kms(plugin), {"identity": {}})
     async with world.server() as api:

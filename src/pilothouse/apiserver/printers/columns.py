@@ -25,7 +25,7 @@ _STEP = re.compile(
 Step = tuple[str, Any]
 
 
-@bounded_cache(1024, longest=1024)
+@bounded_cache(1024, max_length=1024)
 def parse_path(text: str) -> tuple[Step, ...]:
     """Parse a path such as ``.status.conditions[?(@.type=="Ready")].status``. Raises ``ValueError``."""
     text = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")

@@ -49,7 +49,7 @@ def equal_revision(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool
     return first == second or _canonical(first) == _canonical(second)
 
 
-@bounded_cache(REVISIONS_KEPT_DECODED, longest=TEMPLATE_BYTES)
+@bounded_cache(REVISIONS_KEPT_DECODED, max_length=TEMPLATE_BYTES)
 def _canonical(data: bytes) -> bytes:
     value = msgspec.json.decode(data)
     _drop_nulls(value)

@@ -34,20 +34,20 @@ class Providers:
 
     def of(self, group: str, resource: str) -> Transformer | None:
         """The transformer of a resource; None if it is not encrypted."""
-        for each in ((group, resource), (group, _ANY), (_ANY, _ANY)):
-            found = self._transformers.get(each)
-            if found is not None:
-                return found
+        for pattern in ((group, resource), (group, _ANY), (_ANY, _ANY)):
+            transformer = self._transformers.get(pattern)
+            if transformer is not None:
+                return transformer
         return None
 
     async def check(self) -> None:
         """Check the health of all plugins (``kms-providers``). Raises ``KmsUnhealthy``."""
         errors = []
-        for at, probe in enumerate(self.probes):
+        for index, probe in enumerate(self.probes):
             try:
                 await probe.check()
             except KmsUnhealthy as error:
-                errors.append(f"kms-provider-{at}: {error}")
+                errors.append(f"kms-provider-{index}: {error}")
         if errors:
             raise KmsUnhealthy(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
 
@@ -72,7 +72,7 @@ class EncryptionAtRest:
         """Called when values that could not be decrypted may be decryptable now."""
         self._resource_of = resource_of
         self._providers = providers
-        self._known: dict[GroupResource, tuple[Transformer, str]] = {}
+        self._transformer_and_name: dict[GroupResource, tuple[Transformer, str]] = {}
         self._polls: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._listen(providers)
@@ -84,18 +84,18 @@ class EncryptionAtRest:
 
     def encrypts(self, key: str) -> bool:
         """Whether there are providers for that key of the store."""
-        found = self._resource_of(key)
-        return found is not None and self._providers.of(*found) is not None
+        group_resource = self._resource_of(key)
+        return group_resource is not None and self._providers.of(*group_resource) is not None
 
     def to_storage(self, key: str, etcd_key: bytes, data: bytes) -> bytes:
         """The value to write to etcd. Raises ``TransformError``."""
-        transformer, resource = self._of(key)
+        transformer, resource = self._transformer_of(key)
         return transformer.to_storage(data, Context(etcd_key, resource))
 
     def from_storage(self, key: str, etcd_key: bytes, data: bytes) -> tuple[bytes, bool]:
         """The decrypted value, and whether it is stale, i.e. must be written again even if it does not change. Raises
         ``TransformError``, and ``KeyNeeded`` if its key must be requested from a plugin first."""
-        transformer, resource = self._of(key)
+        transformer, resource = self._transformer_of(key)
         return transformer.from_storage(data, Context(etcd_key, resource))
 
     async def read(self, key: str, etcd_key: bytes, data: bytes) -> tuple[bytes, bool]:
@@ -114,16 +114,19 @@ class EncryptionAtRest:
             except KeyNeeded as needed:
                 needed.fetch_blocking()
 
-    def _of(self, key: str) -> tuple[Transformer, str]:
-        found = self._resource_of(key)
-        if found is None:
+    def _transformer_of(self, key: str) -> tuple[Transformer, str]:
+        group_resource = self._resource_of(key)
+        if group_resource is None:
             return _IDENTITY, ""
-        known = self._known.get(found)
-        if known is None:
-            group, resource = found
+        entry = self._transformer_and_name.get(group_resource)
+        if entry is None:
+            group, resource = group_resource
             name = f"{resource}.{group}" if group else resource
-            known = self._known[found] = (self._providers.of(group, resource) or _IDENTITY, name)
-        return known
+            entry = self._transformer_and_name[group_resource] = (
+                self._providers.of(group, resource) or _IDENTITY,
+                name,
+            )
+        return entry
 
     # Lifecycle
 
@@ -140,7 +143,7 @@ class EncryptionAtRest:
         """Use other providers from now on; the old ones are closed when their calls in flight are done."""
         old, polls = self._providers, self._polls
         self._providers, self._polls = providers, None
-        self._known.clear()
+        self._transformer_and_name.clear()
         self._listen(providers)
         self.start()
 

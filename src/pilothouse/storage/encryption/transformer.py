@@ -36,7 +36,7 @@ class KeyNeeded(Exception):
     fail: decrypt the value again, which raises the error."""
 
     def __init__(self, fetch: Callable[[], Awaitable[None]], fetch_blocking: Callable[[], None]) -> None:
-        super().__init__("the key has to be asked for")
+        super().__init__("the key must be requested from the plugin first")
         self.fetch = fetch
         self.fetch_blocking = fetch_blocking
 
@@ -98,48 +98,48 @@ class PrefixTransformers:
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
         """Decrypt a value; also returns whether it is stale. Several transformers may have the same prefix, during a
         key rotation. So the next one is tried after a failure."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         errors: list[TransformError] = []
-        for at, each in enumerate(self._transformers):
-            if not data.startswith(each.prefix):
+        for index, transformer in enumerate(self._transformers):
+            if not data.startswith(transformer.prefix):
                 continue
             error = None
             try:
-                found, stale = each.transformer.from_storage(data[len(each.prefix) :], context)
+                value, stale = transformer.transformer.from_storage(data[len(transformer.prefix) :], context)
             except TransformError as failure:
-                if not each.prefix:
+                if not transformer.prefix:
                     continue  # identity, listed before a provider that is being removed
                 error = failure
-            name = each.name or "identity"
-            self._record(context.resource, "from_storage", name, time.perf_counter() - began, error)
+            name = transformer.name or "identity"
+            self._record(context.resource, "from_storage", name, time.perf_counter() - start, error)
             if error is None:
-                return found, stale or at > 0
+                return value, stale or index > 0
             errors.append(error)
         if errors:
             raise combined(errors)
         missing = TransformError(self._no_match)
-        self._record(context.resource, "from_storage", "unknown", time.perf_counter() - began, missing)
+        self._record(context.resource, "from_storage", "unknown", time.perf_counter() - start, missing)
         raise missing
 
     def to_storage(self, data: bytes, context: Context) -> bytes:
         """Encrypt with the first transformer, and add its prefix."""
-        began = time.perf_counter()
-        first = self._transformers[0]
+        start = time.perf_counter()
+        transformer = self._transformers[0]
         try:
-            written = first.transformer.to_storage(data, context)
+            result = transformer.transformer.to_storage(data, context)
         except TransformError as error:
-            self._record(context.resource, "to_storage", first.name, time.perf_counter() - began, error)
+            self._record(context.resource, "to_storage", transformer.name, time.perf_counter() - start, error)
             _log.error("failed to encrypt data", error=error, resource=context.resource)
             raise
-        self._record(context.resource, "to_storage", first.name, time.perf_counter() - began, None)
-        return first.prefix + written
+        self._record(context.resource, "to_storage", transformer.name, time.perf_counter() - start, None)
+        return transformer.prefix + result
 
 
 def combined(errors: Iterable[TransformError]) -> TransformError:
     """Several errors as one (``utilerrors.Reduce`` of an aggregate): each text once, in brackets if there are several.
     It is temporary if one of them is."""
-    found = {str(error): error for error in errors}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    code = next((error.code for error in found.values() if error.may_pass), NO_GRPC)
-    return TransformError(f"[{', '.join(found)}]", code)
+    by_message = {str(error): error for error in errors}
+    if len(by_message) == 1:
+        return next(iter(by_message.values()))
+    code = next((error.code for error in by_message.values() if error.may_pass), NO_GRPC)
+    return TransformError(f"[{', '.join(by_message)}]", code)

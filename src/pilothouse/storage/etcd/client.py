@@ -19,7 +19,7 @@ from pilothouse.env import Log
 from pilothouse.storage.errors import BackendError
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.options import Endpoint, EtcdOptions, endpoints_of
-from pilothouse.storage.store import Asked
+from pilothouse.storage.store import OnRequest
 
 REQUEST_TIMEOUT = 10.0
 """Timeout of one request in seconds; etcd itself gives up after seven."""
@@ -69,7 +69,7 @@ def _ignore(operation: str, kind: str, seconds: float, failed: bool) -> None:
     pass
 
 
-def _names(error: grpc.RpcError) -> EtcdError:
+def _to_etcd_error(error: grpc.RpcError) -> EtcdError:
     code = error.code().name.title().replace("_", "")
     return EtcdError(code, error.details() or "")
 
@@ -81,7 +81,7 @@ def _was_not_sent(error: EtcdError) -> bool:
     )
 
 
-def _may_be_elsewhere(error: EtcdError) -> bool:
+def _may_succeed_elsewhere(error: EtcdError) -> bool:
     """Whether another member may be able to perform the request."""
     return error.code in ("Unavailable", _TIMED_OUT)
 
@@ -106,7 +106,7 @@ def _credentials(options: EtcdOptions) -> Any:
 class EtcdClient:
     """The connection of one process, for one event loop."""
 
-    def __init__(self, options: EtcdOptions, observe: Asked = _ignore) -> None:
+    def __init__(self, options: EtcdOptions, observe: OnRequest = _ignore) -> None:
         self.endpoints = endpoints_of(options)
         self.observe = observe
         self._options = options
@@ -114,53 +114,55 @@ class EtcdClient:
         self._channel: Any = None
         self._stubs: dict[str, Any] = {}
         self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._left: dict[Any, asyncio.Task[None]] = {}
+        self._closing: dict[Any, asyncio.Task[None]] = {}
         """The connections that are closed after their last response, and the tasks that wait for that."""
 
     async def range(self, request: Any, *, kind: str = "", timeout: float = REQUEST_TIMEOUT) -> Any:
         """The response to a ``RangeRequest``. Raises ``EtcdError``."""
         operation = "get" if not request.range_end else "list"
-        return await self._ask(f"{_KV}Range", request, messages.RangeResponse, operation, kind, timeout, again=True)
+        return await self._call(
+            f"{_KV}Range", request, messages.RangeResponse, operation, kind, timeout, repeatable=True
+        )
 
     async def txn(self, request: Any, *, operation: str, kind: str = "") -> Any:
         """The response to a ``TxnRequest``. Raises ``EtcdError``; the transaction may have been carried out."""
-        return await self._ask(
-            f"{_KV}Txn", request, messages.TxnResponse, operation, kind, REQUEST_TIMEOUT, again=False
+        return await self._call(
+            f"{_KV}Txn", request, messages.TxnResponse, operation, kind, REQUEST_TIMEOUT, repeatable=False
         )
 
     async def compact(self, revision: int) -> None:
         """Compact everything before a revision."""
         request = messages.CompactionRequest(revision=revision)
-        await self._ask(
-            f"{_KV}Compact", request, messages.CompactionResponse, "compact", "", REQUEST_TIMEOUT, again=True
+        await self._call(
+            f"{_KV}Compact", request, messages.CompactionResponse, "compact", "", REQUEST_TIMEOUT, repeatable=True
         )
 
     async def grant(self, ttl: int) -> int:
         """A lease of so many seconds; its number."""
         request = messages.LeaseGrantRequest(TTL=ttl)
-        answer = await self._ask(
+        response = await self._call(
             "/etcdserverpb.Lease/LeaseGrant",
             request,
             messages.LeaseGrantResponse,
             "leaseGrant",
             "",
             REQUEST_TIMEOUT,
-            again=True,
+            repeatable=True,
         )
-        return int(answer.ID)
+        return int(response.ID)
 
     async def database_size(self) -> int:
         """The size in bytes of the database of the current member."""
-        answer = await self._ask(
+        response = await self._call(
             "/etcdserverpb.Maintenance/Status",
             messages.StatusRequest(),
             messages.StatusResponse,
             "status",
             "",
             REQUEST_TIMEOUT,
-            again=True,
+            repeatable=True,
         )
-        return int(answer.dbSize)
+        return int(response.dbSize)
 
     def watch(self) -> Any:
         """A stream of ``WatchRequest`` and ``WatchResponse`` (``grpc.aio.StreamStreamCall``). It ends if its member has
@@ -186,8 +188,8 @@ class EtcdClient:
         self._stubs.clear()
         if channel is not None:
             grace = _GRACE if len(self.endpoints) > 1 else REQUEST_TIMEOUT
-            leaving = self._left[channel] = asyncio.create_task(channel.close(grace))
-            leaving.add_done_callback(lambda _task: self._left.pop(channel, None))
+            closing = self._closing[channel] = asyncio.create_task(channel.close(grace))
+            closing.add_done_callback(lambda _task: self._closing.pop(channel, None))
 
     @property
     def endpoint(self) -> Endpoint:
@@ -197,11 +199,11 @@ class EtcdClient:
     async def close(self) -> None:
         """Close the connection, even with requests in flight."""
         self._end_streams()
-        left, self._left = self._left, {}
-        for leaving in left.values():
-            leaving.cancel()
-        await asyncio.gather(*left.values(), return_exceptions=True)
-        channels = [*left] if self._channel is None else [*left, self._channel]
+        old_channels, self._closing = self._closing, {}
+        for closing in old_channels.values():
+            closing.cancel()
+        await asyncio.gather(*old_channels.values(), return_exceptions=True)
+        channels = [*old_channels] if self._channel is None else [*old_channels, self._channel]
         self._channel = None
         self._stubs.clear()
         for channel in channels:
@@ -234,33 +236,35 @@ class EtcdClient:
             )
         return stub
 
-    async def _ask(
-        self, method: str, request: Any, response: Any, operation: str, kind: str, timeout: float, *, again: bool
+    async def _call(
+        self, method: str, request: Any, response: Any, operation: str, kind: str, timeout: float, *, repeatable: bool
     ) -> Any:
-        began = time.perf_counter()
+        start = time.perf_counter()
         try:
-            answer = await self._ask_any(method, request, response, timeout, again=again)
+            result = await self._call_any_member(method, request, response, timeout, repeatable=repeatable)
         except EtcdError:
-            self.observe(operation, kind, time.perf_counter() - began, failed=True)
+            self.observe(operation, kind, time.perf_counter() - start, failed=True)
             raise
-        self.observe(operation, kind, time.perf_counter() - began, failed=False)
-        return answer
+        self.observe(operation, kind, time.perf_counter() - start, failed=False)
+        return result
 
-    async def _ask_any(self, method: str, request: Any, response: Any, timeout: float, *, again: bool) -> Any:
-        attempts, began = _ROUNDS * len(self.endpoints), time.monotonic()
+    async def _call_any_member(
+        self, method: str, request: Any, response: Any, timeout: float, *, repeatable: bool
+    ) -> Any:
+        attempts, start = _ROUNDS * len(self.endpoints), time.monotonic()
         for attempt in range(1, attempts + 1):
             endpoint = self.endpoint
             try:
                 return await self._stub(method, response)(request, timeout=timeout)
             except grpc.aio.AioRpcError as error:
-                failure = _names(error)
+                failure = _to_etcd_error(error)
             except asyncio.CancelledError:
                 if is_being_cancelled():
                     raise
                 failure = EtcdError("Unavailable", CLOSED)
             _log.info("A request to etcd has failed", endpoint=endpoint.url, method=method, error=failure, v=2)
-            is_last = attempt == attempts or time.monotonic() - began > _MOST_TIMEOUTS * timeout
-            if is_last or not (_was_not_sent(failure) or (again and _may_be_elsewhere(failure))):
+            is_last = attempt == attempts or time.monotonic() - start > _MOST_TIMEOUTS * timeout
+            if is_last or not (_was_not_sent(failure) or (repeatable and _may_succeed_elsewhere(failure))):
                 if failure.code == _TIMED_OUT:
                     await self.fail_over(endpoint)  # it may hang, and the next request must not wait for it
                 raise failure from None
@@ -270,8 +274,8 @@ class EtcdClient:
         raise AssertionError("the last attempt returns or raises")
 
 
-def ask_blocking(options: EtcdOptions, ask: Callable[[Callable[[Any], Any]], Any]) -> Any:
-    """Read from the first member that responds, without an event loop: for the start. ``ask`` is called with a function
+def ask_blocking(options: EtcdOptions, read: Callable[[Callable[[Any], Any]], Any]) -> Any:
+    """Read from the first member that responds, at startup, without an event loop. ``read`` is called with a function
     that sends a ``RangeRequest``. Raises ``EtcdError``."""
     failure = EtcdError("Unavailable", "no member")
     for endpoint in endpoints_of(options):
@@ -286,13 +290,13 @@ def ask_blocking(options: EtcdOptions, ask: Callable[[Callable[[Any], Any]], Any
                 response_deserializer=messages.RangeResponse.FromString,
             )
             try:
-                answer = ask(lambda request: stub(request, timeout=REQUEST_TIMEOUT))  # noqa: B023  # called at once
+                result = read(lambda request: stub(request, timeout=REQUEST_TIMEOUT))  # noqa: B023  # called at once
                 version = _version(channel)
                 if is_supported(version):
-                    return answer
+                    return result
                 failure = EtcdError("FailedPrecondition", _TOO_OLD.format(version=version, endpoint=endpoint.url))
             except grpc.RpcError as error:
-                failure = _names(error)
+                failure = _to_etcd_error(error)
             _log.warning("An etcd can't be read", endpoint=endpoint.url, error=failure)
     raise failure
 
@@ -309,8 +313,8 @@ def is_supported(version: str) -> bool:
     match = _VERSION(version)
     if match is None:
         return True
-    found = (int(match[1]), int(match[2]), int(match[3]))
-    return (3, 4, 31) <= found < (3, 5, 0) or found >= (3, 5, 13)
+    parsed = (int(match[1]), int(match[2]), int(match[3]))
+    return (3, 4, 31) <= parsed < (3, 5, 0) or parsed >= (3, 5, 13)
 
 
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})").match
@@ -326,5 +330,5 @@ def _version(channel: grpc.Channel) -> str:
     try:
         return str(status(messages.StatusRequest(), timeout=REQUEST_TIMEOUT).version)
     except grpc.RpcError as error:
-        _log.info("etcd does not return its version", error=_names(error), v=2)
+        _log.info("etcd does not return its version", error=_to_etcd_error(error), v=2)
         return ""

@@ -44,16 +44,16 @@ class Compactor:
             success=[messages.put(KEY, str(self._revision).encode())],
             failure=[messages.get(KEY)],
         )
-        answer = await self._client.txn(request, operation="compact")
-        before, self._revision = self._revision, answer.header.revision
-        if not answer.succeeded:
-            found = answer.responses[0].response_range.kvs
-            self._time = found[0].version if found else 0
-            if found and found[0].value.isdigit():
-                self.compacted = max(self.compacted, int(found[0].value))
+        response = await self._client.txn(request, operation="compact")
+        previous, self._revision = self._revision, response.header.revision
+        if not response.succeeded:
+            pairs = response.responses[0].response_range.kvs
+            self._time = pairs[0].version if pairs else 0
+            if pairs and pairs[0].value.isdigit():
+                self.compacted = max(self.compacted, int(pairs[0].value))
             return
         self._time += 1
-        if before:  # not in the first interval
-            await self._client.compact(before)
-            self.compacted = before
-            _log.info("Compacted", revision=before)
+        if previous:  # not in the first interval
+            await self._client.compact(previous)
+            self.compacted = previous
+            _log.info("Compacted", revision=previous)

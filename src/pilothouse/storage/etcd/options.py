@@ -59,30 +59,30 @@ _INVALID_OVERRIDE = (
 
 def parse_overrides(texts: Sequence[str]) -> tuple[ServersOverride, ...]:
     """``group/resource#server;server`` (``ParseEtcdServersOverrides``). Raises ``ValueError`` in upstream's words."""
-    found = []
+    overrides = []
     for text in texts:
         names, *servers = text.split("#")
         resource = names.split("/")
         if len(servers) != 1 or len(resource) != 2 or not all(urls := servers[0].split(";")):
             raise ValueError(_INVALID_OVERRIDE)
-        found.append(ServersOverride(resource[0], resource[1], tuple(urls)))
-    return tuple(found)
+        overrides.append(ServersOverride(resource[0], resource[1], tuple(urls)))
+    return tuple(overrides)
 
 
 def locations_of(options: EtcdOptions) -> tuple[tuple[str, ...], ...]:
     """The servers of each location: first those of ``--etcd-servers``, then each other list once, whatever its order
     (``addEtcdHealthEndpoint``)."""
-    found = {tuple(sorted(options.servers)): options.servers}
+    locations = {tuple(sorted(options.servers)): options.servers}
     for override in options.overrides:
-        found.setdefault(tuple(sorted(override.servers)), override.servers)
-    return tuple(found.values())
+        locations.setdefault(tuple(sorted(override.servers)), override.servers)
+    return tuple(locations.values())
 
 
 def location_of(options: EtcdOptions, group: str, resource: str) -> int:
     """In which of ``locations_of`` a resource is: what names it, or else its whole group, and of several the last."""
     locations = [sorted(servers) for servers in locations_of(options)]
-    named = {(each.group, each.resource): each.servers for each in options.overrides}
-    servers = named.get((group, resource)) or named.get((group, "*")) or options.servers
+    by_resource = {(override.group, override.resource): override.servers for override in options.overrides}
+    servers = by_resource.get((group, resource)) or by_resource.get((group, "*")) or options.servers
     return locations.index(sorted(servers))
 
 
@@ -96,12 +96,12 @@ def endpoints_of(options: EtcdOptions) -> tuple[Endpoint, ...]:
 
 
 def _endpoint(url: str) -> Endpoint:
-    parts = urlsplit(url if "://" in url else f"http://{url}")
+    parsed = urlsplit(url if "://" in url else f"http://{url}")
     try:
-        port = parts.port
+        port = parsed.port
     except ValueError as error:
         raise ValueError(f"--etcd-servers: {url!r}: {error}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+    if parsed.scheme not in ("http", "https") or not parsed.hostname or parsed.path not in ("", "/"):
         raise ValueError(f"--etcd-servers: {url!r} is no address of an etcd, like https://127.0.0.1:2379")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return Endpoint(url, f"{host}:{port or 2379}", parts.scheme == "https")
+    host = f"[{parsed.hostname}]" if ":" in parsed.hostname else parsed.hostname
+    return Endpoint(url, f"{host}:{port or 2379}", parsed.scheme == "https")

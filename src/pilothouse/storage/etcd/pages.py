@@ -19,10 +19,10 @@ _PAGE = 1000
 class PastStore(MemoryStore):
     """A page of an earlier revision, and how much follows."""
 
-    def __init__(self, env: Env, records: list[Record], revision: int, left: int, *, has_unreadable: bool) -> None:
+    def __init__(self, env: Env, records: list[Record], revision: int, remaining: int, *, has_unreadable: bool) -> None:
         super().__init__(env, records=records, revision=revision)
         self._has_unreadable = has_unreadable
-        self._left = left
+        self._left = remaining
 
     @property
     def has_unreadable(self) -> bool:
@@ -52,12 +52,12 @@ def read_all(ask: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
     pairs: list[Any] = []
     revision, after = 0, None
     while True:
-        answer = ask(page_request(root, after, revision))
-        revision = revision or answer.header.revision
-        pairs += answer.kvs
-        if not answer.more:
+        response = ask(page_request(root, after, revision))
+        revision = revision or response.header.revision
+        pairs += response.kvs
+        if not response.more:
             return pairs, revision
-        after = answer.kvs[-1].key
+        after = response.kvs[-1].key
 
 
 async def read_all_async(
@@ -66,9 +66,9 @@ async def read_all_async(
     """The same on the loop, as of a revision, beyond a key."""
     pairs: list[Any] = []
     while True:
-        answer = await client.range(page_request(root, after, revision))
-        revision = revision or answer.header.revision
-        pairs += answer.kvs
-        if not answer.more:
+        response = await client.range(page_request(root, after, revision))
+        revision = revision or response.header.revision
+        pairs += response.kvs
+        if not response.more:
             return pairs, revision
-        after = answer.kvs[-1].key
+        after = response.kvs[-1].key

@@ -37,9 +37,9 @@ class ProgressRequester:
         if not self._waiting:
             return
         loop = asyncio.get_running_loop()
-        left = next(iter(self._waiting.values())) + _DELAY - loop.time()
-        if left > 0:
-            self._timer = loop.call_later(left, self._request)
+        delay = next(iter(self._waiting.values())) + _DELAY - loop.time()
+        if delay > 0:
+            self._timer = loop.call_later(delay, self._request)
             return
         self._timer = loop.call_later(_PERIOD, self._request)
         request = loop.create_task(self._request_progress())

@@ -15,7 +15,7 @@ from typing import Literal
 from pilothouse.storage.etcd.codecs import Keys
 from pilothouse.storage.etcd.store import EtcdStore
 from pilothouse.storage.records import Page, Record, Staged
-from pilothouse.storage.store import Asked, Changes, Hooks, Marks, Store
+from pilothouse.storage.store import Changes, Hooks, Marks, OnRequest, Store
 from pilothouse.storage.watchers import CAPACITY, Watcher, resource_end
 
 LocationOf = Callable[[str], int]
@@ -107,10 +107,10 @@ class RoutedStore(Store):
         """As every store; of several resources, what all have now."""
         if resource_end(prefix):
             return self.of(prefix).list(prefix, after=after, limit=limit, revision=revision)
-        found = [record for store in self._stores for record in store.list(prefix, after=after).records]
-        found.sort(key=lambda record: record.key)
-        left = len(found) - limit if limit and limit < len(found) else 0
-        return Page(found[:limit] if left else found, self.revision, left > 0, left)
+        records = [record for store in self._stores for record in store.list(prefix, after=after).records]
+        records.sort(key=lambda record: record.key)
+        remaining = len(records) - limit if limit and limit < len(records) else 0
+        return Page(records[:limit] if remaining else records, self.revision, remaining > 0, remaining)
 
     def count(self, prefix: str) -> int:
         """As every store."""
@@ -226,10 +226,10 @@ class RoutedStore(Store):
         """Of the default one; the others have checks of their own."""
         return await self._default.answers(check)
 
-    def observe(self, asked: Asked) -> None:
+    def observe(self, on_request: OnRequest) -> None:
         """Of all."""
         for store in self._stores:
-            store.observe(asked)
+            store.observe(on_request)
 
     async def close(self) -> None:
         """Close all of them."""

@@ -30,27 +30,27 @@ from pilothouse.storage.etcd.transactions import Transaction, Write
 from pilothouse.storage.etcd.values import Values
 from pilothouse.storage.history import KEPT, Retention
 from pilothouse.storage.records import Change, Record, Staged
-from pilothouse.storage.store import Asked, Store
+from pilothouse.storage.store import OnRequest, Store
 from pilothouse.storage.watchers import resource_end
 
 if TYPE_CHECKING:
     from pilothouse.storage.encryption.at_rest import EncryptionAtRest
 
 _PROVISIONAL = 1 << 62
-_AT_ONCE = 20
+_DECODED_PER_TURN = 20
 """Maximum number of values of an earlier revision that are decoded in one iteration of the loop."""
 _CATCH_UP_SECONDS = 10.0
 """Timeout until the watch has reported what etcd has stored. Upstream waits three seconds for its watch cache, and then
 reads from etcd."""
-_MOST_IN_FLIGHT = 500
-_MOST_GIVEN_UP = 10_000
+_MAX_IN_FLIGHT = 500
+_MAX_GIVEN_UP = 10_000
 """Keys: far more than are written while a request is handled."""
 _TURN_SECONDS = 0.004
 """Values that others have written are decoded in slices of that duration."""
 _SHARE_OF_CHECK = 0.9
 _RETRY_SECONDS = 10.0
 """Seconds between two attempts to decrypt values that could not be decrypted, if the error is temporary."""
-_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+_RETRY_DELAYS = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds before a broken watch is taken up again; the last one for all that follow."""
 
 _log = Log("etcd")
@@ -90,18 +90,18 @@ class EtcdStore(Store):
         self._compactor = Compactor(client, options.compaction_interval)
         self.tasks: list[asyncio.Task[None]] = []
         """The work in the background, once it is started."""
-        self._open: Transaction | None = None
+        self._open_transaction: Transaction | None = None
         """The transaction to which writes are added that are staged now."""
         self._prior: Staged | None = None
         """The newest staged write of the key that is being staged."""
-        self.on_stage.append(self._enlist)
+        self.on_stage.append(self._add_to_transaction)
         self._transaction_of: dict[Staged, Transaction] = {}
         self._newest_of: dict[str, Transaction] = {}
         """The last transaction in flight that writes a key."""
         self._in_flight: dict[bytes, list[Write]] = {}
         self._given_up_at: dict[str, int] = {}
         """Of the keys whose writes were given up last, the time: for ``given_up``."""
-        self._sending = asyncio.Semaphore(_MOST_IN_FLIGHT)
+        self._sending = asyncio.Semaphore(_MAX_IN_FLIGHT)
         self._size: int | None = None
         self._barrier: asyncio.Task[None] | None = None
         self._next_barrier: asyncio.Task[None] | None = None
@@ -133,10 +133,10 @@ class EtcdStore(Store):
         root = keys.root.encode()
         pairs, revision = ask_blocking(options, lambda ask: read_all(ask, root))
         values = Values(codec, encryption)
-        found = [(key, pair) for pair in pairs if (key := key_of(keys, pair)) is not None]
+        keyed = [(key, pair) for pair in pairs if (key := key_of(keys, pair)) is not None]
         records = [
             Record(key, values.decode_blocking(key, pair), pair.mod_revision, pair.create_revision)
-            for key, pair in found
+            for key, pair in keyed
         ]
         return cls(
             env,
@@ -161,7 +161,7 @@ class EtcdStore(Store):
         watch = asyncio.create_task(self._follow(), name="watch of etcd")
         watch.add_done_callback(self._watch_ended)
         self.tasks.append(watch)
-        self.tasks.append(asyncio.create_task(self._measure(), name="size of etcd"))
+        self.tasks.append(asyncio.create_task(self._monitor_size(), name="size of etcd"))
         if self._options.compaction_interval:
             self.tasks.append(asyncio.create_task(self._compactor.run(), name="compaction of etcd"))
 
@@ -176,28 +176,28 @@ class EtcdStore(Store):
         last: Callable[[int], bytes] | None = None,
     ) -> Staged:
         """As in every store; writes that hooks stage meanwhile are part of the same transaction."""
-        outer = self._open
+        outer = self._open_transaction
         if outer is None:
-            self._open = Transaction()
+            self._open_transaction = Transaction()
         self._prior = self._newest_staged.get(key)
         try:
             return super().stage(key, make, expected=expected, last=last)
         finally:
-            self._open = outer
+            self._open_transaction = outer
 
-    def _enlist(self, staged: Staged) -> None:
+    def _add_to_transaction(self, staged: Staged) -> None:
         """Assign a transaction to a write, before any other hook is called."""
-        key, transaction = staged.change.key, self._open
+        key, transaction = staged.change.key, self._open_transaction
         assert transaction is not None, "this is called by ``stage``"
         if transaction.has(key):
             transaction = Transaction()
         transaction.writes.append(Write(staged, self._prior, self.keys.etcd_key(key).encode()))
         self._transaction_of[staged] = transaction
-        earlier = self._newest_of.get(key)
-        if earlier is not None and earlier is not transaction:
-            transaction.after.append(earlier)
+        predecessor = self._newest_of.get(key)
+        if predecessor is not None and predecessor is not transaction:
+            transaction.after.append(predecessor)
             if self._prior is not None:
-                earlier.built_on.append(transaction)
+                predecessor.dependents.append(transaction)
         self._newest_of[key] = transaction
 
     async def commit(self, staged: Staged) -> None:
@@ -229,13 +229,13 @@ class EtcdStore(Store):
         ``Compacted``, ``StoreUnavailable``."""
         root = self.keys.etcd_key(f"{prefix}x").removesuffix("x").encode()
         begin = self.keys.etcd_key(after).encode() if len(after) > len(prefix) else None
-        left = 0
+        remaining = 0
         try:
             if limit:
                 page = page_request(root, begin, revision)
                 page.limit = limit
-                answer = await self.client.range(page, kind=prefix[: resource_end(prefix)])
-                pairs, left = list(answer.kvs), answer.count - len(answer.kvs)
+                response = await self.client.range(page, kind=prefix[: resource_end(prefix)])
+                pairs, remaining = list(response.kvs), response.count - len(response.kvs)
             else:
                 pairs, _revision = await read_all_async(self.client, root, revision, begin)
         except EtcdError as error:
@@ -243,27 +243,27 @@ class EtcdStore(Store):
                 raise Compacted(revision, self.compacted) from None
             raise
         records = []
-        for at, pair in enumerate(pairs):
-            if at % _AT_ONCE == _AT_ONCE - 1:
+        for index, pair in enumerate(pairs):
+            if index % _DECODED_PER_TURN == _DECODED_PER_TURN - 1:
                 await asyncio.sleep(0)
             key = key_of(self.keys, pair)
             if key is not None:
                 value = await self.values.decode_past(key, pair)
                 records.append(Record(key, value, pair.mod_revision, pair.create_revision))
-        return PastStore(self._env, records, revision, left, has_unreadable=self.has_unreadable)
+        return PastStore(self._env, records, revision, remaining, has_unreadable=self.has_unreadable)
 
     async def answers(self, check: Literal["health", "readiness"]) -> bool:
         """Whether the watch is connected, and etcd responds within ``--etcd-healthcheck-timeout`` or
         ``--etcd-readycheck-timeout``. Checked at most twice in that time; in between the last result is returned."""
         options = self._options
         timeout = options.healthcheck_timeout if check == "health" else options.readycheck_timeout
-        asked_at, answered = self._checks.get(check, (-math.inf, False))
+        checked_at, responds = self._checks.get(check, (-math.inf, False))
         now = self._env.monotonic()
-        if now - asked_at >= timeout / 2:
-            self._checks[check] = (now, answered)
-            answered = await self._answers_within(timeout)
-            self._checks[check] = (now, answered)
-        return answered and self.is_reachable
+        if now - checked_at >= timeout / 2:
+            self._checks[check] = (now, responds)
+            responds = await self._answers_within(timeout)
+            self._checks[check] = (now, responds)
+        return responds and self.is_reachable
 
     async def _answers_within(self, seconds: float) -> bool:
         request = messages.RangeRequest(key=self._root + b"health")
@@ -276,9 +276,9 @@ class EtcdStore(Store):
             return False
         return True
 
-    def observe(self, asked: Asked) -> None:
-        """Call ``asked`` for each request to etcd."""
-        self.client.observe = asked
+    def observe(self, on_request: OnRequest) -> None:
+        """Call ``on_request`` for each request to etcd."""
+        self.client.observe = on_request
 
     @property
     def has_unreadable(self) -> bool:
@@ -296,8 +296,8 @@ class EtcdStore(Store):
         return pair is None or pair.mod_revision != record.revision or await self.values.is_stale(record.key, pair)
 
     async def _pair(self, key: str, kind: str = "") -> Any:
-        answer = await self.client.range(messages.RangeRequest(key=self.keys.etcd_key(key).encode()), kind=kind)
-        return answer.kvs[0] if answer.kvs else None
+        response = await self.client.range(messages.RangeRequest(key=self.keys.etcd_key(key).encode()), kind=kind)
+        return response.kvs[0] if response.kvs else None
 
     async def _retry_unreadable(self) -> None:
         """Decrypt values that could not be decrypted: at once when the configuration has changed or a plugin is healthy
@@ -313,13 +313,13 @@ class EtcdStore(Store):
             self._retry.clear()
             for key in keys:
                 try:
-                    if not await self._read_again(key):
+                    if not await self._retry_decryption(key):
                         break  # it would be the same with the others, and each costs a call
                 except EtcdError as error:
                     _log.warning("etcd can't be read", error=error)
                     break
 
-    async def _read_again(self, key: str) -> bool:
+    async def _retry_decryption(self, key: str) -> bool:
         """Publish a value that could not be decrypted, if it can be now. Returns whether the plugins respond."""
         pair = await self._pair(key)
         record = self._records.get(key)
@@ -329,10 +329,10 @@ class EtcdStore(Store):
         if key in self.values.unreadable:
             return not self.values.unreadable[key]
         if self._records.get(key) is record:
-            self._appear(Record(key, value, record.revision, record.created))
+            self._publish_decrypted(Record(key, value, record.revision, record.created))
         return True
 
-    def _appear(self, record: Record) -> None:
+    def _publish_decrypted(self, record: Record) -> None:
         """Replace an unreadable value by the decrypted one, without an event, as if it had always been readable; hooks
         of the store are called as for a new object."""
         self._records[record.key] = record
@@ -347,9 +347,9 @@ class EtcdStore(Store):
     async def flush(self) -> None:
         """Return when all staged writes are decided."""
         self._send_all()
-        under_way = {one.task for one in self._transaction_of.values() if one.task is not None}
-        if under_way:
-            await asyncio.wait(under_way)
+        tasks = {transaction.task for transaction in self._transaction_of.values() if transaction.task is not None}
+        if tasks:
+            await asyncio.wait(tasks)
 
     @property
     def has_staged(self) -> bool:
@@ -377,30 +377,30 @@ class EtcdStore(Store):
             transaction = self._transaction_of[staged]
             if transaction.task is None:
                 if earlier is not None:
-                    transaction.belongs_to = earlier  # writes that are committed together keep their order
-                transaction.task = asyncio.create_task(self._carry_out(transaction))
+                    transaction.previous = earlier  # writes that are committed together keep their order
+                transaction.task = asyncio.create_task(self._run_transaction(transaction))
                 sent.append(transaction.task)
                 earlier = transaction
         return sent
 
-    async def _carry_out(self, transaction: Transaction) -> StoreError | None:
+    async def _run_transaction(self, transaction: Transaction) -> StoreError | None:
         """Write to etcd, and wait for the watch; returns the error."""
         failure: StoreError | None
-        if transaction.belongs_to is not None:
-            assert transaction.belongs_to.task is not None, "it was staged, and so sent, before"
-            await asyncio.wait([transaction.belongs_to.task])
-            earlier_failure = transaction.belongs_to.task.result()
+        if transaction.previous is not None:
+            assert transaction.previous.task is not None, "it was staged, and so sent, before"
+            await asyncio.wait([transaction.previous.task])
+            earlier_failure = transaction.previous.task.result()
             if earlier_failure is not None:
-                own = isinstance(earlier_failure, Mismatch)
-                self._give_up(transaction, self._mismatch(transaction) if own else earlier_failure)
+                conflicted = isinstance(earlier_failure, Mismatch)
+                self._abort(transaction, self._mismatch(transaction) if conflicted else earlier_failure)
         for earlier in transaction.after:
             assert earlier.task is not None, "it was staged, and so sent, before"
             if not earlier.task.done():
                 await asyncio.wait([earlier.task])
         transaction.after.clear()  # otherwise each would keep all earlier ones in memory
-        transaction.belongs_to = None
+        transaction.previous = None
         if transaction.failure is not None:
-            self._settle(transaction)
+            self._finish(transaction)
             return transaction.failure
         try:
             self._encode(transaction)
@@ -409,9 +409,9 @@ class EtcdStore(Store):
         except StoreError as error:
             failure = error
         finally:
-            self._settle(transaction)
+            self._finish(transaction)
         if failure is not None:
-            self._give_up(transaction, failure)
+            self._abort(transaction, failure)
         return failure
 
     def _encode(self, transaction: Transaction) -> None:
@@ -424,23 +424,23 @@ class EtcdStore(Store):
 
     async def _write(self, transaction: Transaction) -> StoreError | None:
         writes = transaction.writes
-        first = writes[0]  # that ``stage`` was called for; hooks have added the others
-        lasting = self._lasting(first.staged.change.key) if first.data is not None else 0.0
-        lease = await self._lease(int(lasting)) if lasting else 0
+        primary = writes[0]  # that ``stage`` was called for; hooks have added the others
+        ttl = self._lasting(primary.staged.change.key) if primary.data is not None else 0.0
+        lease = await self._lease(int(ttl)) if ttl else 0
         request = messages.TxnRequest(
             compare=[messages.unchanged(write.etcd_key, write.expected) for write in writes],
             success=[
                 messages.delete(write.etcd_key)
                 if write.data is None
-                else messages.put(write.etcd_key, write.data, lease if write is first else 0)
+                else messages.put(write.etcd_key, write.data, lease if write is primary else 0)
                 for write in writes
             ],
         )
-        kind = first.staged.change.type
+        kind = primary.staged.change.type
         operation = "create" if kind == "ADDED" else "update" if kind == "MODIFIED" else "delete"
-        answer = await self.client.txn(request, operation=operation, kind=first.staged.resource)
-        await self._reach(answer.header.revision)
-        if answer.succeeded:
+        response = await self.client.txn(request, operation=operation, kind=primary.staged.resource)
+        await self._wait_for_revision(response.header.revision)
+        if response.succeeded:
             return None
         # It may concern a key that was staged with the write; then that can be retried.
         return self._mismatch(transaction)
@@ -458,7 +458,7 @@ class EtcdStore(Store):
         key = write.staged.change.key
         return Mismatch(key, None if transaction.failure is not None else write.expected, self._records.get(key))
 
-    def _settle(self, transaction: Transaction) -> None:
+    def _finish(self, transaction: Transaction) -> None:
         for write in transaction.writes:
             key = write.staged.change.key
             in_flight = self._in_flight.get(write.etcd_key)
@@ -470,7 +470,7 @@ class EtcdStore(Store):
                 del self._newest_of[key]
             self._transaction_of.pop(write.staged, None)
 
-    def _give_up(self, transaction: Transaction, failure: StoreError) -> None:
+    def _abort(self, transaction: Transaction, failure: StoreError) -> None:
         """Drop a transaction, and all that were checked against it, at once: the next staged writes must not build on
         them."""
         transaction.failure = failure
@@ -482,11 +482,11 @@ class EtcdStore(Store):
             self.given_up += 1
             self._given_up_at.pop(staged.change.key, None)
             self._given_up_at[staged.change.key] = self.given_up
-            if len(self._given_up_at) > _MOST_GIVEN_UP:
+            if len(self._given_up_at) > _MAX_GIVEN_UP:
                 del self._given_up_at[next(iter(self._given_up_at))]
-        for other in transaction.built_on:
-            if other.failure is None:
-                self._give_up(other, self._mismatch(other) if isinstance(failure, Mismatch) else failure)
+        for dependent in transaction.dependents:
+            if dependent.failure is None:
+                self._abort(dependent, self._mismatch(dependent) if isinstance(failure, Mismatch) else failure)
 
     # Following
 
@@ -499,17 +499,17 @@ class EtcdStore(Store):
             raise StoreClosed("the store is closed")
         self.start()
         if self._next_barrier is None:
-            self._next_barrier = asyncio.create_task(self._pass_barrier(self._barrier))
+            self._next_barrier = asyncio.create_task(self._wait_for_current_revision(self._barrier))
         await asyncio.shield(self._next_barrier)
 
-    async def _pass_barrier(self, earlier: "asyncio.Task[None] | None") -> None:
+    async def _wait_for_current_revision(self, earlier: "asyncio.Task[None] | None") -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
         self._barrier, self._next_barrier = self._next_barrier, None
-        answer = await self.client.range(messages.RangeRequest(key=self._root, keys_only=True))
-        await self._reach(answer.header.revision)
+        response = await self.client.range(messages.RangeRequest(key=self._root, keys_only=True))
+        await self._wait_for_revision(response.header.revision)
 
-    async def _reach(self, revision: int) -> None:
+    async def _wait_for_revision(self, revision: int) -> None:
         """Wait until a revision that etcd has is visible here."""
         if self.revision >= revision:
             return
@@ -517,21 +517,21 @@ class EtcdStore(Store):
         waiter = loop.create_future()
         self._awaited.append((revision, waiter))
         self._progress_requester.add(waiter)
-        patience = loop.call_later(_CATCH_UP_SECONDS, self._lags, waiter, revision)
+        timer = loop.call_later(_CATCH_UP_SECONDS, self._time_out_wait, waiter, revision)
         try:
             await waiter
         finally:
-            patience.cancel()
+            timer.cancel()
             self._progress_requester.remove(waiter)
 
-    def _lags(self, waiter: "asyncio.Future[None]", revision: int) -> None:
+    def _time_out_wait(self, waiter: "asyncio.Future[None]", revision: int) -> None:
         if not waiter.done():
             message = f"Timeout: Too large resource version: {revision}, current: {self.revision}"
             waiter.set_exception(StoreUnavailable(message))
 
     def _watch_ended(self, task: "asyncio.Task[None]") -> None:
-        """It runs until the store is closed, unless there is a bug: then the state is no longer updated, and the server
-        must not seem healthy."""
+        """The watch ends before the store is closed only by a bug: then the state is no longer updated, and the server
+        must not be reported healthy."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self.is_reachable = False
             _log.exception("The watch of etcd has failed; restart this server", error)
@@ -540,12 +540,12 @@ class EtcdStore(Store):
         """The size in bytes of the database of the last member that was used."""
         return self._size
 
-    async def _measure(self) -> None:
+    async def _monitor_size(self) -> None:
         while self._options.db_metric_poll_interval:
             try:
                 self._size = await self.client.database_size()
             except EtcdError as error:
-                _log.info("etcd does not say how large it is", reason=error, v=2)
+                _log.info("The size of the etcd database cannot be read", reason=error, v=2)
             await asyncio.sleep(self._options.db_metric_poll_interval)
 
     async def _follow(self) -> None:
@@ -556,38 +556,38 @@ class EtcdStore(Store):
                 await self._follower.follow(self.revision)
             except Stale as error:
                 _log.warning("The watch can't go on; everything is read again", reason=error)
-                await self._start_over()
+                await self._relist()
             except EtcdError as error:
-                before, self.is_reachable = self.revision, False
+                old_revision, self.is_reachable = self.revision, False
                 _log.warning("The watch of etcd has ended", endpoint=endpoint.url, error=error)
-                await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
-                failures = failures + 1 if before == self.revision else 0
+                await asyncio.sleep(_RETRY_DELAYS[min(failures, len(_RETRY_DELAYS) - 1)])
+                failures = failures + 1 if old_revision == self.revision else 0
                 await self.client.fail_over(endpoint)
 
-    async def _start_over(self) -> None:
+    async def _relist(self) -> None:
         """Read everything again, and publish the differences as changes. The changes in between are unknown, so
         watchers must start again."""
         try:
             pairs, revision = await read_all_async(self.client, self._root)
         except EtcdError as error:
             _log.warning("etcd can't be read", error=error)
-            await asyncio.sleep(_PAUSES[-1])
+            await asyncio.sleep(_RETRY_DELAYS[-1])
             return
-        found: list[Staged] = []
-        seen: set[str] = set()
+        changes: list[Staged] = []
+        keys: set[str] = set()
         for pair in pairs:
             key = key_of(self.keys, pair)
             if key is None:
                 continue
-            seen.add(key)
-            known = self._records.get(key)
-            if known is None or known.revision != pair.mod_revision:
-                found.append(self._staged(key, pair, None, await self.values.decode(key, pair)))
-        for key in [key for key in self._records if key not in seen]:
-            found.append(self._staged(key, _Gone(self.keys.etcd_key(key).encode(), revision), None, None))
-        found.sort(key=lambda staged: staged.revision)
-        if found:
-            self._apply(found)
+            keys.add(key)
+            current = self._records.get(key)
+            if current is None or current.revision != pair.mod_revision:
+                changes.append(self._staged(key, pair, None, await self.values.decode(key, pair)))
+        for key in [key for key in self._records if key not in keys]:
+            changes.append(self._staged(key, _DeletedPair(self.keys.etcd_key(key).encode(), revision), None, None))
+        changes.sort(key=lambda staged: staged.revision)
+        if changes:
+            self._apply(changes)
         self._advance(revision)
         self.compact(revision)
         for watcher in self._watchers:
@@ -598,34 +598,34 @@ class EtcdStore(Store):
         delivered = self._watchers.deliveries
         group: dict[str, Staged] = {}
         began = self._env.monotonic()
-        last = 0
+        revision = 0
         for event in events:
             pair = event.kv
-            if pair.mod_revision != last and self._env.monotonic() - began > _TURN_SECONDS:
-                self._show(group)
+            if pair.mod_revision != revision and self._env.monotonic() - began > _TURN_SECONDS:
+                self._publish(group)
                 await asyncio.sleep(0)
                 began = self._env.monotonic()
-            last = pair.mod_revision
+            revision = pair.mod_revision
             key = key_of(self.keys, pair)
             if key is None:
                 continue
             if key in group:
-                self._show(group)  # the next change starts from the result of this one
+                self._publish(group)  # the next change starts from the result of this one
             deleted = event.type == messages.DELETE
-            if last > self.revision and not (deleted and key not in self._records):
-                own = self._own(pair, event.type)
-                value = None if deleted or own is not None else await self.values.decode(key, pair)
-                group[key] = self._staged(key, pair, own, value)
-        self._show(group)
-        self._advance(last)
+            if revision > self.revision and not (deleted and key not in self._records):
+                own_write = self._own_write(pair, event.type)
+                value = None if deleted or own_write is not None else await self.values.decode(key, pair)
+                group[key] = self._staged(key, pair, own_write, value)
+        self._publish(group)
+        self._advance(revision)
         return self._watchers.deliveries - delivered
 
-    def _show(self, group: dict[str, Staged]) -> None:
+    def _publish(self, group: dict[str, Staged]) -> None:
         if group:
             self._apply([*group.values()])
             group.clear()
 
-    def _own(self, pair: Any, type_: int) -> Write | None:
+    def _own_write(self, pair: Any, type_: int) -> Write | None:
         """The write of this server that an event is about."""
         for write in self._in_flight.get(pair.key, ()):
             if not write.staged.committed and write.data == (None if type_ == messages.DELETE else pair.value):
@@ -640,19 +640,21 @@ class EtcdStore(Store):
             staged = write.staged
             change = staged.change
             deleted = write.data is None
-            shown = self.values.codec.with_revision(change.value, change.revision, revision)
+            versioned_value = self.values.codec.with_revision(change.value, change.revision, revision)
         else:
             staged, change = None, None
-            deleted, shown = value is None, value or b""
+            deleted, versioned_value = value is None, value or b""
             if value is None and before is not None:
-                shown = self.values.codec.with_revision(before.value, before.revision, revision)
+                versioned_value = self.values.codec.with_revision(before.value, before.revision, revision)
         if write is not None or deleted:
             self.values.unreadable.pop(key, None)
-        record = None if deleted else Record(key, shown, revision, pair.create_revision)
+        record = None if deleted else Record(key, versioned_value, revision, pair.create_revision)
         if staged is None or change is None:
-            staged = Staged(Change(revision, key, "MODIFIED", shown, before), record, key[: resource_end(key)])
+            staged = Staged(
+                Change(revision, key, "MODIFIED", versioned_value, before), record, key[: resource_end(key)]
+            )
             change = staged.change
-        change.revision, change.value, change.before = revision, shown, before
+        change.revision, change.value, change.before = revision, versioned_value, before
         change.type = "DELETED" if deleted else "ADDED" if before is None else "MODIFIED"
         staged.record = record
         return staged
@@ -685,8 +687,8 @@ class EtcdStore(Store):
         await self.client.close()
 
 
-class _Gone(msgspec.Struct):
-    """A pair that is not there any more."""
+class _DeletedPair(msgspec.Struct):
+    """A pair that was deleted."""
 
     key: bytes
     mod_revision: int

@@ -33,16 +33,16 @@ class Transaction:
     """All writes of one call of ``stage``: a write, and those that its hooks have staged. They become visible
     atomically, under one revision."""
 
-    __slots__ = ("after", "belongs_to", "built_on", "failure", "task", "writes")
+    __slots__ = ("after", "dependents", "failure", "previous", "task", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
         self.after: list[Transaction] = []
         """The transactions that must be carried out before, because they write the same keys."""
-        self.built_on: list[Transaction] = []
+        self.dependents: list[Transaction] = []
         """The transactions that were checked against the result of this one."""
         self.failure: StoreError | None = None
-        self.belongs_to: Transaction | None = None
+        self.previous: Transaction | None = None
         """A transaction that was staged in the same step: without it, this one must not be carried out."""
         self.task: asyncio.Task[StoreError | None] | None = None
         """The task that carries it out; its result is the error."""

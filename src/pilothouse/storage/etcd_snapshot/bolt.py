@@ -27,11 +27,11 @@ _IS_BUCKET = 0x01
 _PAGE_HEADER = 16
 _ELEMENT = 16
 _META_SIZE = 64
-_CHECKED = 56
+_CHECKSUMMED = 56
 """The bytes of a meta page's content that its checksum is of."""
 _PAGE_SIZES = tuple(1024 << power for power in range(15))
 """The page sizes with which bbolt searches the second meta page (``db.go``)."""
-_MOST_DEEP = 64
+_MAX_DEPTH = 64
 """A branch has at least two children, so that no tree of 2^64 bytes is deeper."""
 MAX_PAGE = 64 * 1024 * 1024
 """Maximum bytes of one page with its overflow. A leaf exceeds a page by at most one request of a client, which etcd
@@ -116,73 +116,73 @@ class BoltSnapshot:
             )
         # etcdutl decides by the size as well (``etcdutl/snapshot/v3_snapshot.go``, hasChecksum, v3.6).
         if self._size % 512:
-            start = self._at(0, _PAGE_HEADER + _META_SIZE)
-            if self._parsed(start[_PAGE_HEADER:]) is None:
+            start = self._read_at(0, _PAGE_HEADER + _META_SIZE)
+            if self._parse_meta(start[_PAGE_HEADER:]) is None:
                 raise self.error('this is no snapshot of etcd, as "etcdctl snapshot save" writes it')
             raise self.error(
                 "there is no SHA-256 hash at its end: the snapshot was cut off, or the file is the database of a "
                 'member and not one that "etcdctl snapshot save" has written'
             )
-        digest, left = hashlib.sha256(), self._size
+        digest, remaining = hashlib.sha256(), self._size
         self._file.seek(0)
-        while left:
-            chunk = self._file.read(min(left, _CHUNK))
+        while remaining:
+            chunk = self._file.read(min(remaining, _CHUNK))
             if not chunk:
                 raise self.error("it became shorter while it was read")
             digest.update(chunk)
-            left -= len(chunk)
-        if self._at(self._size, _TRAILER) != digest.digest():
-            start = self._at(0, _PAGE_HEADER + _META_SIZE)
-            if self._parsed(start[_PAGE_HEADER:]) is None:
+            remaining -= len(chunk)
+        if self._read_at(self._size, _TRAILER) != digest.digest():
+            start = self._read_at(0, _PAGE_HEADER + _META_SIZE)
+            if self._parse_meta(start[_PAGE_HEADER:]) is None:
                 raise self.error('this is no snapshot of etcd, as "etcdctl snapshot save" writes it')
             raise self.error("the SHA-256 hash at its end is not that of its content: the file was cut off or changed")
 
-    def _at(self, offset: int, size: int) -> bytes:
+    def _read_at(self, offset: int, size: int) -> bytes:
         """Bytes of the file."""
         self._file.seek(offset)
-        parts = []
+        chunks = []
         while size:
-            part = self._file.read(size)
-            if not part:
+            chunk = self._file.read(size)
+            if not chunk:
                 raise self.error(f"it ends before byte {offset + size}: the snapshot was cut off")
-            parts.append(part)
-            size -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            chunks.append(chunk)
+            size -= len(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     # Meta pages
 
     def _newest_meta(self) -> _Meta:
-        first = self._meta_at(0)
+        first = self._read_meta(0)
         # Without the first one, the position of the second one is unknown.
         sizes = _PAGE_SIZES if first is None else (first.page_size,)
-        found = [
+        metas = [
             meta
-            for meta in (first, *(self._meta_at(size, size) for size in sizes if size + _META_SIZE < self._size))
+            for meta in (first, *(self._read_meta(size, size) for size in sizes if size + _META_SIZE < self._size))
             if meta is not None
         ]
-        if not found:
+        if not metas:
             raise self.error("neither of the two meta pages of the database is valid: the file is damaged")
-        meta = max(found, key=lambda each: each.transaction)
+        meta = max(metas, key=lambda candidate: candidate.transaction)
         if meta.page_size not in _PAGE_SIZES:
             raise self.error(f"the database is damaged: its pages are said to have {meta.page_size} bytes")
         if self._size % meta.page_size:
             raise self.error(f"the database is damaged: it is no whole number of pages of {meta.page_size} bytes")
         if meta.pages > self._size // meta.page_size:
-            held = self._size // meta.page_size
-            raise self.error(f"the database is damaged: it has {held} pages of the {meta.pages} that are in use")
+            complete = self._size // meta.page_size
+            raise self.error(f"the database is damaged: it has {complete} pages of the {meta.pages} that are in use")
         return meta
 
-    def _meta_at(self, offset: int, page_size: int = 0) -> _Meta | None:
+    def _read_meta(self, offset: int, page_size: int = 0) -> _Meta | None:
         """The meta page there, None if there is none."""
-        meta = self._parsed(self._at(offset, _PAGE_HEADER + _META_SIZE)[_PAGE_HEADER:])
+        meta = self._parse_meta(self._read_at(offset, _PAGE_HEADER + _META_SIZE)[_PAGE_HEADER:])
         return meta if meta is not None and page_size in (0, meta.page_size) else None
 
-    def _parsed(self, content: bytes) -> _Meta | None:
+    def _parse_meta(self, content: bytes) -> _Meta | None:
         for order in "<", ">":
             magic, version, page_size, _flags, root, _sequence, _freelist, pages, transaction, checksum = struct.unpack(
                 f"{order}4I6Q", content
             )
-            if (magic, version) == (_MAGIC, _VERSION) and checksum == fnv64a(content[:_CHECKED]):
+            if (magic, version) == (_MAGIC, _VERSION) and checksum == fnv64a(content[:_CHECKSUMMED]):
                 return _Meta(order, page_size, root, pages, transaction)
         return None
 
@@ -193,14 +193,14 @@ class BoltSnapshot:
             raise _Damaged(f"{name!r} is no bucket")
         (root,) = struct.unpack_from(f"{self._meta.order}Q", value)
         entries = self._tree(root) if root else self._leaf(value[_PAGE_HEADER:], f"the bucket {name!r}")
-        for key, each, own in entries:
-            if own & _IS_BUCKET:
+        for key, value_in_bucket, element_flags in entries:
+            if element_flags & _IS_BUCKET:
                 raise _Damaged(f"there is a bucket in the bucket {name!r}")
-            yield key, each
+            yield key, value_in_bucket
 
     def _tree(self, root: int) -> Iterator[tuple[bytes, bytes, int]]:
         """The elements of the leaves below a page, in order: keys, values, flags."""
-        last = b""
+        previous_key = b""
         stack = [iter((root,))]
         while stack:
             number = next(stack[-1], None)
@@ -208,16 +208,16 @@ class BoltSnapshot:
                 stack.pop()
                 continue
             page, kind = self._page(number)
-            where = f"page {number}"
+            page_name = f"page {number}"
             if kind == _BRANCH:
-                if len(stack) >= _MOST_DEEP:
-                    raise _Damaged(f"{where} is more than {_MOST_DEEP} levels deep")
-                stack.append(iter(self._children(page, where)))
+                if len(stack) >= _MAX_DEPTH:
+                    raise _Damaged(f"{page_name} is more than {_MAX_DEPTH} levels deep")
+                stack.append(iter(self._children(page, page_name)))
                 continue
-            for element in self._leaf(page, where):
-                if element[0] <= last:
-                    raise _Damaged(f"the keys are not in order in {where}")
-                last = element[0]
+            for element in self._leaf(page, page_name):
+                if element[0] <= previous_key:
+                    raise _Damaged(f"the keys are not in order in {page_name}")
+                previous_key = element[0]
                 yield element
 
     def _page(self, number: int) -> tuple[bytes, int]:
@@ -228,38 +228,38 @@ class BoltSnapshot:
         if number in self._seen:
             raise _Damaged(f"page {number} is referred to twice")
         self._seen.add(number)
-        header = self._at(number * size, _PAGE_HEADER)
-        own, kind, _count, overflow = struct.unpack(f"{self._meta.order}QHHI", header)
-        if own != number:
-            raise _Damaged(f"page {number} has the number {own}")
+        header = self._read_at(number * size, _PAGE_HEADER)
+        page_id, kind, _count, overflow = struct.unpack(f"{self._meta.order}QHHI", header)
+        if page_id != number:
+            raise _Damaged(f"page {number} has the number {page_id}")
         if kind not in (_BRANCH, _LEAF):
             raise _Damaged(f"page {number} is neither a branch nor a leaf (flags {kind:#x})")
-        whole = (overflow + 1) * size
+        total_size = (overflow + 1) * size
         if number + overflow >= pages:
             raise _Damaged(f"page {number} goes on in {overflow} more pages, beyond the end")
-        if whole > MAX_PAGE:
-            raise _Damaged(f"page {number} has {whole:,} bytes, and at most {MAX_PAGE:,} are read")
-        self._left -= whole
+        if total_size > MAX_PAGE:
+            raise _Damaged(f"page {number} has {total_size:,} bytes, and at most {MAX_PAGE:,} are read")
+        self._left -= total_size
         if self._left < 0:
             raise _Damaged(f"page {number} overlaps with others")
-        return self._at(number * size, whole), kind
+        return self._read_at(number * size, total_size), kind
 
-    def _children(self, page: bytes, where: str) -> list[int]:
-        count = self._count(page, where)
+    def _children(self, page: bytes, page_name: str) -> list[int]:
+        count = self._count(page, page_name)
         if not count:
-            raise _Damaged(f"{where} is a branch without children")
+            raise _Damaged(f"{page_name} is a branch without children")
         elements = struct.iter_unpack(f"{self._meta.order}IIQ", page[_PAGE_HEADER : _PAGE_HEADER + count * _ELEMENT])
         return [child for _position, _key_size, child in elements]
 
-    def _leaf(self, page: bytes, where: str) -> list[tuple[bytes, bytes, int]]:
+    def _leaf(self, page: bytes, page_name: str) -> list[tuple[bytes, bytes, int]]:
         if len(page) < _PAGE_HEADER:
-            raise _Damaged(f"{where} has {len(page)} bytes")
+            raise _Damaged(f"{page_name} has {len(page)} bytes")
         (kind,) = struct.unpack_from(f"{self._meta.order}H", page, 8)
         if kind != _LEAF:
-            raise _Damaged(f"{where} is no leaf (flags {kind:#x})")
-        end = _PAGE_HEADER + self._count(page, where) * _ELEMENT
+            raise _Damaged(f"{page_name} is no leaf (flags {kind:#x})")
+        end = _PAGE_HEADER + self._count(page, page_name) * _ELEMENT
         used = offset = _PAGE_HEADER
-        found = []
+        leaf_elements = []
         for flags, position, key_size, value_size in struct.iter_unpack(
             f"{self._meta.order}4I", page[_PAGE_HEADER:end]
         ):
@@ -267,21 +267,21 @@ class BoltSnapshot:
             middle = start + key_size
             used += _ELEMENT + key_size + value_size
             if start < end or middle + value_size > len(page) or used > len(page):
-                raise _Damaged(f"{where} has an element outside of itself")
-            found.append((page[start:middle], page[middle : middle + value_size], flags))
+                raise _Damaged(f"{page_name} has an element outside of itself")
+            leaf_elements.append((page[start:middle], page[middle : middle + value_size], flags))
             offset += _ELEMENT
-        return found
+        return leaf_elements
 
-    def _count(self, page: bytes, where: str) -> int:
+    def _count(self, page: bytes, page_name: str) -> int:
         count: int = struct.unpack_from(f"{self._meta.order}H", page, 10)[0]
         if _PAGE_HEADER + count * _ELEMENT > len(page):
-            raise _Damaged(f"{where} is said to have {count} elements, which don't fit into it")
+            raise _Damaged(f"{page_name} is said to have {count} elements, which don't fit into it")
         return count
 
 
 def fnv64a(data: bytes) -> int:
     """The FNV-1a hash that meta pages have."""
-    found = 0xCBF29CE484222325
+    digest = 0xCBF29CE484222325
     for byte in data:
-        found = (found ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return found
+        digest = (digest ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return digest

@@ -46,15 +46,15 @@ def read_keyspace(
     path: str | os.PathLike[str], prefix: bytes, *, max_keys: int = MAX_KEYS, max_bytes: int = MAX_BYTES
 ) -> Keyspace:
     """Read a whole snapshot. Raises ``SnapshotFileError``, and ``OSError`` if the file cannot be read."""
-    found: dict[bytes, KeyValue] = {}
-    newest = others = held = 0
+    keys: dict[bytes, KeyValue] = {}
+    store_revision = other_changes = total_bytes = 0
     example = b""
     with BoltSnapshot(path) as snapshot:
         for name, data in snapshot.pairs(_BUCKET):
             revision, deleted = _revision(name)
             if revision < 0:
                 raise snapshot.error(f"the database is damaged: {name[:40].hex()} is no revision of etcd")
-            newest = revision
+            store_revision = revision
             try:
                 key, value, modified = _key_value(data)
             except (ValueError, IndexError):
@@ -64,20 +64,20 @@ def read_keyspace(
                     f"the database is damaged: revision {revision} has the key {key[:100]!r} of revision {modified}"
                 )
             if not key.startswith(prefix):
-                others, example = others + 1, example or key
+                other_changes, example = other_changes + 1, example or key
                 continue
-            before = found.pop(key, None)
+            before = keys.pop(key, None)
             if before is not None:
-                held -= len(key) + len(before.value)
+                total_bytes -= len(key) + len(before.value)
             if deleted:
                 continue
-            found[key] = KeyValue(value, revision)
-            held += len(key) + len(value)
-            if len(found) > max_keys:
+            keys[key] = KeyValue(value, revision)
+            total_bytes += len(key) + len(value)
+            if len(keys) > max_keys:
                 raise snapshot.error(f"there are more than {max_keys:,} keys")
-            if held > max_bytes:
+            if total_bytes > max_bytes:
                 raise snapshot.error(f"the keys and values are of more than {max_bytes:,} bytes")
-    return Keyspace(found, newest, others, example)
+    return Keyspace(keys, store_revision, other_changes, example)
 
 
 def _revision(name: bytes) -> tuple[int, bool]:
@@ -92,43 +92,43 @@ def _key_value(data: bytes) -> tuple[bytes, bytes, int]:
     """Key, value and mod_revision. Raises ``ValueError`` or ``IndexError`` for an invalid message."""
     key = value = b""
     revision = 0
-    for number, found in _fields(data):
-        if number == 1 and type(found) is bytes:
-            key = found
-        elif number == 5 and type(found) is bytes:
-            value = found
-        elif number == 3 and type(found) is int:
-            revision = found
+    for number, field_value in _fields(data):
+        if number == 1 and type(field_value) is bytes:
+            key = field_value
+        elif number == 5 and type(field_value) is bytes:
+            value = field_value
+        elif number == 3 and type(field_value) is int:
+            revision = field_value
     return key, value, revision
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a message, by their numbers; etcd has integers and bytes only."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at)
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = _varint(data, position)
         kind = tag & 7
-        number, at = _varint(data, at)
+        number, position = _varint(data, position)
         if kind == 0:
             yield tag >> 3, number
-        elif kind == 2 and number <= end - at:
-            yield tag >> 3, data[at : at + number]
-            at += number
+        elif kind == 2 and number <= end - position:
+            yield tag >> 3, data[position : position + number]
+            position += number
         else:
             raise ValueError("no field")
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    byte = data[at]
-    at += 1
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    position += 1
     if byte < 0x80:
-        return byte, at
-    found, shift = byte & 0x7F, 7
+        return byte, position
+    result, shift = byte & 0x7F, 7
     while shift < 70:
-        byte = data[at]
-        at += 1
-        found |= (byte & 0x7F) << shift
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found, at
+            return result, position
         shift += 7
     raise ValueError("no number")

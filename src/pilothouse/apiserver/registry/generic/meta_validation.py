@@ -48,7 +48,7 @@ MAX_ANNOTATIONS = 256 * 1024
 _OPERATORS = ("DoesNotExist", "Exists", "In", "NotIn")
 
 
-@bounded_cache(4096, longest=512)
+@bounded_cache(4096, max_length=512)
 def _label_errors(key: str, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(qualified_name_errors(key)), tuple(label_value_errors(value))
 

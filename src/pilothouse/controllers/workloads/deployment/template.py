@@ -34,7 +34,7 @@ def equal_ignore_hash(one: msgspec.Raw | bytes, other: msgspec.Raw | bytes) -> b
     return _canonical_template(bytes(one)) == _canonical_template(bytes(other))
 
 
-@bounded_cache(TEMPLATES_KEPT, longest=TEMPLATE_BYTES)
+@bounded_cache(TEMPLATES_KEPT, max_length=TEMPLATE_BYTES)
 def _canonical_template(template: bytes) -> bytes:
     value: dict[str, Any] = msgspec.json.decode(template)
     labels = (value.get("metadata") or {}).get("labels")

@@ -59,7 +59,7 @@ def equal_with_defaults(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) ->
     return _filled_in(bytes(one)) == _filled_in(bytes(other))
 
 
-@bounded_cache(1024, longest=TEMPLATE_BYTES)
+@bounded_cache(1024, max_length=TEMPLATE_BYTES)
 def _filled_in(data: bytes) -> bytes:
     template: dict[str, Any] = msgspec.json.decode(template_in(data))
     _drop_empty(template)

@@ -18,12 +18,12 @@ from pilothouse.storage.encryption.kmsv2.state import State, cache_key, check_so
 from pilothouse.storage.encryption.metrics import EncryptionMetrics
 from pilothouse.storage.encryption.transformer import Context, KeyNeeded, Read, TransformError
 
-_KEPT_SECONDS = 24 * 3600.0
-_MOST_KEPT = 10_000
-_FAILED_SECONDS = 5.0
-"""Delay before a plugin is asked again for a key that it could not decrypt, or asked for anything if it did not
-respond: otherwise all values would wait for it one after another."""
-_NO_ANSWER = ("Unavailable", "DeadlineExceeded", "Canceled")
+_CACHE_TTL_SECONDS = 24 * 3600.0
+_MAX_ENTRIES = 10_000
+_RETRY_DELAY_SECONDS = 5.0
+"""Delay before a plugin is called again for a key that it could not decrypt, or for any key if it did not respond:
+otherwise all values would wait for it one after another."""
+_UNAVAILABLE = ("Unavailable", "DeadlineExceeded", "Canceled")
 
 
 class SourceCache:
@@ -32,23 +32,23 @@ class SourceCache:
 
     def __init__(self, timestamp: Callable[[], float]) -> None:
         self._timestamp = timestamp
-        self._kept: OrderedDict[bytes, tuple[float, Read]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[float, Read]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def get(self, key: bytes) -> Read | None:
         """The transformer with that key."""
-        found = self._kept.get(key)
-        return None if found is None else found[1]
+        cached = self._entries.get(key)
+        return None if cached is None else cached[1]
 
     def put(self, key: bytes, transformer: Read) -> None:
         """Add a key."""
         now = self._timestamp()
-        self._kept[key] = (now + _KEPT_SECONDS, transformer)
-        self._kept.move_to_end(key)
-        while len(self._kept) > _MOST_KEPT or next(iter(self._kept.values()))[0] < now:
-            self._kept.popitem(last=False)
+        self._entries[key] = (now + _CACHE_TTL_SECONDS, transformer)
+        self._entries.move_to_end(key)
+        while len(self._entries) > _MAX_ENTRIES or next(iter(self._entries.values()))[0] < now:
+            self._entries.popitem(last=False)
 
 
 class EnvelopeTransformer:
@@ -70,18 +70,20 @@ class EnvelopeTransformer:
         self._metrics = metrics
         self._cache = SourceCache(env.timestamp)
         self._failed: dict[bytes, tuple[float, TransformError]] = {}
-        """Until when the plugin is not asked for a key (an empty one: for anything), and the error."""
+        """Until when ``Decrypt`` is not called for a key (the empty key: for any), and the error."""
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
         """Decrypt a value; also returns whether its key differs from the current one. Raises ``KeyNeeded``,
         ``TransformError``."""
         try:
-            found = messages.EncryptedObject.FromString(data)
+            encrypted_object = messages.EncryptedObject.FromString(data)
         except DecodeError:
             raise TransformError("proto: cannot parse invalid wire-format data") from None
-        source = Encrypted(found.encryptedDEKSource, found.keyID, dict(found.annotations))
-        source_type = found.encryptedDEKSourceType
-        _check_data(found.encryptedData, source_type)
+        source = Encrypted(
+            encrypted_object.encryptedDEKSource, encrypted_object.keyID, dict(encrypted_object.annotations)
+        )
+        source_type = encrypted_object.encryptedDEKSourceType
+        _check_data(encrypted_object.encryptedData, source_type)
         check_source(source, source_type)
         state = self._current_state()
         key = cache_key(source, source_type)
@@ -91,7 +93,7 @@ class EnvelopeTransformer:
             fetch = partial(self._fetch, key, source, source_type)
             raise KeyNeeded(fetch, lambda: self._service.run_blocking(fetch()))
         self._metrics.used_key("from_storage", self._provider, source.key_id)
-        value, stale = transformer.from_storage(found.encryptedData, context)
+        value, stale = transformer.from_storage(encrypted_object.encryptedData, context)
         return value, stale or source.key_id != state.source.key_id or source_type != state.source_type
 
     def to_storage(self, data: bytes, context: Context) -> bytes:
@@ -99,20 +101,20 @@ class EnvelopeTransformer:
         state = self._current_state()
         state.check_writable(self._env.now())
         if self._cache.get(state.cache_key) is not state.transformer:
-            self._keep(state.cache_key, state.transformer)
+            self._cache_transformer(state.cache_key, state.transformer)
         encrypted = state.transformer.to_storage(data, context)
         self._metrics.used_key("to_storage", self._provider, state.source.key_id)
-        found: bytes = messages.EncryptedObject(
+        encoded: bytes = messages.EncryptedObject(
             encryptedData=encrypted,
             keyID=state.source.key_id,
             encryptedDEKSource=state.source.ciphertext,
             annotations=state.source.annotations,
             encryptedDEKSourceType=state.source_type,
         ).SerializeToString()
-        return found
+        return encoded
 
     async def _fetch(self, key: bytes, source: Encrypted, source_type: int) -> None:
-        if self._cache.get(key) is not None or self._has_failed(key) is not None:
+        if self._cache.get(key) is not None or self._recent_failure(key) is not None:
             return  # another value had the same key
         self._metrics.missed()
         try:
@@ -122,11 +124,11 @@ class EnvelopeTransformer:
             return
         seeded = source_type == messages.HKDF_SHA256_XNONCE_AES_GCM_SEED
         try:
-            self._keep(key, ExtendedNonceGcm(plain) if seeded else Gcm(plain))
+            self._cache_transformer(key, ExtendedNonceGcm(plain) if seeded else Gcm(plain))
         except TransformError as error:
             self._remember_failure(key, error)
 
-    def _keep(self, key: bytes, transformer: Read) -> None:
+    def _cache_transformer(self, key: bytes, transformer: Read) -> None:
         self._cache.put(key, transformer)
         self._metrics.cached(self._provider, len(self._cache))
 
@@ -134,16 +136,16 @@ class EnvelopeTransformer:
         now = self._env.timestamp()
         for old in [old for old, (until, _error) in self._failed.items() if until < now]:
             del self._failed[old]
-        self._failed[b"" if error.code in _NO_ANSWER else key] = (now + _FAILED_SECONDS, error)
+        self._failed[b"" if error.code in _UNAVAILABLE else key] = (now + _RETRY_DELAY_SECONDS, error)
 
-    def _has_failed(self, key: bytes) -> TransformError | None:
+    def _recent_failure(self, key: bytes) -> TransformError | None:
         for failed in (self._failed.get(b""), self._failed.get(key)):
             if failed is not None and self._env.timestamp() < failed[0]:
                 return failed[1]
         return None
 
     def _raise_failed(self, key: bytes) -> None:
-        error = self._has_failed(key)
+        error = self._recent_failure(key)
         if error is not None:
             raise TransformError(str(error), error.code)
 

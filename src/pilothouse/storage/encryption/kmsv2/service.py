@@ -40,30 +40,30 @@ class GrpcKmsService:
 
     async def status(self) -> Status:
         """Call ``Status``."""
-        answer = await self._call("Status", messages.StatusRequest(), messages.StatusResponse)
-        return Status(answer.version, answer.healthz, answer.key_id)
+        response = await self._call("Status", messages.StatusRequest(), messages.StatusResponse)
+        return Status(response.version, response.healthz, response.key_id)
 
     async def encrypt(self, uid: str, plaintext: bytes) -> Encrypted:
         """Call ``Encrypt``."""
         request = messages.EncryptRequest(plaintext=plaintext, uid=uid)
-        answer = await self._call("Encrypt", request, messages.EncryptResponse)
-        return Encrypted(answer.ciphertext, answer.key_id, dict(answer.annotations))
+        response = await self._call("Encrypt", request, messages.EncryptResponse)
+        return Encrypted(response.ciphertext, response.key_id, dict(response.annotations))
 
     async def decrypt(self, uid: str, encrypted: Encrypted) -> bytes:
         """The plaintext of ``encrypt``."""
         request = messages.DecryptRequest(
             ciphertext=encrypted.ciphertext, uid=uid, key_id=encrypted.key_id, annotations=encrypted.annotations
         )
-        answer = await self._call("Decrypt", request, messages.DecryptResponse)
-        return bytes(answer.plaintext)
+        response = await self._call("Decrypt", request, messages.DecryptResponse)
+        return bytes(response.plaintext)
 
     def run_blocking(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a call that depends on nothing but this plugin, without a loop."""
         self._blocking = True
         try:
             work.send(None)
-        except StopIteration as done:
-            result: T = done.value
+        except StopIteration as stop:
+            result: T = stop.value
             return result
         finally:
             self._blocking = False
@@ -95,15 +95,15 @@ class GrpcKmsService:
 async def _finished(call: Any) -> Any:
     """The result of a gRPC future, for the event loop."""
     loop = asyncio.get_running_loop()
-    done = loop.create_future()
+    finished = loop.create_future()
 
     def notify() -> None:
-        if not done.done():
-            done.set_result(None)
+        if not finished.done():
+            finished.set_result(None)
 
     call.add_done_callback(lambda _call: loop.call_soon_threadsafe(notify))
     try:
-        await done
+        await finished
     finally:
         call.cancel()  # no effect on a finished call
     return call.result()

@@ -81,13 +81,13 @@ def check_source(source: Encrypted, source_type: int) -> None:
 
 
 def _annotation_errors(annotations: Mapping[str, bytes]) -> list[str]:
-    wrong = []
+    errors = []
     for name in annotations:
-        wrong += _domain_errors(name)
+        errors += _domain_errors(name)
     total = sum(len(name.encode()) + len(value) for name, value in annotations.items())
     if total > _MAX_ANNOTATIONS:
-        wrong.append(f"total size of annotations is {total}, which exceeds the max size of {_MAX_ANNOTATIONS}")
-    return list(dict.fromkeys(wrong))
+        errors.append(f"total size of annotations is {total}, which exceeds the max size of {_MAX_ANNOTATIONS}")
+    return list(dict.fromkeys(errors))
 
 
 def _domain_errors(name: str) -> list[str]:
