@@ -113,7 +113,7 @@ def _validate_resource_names(names: Sequence[str], path: str) -> ErrorList:
     errors: ErrorList = []
     for position, name in enumerate(names):
         child_path = f"{path}[{position}]"
-        errors += [invalid(child_path, name, text) for text in path_segment_errors(name)]
+        errors += [invalid(child_path, name, msg) for msg in path_segment_errors(name)]
         if name in names[:position]:
             errors.append(duplicate(child_path, name))
     return errors

@@ -62,9 +62,9 @@ def validate_webhook(webhook: Object, name: str, path: str) -> ErrorList:
 def _validate_fully_qualified_name(name: str, path: str) -> ErrorList:
     if not name:
         return [required(path)]
-    detail = dns_subdomain_errors(name)
-    if detail:
-        return [invalid(path, name, ",".join(detail))]
+    msgs = dns_subdomain_errors(name)
+    if msgs:
+        return [invalid(path, name, ",".join(msgs))]
     if name.count(".") < 2:
         return [invalid(path, name, "should be a domain with at least three segments separated by dots")]
     return []
@@ -78,8 +78,8 @@ def validate_admission_review_versions(versions: list[str], webhook: str) -> Err
     errors: ErrorList = []
     for position, version in enumerate(versions):
         child_path = f"{path}[{position}]"
-        detail = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
-        errors += [invalid(child_path, version, text) for text in detail]
+        msgs = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
+        errors += [invalid(child_path, version, msg) for msg in msgs]
     if not set(versions) & {"v1", "v1beta1"}:
         errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
     return errors
@@ -105,9 +105,9 @@ def validate_webhook_service(service: Object, path: str) -> ErrorList:
     # Upstream cuts off the first byte, even if it is a part of a longer character.
     rest = target.encode()[1:].decode(errors="replace")
     for position, step in enumerate(rest.removesuffix("/").split("/")):
-        texts = [f"segment[{position}]: {text}" for text in dns_subdomain_errors(step)] if step else []
+        texts = [f"segment[{position}]: {msg}" for msg in dns_subdomain_errors(step)] if step else []
         texts = texts if step else [f"segment[{position}] may not be empty"]
-        errors += [invalid(f"{path}.path", target, text) for text in texts]
+        errors += [invalid(f"{path}.path", target, msg) for msg in texts]
     return errors
 
 

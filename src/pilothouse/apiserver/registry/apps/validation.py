@@ -105,8 +105,8 @@ def validate_selector(spec: Object, called: str) -> ErrorList:
         return [required("spec.selector")]
     errors = validate_label_selector(selector, "spec.selector")
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        text = f"empty selector is invalid for {called}"
-        errors.append(invalid("spec.selector", internal_value(SELECTOR, selector), text))
+        detail = f"empty selector is invalid for {called}"
+        errors.append(invalid("spec.selector", internal_value(SELECTOR, selector), detail))
     return errors
 
 

@@ -33,7 +33,7 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
         effect = toleration.get("effect") or ""
         key = toleration.get("key")
         if key:
-            errors += [invalid(f"{child_path}.key", key, text) for text in _key_errors(key)]
+            errors += [invalid(f"{child_path}.key", key, msg) for msg in _key_errors(key)]
         if not key and operator != "Exists":
             errors.append(
                 invalid(
@@ -52,9 +52,9 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
             )
         value = toleration.get("value") or ""
         if operator == "Equal":
-            found = label_value_errors(value)
-            if found:
-                errors.append(invalid(f"{child_path}.operator", value, ";".join(found)))
+            msgs = label_value_errors(value)
+            if msgs:
+                errors.append(invalid(f"{child_path}.operator", value, ";".join(msgs)))
         elif operator in _COMPARING:
             # Requires the gate ``TaintTolerationComparisonOperators``, which is off.
             errors.append(not_supported(f"{child_path}.operator", operator, (*_TOLERATION_OPERATORS, *_COMPARING)))
@@ -77,7 +77,7 @@ def validate_csi_driver_name(name: str, path: str) -> ErrorList:
     errors: ErrorList = []
     if len(name.encode()) > MAX_DRIVER_NAME_LENGTH:
         errors.append(too_long(path, MAX_DRIVER_NAME_LENGTH))
-    return errors + [invalid(path, name, text) for text in dns_subdomain_errors(name.lower())]
+    return errors + [invalid(path, name, msg) for msg in dns_subdomain_errors(name.lower())]
 
 
 NameCheck = Callable[[str, str], ErrorList]
@@ -148,24 +148,24 @@ def resource_name_errors(name: str) -> list[str]:
 @bounded_cache(512)
 def container_resource_name_errors(name: str) -> tuple[str, ...]:
     """The errors in the name of a container's resource (``validateContainerResourceName``)."""
-    texts = tuple(resource_name_errors(name))
+    msgs = tuple(resource_name_errors(name))
     if "/" not in name:
         if name in _CONTAINER_RESOURCES or name.startswith(_HUGE):
-            return texts
-        return (*texts, "must be a standard resource for containers")
+            return msgs
+        return (*msgs, "must be a standard resource for containers")
     if not _is_native_resource(name) and not is_extended_resource_name(name):
-        return (*texts, "doesn't follow extended resource name standard")
-    return texts
+        return (*msgs, "doesn't follow extended resource name standard")
+    return msgs
 
 
 def validate_container_resource_name(name: str, path: str) -> ErrorList:
-    return [invalid(path, name, text) for text in container_resource_name_errors(name)]
+    return [invalid(path, name, msg) for msg in container_resource_name_errors(name)]
 
 
 def validate_pod_resource_name(name: str, path: str) -> ErrorList:
-    texts = resource_name_errors(name)
-    if texts:
-        return [invalid(path, name, text) for text in texts]
+    msgs = resource_name_errors(name)
+    if msgs:
+        return [invalid(path, name, msg) for msg in msgs]
     if name in ("cpu", "memory") or name.startswith(_HUGE):
         return []
     return [not_supported(path, name, ("cpu", _HUGE, "memory"))]

@@ -128,8 +128,8 @@ def validate_inline_persistent_volume_spec(spec: Object, path: str) -> ErrorList
     if spec.get("storageClassName"):
         all_errors.append(forbidden(f"{path}.storageClassName", f"may not be specified {context}"))
     if spec.get("volumeMode") not in (None, "Filesystem"):
-        text = f"may not specify volumeMode other than Filesystem {context}"
-        all_errors.append(forbidden(f"{path}.volumeMode", text))
+        detail = f"may not specify volumeMode other than Filesystem {context}"
+        all_errors.append(forbidden(f"{path}.volumeMode", detail))
     return all_errors
 
 
@@ -423,7 +423,7 @@ def _validate_storage_os_volume_source(source: Object, path: str) -> ErrorList:
     for field in ("volumeName", "volumeNamespace"):
         name = source.get(field)
         if name:
-            all_errors += [invalid(f"{path}.{field}", name, text) for text in dns_label_errors(name)]
+            all_errors += [invalid(f"{path}.{field}", name, msg) for msg in dns_label_errors(name)]
     return all_errors
 
 
@@ -500,7 +500,7 @@ def _validate_glusterfs_persistent_volume_source(source: Object, path: str) -> E
     field = f"{path}.endpointsNamespace"
     if not namespace:
         return [invalid(field, namespace, "if the endpointnamespace is set, it must be a valid namespace name")]
-    return [invalid(field, namespace, text) for text in dns_label_errors(namespace)]
+    return [invalid(field, namespace, msg) for msg in dns_label_errors(namespace)]
 
 
 def _validate_azure_file_pv(source: Object, path: str) -> ErrorList:

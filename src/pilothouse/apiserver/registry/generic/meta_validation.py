@@ -38,7 +38,7 @@ def validate_domain_prefixed_path(value: str, path: str) -> ErrorList:
     domain, _slash, rest = value.partition("/")
     if not domain or not rest:
         return [invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
-    errors = [invalid(path, domain, text) for text in dns_subdomain_errors(domain)]
+    errors = [invalid(path, domain, msg) for msg in dns_subdomain_errors(domain)]
     if not _PATH.fullmatch(rest):
         errors.append(invalid(path, rest, _INVALID_PATH))
     return errors
@@ -57,8 +57,8 @@ def validate_labels(labels: Mapping[str, str], path: str) -> ErrorList:
     errors: ErrorList = []
     for key, value in labels.items():
         key_errors, value_errors = _label_errors(key, value)
-        errors += [invalid(path, key, text) for text in key_errors]
-        errors += [invalid(path, value, text) for text in value_errors]
+        errors += [invalid(path, key, msg) for msg in key_errors]
+        errors += [invalid(path, value, msg) for msg in value_errors]
     return errors
 
 
@@ -66,7 +66,7 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> ErrorList
     errors: ErrorList = []
     size = 0
     for key, value in annotations.items():
-        errors += [invalid(path, key, text) for text in qualified_name_errors(key.lower())]
+        errors += [invalid(path, key, msg) for msg in qualified_name_errors(key.lower())]
         size += len(key.encode()) + len(value.encode())
     if size > MAX_ANNOTATIONS:
         errors.append(too_long(path, MAX_ANNOTATIONS))
@@ -87,11 +87,11 @@ def validate_label_selector(selector: Object, path: str) -> ErrorList:
         elif operator not in _OPERATORS:
             errors.append(invalid(f"{child_path}.operator", named(operator), "not a valid selector operator"))
         errors += [
-            invalid(f"{child_path}.key", expression.get("key") or "", text)
-            for text in qualified_name_errors(expression.get("key") or "")
+            invalid(f"{child_path}.key", expression.get("key") or "", msg)
+            for msg in qualified_name_errors(expression.get("key") or "")
         ]
         for index, value in enumerate(values):
-            errors += [invalid(f"{child_path}.values[{index}]", value, text) for text in label_value_errors(value)]
+            errors += [invalid(f"{child_path}.values[{index}]", value, msg) for msg in label_value_errors(value)]
     return errors
 
 
@@ -109,7 +109,7 @@ def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
         if type_ in seen:
             errors.append(duplicate(f"{child_path}.type", type_))
         seen.append(type_)
-        errors += [invalid(f"{child_path}.type", type_, text) for text in qualified_name_errors(type_)]
+        errors += [invalid(f"{child_path}.type", type_, msg) for msg in qualified_name_errors(type_)]
         if condition.get("status") not in _STATUSES:
             errors.append(not_supported(f"{child_path}.status", condition.get("status") or "", _STATUSES))
         observed = condition.get("observedGeneration") or 0
@@ -121,7 +121,7 @@ def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
             errors.append(required(f"{child_path}.lastTransitionTime"))
         if not reason:
             errors.append(required(f"{child_path}.reason"))
-        errors += [invalid(f"{child_path}.reason", reason, text) for text in condition_reason_errors(reason) if reason]
+        errors += [invalid(f"{child_path}.reason", reason, msg) for msg in condition_reason_errors(reason) if reason]
         errors += [
             too_long(f"{child_path}.{field}", limit)
             for field, limit in (("reason", MAX_CONDITION_REASON), ("message", _MAX_MESSAGE))

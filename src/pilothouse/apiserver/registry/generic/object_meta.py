@@ -96,7 +96,7 @@ def validate_object_meta(
     if not name:
         errors.append(required("metadata.name", "name or generateName is required"))
     else:
-        errors += [invalid("metadata.name", name, text) for text in name_errors(name)]
+        errors += [invalid("metadata.name", name, msg) for msg in name_errors(name)]
     generation = metadata.get("generation") or 0
     if generation < 0:
         errors.append(invalid("metadata.generation", generation, NON_NEGATIVE))
@@ -111,11 +111,11 @@ def validate_object_meta(
 
 def _validate_generate_name(prefix: str, name_errors: Callable[[str], list[str]]) -> ErrorList:
     if name_errors is path_segment_errors:
-        found = path_segment_prefix_errors(prefix)
+        msgs = path_segment_prefix_errors(prefix)
     else:
         # Upstream validates the prefix before the name is generated, and masks a trailing dash (``maskTrailingDash``).
-        found = name_errors(prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix)
-    return [invalid("metadata.generateName", prefix, text) for text in found]
+        msgs = name_errors(prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix)
+    return [invalid("metadata.generateName", prefix, msg) for msg in msgs]
 
 
 def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
@@ -125,7 +125,7 @@ def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
         return validate_object_meta(metadata, path_segment_errors, kube_finalizers=False)
     name, prefix = metadata["name"], metadata.get("generateName")
     found = _validate_generate_name(prefix, path_segment_errors) if prefix else []
-    return found + [invalid("metadata.name", name, text) for text in path_segment_errors(name)]
+    return found + [invalid("metadata.name", name, msg) for msg in path_segment_errors(name)]
 
 
 class MetadataErrors(msgspec.Struct, frozen=True):
@@ -219,7 +219,7 @@ def validate_finalizer_name(finalizers: Sequence[str], field: str) -> ErrorList:
     errors: ErrorList = []
     for position, name in enumerate(finalizers):
         path = f"{field}[{position}]"
-        errors += [invalid(path, name, text) for text in qualified_name_errors(name)]
+        errors += [invalid(path, name, msg) for msg in qualified_name_errors(name)]
         if not _is_known_finalizer(name):
             errors.append(invalid(path, name, _INVALID_FINALIZER))
     return errors
@@ -242,7 +242,7 @@ def _is_known_finalizer(name: str) -> bool:
 
 
 def _validate_finalizers(finalizers: Sequence[str]) -> ErrorList:
-    errors = [invalid("metadata.finalizers", name, text) for name in finalizers for text in qualified_name_errors(name)]
+    errors = [invalid("metadata.finalizers", name, msg) for name in finalizers for msg in qualified_name_errors(name)]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         errors.append(
             invalid(

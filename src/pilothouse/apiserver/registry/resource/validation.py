@@ -114,7 +114,7 @@ def _truncate_key(text: str, max_key_length: int) -> str:
 
 def validate_label(name: str, path: str) -> ErrorList:
     """The name of a device, request or counter."""
-    return [invalid(path, name, text) for text in _label_errors(name)]
+    return [invalid(path, name, msg) for msg in _label_errors(name)]
 
 
 @bounded_cache(4096)
@@ -127,12 +127,12 @@ def validate_pool_name(name: str, path: str) -> ErrorList:
     if not name:
         return [required(path)]
     all_errors = [too_long(path, _MAX_POOL_LENGTH)] if len(name.encode()) > _MAX_POOL_LENGTH else []
-    return all_errors + [invalid(path, part, text) for part in name.split("/") for text in dns_subdomain_errors(part)]
+    return all_errors + [invalid(path, part, msg) for part in name.split("/") for msg in dns_subdomain_errors(part)]
 
 
 def validate_qualified_name(name: str, path: str) -> ErrorList:
     """``validateQualifiedName``: the name of an attribute or capacity, with an optional domain."""
-    return [FieldError(path, reason, text) for reason, text in _qualified_name_errors(name)]
+    return [FieldError(path, reason, msg) for reason, msg in _qualified_name_errors(name)]
 
 
 @bounded_cache(4096)
@@ -153,8 +153,8 @@ def validate_fully_qualified_name(name: str, path: str) -> ErrorList:
     """``validateFullyQualifiedName``: the name of an attribute in a constraint, with a domain."""
     all_errors = validate_qualified_name(name, path)
     if "/" not in name:
-        text = "a fully qualified name must be a domain and a name separated by a slash"
-        all_errors.append(invalid(path, name, text))
+        detail = "a fully qualified name must be a domain and a name separated by a slash"
+        all_errors.append(invalid(path, name, detail))
     return all_errors
 
 
@@ -175,11 +175,11 @@ def validate_uid(uid: str, path: str) -> ErrorList:
             return [invalid(path, uid, "error validating uid: invalid UUID format")]
     elif uid == uid.lower():
         return []
-    text = (
+    detail = (
         "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "
         "characters"
     )
-    return [invalid(path, uid, text)]
+    return [invalid(path, uid, detail)]
 
 
 # Configuration, taints and conditions --------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def validate_raw_extension(value: Any, path: str) -> ErrorList:
 def validate_device_taint(taint: Object, path: str) -> ErrorList:
     key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
     all_errors = validate_condition_name(key, f"{path}.key")
-    all_errors += [invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
+    all_errors += [invalid(f"{path}.value", value, msg) for msg in label_value_errors(value)]
     if not effect:
         all_errors.append(required(f"{path}.effect"))
     elif effect not in _EFFECTS:
@@ -224,7 +224,7 @@ def validate_device_toleration(toleration: Object, path: str) -> ErrorList:
     elif operator not in _OPERATORS:
         all_errors.append(not_supported(f"{path}.operator", operator, _OPERATORS))
     elif operator == "Equal":
-        all_errors += [invalid(f"{path}.value", value, text) for text in label_value_errors(value)]
+        all_errors += [invalid(f"{path}.value", value, msg) for msg in label_value_errors(value)]
     elif value:
         all_errors.append(invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
     if effect and effect not in _EFFECTS:
@@ -233,7 +233,7 @@ def validate_device_toleration(toleration: Object, path: str) -> ErrorList:
 
 
 def validate_condition_name(name: str, path: str) -> ErrorList:
-    return [invalid(path, name, text) for text in qualified_name_errors(name)]
+    return [invalid(path, name, msg) for msg in qualified_name_errors(name)]
 
 
 def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
@@ -249,8 +249,8 @@ def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
             if condition in conditions[:position]:
                 all_errors.append(duplicate(child_path, condition))
             if conditions is failures and condition in binding:
-                text = "bindingFailureConditions must not overlap with bindingConditions"
-                all_errors.append(invalid(child_path, condition, text))
+                detail = "bindingFailureConditions must not overlap with bindingConditions"
+                all_errors.append(invalid(child_path, condition, detail))
     for name, conditions, other in (
         ("bindingConditions", binding, "bindingFailureConditions"),
         ("bindingFailureConditions", failures, "bindingConditions"),

@@ -22,7 +22,7 @@ def validate_names(name: str, path: str, detail: Sequence[str]) -> ErrorList:
     """A required name. ``detail``: the errors in it, if it is set."""
     if not name:
         return [required(path)]
-    return [invalid(path, name, text) for text in detail]
+    return [invalid(path, name, msg) for msg in detail]
 
 
 def validate_scheduling_policy(policy: Object, path: str) -> ErrorList:

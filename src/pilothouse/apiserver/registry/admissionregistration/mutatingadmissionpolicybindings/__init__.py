@@ -35,8 +35,8 @@ class MutatingAdmissionPolicyBindingStrategy(Strategy):
         name, params, matched = spec.get("policyName") or "", spec.get("paramRef"), spec.get("matchResources")
         errors = [] if name else [required("spec.policyName")]
         if name:
-            detail = dns_subdomain_errors(name)
-            errors += [invalid("spec.policyName", name, text) for text in detail]
+            msgs = dns_subdomain_errors(name)
+            errors += [invalid("spec.policyName", name, msg) for msg in msgs]
         errors += _validate_param_ref(params, "spec.paramRef") if params is not None else []
         errors += rules.validate_match_resources(matched, "spec.matchResources") if matched is not None else []
         return errors + self._validate_kind_specific(spec)
@@ -49,7 +49,7 @@ def _validate_param_ref(params: Object, path: str) -> ErrorList:
     """``validateParamRef``."""
     name, selector, not_found = params.get("name") or "", params.get("selector"), params.get("parameterNotFoundAction")
     exclusive = "name and selector are mutually exclusive"
-    errors = [invalid(f"{path}.name", name, text) for text in path_segment_errors(name)]
+    errors = [invalid(f"{path}.name", name, msg) for msg in path_segment_errors(name)]
     if name and selector is not None:
         errors.append(forbidden(f"{path}.name", exclusive))
     if selector is not None:

@@ -52,8 +52,8 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
     def _validate_actions(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
         if not spec.get("validations") and not spec.get("auditAnnotations"):
-            text = "validations or auditAnnotations must contain at least one item"
-            return [required(f"spec.{field}", text) for field in ("validations", "auditAnnotations")]
+            detail = "validations or auditAnnotations must contain at least one item"
+            return [required(f"spec.{field}", detail) for field in ("validations", "auditAnnotations")]
         return expressions.validate_validations(spec, obj["metadata"].get("name") or "")
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
@@ -73,12 +73,12 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
 def _validate_param_kind(kind: Object, path: str) -> ErrorList:
     version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
     errors = _validate_api_version(version, f"{path}.apiVersion")
-    detail = dns_1035_label_errors(name.lower()) if name else []
+    msgs = dns_1035_label_errors(name.lower()) if name else []
     if not name:
         errors.append(required(f"{path}.kind"))
-    elif detail:
-        text = "may have mixed case, but should otherwise match: " + ",".join(detail)
-        errors.append(invalid(f"{path}.kind", name, text))
+    elif msgs:
+        detail = "may have mixed case, but should otherwise match: " + ",".join(msgs)
+        errors.append(invalid(f"{path}.kind", name, detail))
     return errors
 
 
@@ -88,12 +88,12 @@ def _validate_api_version(text: str, path: str) -> ErrorList:
     if text.count("/") > 1:
         return [invalid(path, text, f"unexpected GroupVersion string: {text}")]
     group, _slash, version = text.rpartition("/")
-    detail = dns_subdomain_errors(group) if group else []
-    all_errors = [invalid(path, group, ",".join(detail))] if detail else []
+    msgs = dns_subdomain_errors(group) if group else []
+    all_errors = [invalid(path, group, ",".join(msgs))] if msgs else []
     if not version:
         return [*all_errors, invalid(path, text, "version must be specified")]
-    detail = dns_1035_label_errors(version)
-    return all_errors + ([invalid(path, version, ",".join(detail))] if detail else [])
+    msgs = dns_1035_label_errors(version)
+    return all_errors + ([invalid(path, version, ",".join(msgs))] if msgs else [])
 
 
 REGISTRATION = Registration(

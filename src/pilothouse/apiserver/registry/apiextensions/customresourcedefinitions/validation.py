@@ -61,8 +61,8 @@ def _validate_immutable(obj: Object, old: Object, paths: tuple[tuple[str, ...], 
     for path in paths:
         new = _field_at(obj["spec"], path)
         if new != _field_at(old["spec"], path):
-            shown = internal_value("named" if path == ("scope",) else "string", new)
-            errors.append(invalid("spec." + ".".join(path), shown, "field is immutable"))
+            bad_value = internal_value("named" if path == ("scope",) else "string", new)
+            errors.append(invalid("spec." + ".".join(path), bad_value, "field is immutable"))
     return errors
 
 
@@ -122,8 +122,8 @@ def _validate_custom_resource_definition_spec(
     errors: ErrorList = []
     if not group:
         errors.append(required("spec.group"))
-    elif found := dns_subdomain_errors(group):
-        errors.append(invalid("spec.group", group, ",".join(found)))
+    elif msgs := dns_subdomain_errors(group):
+        errors.append(invalid("spec.group", group, ",".join(msgs)))
     elif "." not in group:
         errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
     if not spec.get("scope"):
@@ -148,8 +148,8 @@ def _validate_custom_resource_definition_spec(
     if sum(bool(version.get("storage")) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
         errors.append(invalid("spec.versions", _shown_versions(versions), detail))
-    if names and names[0] and (found := dns_1035_label_errors(names[0])):
-        errors.append(invalid("spec.version", names[0], ",".join(found)))
+    if names and names[0] and (msgs := dns_1035_label_errors(names[0])):
+        errors.append(invalid("spec.version", names[0], ",".join(msgs)))
     errors += [
         required(f"spec.names.{field}")
         for field in ("plural", "singular", "kind", "listKind")
@@ -194,9 +194,9 @@ def validate_names(names: Object, path: str) -> ErrorList:
         errors += _validate_label(f"{path}.{field}", names.get(field))
     for field in ("kind", "listKind"):
         value: str = names.get(field) or ""
-        found = dns_1035_label_errors(value.lower()) if value else []
-        if found:
-            detail = f"may have mixed case, but should otherwise match: {','.join(found)}"
+        msgs = dns_1035_label_errors(value.lower()) if value else []
+        if msgs:
+            detail = f"may have mixed case, but should otherwise match: {','.join(msgs)}"
             errors.append(invalid(f"{path}.{field}", value, detail))
     for position, value in enumerate(names.get("shortNames") or ()):
         errors += _validate_label(f"{path}.shortNames[{position}]", value, empty=True)
@@ -209,8 +209,8 @@ def validate_names(names: Object, path: str) -> ErrorList:
 
 def _validate_label(path: str, value: str | None, *, empty: bool = False) -> ErrorList:
     """``empty``: whether an empty string is validated too."""
-    found = dns_1035_label_errors(value or "") if value or empty else []
-    return [invalid(path, value or "", ",".join(found))] if found else []
+    msgs = dns_1035_label_errors(value or "") if value or empty else []
+    return [invalid(path, value or "", ",".join(msgs))] if msgs else []
 
 
 def _validate_approval(obj: Object) -> ErrorList:
@@ -490,7 +490,7 @@ def _validate_conversion_review_versions(versions: list[str], path: str, *, know
         if version in versions[:position]:
             errors.append(invalid(f"{path}[{position}]", version, "duplicate version"))
         else:
-            errors += [invalid(f"{path}[{position}]", version, text) for text in dns_1035_label_errors(version)]
+            errors += [invalid(f"{path}[{position}]", version, msg) for msg in dns_1035_label_errors(version)]
     if known and not any(version in _REVIEW_VERSIONS for version in versions):
         errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
     return errors

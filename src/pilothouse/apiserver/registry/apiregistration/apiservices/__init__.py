@@ -26,10 +26,10 @@ class APIServiceStrategy(Strategy):
 
     def name_errors(self, obj: Object) -> Callable[[str], list[str]]:
         required_name = f"{obj['spec'].get('version') or ''}.{obj['spec'].get('group') or ''}"
-        text = f'must be `spec.version+"."+spec.group`: {quote(required_name)}'
+        detail = f'must be `spec.version+"."+spec.group`: {quote(required_name)}'
 
         def name_errors(name: str) -> list[str]:
-            return path_segment_errors(name) or ([] if name == required_name else [text])
+            return path_segment_errors(name) or ([] if name == required_name else [detail])
 
         return name_errors
 
@@ -50,9 +50,9 @@ class APIServiceStrategy(Strategy):
         errors: ErrorList = []
         if not group and version != "v1":
             errors.append(required("spec.group", "only v1 may have an empty group and it better be legacy kube"))
-        detail = dns_subdomain_errors(group) if group else []
-        errors += [invalid("spec.group", group, text) for text in detail]
-        errors += [invalid("spec.version", version, text) for text in dns_1035_label_errors(version)]
+        msgs = dns_subdomain_errors(group) if group else []
+        errors += [invalid("spec.group", group, msg) for msg in msgs]
+        errors += [invalid("spec.version", version, msg) for msg in dns_1035_label_errors(version)]
         for field, limit in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
             value = spec.get(field) or 0
             if not 0 < value <= limit:

@@ -20,8 +20,8 @@ def validate_daemon_set_strategy(strategy: Object) -> ErrorList:
     if strategy["type"] == "OnDelete":
         return []
     if strategy["type"] != "RollingUpdate":
-        shown = internal_value("apps.DaemonSetUpdateStrategy", strategy)
-        return [not_supported("spec.updateStrategy", shown, ("RollingUpdate", "OnDelete"))]
+        bad_value = internal_value("apps.DaemonSetUpdateStrategy", strategy)
+        return [not_supported("spec.updateStrategy", bad_value, ("RollingUpdate", "OnDelete"))]
     path = "spec.updateStrategy.rollingUpdate"
     rolling = strategy.get("rollingUpdate") or {}
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
@@ -43,8 +43,8 @@ def validate_daemon_set(obj: Object) -> ErrorList:
     errors = validate_label_selector(selector or {}, "spec.selector")
     errors += validate_template_labels(selector, template)
     if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        shown = internal_value(SELECTOR, selector)
-        errors.append(invalid("spec.selector", shown, "empty selector is invalid for daemonset"))
+        bad_value = internal_value(SELECTOR, selector)
+        errors.append(invalid("spec.selector", bad_value, "empty selector is invalid for daemonset"))
     errors += validate_pod_template_spec(template, "spec.template")
     errors += validate_restart_policy_always(template, "DaemonSet")
     errors += validate_nonnegative_fields(spec, "spec", ("minReadySeconds",))

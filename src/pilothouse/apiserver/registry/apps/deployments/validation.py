@@ -23,8 +23,8 @@ def validate_deployment_strategy(strategy: Object) -> ErrorList:
         return [forbidden(path, "may not be specified when strategy `type` is 'Recreate'")]
     if kind != "RollingUpdate":
         # Upstream validates the type, but reports the whole strategy as the invalid value.
-        shown = internal_value("apps.DeploymentStrategy", strategy)
-        return [not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))]
+        bad_value = internal_value("apps.DeploymentStrategy", strategy)
+        return [not_supported("spec.strategy", bad_value, ("Recreate", "RollingUpdate"))]
     rolling = rolling or {}
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     errors = validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")

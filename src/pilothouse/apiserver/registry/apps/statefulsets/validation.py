@@ -34,13 +34,13 @@ def validate_stateful_set_policies(spec: Object) -> ErrorList:
     if strategy["type"] == "OnDelete":
         if rolling is not None:
             detail = "only allowed for updateStrategy 'RollingUpdate'"
-            shown = internal_value("*apps.RollingUpdateStatefulSetStrategy", rolling)
-            errors.append(invalid(f"{path}.rollingUpdate", shown, detail))
+            bad_value = internal_value("*apps.RollingUpdateStatefulSetStrategy", rolling)
+            errors.append(invalid(f"{path}.rollingUpdate", bad_value, detail))
     elif strategy["type"] == "RollingUpdate":
         errors += validate_rolling_update_stateful_set(rolling or {}, f"{path}.rollingUpdate")
     else:
-        shown = internal_value("apps.StatefulSetUpdateStrategy", strategy)
-        errors.append(invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'"))
+        bad_value = internal_value("apps.StatefulSetUpdateStrategy", strategy)
+        errors.append(invalid(path, bad_value, "must be 'RollingUpdate' or 'OnDelete'"))
     retention = spec["persistentVolumeClaimRetentionPolicy"]
     for field in ("whenDeleted", "whenScaled"):
         if retention[field] not in ("Retain", "Delete"):
@@ -113,7 +113,7 @@ def validate_stateful_set(spec: Object, *, is_update: bool = False, template: bo
     errors += validate_nonnegative_fields(spec.get("ordinals") or {}, "spec.ordinals", ("start",))
     name = spec["serviceName"]
     if name and not is_update:
-        errors += [invalid("spec.serviceName", name, text) for text in dns_label_errors(name)]
+        errors += [invalid("spec.serviceName", name, msg) for msg in dns_label_errors(name)]
     errors += validate_selector(spec, "statefulset")
     selector = spec.get("selector")
     pod_template: Object = spec["template"]

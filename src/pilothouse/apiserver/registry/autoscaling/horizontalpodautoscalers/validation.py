@@ -51,8 +51,8 @@ def validate_horizontal_pod_autoscaler_spec(spec: Object, before: Object | None)
     for position, metric in enumerate(metrics):
         errors += _validate_metric(metric, f"spec.metrics[{position}]", tolerant=tolerant)
     if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
-        text = "must specify at least one Object or External metric to support scaling to zero replicas"
-        errors.append(forbidden("spec.metrics", text))
+        detail = "must specify at least one Object or External metric to support scaling to zero replicas"
+        errors.append(forbidden("spec.metrics", detail))
     for direction in ("scaleUp", "scaleDown"):
         rules: Object | None = (behavior or {}).get(direction)
         if rules is not None:
@@ -95,7 +95,7 @@ def _validate_name(obj: Object, path: str, fields: tuple[str, ...], detail: str 
         if not value:
             errors.append(required(f"{path}.{field}", detail))
         else:
-            errors += [invalid(f"{path}.{field}", value, text) for text in path_segment_errors(value)]
+            errors += [invalid(f"{path}.{field}", value, msg) for msg in path_segment_errors(value)]
     return errors
 
 
@@ -161,10 +161,10 @@ def _validate_resource(source: str, found: Object, path: str) -> ErrorList:
     if source == "resource":
         return errors
     if name:
-        errors += [invalid(f"{path}.name", name, text) for text in container_resource_name_errors(name)]
+        errors += [invalid(f"{path}.name", name, msg) for msg in container_resource_name_errors(name)]
     if not container:
         return [*errors, required(f"{path}.container", "must specify a container")]
-    return errors + [invalid(f"{path}.container", container, text) for text in dns_label_errors(container)]
+    return errors + [invalid(f"{path}.container", container, msg) for msg in dns_label_errors(container)]
 
 
 def _validate_target(target: Object, path: str) -> ErrorList:

@@ -44,9 +44,9 @@ def _validate_cron_job_spec(spec: Object, before: Object | None) -> ErrorList:
     job: Object = spec["jobTemplate"].get("spec") or {}
     errors += spec_validation.validate_job_spec(job, "spec.jobTemplate.spec")
     if job.get("selector") is not None:
-        text = "`selector` will be auto-generated"
-        shown = internal_value("*meta.LabelSelector", job["selector"])
-        errors.append(invalid("spec.jobTemplate.spec.selector", shown, text))
+        detail = "`selector` will be auto-generated"
+        bad_value = internal_value("*meta.LabelSelector", job["selector"])
+        errors.append(invalid("spec.jobTemplate.spec.selector", bad_value, detail))
     if job.get("manualSelector"):
         errors.append(not_supported("spec.jobTemplate.spec.manualSelector", job["manualSelector"], ("nil", "false")))
     return errors + validate_nonnegative_fields(spec, "spec", ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"))
@@ -60,11 +60,11 @@ def _validate_schedule(schedule: str, zone: str | None, *, tolerated: bool) -> E
     except CronError as error:
         errors.append(invalid("spec.schedule", schedule, str(error)))
     if "TZ" in schedule and not tolerated:
-        text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors.append(invalid("spec.schedule", schedule, text))
+        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errors.append(invalid("spec.schedule", schedule, detail))
     elif "TZ" in schedule and zone is not None:
-        text = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
-        errors.append(invalid("spec.schedule", schedule, text))
+        detail = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+        errors.append(invalid("spec.schedule", schedule, detail))
     return errors
 
 
@@ -78,8 +78,8 @@ def _validate_time_zone(zone: str | None) -> ErrorList:
             return [invalid("spec.timeZone", named(zone), f"unknown time zone {zone}")]
     errors: ErrorList = []
     if zone.lower() == "local":
-        text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        errors.append(invalid("spec.timeZone", named(zone), text))
+        detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        errors.append(invalid("spec.timeZone", named(zone), detail))
     try:
         if zone != "Local":  # valid in Go: the time zone of the machine
             load_zone(zone)

@@ -197,7 +197,7 @@ def _validate_on_pod_conditions(patterns: list[Object], path: str) -> ErrorList:
         errors.append(too_many(path, len(patterns), _MAX_CONDITIONS))
     for position, pattern in enumerate(patterns):
         type_ = pattern.get("type") or ""
-        errors += [invalid(f"{path}[{position}].type", type_, text) for text in qualified_name_errors(type_)]
+        errors += [invalid(f"{path}[{position}].type", type_, msg) for msg in qualified_name_errors(type_)]
         errors += _validate_choice(pattern.get("status") or "", f"{path}[{position}].status", _STATUSES)
     return errors
 

@@ -103,8 +103,8 @@ def _validate_finished_conditions(status: Object, true: Set[str], changed: Set[s
         errors.append(_invalid_conditions("cannot set Complete=True and FailureTarget=true conditions"))
     if "Complete" in changed or "completionTime" in changed:
         if end is not None and not complete:
-            text = "cannot set completionTime when there is no Complete=True condition"
-            errors.append(invalid("status.completionTime", end, text))
+            detail = "cannot set completionTime when there is no Complete=True condition"
+            errors.append(invalid("status.completionTime", end, detail))
         elif end is None and complete:
             errors.append(required("status.completionTime", "completionTime is required for Complete jobs"))
     if (
@@ -136,8 +136,8 @@ def _validate_finished(spec: Object, status: Object, changed: Set[str], *, stric
     if status.get("startTime") is None and (ended or "startTime" in changed) and not never_started:
         errors.append(required("status.startTime", "startTime is required for finished job"))
     if (uncounted.get("succeeded") or uncounted.get("failed")) and (ended or "uncountedTerminatedPods" in changed):
-        shown = internal_value("*batch.UncountedTerminatedPods", uncounted)
-        errors.append(invalid("status.uncountedTerminatedPods", shown, "must be empty for finished job"))
+        bad_value = internal_value("*batch.UncountedTerminatedPods", uncounted)
+        errors.append(invalid("status.uncountedTerminatedPods", bad_value, "must be empty for finished job"))
     return errors
 
 
@@ -150,16 +150,16 @@ def _validate_index(spec: Object, status: Object, changed: Set[str]) -> ErrorLis
     if "failedIndexes" in changed and failed is not None and completions is not None and limit is not None:
         errors += _validate_indexes_format("failedIndexes", failed, completions)
     if "completedIndexes" in changed and completed and spec.get("completionMode") != "Indexed":
-        text = "cannot set non-empty completedIndexes when non-indexed completion mode"
-        errors.append(invalid("status.completedIndexes", completed, text))
+        detail = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        errors.append(invalid("status.completedIndexes", completed, detail))
     if "failedIndexes" in changed and failed is not None and limit is None:
-        text = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
-        errors.append(invalid("status.failedIndexes", failed, text))
+        detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        errors.append(invalid("status.failedIndexes", failed, detail))
     if completions is not None and failed is not None:
         both = first_common_index(completed, failed, completions)
         if both is not None:
-            text = f"failedIndexes and completedIndexes overlap at index: {both}"
-            errors.append(invalid("status.failedIndexes", failed, text))
+            detail = f"failedIndexes and completedIndexes overlap at index: {both}"
+            errors.append(invalid("status.failedIndexes", failed, detail))
     return errors
 
 
@@ -212,8 +212,8 @@ def _validate_status_change(spec: Object, status: Object, before: Object, true: 
     if end is not None and status.get("completionTime") not in (None, end):
         errors.append(invalid("status.completionTime", status["completionTime"], IMMUTABLE))
     if start not in (None, status.get("startTime")) and not spec.get("suspend") and not _resumed(status, was):
-        text = "field is immutable for unsuspended job once set"
-        errors.append(invalid("status.startTime", status.get("startTime"), text))
+        detail = "field is immutable for unsuspended job once set"
+        errors.append(invalid("status.startTime", status.get("startTime"), detail))
     if _MET in was and _MET not in true:
         errors.append(_invalid_conditions("cannot disable the SuccessCriteriaMet=True condition"))
     if "Complete" in was and _MET not in was and _MET in true:

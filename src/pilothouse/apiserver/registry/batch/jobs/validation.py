@@ -66,8 +66,8 @@ def _validate_job_object(spec: Object) -> ErrorList:
     else:
         errors += validate_label_selector(selector, "spec.selector")
     if selector is None or not selector_matches(selector, labels):
-        text = "`selector` does not match template `labels`"
-        errors.append(invalid("spec.template.metadata.labels", _shown(labels), text))
+        detail = "`selector` does not match template `labels`"
+        errors.append(invalid("spec.template.metadata.labels", _shown(labels), detail))
     return errors
 
 
@@ -87,8 +87,8 @@ def _validate_generated_selector(obj: Object, *, prefixed: bool) -> ErrorList:
         elif labels[key] != value:
             errors.append(invalid(f"{path}[{key}]", _shown(labels), f"must be '{value}'"))
     if not selector_matches(spec["selector"], expected):
-        shown = internal_value("*meta.LabelSelector", spec["selector"])
-        errors.append(invalid("spec.selector", shown, "`selector` not auto-generated"))
+        bad_value = internal_value("*meta.LabelSelector", spec["selector"])
+        errors.append(invalid("spec.selector", bad_value, "`selector` not auto-generated"))
     return errors
 
 

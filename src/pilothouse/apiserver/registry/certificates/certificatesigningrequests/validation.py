@@ -144,8 +144,8 @@ def _validate_signer_name(name: str) -> ErrorList:
     errors = [too_long(path, MAX_SUBDOMAIN)] if len(domain.encode()) > MAX_SUBDOMAIN else []
     errors += _validate_part(domain, dns_label_errors, path)
     if "." not in domain:
-        text = "should be a domain with at least two segments separated by dots"
-        errors.append(invalid(path, domain, text))
+        detail = "should be a domain with at least two segments separated by dots"
+        errors.append(invalid(path, domain, detail))
     errors += _validate_part(rest, dns_subdomain_errors, path)
     if len(name.encode()) > _MAX_SIGNER_LENGTH:
         errors.append(too_long(path, _MAX_SIGNER_LENGTH))

@@ -52,7 +52,7 @@ def _validate_strategy(strategy: str) -> ErrorList:
     """A strategy without a domain must be one of Kubernetes'. The path repeats the field, as upstream."""
     path = "spec.strategy.strategy"
     if "/" in strategy:
-        return [invalid(path, strategy, text) for text in qualified_name_errors(strategy)]
+        return [invalid(path, strategy, msg) for msg in qualified_name_errors(strategy)]
     return [] if strategy in _STRATEGIES else [not_supported(path, strategy, _STRATEGIES)]
 
 

@@ -14,7 +14,7 @@ _IMMUTABLE = "field is immutable when `immutable` is set"
 
 
 def validate_config_map_key(data: Iterable[str], path: str) -> ErrorList:
-    return [invalid(f"{path}[{key}]", key, text) for key in data for text in config_key_errors(key)]
+    return [invalid(f"{path}[{key}]", key, msg) for key in data for msg in config_key_errors(key)]
 
 
 def validate_immutable(obj: Object, old: Object, fields: tuple[str, ...]) -> ErrorList:

@@ -26,7 +26,7 @@ def _validate_port(port: Object, path: str, *, needs_name: bool) -> ErrorList:
 
 
 def validate_port_name(name: str | None, path: str) -> ErrorList:
-    return [invalid(f"{path}.name", name, text) for text in dns_label_errors(name)] if name else []
+    return [invalid(f"{path}.name", name, msg) for msg in dns_label_errors(name)] if name else []
 
 
 def validate_protocols(port: Object, path: str) -> ErrorList:
@@ -35,8 +35,8 @@ def validate_protocols(port: Object, path: str) -> ErrorList:
         errors.append(not_supported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS))
     protocol = port.get("appProtocol")
     if protocol is not None:
-        detail = qualified_name_errors(protocol)
-        errors += [invalid(f"{path}.appProtocol", protocol, text) for text in detail]
+        msgs = qualified_name_errors(protocol)
+        errors += [invalid(f"{path}.appProtocol", protocol, msg) for msg in msgs]
     return errors
 
 
@@ -75,12 +75,12 @@ class EndpointsStrategy(Strategy):
 def _validate_endpoint_address(address: Object, path: str) -> ErrorList:
     """``validateEndpointAddress``, which validates the address twice."""
     ip, host, node = address.get("ip") or "", address.get("hostname"), address.get("nodeName")
-    errors = [invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
+    errors = [invalid(f"{path}.ip", ip, msg) for msg in ip_errors(ip)]
     if host:
-        errors += [invalid(f"{path}.hostname", host, text) for text in dns_label_errors(host)]
+        errors += [invalid(f"{path}.hostname", host, msg) for msg in dns_label_errors(host)]
     if node is not None:
-        errors += [invalid(f"{path}.nodeName", node, text) for text in dns_subdomain_errors(node)]
-    return errors + [invalid(f"{path}.ip", ip, text) for text in core_validation.non_special_ip_errors(ip)]
+        errors += [invalid(f"{path}.nodeName", node, msg) for msg in dns_subdomain_errors(node)]
+    return errors + [invalid(f"{path}.ip", ip, msg) for msg in core_validation.non_special_ip_errors(ip)]
 
 
 def print_endpoints(value: Doc, now: Now) -> Row:

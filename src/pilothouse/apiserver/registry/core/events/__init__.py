@@ -78,7 +78,7 @@ def legacy_validate_event(obj: Object, *, controller: str) -> ErrorList:
     name = obj.get("reportingComponent") or ""
     if not name:
         errors.append(required(controller))
-    errors += [invalid(controller, name, text) for text in qualified_name_errors(name)]
+    errors += [invalid(controller, name, msg) for msg in qualified_name_errors(name)]
     for field in ("reportingInstance", "action", "reason"):
         value = obj.get(field) or ""
         if not value:

@@ -24,7 +24,7 @@ def validate_limit_range(obj: Object) -> ErrorList:
         detail = qualified_name_errors(kind)
         if not detail and "/" not in kind and kind not in _LIMITED:
             detail = ["must be a standard limit type or fully qualified"]
-        errors += [invalid(f"{path}.type", kind, text) for text in detail]
+        errors += [invalid(f"{path}.type", kind, msg) for msg in detail]
         if kind in kinds:
             errors.append(duplicate(f"{path}.type", kind))
         kinds.append(kind)
@@ -70,8 +70,8 @@ def _validate_limit_range_item(item: Object, kind: str, path: str) -> ErrorList:
         if field == _RATIO and kind == "PersistentVolumeClaim":
             bounds = {**(item.get("min") or {}), **(item.get("max") or {})}
             if "storage" not in bounds:
-                text = "either minimum or maximum storage value is required, but neither was provided"
-                errors.append(required(f"{path}.limits", text))
+                detail = "either minimum or maximum storage value is required, but neither was provided"
+                errors.append(required(f"{path}.limits", detail))
         amounts: Object = item.get(field) or {}
         if kind == "Pod" and field in ("default", "defaultRequest"):
             if amounts:
@@ -125,5 +125,5 @@ def _ratios(ratio: Quantity, low: Quantity, high: Quantity) -> tuple[float, floa
 
 
 def _validate_limit_range_resource_name(name: str, kind: str, path: str) -> ErrorList:
-    texts = container_resource_name_errors(name) if kind in ("Container", "Pod") else resource_name_errors(name)
-    return [invalid(path, name, text) for text in texts]
+    msgs = container_resource_name_errors(name) if kind in ("Container", "Pod") else resource_name_errors(name)
+    return [invalid(path, name, msg) for msg in msgs]

@@ -90,10 +90,10 @@ def _validate_taints(taints: Sequence[Object]) -> ErrorList:
     for position, taint in enumerate(taints):
         path = f"metadata.taints[{position}]"
         key, effect, value = (taint.get(field) or "" for field in ("key", "effect", "value"))
-        errors += [invalid(f"{path}.key", key, text) for text in qualified_name_errors(key)]
-        texts = label_value_errors(value)
-        if texts:
-            errors.append(invalid(f"{path}.value", value, ";".join(texts)))
+        errors += [invalid(f"{path}.key", key, msg) for msg in qualified_name_errors(key)]
+        msgs = label_value_errors(value)
+        if msgs:
+            errors.append(invalid(f"{path}.value", value, ";".join(msgs)))
         if not effect:
             errors.append(required(f"{path}.effect"))
         elif effect not in _EFFECTS:

@@ -95,7 +95,7 @@ def validate_persistent_volume_claim_template(template: Object, path: str) -> Er
 
 def _validate_class_name(spec: Object, path: str, field: str) -> ErrorList:
     name = spec.get(field)
-    return [invalid(f"{path}.{field}", name, text) for text in dns_subdomain_errors(name)] if name else []
+    return [invalid(f"{path}.{field}", name, msg) for msg in dns_subdomain_errors(name)] if name else []
 
 
 def validate_persistent_volume_claim_on_update(obj: Object, old: Object) -> ErrorList:
@@ -152,9 +152,9 @@ def validate_persistent_volume_claim_status_update(obj: Object, old: Object) -> 
 
 def _validate_resource(name: str, path: str) -> ErrorList:
     """``validatePersistentVolumeClaimResourceKey``: ``storage`` is the only native resource of a claim."""
-    detail = qualified_name_errors(name)
-    if detail:
-        return [invalid(path, name, text) for text in detail]
+    msgs = qualified_name_errors(name)
+    if msgs:
+        return [invalid(path, name, msg) for msg in msgs]
     is_native = "/" not in name or "kubernetes.io/" in name
     return [not_supported(path, name, ("storage",), plain=True)] if is_native and name != "storage" else []
 
@@ -190,12 +190,12 @@ def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorL
                 invalid(child_path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
             )
         if group and not any_group:
-            texts = dns_subdomain_errors(group)
-            errors += [invalid(f"{child_path}.apiGroup", group, text) for text in texts]
+            msgs = dns_subdomain_errors(group)
+            errors += [invalid(f"{child_path}.apiGroup", group, msg) for msg in msgs]
         namespace = source.get("namespace")
         if namespace:
-            texts = dns_label_errors(namespace)
-            errors += [invalid(f"{child_path}.namespace", namespace, text) for text in texts]
+            msgs = dns_label_errors(namespace)
+            errors += [invalid(f"{child_path}.namespace", namespace, msg) for msg in msgs]
     older, newer = spec.get("dataSource"), spec.get("dataSourceRef")
     if older is not None and newer is not None:
         if newer.get("namespace"):

@@ -41,7 +41,7 @@ _OTHER_FIELDS = (
 
 def _validate_classes(spec: Object) -> ErrorList:
     name, attributes = spec.get("storageClassName"), spec.get("volumeAttributesClassName")
-    errors = [invalid("spec.storageClassName", name, text) for text in dns_subdomain_errors(name)] if name else []
+    errors = [invalid("spec.storageClassName", name, msg) for msg in dns_subdomain_errors(name)] if name else []
     errors += validate_volume_mode(spec, "spec")
     if attributes is None:
         return errors
@@ -49,7 +49,7 @@ def _validate_classes(spec: Object) -> ErrorList:
     if not attributes:
         errors.append(required(path, "an empty string is disallowed"))
     else:
-        errors += [invalid(path, attributes, text) for text in dns_subdomain_errors(attributes)]
+        errors += [invalid(path, attributes, msg) for msg in dns_subdomain_errors(attributes)]
     if spec.get("csi") is None:
         errors.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
     return errors
@@ -122,8 +122,8 @@ def validate_persistent_volume_update(obj: Object, old: Object) -> ErrorList:
     known = before.get("nodeAffinity")
     if known and spec.get("nodeAffinity") not in (known, with_ga_labels(known, spec.get("nodeAffinity"))):
         detail = f"{IMMUTABLE}, except for updating from beta label to GA"
-        shown = internal_value("*core.VolumeNodeAffinity", spec.get("nodeAffinity"))
-        errors.append(invalid("nodeAffinity", shown, detail))
+        bad_value = internal_value("*core.VolumeNodeAffinity", spec.get("nodeAffinity"))
+        errors.append(invalid("nodeAffinity", bad_value, detail))
     name = "volumeAttributesClassName"
     if before.get(name) is not None and spec.get(name) is None:
         errors.append(forbidden(f"spec.{name}", "update from non-nil value to nil is forbidden"))

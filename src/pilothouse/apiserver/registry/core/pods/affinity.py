@@ -19,7 +19,7 @@ _POSITIVE = "must be greater than zero"
 
 
 def _name_errors(field: str, value: str, detail: Iterable[str]) -> ErrorList:
-    return [invalid(field, value, text) for text in detail]
+    return [invalid(field, value, msg) for msg in detail]
 
 
 def validate_affinity(affinity: Object, path: str) -> ErrorList:

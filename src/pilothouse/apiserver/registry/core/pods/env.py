@@ -65,7 +65,7 @@ def _validate_env_var_value_from(variable: Object, source: Object, path: str) ->
 
 
 def _all_invalid(path: str, value: str, texts: Iterable[str]) -> ErrorList:
-    return [invalid(path, value, text) for text in texts]
+    return [invalid(path, value, msg) for msg in texts]
 
 
 def _validate_key_selector(reference: Object, path: str) -> ErrorList:

@@ -58,8 +58,8 @@ def validate_object_field_selector(reference: Object, path: str, allowed: Sequen
     if reason:
         return [invalid(f"{path}.fieldPath", field_path, f"error converting fieldPath: {reason}")]
     if key is not None:
-        detail = qualified_name_errors(key.lower() if name == "metadata.annotations" else key)
-        return [invalid(path, key, text) for text in detail]
+        msgs = qualified_name_errors(key.lower() if name == "metadata.annotations" else key)
+        return [invalid(path, key, msg) for msg in msgs]
     name = "spec.nodeName" if name == "spec.host" else name
     return [] if name in allowed else [not_supported(f"{path}.fieldPath", name, sorted(allowed), plain=True)]
 

@@ -54,9 +54,9 @@ def validate_label_keys(holder: Object, path: str) -> ErrorList:
             errors.append(forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set"))
             continue
         errors += [
-            invalid(f"{path}.{field}[{position}]", key, text)
+            invalid(f"{path}.{field}[{position}]", key, msg)
             for position, key in enumerate(keys)
-            for text in qualified_name_errors(key)
+            for msg in qualified_name_errors(key)
         ]
     # Merged expressions come last, so a key that occurs twice was in the selector before.
     seen = set((selector or {}).get("matchLabels") or ())

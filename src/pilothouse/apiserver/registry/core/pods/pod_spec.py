@@ -43,7 +43,7 @@ _COMMON_PREEMPTION = (None, "PreemptLowerPriority")
 
 
 def _name_errors(field: str, value: str, detail: Iterable[str]) -> ErrorList:
-    return [invalid(field, value, text) for text in detail]
+    return [invalid(field, value, msg) for msg in detail]
 
 
 def validate_leading_fields(spec: Object, path: str, *, plain: bool) -> ErrorList:

@@ -92,7 +92,7 @@ def _validate_http_get_action(handler: Object, path: str) -> ErrorList:
 
 def _validate_port_num_or_name(port: Any, path: str) -> ErrorList:
     if isinstance(port, str):
-        return [invalid(path, port, text) for text in port_name_errors(port)]
+        return [invalid(path, port, msg) for msg in port_name_errors(port)]
     number = port or 0
     return [] if 1 <= number <= 65535 else [invalid(path, number, PORT_RANGE)]
 

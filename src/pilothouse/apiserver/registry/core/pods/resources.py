@@ -115,7 +115,7 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
         elif name in seen:
             errors.append(duplicate(f"{child_path}.name", name))
         else:
-            errors += [invalid(f"{child_path}.name", name, text) for text in dns_label_errors(name)]
+            errors += [invalid(f"{child_path}.name", name, msg) for msg in dns_label_errors(name)]
             seen.add(name)
         fields = [field for field in _CLAIMS if claim.get(field) is not None]
         if len(fields) != 1:
@@ -126,9 +126,9 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
             )
             errors.append(invalid(child_path, internal_value("core.PodResourceClaim", claim), detail))
         errors += [
-            invalid(f"{child_path}.{field}", claim[field], text)
+            invalid(f"{child_path}.{field}", claim[field], msg)
             for field in fields
-            for text in dns_subdomain_errors(claim[field])
+            for msg in dns_subdomain_errors(claim[field])
         ]
     return errors
 
@@ -146,8 +146,8 @@ def validate_container_claims(claims: Sequence[Object], path: str, known: frozen
         else:
             key = f"{name}/{request}" if request else name
             if request:
-                detail = dns_label_errors(request)
-                errors += [invalid(f"{child_path}.request", request, text) for text in detail]
+                msgs = dns_label_errors(request)
+                errors += [invalid(f"{child_path}.request", request, msg) for msg in msgs]
             if key in seen:
                 errors.append(duplicate(child_path, key))
             elif not request:

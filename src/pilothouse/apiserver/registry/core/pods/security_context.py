@@ -244,8 +244,8 @@ def validate_security_context(context: Object, path: str, *, host_users: bool) -
         added: Sequence[str] = (context.get("capabilities") or {}).get("add") or ()
         texts += [f"{start} `capabilities.Add` CAP_SYS_ADMIN" for name in added if name == "CAP_SYS_ADMIN"]
         if texts:
-            shown = internal_value("*core.SecurityContext", context)
-            errors += [invalid(path, shown, text) for text in texts]
+            bad_value = internal_value("*core.SecurityContext", context)
+            errors += [invalid(path, bad_value, msg) for msg in texts]
     errors += _validate_windows_security_context_options(context.get("windowsOptions"), f"{path}.windowsOptions")
     return errors + _validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
@@ -273,8 +273,8 @@ def _validate_seccomp_profile(profile: Object | None, path: str) -> ErrorList:
     child_path = f"{path}.localhostProfile"
     if kind != "Localhost":
         if local is not None:
-            shown = internal_value("*core.SeccompProfile", profile)
-            errors.append(invalid(child_path, shown, "can only be set when seccomp type is Localhost"))
+            bad_value = internal_value("*core.SeccompProfile", profile)
+            errors.append(invalid(child_path, bad_value, "can only be set when seccomp type is Localhost"))
     elif local is None:
         errors.append(required(child_path, "must be set when seccomp type is Localhost"))
     else:
@@ -325,8 +325,8 @@ def _validate_windows_security_context_options(options: Object | None, path: str
         options.get(field) for field in ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName")
     )
     if name is not None:
-        child_path, shown = f"{path}.gmsaCredentialSpecName", named(name)
-        errors += [invalid(child_path, shown, text) for text in dns_subdomain_errors(name)]
+        child_path, bad_value = f"{path}.gmsaCredentialSpecName", named(name)
+        errors += [invalid(child_path, bad_value, msg) for msg in dns_subdomain_errors(name)]
     if spec is not None and not spec:
         detail = "gmsaCredentialSpec cannot be an empty string"
         errors.append(invalid(f"{path}.gmsaCredentialSpec", named(spec), detail))
@@ -334,8 +334,8 @@ def _validate_windows_security_context_options(options: Object | None, path: str
         detail = f"gmsaCredentialSpec size must be under {_MAX_SPEC_KIB} KiB"
         errors.append(invalid(f"{path}.gmsaCredentialSpec", named(spec), detail))
     if user is not None:
-        child_path, shown = f"{path}.runAsUserName", named(user)
-        errors += [invalid(child_path, shown, f"runAsUserName{text}") for text in _user_name_errors(user)]
+        child_path, bad_value = f"{path}.runAsUserName", named(user)
+        errors += [invalid(child_path, bad_value, f"runAsUserName{msg}") for msg in _user_name_errors(user)]
     return errors
 
 

@@ -47,7 +47,7 @@ def validate_pod_status_fields(pod: Object, old: Object) -> ErrorList:
     node = status.get("nominatedNodeName")
     if node and node != before.get("nominatedNodeName"):
         path = "status.nominatedNodeName"
-        errors += [invalid(path, node, text) for text in dns_subdomain_errors(node)]
+        errors += [invalid(path, node, msg) for msg in dns_subdomain_errors(node)]
         if spec.get("nodeName"):
             errors.append(forbidden(path, "may not be set on pods that are already bound to a node"))
     if (status.get("observedGeneration") or 0) < 0:
@@ -74,7 +74,7 @@ def _validate_pod_conditions(condition: Object, path: str) -> ErrorList:
     kind = condition.get("type") or ""
     if kind in _SYSTEM_CONDITIONS:
         return errors
-    return errors + [invalid(f"{path}.Type", kind, text) for text in qualified_name_errors(kind)]
+    return errors + [invalid(f"{path}.Type", kind, msg) for msg in qualified_name_errors(kind)]
 
 
 def _validate_container_state_transition(
@@ -116,8 +116,8 @@ def _validate_resource_claim_statuses(statuses: Sequence[Object], claims: Sequen
         seen.add(name)
         claim = status.get("resourceClaimName")
         if claim is not None:
-            texts = dns_subdomain_errors(claim)
-            errors += [invalid(f"{path}.resourceClaimName", claim, text) for text in texts]
+            msgs = dns_subdomain_errors(claim)
+            errors += [invalid(f"{path}.resourceClaimName", claim, msg) for msg in msgs]
     return errors
 
 
@@ -147,7 +147,7 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
                 "spec.containers.resources.requests"
             )
             errors.append(invalid(f"{child_path}.resourceName", resource, detail))
-        errors += [invalid(f"{path}.requestName", request, text) for text in dns_label_errors(request)]
+        errors += [invalid(f"{path}.requestName", request, msg) for msg in dns_label_errors(request)]
         if key in seen:
             errors += [duplicate(f"{child_path}.{part}", value) for part, value in zip(parts, key, strict=True)]
         seen.add(key)
@@ -155,7 +155,7 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
     if not claim:
         return [*errors, required(f"{path}.resourceClaimName")]
     child_path = f"{path}.resourceClaimName"
-    return errors + [invalid(child_path, claim, text) for text in dns_subdomain_errors(claim)]
+    return errors + [invalid(child_path, claim, msg) for msg in dns_subdomain_errors(claim)]
 
 
 # Addresses ----------------------------------------------------------------------------------------------------------

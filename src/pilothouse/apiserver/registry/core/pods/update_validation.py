@@ -76,9 +76,9 @@ def _validate_gated_update(same: Object, before: Object) -> ErrorList:
     selector, was = same.get("nodeSelector") or {}, before.get("nodeSelector") or {}
     if selector != was:
         if any(selector.get(key) != value for key, value in was.items()):
-            shown = internal_value("{}string", same.get("nodeSelector"))
+            bad_value = internal_value("{}string", same.get("nodeSelector"))
             detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-            errors.append(invalid("spec.nodeSelector", shown, detail))
+            errors.append(invalid("spec.nodeSelector", bad_value, detail))
         _put(same, "nodeSelector", before.get("nodeSelector"))
     affinity, old_affinity = same.get("affinity"), before.get("affinity")
     node_affinity, old_node_affinity = ((a or {}).get("nodeAffinity") for a in (affinity, old_affinity))

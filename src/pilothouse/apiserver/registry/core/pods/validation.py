@@ -149,7 +149,7 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
 
 
 def _name_errors(field: str, value: str, detail: Iterable[str]) -> ErrorList:
-    return [invalid(field, value, text) for text in detail]
+    return [invalid(field, value, msg) for msg in detail]
 
 
 def _validate_resource_claims(claims: Sequence[Object], path: str, meta: Object | None) -> ErrorList:
@@ -184,7 +184,7 @@ def _validate_volumes(
         found = validate_volume_source(volume, child_path)
         if pod and name and "ephemeral" in volume:
             claim = f"{pod}-{name}"
-            detail = [f"PVC name {quote(claim)}: {text}" for text in dns_subdomain_errors(claim)]
+            detail = [f"PVC name {quote(claim)}: {msg}" for msg in dns_subdomain_errors(claim)]
             found += _name_errors(f"{child_path}.name", name, detail)
         if not name:
             found.append(required(f"{child_path}.name"))
@@ -286,10 +286,10 @@ def _check_host_port_conflicts(containers: Sequence[Object], path: str) -> Error
         for at, port in enumerate(container.get("ports") or ()):
             if not port.get("hostPort"):
                 continue
-            text = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
-            if text in used:
-                errors.append(duplicate(f"{path}[{position}].ports[{at}].hostPort", text))
-            used.add(text)
+            detail = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
+            if detail in used:
+                errors.append(duplicate(f"{path}[{position}].ports[{at}].hostPort", detail))
+            used.add(detail)
     return errors
 
 
@@ -410,9 +410,9 @@ def _validate_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -
         child_path = f"{path}[{position}]"
         if port.get("name"):
             name = port["name"]
-            found = port_name_errors(name)
-            all_errors += _name_errors(f"{child_path}.name", name, found)
-            if not found and name in names:
+            msgs = port_name_errors(name)
+            all_errors += _name_errors(f"{child_path}.name", name, msgs)
+            if not msgs and name in names:
                 all_errors.append(duplicate(f"{child_path}.name", name))
             names.add(name)
         number = port.get("containerPort") or 0

@@ -135,7 +135,7 @@ def _is_standard_quota_resource(name: str) -> bool:
 
 def _validate_resource_quota_resource_name(name: str, path: str) -> ErrorList:
     """``ValidateResourceQuotaResourceName``: names without a domain must be standard quota resources."""
-    texts = resource_name_errors(name)
+    msgs = resource_name_errors(name)
     if "/" not in name and not _is_standard_quota_resource(name):
-        texts = [*texts, "must be a standard resource for quota"]
-    return [invalid(path, name, text) for text in texts]
+        msgs = [*msgs, "must be a standard resource for quota"]
+    return [invalid(path, name, msg) for msg in msgs]

@@ -175,8 +175,8 @@ class ServiceAddresses(Plugin):
             families += [] if is_single or len(families) > 1 else [_other_family(families[0])]
             return
         if spec["ipFamilyPolicy"] == "RequireDualStack" and len(self._pools) < 2:
-            text = "this cluster is not configured for dual-stack services"
-            found.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
+            detail = "this cluster is not configured for dual-stack services"
+            found.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], detail))
         found += [
             invalid(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
             for position, family in enumerate(families)
@@ -200,8 +200,8 @@ class ServiceAddresses(Plugin):
             if family in self._pools:
                 families = spec["ipFamilies"] = [*families, family]
             else:
-                text = f"{family} is not configured on this cluster"
-                errors.append(invalid(f"spec.clusterIPs[{position}]", addresses, text))
+                detail = f"{family} is not configured on this cluster"
+                errors.append(invalid(f"spec.clusterIPs[{position}]", addresses, detail))
         return errors
 
     # Addresses
@@ -357,8 +357,8 @@ def _trim_secondary(spec: Object, before: Object) -> ErrorList:
         now, known = spec.get(field) or [], before.get(field) or []
         if spec["ipFamilyPolicy"] != "SingleStack":
             if 0 < len(now) < len(known):
-                text = f"must be 'SingleStack' to release the secondary {what}"
-                errors.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
+                detail = f"must be 'SingleStack' to release the secondary {what}"
+                errors.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], detail))
         elif now == known and len(now) > 1:
             spec[field] = now[:1]
     return errors
@@ -367,9 +367,9 @@ def _trim_secondary(spec: Object, before: Object) -> ErrorList:
 def _validate_single_stack(spec: Object) -> ErrorList:
     if spec["ipFamilyPolicy"] != "SingleStack":
         return []
-    text = "must be 'RequireDualStack' or 'PreferDualStack' when multiple {} are specified"
+    detail = "must be 'RequireDualStack' or 'PreferDualStack' when multiple {} are specified"
     return [
-        invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text.format(what))
+        invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], detail.format(what))
         for field, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families"))
         if len(spec.get(field) or ()) == 2
     ]

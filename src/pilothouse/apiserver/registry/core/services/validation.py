@@ -102,8 +102,8 @@ def _validate_stacks(addresses: Sequence[str], families: Sequence[str]) -> Error
     if list(addresses) != ["None"]:
         for position, (address, family) in enumerate(zip(addresses, families, strict=False)):
             if family in _FAMILIES and (family == "IPv6") != (family_of(address) == 6):
-                text = f"expected an {family} value as indicated by `ipFamilies[{position}]`"
-                errors.append(invalid(f"{path}[{position}]", address, text))
+                detail = f"expected an {family} value as indicated by `ipFamilies[{position}]`"
+                errors.append(invalid(f"{path}[{position}]", address, detail))
     return errors
 
 
@@ -121,8 +121,8 @@ def _validate_upgrade_downgrade_cluster_ips(spec: Object, before: Object) -> Err
     elif known and now[0] != known[0]:
         errors.append(invalid("spec.clusterIPs[0]", now, _IMMUTABLE))
     if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
-        text = "must be set to 'SingleStack' when releasing the secondary clusterIP"
-        errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
+        detail = "must be set to 'SingleStack' when releasing the secondary clusterIP"
+        errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
     return errors
 
 
@@ -141,8 +141,8 @@ def _validate_upgrade_downgrade_ip_families(spec: Object, before: Object) -> Err
     if now and known and now[0] != known[0]:
         errors.append(invalid(path, addresses, _IMMUTABLE))
     if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
-        text = "must be set to 'SingleStack' when releasing the secondary ipFamily"
-        errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
+        detail = "must be set to 'SingleStack' when releasing the secondary ipFamily"
+        errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
     return errors
 
 
@@ -209,7 +209,7 @@ def _validate_external_name(name: str) -> ErrorList:
     name = name.removesuffix(".")
     if not name:
         return [required(path)]
-    return [invalid(path, name, text) for text in dns_subdomain_errors(name)]
+    return [invalid(path, name, msg) for msg in dns_subdomain_errors(name)]
 
 
 def _validate_service_port(port: Object, path: str, names: set[str], *, several: bool) -> ErrorList:
@@ -218,7 +218,7 @@ def _validate_service_port(port: Object, path: str, names: set[str], *, several:
     if not name and several:
         errors.append(required(f"{path}.name"))
     elif name:
-        errors += [invalid(f"{path}.name", name, text) for text in dns_label_errors(name)]
+        errors += [invalid(f"{path}.name", name, msg) for msg in dns_label_errors(name)]
         if name in names:
             errors.append(duplicate(f"{path}.name", name))
         names.add(name)
@@ -230,8 +230,8 @@ def _validate_service_port(port: Object, path: str, names: set[str], *, several:
         errors.append(not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
     errors += _validate_target_port(f"{path}.targetPort", port.get("targetPort"))
     if port.get("appProtocol") is not None:
-        detail = qualified_name_errors(port["appProtocol"])
-        errors += [invalid(f"{path}.appProtocol", port["appProtocol"], text) for text in detail]
+        msgs = qualified_name_errors(port["appProtocol"])
+        errors += [invalid(f"{path}.appProtocol", port["appProtocol"], msg) for msg in msgs]
     return errors
 
 
@@ -252,15 +252,15 @@ def _validate_port_numbers(ports: Sequence[Object], kind: str) -> ErrorList:
     for position, port in enumerate(ports):
         protocol, number = port.get("protocol") or "", port.get("port") or 0
         if (protocol, number) in seen:
-            shown = internal_value("core.ServicePort", {"protocol": protocol, "port": number})
-            errors.append(duplicate(f"spec.ports[{position}]", shown))
+            bad_value = internal_value("core.ServicePort", {"protocol": protocol, "port": number})
+            errors.append(duplicate(f"spec.ports[{position}]", bad_value))
         seen.add((protocol, number))
     return errors
 
 
 def _validate_target_port(path: str, target: Any) -> ErrorList:
     if isinstance(target, str):
-        return [invalid(path, target, text) for text in port_name_errors(target)]
+        return [invalid(path, target, msg) for msg in port_name_errors(target)]
     return [] if target and 1 <= target <= 65535 else [invalid(path, target or 0, PORT_RANGE)]
 
 
@@ -283,7 +283,7 @@ def _validate_load_balancer_class(spec: Object) -> ErrorList:
         return []
     if spec["type"] != "LoadBalancer":
         return [forbidden("spec.loadBalancerClass", _ONLY_LOAD_BALANCER)]
-    return [invalid("spec.loadBalancerClass", name, text) for text in qualified_name_errors(name)]
+    return [invalid("spec.loadBalancerClass", name, msg) for msg in qualified_name_errors(name)]
 
 
 def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
@@ -328,8 +328,8 @@ def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
         elif mode is not None and mode not in _MODES:
             errors.append(not_supported(f"{child_path}.ipMode", mode, _MODES))
         if host:
-            detail = [*dns_subdomain_errors(host), *([_NOT_AN_IP_ADDRESS] if family_of(host) else [])]
-            errors += [invalid(f"{child_path}.hostname", host, text) for text in detail]
+            msgs = [*dns_subdomain_errors(host), *([_NOT_AN_IP_ADDRESS] if family_of(host) else [])]
+            errors += [invalid(f"{child_path}.hostname", host, msg) for msg in msgs]
     return errors
 
 

@@ -53,9 +53,9 @@ def _validate_endpoints(obj: Object) -> ErrorList:
         errors += _validate_addresses(endpoint.get("addresses") or [], kind, f"{path}.addresses")
         node, host, hints = endpoint.get("nodeName"), endpoint.get("hostname"), endpoint.get("hints")
         if node is not None:
-            errors += [invalid(f"{path}.nodeName", node, text) for text in _node_errors(node)]
+            errors += [invalid(f"{path}.nodeName", node, msg) for msg in _node_errors(node)]
         if host is not None:
-            errors += [invalid(f"{path}.hostname", host, text) for text in dns_label_errors(host)]
+            errors += [invalid(f"{path}.hostname", host, msg) for msg in dns_label_errors(host)]
         if hints is not None:
             errors += _validate_hints(hints, f"{path}.hints")
     return errors
@@ -83,7 +83,7 @@ def _validate_hints(hints: Object, path: str) -> ErrorList:
             if name in seen:
                 errors.append(duplicate(child_path, name))
             seen.add(name)
-            errors += [invalid(child_path, name, text) for text in errors_of(name)]
+            errors += [invalid(child_path, name, msg) for msg in errors_of(name)]
     return errors
 
 
@@ -94,7 +94,7 @@ def _validate_addresses(addresses: list[str], kind: str, path: str) -> ErrorList
     elif len(addresses) > _MAX_ADDRESSES:
         errors.append(too_many(path, len(addresses), _MAX_ADDRESSES))
     for index, address in enumerate(addresses):
-        errors += [invalid(path, address, text) for text in _family_errors(address, kind)]
+        errors += [invalid(path, address, msg) for msg in _family_errors(address, kind)]
         if kind == "FQDN" and not address:
             errors.append(required(f"{path}[{index}]"))
             continue
@@ -118,8 +118,8 @@ def _address_errors(address: str, kind: str) -> tuple[tuple[str, str], ...]:
         return tuple(_name_errors(address.removesuffix(".") or address))
     if kind not in ("IPv4", "IPv6"):
         return ()
-    details = ip_errors(address) if kind == "IPv4" else canonical_ip_errors(address)
-    return tuple((address, detail) for detail in details or non_special_ip_errors(address))
+    msgs = ip_errors(address) if kind == "IPv4" else canonical_ip_errors(address)
+    return tuple((address, detail) for detail in msgs or non_special_ip_errors(address))
 
 
 def _name_errors(name: str) -> list[tuple[str, str]]:

@@ -18,13 +18,13 @@ def validate_flow_schema(obj: Object) -> ErrorList:
     errors = _validate_matching_precedence(spec["matchingPrecedence"], name)
     method, level = spec.get("distinguisherMethod"), (spec.get("priorityLevelConfiguration") or {}).get("name")
     if method is not None and method.get("type") not in _METHODS:
-        shown = internal_value("*flowcontrol.FlowDistinguisherMethod", method)
-        errors.append(not_supported("spec.distinguisherMethod.type", shown, _METHODS))
+        bad_value = internal_value("*flowcontrol.FlowDistinguisherMethod", method)
+        errors.append(not_supported("spec.distinguisherMethod.type", bad_value, _METHODS))
     path = "spec.priorityLevelConfiguration.name"
     if not level:
         errors.append(required(path, "must reference a priority level"))
     else:
-        errors += [invalid(path, level, text) for text in dns_subdomain_errors(level)]
+        errors += [invalid(path, level, msg) for msg in dns_subdomain_errors(level)]
     for position, rule in enumerate(spec.get("rules") or ()):
         errors += _validate_policy_rules_with_subjects(rule, f"spec.rules[{position}]")
     fixed = mandatory().get(f"flowschemas/{name}")
@@ -86,11 +86,11 @@ def _validate_service_account_subject(account: Object, path: str) -> ErrorList:
     name, namespace = account.get("name") or "", account.get("namespace") or ""
     errors: ErrorList = []
     if name not in ("", "*"):
-        errors += [invalid(f"{path}.name", name, text) for text in dns_subdomain_errors(name)]
+        errors += [invalid(f"{path}.name", name, msg) for msg in dns_subdomain_errors(name)]
     child_path = f"{path}.namespace"
     if not namespace:
         return [*errors, required(child_path, "must specify namespace for service account")]
-    return errors + [invalid(child_path, namespace, text) for text in dns_label_errors(namespace)]
+    return errors + [invalid(child_path, namespace, msg) for msg in dns_label_errors(namespace)]
 
 
 def _validate_wildcard(values: Sequence[str], path: str, called: str) -> ErrorList:

@@ -68,8 +68,8 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
     errors += _validate_percent(limited, "spec.limited")
     borrowed = limited.get("borrowingLimitPercent")
     if borrowed is not None and borrowed < 0:
-        path, text = "spec.limited.borrowingLimitPercent", f"if specified, {_NATURAL}"
-        errors.append(invalid(path, borrowed, text))
+        path, detail = "spec.limited.borrowingLimitPercent", f"if specified, {_NATURAL}"
+        errors.append(invalid(path, borrowed, detail))
     return errors
 
 
@@ -118,6 +118,6 @@ def _validate_queuing_configuration(queuing: Object, path: str) -> ErrorList:
         report("handSize", hand, f"should not be greater than queues ({queues})")
     elif math.ceil(math.log2(queues) * hand) > _MAX_ENTROPY_BITS:
         bits = f"required entropy bits of deckSize {queues} and handSize {hand}"
-        text = f"{bits} should not be greater than {_MAX_ENTROPY_BITS}"
-        report("handSize", hand, text)
+        detail = f"{bits} should not be greater than {_MAX_ENTROPY_BITS}"
+        report("handSize", hand, detail)
     return errors

@@ -51,7 +51,7 @@ def _validate_ingress_class_parameters(parameters: Object, path: str) -> ErrorLi
     group, scope, namespace = (parameters.get(field) for field in ("apiGroup", "scope", "namespace"))
     errors: ErrorList = []
     if group is not None:
-        errors += [invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
+        errors += [invalid(f"{path}.apiGroup", group, msg) for msg in dns_subdomain_errors(group)]
     errors += ingress_validation.validate_path_segments(parameters, path)
     if scope not in _SCOPES:
         errors.append(not_supported(f"{path}.scope", scope, _SCOPES))
@@ -61,8 +61,8 @@ def _validate_ingress_class_parameters(parameters: Object, path: str) -> ErrorLi
     elif namespace is None:
         errors.append(required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
     else:
-        detail = dns_label_errors(namespace)
-        errors += [invalid(f"{path}.namespace", namespace, text) for text in detail]
+        msgs = dns_label_errors(namespace)
+        errors += [invalid(f"{path}.namespace", namespace, msg) for msg in msgs]
     return errors
 
 

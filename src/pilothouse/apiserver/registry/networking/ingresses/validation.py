@@ -42,10 +42,10 @@ def validate_ingress_status_update(obj: Object, old: Object) -> ErrorList:
     for position, one in enumerate(_load_balancer_ingress(obj)):
         path, ip, host = f"status.loadBalancer.ingress[{position}]", one.get("ip") or "", one.get("hostname") or ""
         if ip and ip not in before:
-            errors += [invalid(f"{path}.ip", ip, text) for text in ip_errors(ip)]
+            errors += [invalid(f"{path}.ip", ip, msg) for msg in ip_errors(ip)]
         if host:
-            detail = [*dns_subdomain_errors(host), *([_NOT_AN_IP_ADDRESS] if parse_ip_sloppy(host) is not None else [])]
-            errors += [invalid(f"{path}.hostname", host, text) for text in detail]
+            msgs = [*dns_subdomain_errors(host), *([_NOT_AN_IP_ADDRESS] if parse_ip_sloppy(host) is not None else [])]
+            errors += [invalid(f"{path}.hostname", host, msg) for msg in msgs]
     return errors
 
 
@@ -75,10 +75,10 @@ def validate_ingress_spec(spec: Object) -> ErrorList:
             errors += _validate_tls_secret_name(host, f"spec.tls[{position}].hosts[{index}]")
         secret, child_path = tls.get("secretName"), f"spec.tls[{position}].secretName"
         if secret:
-            errors += [invalid(child_path, secret, text) for text in dns_subdomain_errors(secret)]
+            errors += [invalid(child_path, secret, msg) for msg in dns_subdomain_errors(secret)]
     class_name, child_path = spec.get("ingressClassName"), "spec.ingressClassName"
     if class_name is not None:
-        errors += [invalid(child_path, class_name, text) for text in dns_subdomain_errors(class_name)]
+        errors += [invalid(child_path, class_name, msg) for msg in dns_subdomain_errors(class_name)]
     return errors
 
 
@@ -91,11 +91,11 @@ def _validate_host(host: str, path: str) -> ErrorList:
 
 def _validate_tls_secret_name(host: str, path: str) -> ErrorList:
     if "*" not in host:
-        return [invalid(path, host, text) for text in dns_subdomain_errors(host)]
+        return [invalid(path, host, msg) for msg in dns_subdomain_errors(host)]
     detail = [f"must be no more than {_MAX_HOST_LENGTH} characters"] if len(host.encode()) > _MAX_HOST_LENGTH else []
     if _wildcard.fullmatch(host) is None:
         detail.append(regex_error(_WILDCARD_TEXT, _WILDCARD, ("*.example.com",)))
-    return [invalid(path, host, text) for text in detail]
+    return [invalid(path, host, msg) for msg in detail]
 
 
 def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
@@ -128,7 +128,7 @@ def _validate_ingress_typed_local_object_reference(reference: Object, path: str)
     errors: ErrorList = []
     group = reference.get("apiGroup")
     if group is not None:
-        errors += [invalid(f"{path}.apiGroup", group, text) for text in dns_subdomain_errors(group)]
+        errors += [invalid(f"{path}.apiGroup", group, msg) for msg in dns_subdomain_errors(group)]
     return errors + validate_path_segments(reference, path)
 
 
@@ -139,7 +139,7 @@ def validate_path_segments(reference: Object, path: str, fields: Iterable[str] =
         if not value:
             errors.append(required(child_path))
         else:
-            errors += [invalid(child_path, value, text) for text in path_segment_errors(value)]
+            errors += [invalid(child_path, value, msg) for msg in path_segment_errors(value)]
     return errors
 
 
@@ -156,7 +156,7 @@ def _validate_ingress_backend(backend: Object, path: str) -> ErrorList:
         errors.append(required(f"{path}.service.name"))
     else:
         child_path = f"{path}.service.name"
-        errors += [invalid(child_path, service["name"], text) for text in dns_label_errors(service["name"])]
+        errors += [invalid(child_path, service["name"], msg) for msg in dns_label_errors(service["name"])]
     port: Object = service.get("port") or {}
     name, number = port.get("name"), port.get("number")
     if name and number:
@@ -165,7 +165,7 @@ def _validate_ingress_backend(backend: Object, path: str) -> ErrorList:
         errors.append(required(path, "port name or number is required"))
     elif name:
         child_path = f"{path}.service.port.name"
-        errors += [invalid(child_path, name, text) for text in port_name_errors(name)]
+        errors += [invalid(child_path, name, msg) for msg in port_name_errors(name)]
     elif number and not 1 <= number <= 65535:
         errors.append(invalid(f"{path}.service.port.number", number, PORT_RANGE))
     return errors

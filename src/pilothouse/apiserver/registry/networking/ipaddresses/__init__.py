@@ -24,8 +24,8 @@ class IPAddressStrategy(Strategy):
         if parent is None:
             return [required("spec.parentRef")]
         group, path = parent.get("group") or "", "spec.parentRef.group"
-        detail = dns_subdomain_errors(group) if group else []
-        errors = [invalid(path, group, text) for text in detail]
+        msgs = dns_subdomain_errors(group) if group else []
+        errors = [invalid(path, group, msg) for msg in msgs]
         fields = ("resource", "name", "namespace") if parent.get("namespace") else ("resource", "name")
         return errors + ingress_validation.validate_path_segments(parent, "spec.parentRef", fields)
 

@@ -22,12 +22,12 @@ class ServiceCIDRStrategy(Strategy):
         if not cidrs:
             return [required("spec.cidrs", "at least one CIDR required")]
         if len(cidrs) > 2:
-            shown = internal_value("networking.ServiceCIDRSpec", obj["spec"])
-            return [invalid("spec.cidrs", shown, "may only hold up to 2 values")]
+            bad_value = internal_value("networking.ServiceCIDRSpec", obj["spec"])
+            return [invalid("spec.cidrs", bad_value, "may only hold up to 2 values")]
         errors = [
-            invalid(f"spec.cidrs[{position}]", cidr, text)
+            invalid(f"spec.cidrs[{position}]", cidr, msg)
             for position, cidr in enumerate(cidrs)
-            for text in canonical_cidr_errors(cidr)
+            for msg in canonical_cidr_errors(cidr)
         ]
         families = [network.version for network in map(parse_cidr_sloppy, cidrs) if network is not None]
         if len(families) == 2 and families[0] == families[1]:

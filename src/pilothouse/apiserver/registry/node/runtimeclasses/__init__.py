@@ -34,7 +34,7 @@ class RuntimeClassStrategy(Strategy):
         if not handler:
             errors = [required("handler")]
         else:
-            errors = [invalid("handler", handler, text) for text in dns_label_errors(handler)]
+            errors = [invalid("handler", handler, msg) for msg in dns_label_errors(handler)]
         overhead = (obj.get("overhead") or {}).get("podFixed")
         errors += core_validation.validate_resource_requirements({"limits": overhead}, "overhead")
         scheduling = obj.get("scheduling") or {}

@@ -30,8 +30,8 @@ class PodDisruptionBudgetStrategy(Strategy):
         spec = obj.get("spec") or {}
         errors: ErrorList = []
         if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-            shown = internal_value("policy.PodDisruptionBudgetSpec", spec)
-            errors.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
+            bad_value = internal_value("policy.PodDisruptionBudgetSpec", spec)
+            errors.append(invalid("spec", bad_value, "minAvailable and maxUnavailable cannot be both set"))
         for field in ("minAvailable", "maxUnavailable"):
             errors += apps_validation.validate_count_or_percent(spec.get(field), f"spec.{field}")
         if spec.get("selector") is not None:

@@ -17,8 +17,8 @@ class ClusterRoleStrategy(RoleStrategy):
         errors = super().validate(obj)
         rule = obj.get("aggregationRule")
         if rule is not None and not rule.get("clusterRoleSelectors"):
-            text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-            errors.append(required("aggregationRule.clusterRoleSelectors", text))
+            detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            errors.append(required("aggregationRule.clusterRoleSelectors", detail))
         for position, selector in enumerate((rule or {}).get("clusterRoleSelectors") or ()):
             path = f"aggregationRule.clusterRoleSelectors[{position}]"
             found = validate_label_selector(selector, path)

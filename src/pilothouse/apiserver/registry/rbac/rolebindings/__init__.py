@@ -38,7 +38,7 @@ class RoleBindingStrategy(RbacStrategy):
         if not name:
             errors.append(required("roleRef.name"))
         else:
-            errors += [invalid("roleRef.name", name, text) for text in path_segment_errors(name)]
+            errors += [invalid("roleRef.name", name, msg) for msg in path_segment_errors(name)]
         for position, subject in enumerate(obj.get("subjects") or ()):
             errors += self._validate_subject(subject, f"subjects[{position}]")
         return errors
@@ -50,7 +50,7 @@ class RoleBindingStrategy(RbacStrategy):
             errors.append(required(f"{path}.name"))
         if kind == "ServiceAccount":
             if name:
-                errors += [invalid(f"{path}.name", name, text) for text in dns_subdomain_errors(name)]
+                errors += [invalid(f"{path}.name", name, msg) for msg in dns_subdomain_errors(name)]
             if group:
                 errors.append(not_supported(f"{path}.apiGroup", group, ("",), plain=True))
             if not self.namespaced and not subject.get("namespace"):

@@ -29,11 +29,11 @@ class RoleStrategy(RbacStrategy):
         urls = rule.get("nonResourceURLs")
         if urls:
             if self.namespaced:
-                text = "namespaced rules cannot apply to non-resource URLs"
-                errors.append(invalid(f"{path}.nonResourceURLs", urls, text))
+                detail = "namespaced rules cannot apply to non-resource URLs"
+                errors.append(invalid(f"{path}.nonResourceURLs", urls, detail))
             if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
-                text = "rules cannot apply to both regular resources and non-resource URLs"
-                errors.append(invalid(f"{path}.nonResourceURLs", urls, text))
+                detail = "rules cannot apply to both regular resources and non-resource URLs"
+                errors.append(invalid(f"{path}.nonResourceURLs", urls, detail))
             return errors
         if not rule.get("apiGroups"):
             errors.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))

@@ -100,7 +100,7 @@ def _validate_device_sub_request(request: Object, path: str) -> ErrorList:
     class_name, child_path = request.get("deviceClassName") or "", f"{path}.deviceClassName"
     errors = [] if class_name else [required(child_path)]
     if class_name:
-        errors += [invalid(child_path, class_name, text) for text in dns_subdomain_errors(class_name)]
+        errors += [invalid(child_path, class_name, msg) for msg in dns_subdomain_errors(class_name)]
     errors += validate_selectors(request.get("selectors") or [], f"{path}.selectors")
     mode, count = request.get("allocationMode"), request.get("count") or 0
     if mode not in _MODES:
@@ -120,5 +120,5 @@ def _validate_device_constraint(constraint: Object, path: str, names: Mapping[st
         if constraint.get(field) is not None:
             return all_errors + validate_fully_qualified_name(constraint[field], f"{path}.{field}")
     # Upstream's message, although no field is set.
-    text = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-    return [*all_errors, required(path, text)]
+    detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+    return [*all_errors, required(path, detail)]

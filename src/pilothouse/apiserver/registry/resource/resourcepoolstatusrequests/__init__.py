@@ -79,7 +79,7 @@ class ResourcePoolStatusRequestStrategy(Strategy):
 def _validate_driver(driver: str, path: str) -> ErrorList:
     if not driver:
         return [required(path)]
-    return [invalid(path, driver, text) for text in dns_subdomain_errors(driver, any_case=True)]
+    return [invalid(path, driver, msg) for msg in dns_subdomain_errors(driver, any_case=True)]
 
 
 def _validate_pool_status(name: str, path: str) -> ErrorList:
@@ -90,8 +90,8 @@ def _validate_pool_status(name: str, path: str) -> ErrorList:
         if not segment:
             errors.append(invalid(path, name, f"segment {position}: must not be empty"))
             continue
-        for text in dns_subdomain_errors(segment):
-            errors.append(invalid(path, segment, f"segment {position}: {text}"))
+        for msg in dns_subdomain_errors(segment):
+            errors.append(invalid(path, segment, f"segment {position}: {msg}"))
     return errors
 
 
@@ -108,7 +108,7 @@ def _validate_status(pool: Object, path: str) -> ErrorList:
     for field, minimum in _COUNTS.items():
         errors += _validate_number(pool.get(field), f"{path}.{field}", minimum)
     if node is not None:
-        errors += [invalid(f"{path}.nodeName", node, text) for text in dns_subdomain_errors(node)]
+        errors += [invalid(f"{path}.nodeName", node, msg) for msg in dns_subdomain_errors(node)]
     if error is not None and len(error.encode()) > _ERROR_BYTES:
         errors.append(too_long(f"{path}.validationError", _ERROR_BYTES))
     return errors

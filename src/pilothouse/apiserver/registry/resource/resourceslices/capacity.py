@@ -22,8 +22,8 @@ def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) ->
         return [forbidden(child_path, "allowMultipleAllocations must be true")]
     values, bounds = policy.get("validValues") or [], policy.get("validRange")
     if values and bounds is not None:
-        text = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
-        return [forbidden(child_path, text)]
+        detail = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+        return [forbidden(child_path, detail)]
     for field in ("validValues", "validRange"):
         if policy.get(field) and policy.get("default") is None:
             return [required(f"{child_path}.default", f"required when {field} is defined")]

@@ -91,8 +91,8 @@ def _validate_slice_node_selection(spec: Object) -> tuple[ErrorList, list[str]]:
     errors, fields_set = _validate_node_selection(spec, "spec", "must be either unset or set to a non-empty string")
     terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if spec.get("nodeSelector") is not None and len(terms) != 1:
-        path, text = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
-        errors.append(invalid(path, internal_value("[]core.NodeSelectorTerm", terms), text))
+        path, detail = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
+        errors.append(invalid(path, internal_value("[]core.NodeSelectorTerm", terms), detail))
     per_device = spec.get("perDeviceNodeSelection")
     if per_device:
         fields_set.append("`perDeviceNodeSelection`")
@@ -107,7 +107,7 @@ def _validate_node_selection(holder: Object, path: str, empty: str) -> tuple[Err
     name, selector, everywhere = (holder.get(field) for field in _NODE_FIELDS)
     if name:
         fields_set.append("`nodeName`")
-        errors += [invalid(f"{path}.nodeName", name, text) for text in dns_subdomain_errors(name)]
+        errors += [invalid(f"{path}.nodeName", name, msg) for msg in dns_subdomain_errors(name)]
     elif name is not None:
         errors.append(invalid(f"{path}.nodeName", name, empty))
     if selector is not None:
@@ -124,8 +124,8 @@ def _validate_device(device: Object, old: Object | None, path: str, per_device: 
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     errors = validate_label(device.get("name") or "", f"{path}.name")
     if len(attributes) + len(capacity) > _MAX_MEMBERS:
-        text = f"the total number of attributes and capacities must not exceed {_MAX_MEMBERS}"
-        errors.append(invalid(path, len(attributes) + len(capacity), text))
+        detail = f"the total number of attributes and capacities must not exceed {_MAX_MEMBERS}"
+        errors.append(invalid(path, len(attributes) + len(capacity), detail))
     errors += validate_map(attributes, f"{path}.attributes", validate_qualified_name, _validate_attribute)
     if old is None or capacity != (old.get("capacity") or {}):
         is_shared = device.get("allowMultipleAllocations") is True
@@ -157,11 +157,11 @@ def _validate_device_node_selection(device: Object, path: str, per_device: bool)
     if not per_device:
         if all(device.get(field) is None for field in _NODE_FIELDS):
             return []
-        text = (
+        detail = (
             "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in "
             "the ResourceSlice spec"
         )
-        return [invalid(path, None, text)]
+        return [invalid(path, None, detail)]
     errors, fields_set = _validate_node_selection(device, path, "must not be empty")
     which = (
         "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "

@@ -27,11 +27,11 @@ def validate_csi_driver(obj: Object) -> ErrorList:
     ]
     period, in_secrets = spec.get("nodeAllocatableUpdatePeriodSeconds"), spec.get("serviceAccountTokenInSecrets")
     if period is not None and period < _MIN_UPDATE_PERIOD_SECONDS:
-        path, text = "spec.nodeAllocatableUpdatePeriodSeconds", "must be greater than or equal to 10 seconds"
-        errors.append(invalid(path, period, text))
+        path, detail = "spec.nodeAllocatableUpdatePeriodSeconds", "must be greater than or equal to 10 seconds"
+        errors.append(invalid(path, period, detail))
     if in_secrets is not None and not tokens:
-        text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, text))
+        detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+        errors.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, detail))
     return errors
 
 
@@ -58,9 +58,9 @@ def _validate_token_requests(requests: Sequence[Object], path: str) -> ErrorList
             continue
         audiences.append(audience)
         if seconds is not None and seconds < _MIN_TOKEN_SECONDS:
-            text = "may not specify a duration less than 10 minutes"
-            errors.append(invalid(f"{child_path}.expirationSeconds", seconds, text))
+            detail = "may not specify a duration less than 10 minutes"
+            errors.append(invalid(f"{child_path}.expirationSeconds", seconds, detail))
         if seconds is not None and seconds > _MAX_TOKEN_SECONDS:
-            text = "may not specify a duration larger than 2^32 seconds"
-            errors.append(invalid(f"{child_path}.expirationSeconds", seconds, text))
+            detail = "may not specify a duration larger than 2^32 seconds"
+            errors.append(invalid(f"{child_path}.expirationSeconds", seconds, detail))
     return errors

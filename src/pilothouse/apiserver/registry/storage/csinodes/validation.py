@@ -51,7 +51,7 @@ def _validate_topology_key(keys: Sequence[str], path: str) -> ErrorList:
             errors.append(required(path))
         if key in keys[:position]:
             errors.append(duplicate(path, key))
-        errors += [invalid(path, keys, text) for text in qualified_name_errors(key)]
+        errors += [invalid(path, keys, msg) for msg in qualified_name_errors(key)]
     return errors
 
 

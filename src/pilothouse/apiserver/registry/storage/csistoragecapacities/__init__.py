@@ -29,7 +29,7 @@ class CSIStorageCapacityStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         name, amount = obj.get("storageClassName") or "", obj.get("capacity")
         errors = validate_label_selector(obj.get("nodeTopology") or {}, "nodeTopology")
-        errors += [invalid("storageClassName", name, text) for text in dns_subdomain_errors(name)]
+        errors += [invalid("storageClassName", name, msg) for msg in dns_subdomain_errors(name)]
         if amount is not None and claim_validation.is_negative(amount):
             errors.append(invalid("capacity", amount, NON_NEGATIVE))
         return errors

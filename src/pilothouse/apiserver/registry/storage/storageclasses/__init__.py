@@ -24,7 +24,7 @@ def validate_provisioner_and_parameters(of: Object, driver_field: str) -> ErrorL
     driver, parameters = (of.get(driver_field) or "").lower(), of.get("parameters") or {}
     errors = [] if driver else [required(driver_field)]
     if driver:
-        errors += [invalid(driver_field, driver, text) for text in qualified_name_errors(driver)]
+        errors += [invalid(driver_field, driver, msg) for msg in qualified_name_errors(driver)]
     if len(parameters) > _MAX_PARAMETERS:
         return [*errors, too_long("parameters", _MAX_PARAMETERS)]
     if "" in parameters:
@@ -50,7 +50,7 @@ def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList
                 for index, value in enumerate(values)
                 if value in values[:index]
             ]
-            errors += [invalid(f"{child_path}[{number}].key", key, text) for text in qualified_name_errors(key)]
+            errors += [invalid(f"{child_path}[{number}].key", key, msg) for msg in qualified_name_errors(key)]
             if key in expressions:
                 errors.append(duplicate(f"{child_path}[{number}].key", key))
             expressions[key] = frozenset(values)

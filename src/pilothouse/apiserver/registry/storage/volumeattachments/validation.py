@@ -17,14 +17,14 @@ def validate_volume_attachment(obj: Object) -> ErrorList:
     node, volume = spec.get("nodeName") or "", (spec.get("source") or {}).get("persistentVolumeName")
     errors = validate_csi_driver_name(spec.get("attacher") or "", "spec.attacher")
     errors += _validate_attachment_source(spec.get("source") or {}, "spec.source")
-    errors += [invalid("spec.nodeName", node, text) for text in dns_subdomain_errors(node)]
+    errors += [invalid("spec.nodeName", node, msg) for msg in dns_subdomain_errors(node)]
     if encoded_size(status.get("attachmentMetadata") or {}) > _MAX_METADATA_BYTES:
         errors.append(too_long("status.attachmentMetadata", _MAX_METADATA_BYTES))
     for field in ("attachError", "detachError"):
         errors += _validate_volume_error(status.get(field) or {}, f"status.{field}")
     if volume is None:
         return errors
-    return errors + [invalid("spec.source.persistentVolumeName", volume, text) for text in dns_subdomain_errors(volume)]
+    return errors + [invalid("spec.source.persistentVolumeName", volume, msg) for msg in dns_subdomain_errors(volume)]
 
 
 def _validate_attachment_source(source: Object, path: str) -> ErrorList:

@@ -30,19 +30,19 @@ class StorageVersionMigrationStrategy(Strategy):
         if not resource:
             errors.append(required("spec.resource.resource", "resource is required to be set"))
         else:
-            detail = dns_1035_label_errors(resource)
-            if detail:
-                errors.append(invalid("spec.resource.resource", resource, ",".join(detail)))
-        detail = dns_subdomain_errors(group) if group else []
-        if detail:
-            errors.append(invalid("spec.resource.group", group, ",".join(detail)))
+            msgs = dns_1035_label_errors(resource)
+            if msgs:
+                errors.append(invalid("spec.resource.resource", resource, ",".join(msgs)))
+        msgs = dns_subdomain_errors(group) if group else []
+        if msgs:
+            errors.append(invalid("spec.resource.group", group, ",".join(msgs)))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         if obj.get("spec") == old.get("spec"):
             return []
-        shown = internal_value("storagemigration.StorageVersionMigrationSpec", obj.get("spec"))
-        return [invalid("spec", shown, IMMUTABLE)]
+        bad_value = internal_value("storagemigration.StorageVersionMigrationSpec", obj.get("spec"))
+        return [invalid("spec", bad_value, IMMUTABLE)]
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         # Since v1.36 a terminal condition and Running may be true at the same time.
