@@ -32,9 +32,9 @@ class AttributeCache:
     def at(self, reader: AttributeReader, key: str, revision: int, value: bytes) -> Attributes:
         """The attributes of an object at a revision. The last revision of each object is cached: the state after one
         change is the state before the next, which watches also need."""
-        found = self._recent.get((reader, key))
-        if found is not None and found[0] == revision:
-            return found[1]
+        entry = self._recent.get((reader, key))
+        if entry is not None and entry[0] == revision:
+            return entry[1]
         attributes = reader.read(value)
         if len(value) <= _MAX_RECENT_BYTES:
             if len(self._recent) >= _MAX_RECENT:
@@ -54,9 +54,9 @@ class AttributeCache:
                 # Readers of changed CustomResourceDefinitions are not used again.
                 readers.clear()
             cached = readers[reader] = {}
-        found = cached.get(record.key)
-        if found is not None and found[0] == record.revision:
-            return found[1]
+        entry = cached.get(record.key)
+        if entry is not None and entry[0] == record.revision:
+            return entry[1]
         attributes = reader.read(record.value)
         cached[record.key] = (record.revision, attributes)
         return attributes
@@ -101,18 +101,18 @@ class _Index:
         self._value_of: dict[str, str] = {}
 
     def put(self, key: str, value: str) -> None:
-        before = self._value_of.get(key)
-        if before == value:
+        old_value = self._value_of.get(key)
+        if old_value == value:
             return
-        if before is not None:
-            self._remove(key, before)
+        if old_value is not None:
+            self._remove(key, old_value)
         self._value_of[key] = value
         self._by_value.setdefault(value, {})[key] = None
 
     def drop(self, key: str) -> None:
-        before = self._value_of.pop(key, None)
-        if before is not None:
-            self._remove(key, before)
+        old_value = self._value_of.pop(key, None)
+        if old_value is not None:
+            self._remove(key, old_value)
 
     def _remove(self, key: str, value: str) -> None:
         keys = self._by_value[value]

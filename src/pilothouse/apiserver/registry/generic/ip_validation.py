@@ -24,68 +24,68 @@ _plain = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}", re.ASCII)
 """The usual form of an IPv4 address, which needs no parsing."""
 
 
-def parse_ip_sloppy(text: str) -> Address | None:
+def parse_ip_sloppy(value: str) -> Address | None:
     """Parse an address; its octets may have leading zeros."""
     try:
-        return ipaddress.ip_address(_without_zeros(text))
+        return ipaddress.ip_address(_without_zeros(value))
     except ValueError:
         return None
 
 
-def parse_cidr_sloppy(text: str) -> Network | None:
+def parse_cidr_sloppy(value: str) -> Network | None:
     """Parse a CIDR; bits beyond the prefix length may be set."""
-    address, slash, bits = text.partition("/")
-    found = parse_ip_sloppy(address)
-    if found is None or not slash or _plain_number.fullmatch(bits) is None or "%" in address:
+    address, slash, bits = value.partition("/")
+    ip = parse_ip_sloppy(address)
+    if ip is None or not slash or _plain_number.fullmatch(bits) is None or "%" in address:
         return None
     try:
-        return ipaddress.ip_network((found, int(bits)), strict=False)
+        return ipaddress.ip_network((ip, int(bits)), strict=False)
     except ValueError:
         return None
 
 
 @bounded_cache(8192)
-def ip_errors(text: str) -> tuple[str, ...]:
+def ip_errors(value: str) -> tuple[str, ...]:
     """The errors in an IP address (``parseIP`` with strict validation); forms that are not canonical are accepted."""
-    found = parse_ip_sloppy(text)
-    if found is None or "%" in text:
+    ip = parse_ip_sloppy(value)
+    if ip is None or "%" in value:
         return (_INVALID_IP,)
-    if _without_zeros(text) != text:
+    if _without_zeros(value) != value:
         return ("must not have leading 0s",)
-    return ("must not be an IPv4-mapped IPv6 address",) if is_ipv4_mapped(found) else ()
+    return ("must not be an IPv4-mapped IPv6 address",) if is_ipv4_mapped(ip) else ()
 
 
-def canonical_ip_errors(text: str) -> tuple[str, ...]:
+def canonical_ip_errors(value: str) -> tuple[str, ...]:
     """The same, but only the canonical form is accepted."""
-    errors = ip_errors(text)
-    if errors or text == str(ipaddress.ip_address(text)):
+    errors = ip_errors(value)
+    if errors or value == str(ipaddress.ip_address(value)):
         return errors
-    return (f'must be in canonical form ("{ipaddress.ip_address(text)}")',)
+    return (f'must be in canonical form ("{ipaddress.ip_address(value)}")',)
 
 
 @bounded_cache(1024)
-def cidr_errors(text: str) -> tuple[str, ...]:
+def cidr_errors(value: str) -> tuple[str, ...]:
     """The errors in a CIDR, at most one; forms that are not canonical are accepted."""
-    network = parse_cidr_sloppy(text)
+    network = parse_cidr_sloppy(value)
     if network is None:
         return (_INVALID_CIDR,)
-    address, _slash, bits = text.partition("/")
-    found = parse_ip_sloppy(address)
+    address, _slash, bits = value.partition("/")
+    ip = parse_ip_sloppy(address)
     if _without_zeros(address) != address or (len(bits) > 1 and bits[0] == "0"):
         return ("must not have leading 0s in IP or prefix length",)
-    if found is not None and is_ipv4_mapped(found):
+    if ip is not None and is_ipv4_mapped(ip):
         return ("must not have an IPv4-mapped IPv6 address",)
-    if found != network.network_address:
+    if ip != network.network_address:
         return ("must not have bits set beyond the prefix length",)
     return ()
 
 
-def canonical_cidr_errors(text: str) -> tuple[str, ...]:
+def canonical_cidr_errors(value: str) -> tuple[str, ...]:
     """The same, but only the canonical form is accepted."""
-    errors = cidr_errors(text)
-    if errors or text == str(parse_cidr_sloppy(text)):
+    errors = cidr_errors(value)
+    if errors or value == str(parse_cidr_sloppy(value)):
         return errors
-    return (f'must be in canonical form ("{parse_cidr_sloppy(text)}")',)
+    return (f'must be in canonical form ("{parse_cidr_sloppy(value)}")',)
 
 
 def is_ipv4_mapped(address: Address) -> bool:
@@ -93,23 +93,23 @@ def is_ipv4_mapped(address: Address) -> bool:
     return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
 
 
-def family_of(text: str) -> int:
+def family_of(value: str) -> int:
     """4 or 6, or 0 if it is not an address. An IPv4-mapped IPv6 address is IPv4."""
-    address = None if "%" in text else parse_ip_sloppy(text)
+    address = None if "%" in value else parse_ip_sloppy(value)
     return 0 if address is None else 4 if is_ipv4_mapped(address) else address.version
 
 
-def validate_ip_for_legacy_field(text: str, path: str, known: Container[str] = ()) -> ErrorList:
-    if _plain.fullmatch(text) or text in known:
+def validate_ip_for_legacy_field(value: str, path: str, valid_old_ips: Container[str] = ()) -> ErrorList:
+    if _plain.fullmatch(value) or value in valid_old_ips:
         return []
-    return [invalid(path, text, detail) for detail in ip_errors(text)]
+    return [invalid(path, value, detail) for detail in ip_errors(value)]
 
 
-def validate_cidr_for_legacy_field(text: str, path: str, known: Container[str] = ()) -> ErrorList:
-    return [] if text in known else [invalid(path, text, detail) for detail in cidr_errors(text)]
+def validate_cidr_for_legacy_field(value: str, path: str, valid_old_cidrs: Container[str] = ()) -> ErrorList:
+    return [] if value in valid_old_cidrs else [invalid(path, value, detail) for detail in cidr_errors(value)]
 
 
-def _without_zeros(text: str) -> str:
+def _without_zeros(value: str) -> str:
     """Remove leading zeros from an IPv4 address, or from the IPv4 part at the end of an IPv6 address."""
-    first, colon, last = text.rpartition(":")
-    return first + colon + _zeros.sub("", last) if "." in last else text
+    head, colon, ipv4 = value.rpartition(":")
+    return head + colon + _zeros.sub("", ipv4) if "." in ipv4 else value

@@ -154,18 +154,22 @@ def _only_resources(fields: FieldSet, _version: str) -> FieldSet:
     spec: FieldSet = {}
     for list_name in _CONTAINERS:
         containers = {}
-        for name, below in fields.get("f:spec", {}).get(list_name, {}).items():
-            kept = {field: below[field] for field in ("f:resources", "f:resizePolicy") if field in below}
-            if kept:
-                containers[name] = kept
+        for name, fields_of_container in fields.get("f:spec", {}).get(list_name, {}).items():
+            owned = {
+                field: fields_of_container[field]
+                for field in ("f:resources", "f:resizePolicy")
+                if field in fields_of_container
+            }
+            if owned:
+                containers[name] = owned
         if containers:
             spec[list_name] = containers
     return {"f:spec": spec} if spec else {}
 
 
 def _only_ephemeral(fields: FieldSet, _version: str) -> FieldSet:
-    found = fields.get("f:spec", {}).get("f:ephemeralContainers")
-    return {} if found is None else {"f:spec": {"f:ephemeralContainers": found}}
+    containers = fields.get("f:spec", {}).get("f:ephemeralContainers")
+    return {} if containers is None else {"f:spec": {"f:ephemeralContainers": containers}}
 
 
 # Trackers -----------------------------------------------------------------------------------------------------------
@@ -203,7 +207,7 @@ class Tracker:
         self.versions = Versions(info.api_version, self._type_of, self._convert, fixed=info.custom is None)
         self._types: dict[str, MergeType | None] = {}
         self._reset = self._reset_fields()
-        self.skip = frozenset(name[2:] for name, below in self._reset.items() if not below)
+        self.skip = frozenset(name[2:] for name, children in self._reset.items() if not children)
         """Top-level fields that are reset completely, and need not be compared."""
         self._only = {"resize": _only_resources, "ephemeralcontainers": _only_ephemeral}.get(subresource)
         if info.resource != "pods" or info.group:
@@ -211,9 +215,9 @@ class Tracker:
 
     @property
     def type(self) -> MergeType:
-        found = self._type_of(self.info.api_version)
-        assert found is not None, "every served version has a type"
-        return found
+        merge_type = self._type_of(self.info.api_version)
+        assert merge_type is not None, "every served version has a type"
+        return merge_type
 
     def _reset_fields(self) -> FieldSet:
         info, strategy = self.info, self._core.strategy(self.info)
@@ -242,25 +246,25 @@ class Tracker:
         if version in self._types:
             return self._types[version]
         info = self.info if version == self.info.api_version else self._version(version)
-        found: MergeType | None = None
+        merge_type: MergeType | None = None
         if info is not None:
             if info.custom is not None:
-                found = merge_types.of_structural(info.custom.openapi)
+                merge_type = merge_types.of_structural(info.custom.openapi)
             else:
-                found = merge_types.of_kind(info.group, info.version, info.kind)
-        self._types[version] = found
-        return found
+                merge_type = merge_types.of_kind(info.group, info.version, info.kind)
+        self._types[version] = merge_type
+        return merge_type
 
     def _convert(self, obj: Object, source: str, target: str) -> Object:
-        to, from_ = self._version(target), self._version(source)
-        assert to is not None, "the target version has a type"
-        assert from_ is not None, "the source version has a type"
-        if to.custom is not None:
-            return self._convert_custom({**obj, "apiVersion": source}, to)
-        strategy = self._core.strategy(from_)
-        whole = {**obj, "metadata": {"name": "", **(obj.get("metadata") or {})}}
-        stored = encode_object(strategy.stored_as(from_), strategy.to_storage(from_, whole))
-        return decode(self._core.view(to, stored))
+        target_info, source_info = self._version(target), self._version(source)
+        assert target_info is not None, "the target version has a type"
+        assert source_info is not None, "the source version has a type"
+        if target_info.custom is not None:
+            return self._convert_custom({**obj, "apiVersion": source}, target_info)
+        strategy = self._core.strategy(source_info)
+        with_metadata = {**obj, "metadata": {"name": "", **(obj.get("metadata") or {})}}
+        stored = encode_object(strategy.stored_as(source_info), strategy.to_storage(source_info, with_metadata))
+        return decode(self._core.view(target_info, stored))
 
     def _convert_custom(self, obj: Object, target: ResourceInfo) -> Object:
         if target.custom.converter is None:
@@ -286,24 +290,24 @@ class FieldManager:
         self._trackers.clear()
 
     def tracker(self, info: ResourceInfo, subresource: str = "") -> Tracker:
-        found = self._trackers.get((info, subresource))
-        if found is None:
+        tracker = self._trackers.get((info, subresource))
+        if tracker is None:
             if len(self._trackers) >= _MAX_TRACKERS:
                 self._trackers.clear()
-            found = self._trackers[info, subresource] = Tracker(self._core, info, subresource)
-        return found
+            tracker = self._trackers[info, subresource] = Tracker(self._core, info, subresource)
+        return tracker
 
     def created(self, call: Call, obj: Object, options: WriteOptions, sent: Any = None) -> None:
         """Set the managed fields of a new object: its manager owns all of its fields. ``sent`` are the managedFields of
         the request body."""
         info = call.info
         tracker = self.tracker(info)
-        before = None if not sent or managed_fields.is_reset(sent) else managed_fields.read_entries(_plain(sent))
-        if before:
+        sent_entries = None if not sent or managed_fields.is_reset(sent) else managed_fields.read_entries(_plain(sent))
+        if sent_entries:
             live, writer = tracker.zero, Writer(manager_or_user_agent(call, options), info.api_version)
             try:
                 entries = managed_fields.follow(
-                    before, live, obj, tracker.versions, tracker.filter_fields, writer, self._core.time.now
+                    sent_entries, live, obj, tracker.versions, tracker.filter_fields, writer, self._core.time.now
                 )
             except ConversionFailed as error:
                 call.untracked = str(error)
@@ -315,10 +319,10 @@ class FieldManager:
         if fields is None:
             try:
                 new = call.strategy.round_tripped(obj)
-                found = managed_fields.created_fields(tracker.zero, new, tracker.versions, tracker.filter_fields)
+                field_set = managed_fields.created_fields(tracker.zero, new, tracker.versions, tracker.filter_fields)
             except ItemError:
                 return  # upstream logs the error and sets none (managedfields/internal/fieldmanager.go, v1.36)
-            fields = msgspec.Raw(field_sets.encode_fields(found))
+            fields = msgspec.Raw(field_sets.encode_fields(field_set))
             if key is not None:
                 if len(self._shared) >= _MAX_SHARED:
                     self._shared.clear()
@@ -342,9 +346,9 @@ class FieldManager:
         type_ = merge_types.of_kind(group, version, review["kind"])
         versions = Versions(api_version, lambda _version: type_, lambda obj, _source, _target: obj)
         zero = _zero_objects().get(f"{group}/{version}/{review['kind']}", {})
-        found = managed_fields.created_fields(zero, review, versions, _everything)
-        if found:
-            fields = msgspec.Raw(field_sets.encode_fields(found))
+        field_set = managed_fields.created_fields(zero, review, versions, _everything)
+        if field_set:
+            fields = msgspec.Raw(field_sets.encode_fields(field_set))
             manager, now = manager_or_user_agent(call, options) or "unknown", self._core.time.now()
             entry = managed_fields.Entry(
                 manager, "Update", api_version, now, "FieldsV1", fields, call.request_info.subresource
@@ -362,29 +366,29 @@ class FieldManager:
             return None
         name: str = obj["metadata"].get("name") or ""
         if name:
-            text = name.encode()
-            if body.count(text) != 1:
+            encoded_name = name.encode()
+            if body.count(encoded_name) != 1:
                 return None
-            body = body.replace(text, b"")
+            body = body.replace(encoded_name, b"")
         return call.info, call.content_type, body
 
     def stage_created(self, info: ResourceInfo, obj: Object) -> None:
         """``created`` for an object that the server itself creates."""
         tracker = self.tracker(info)
-        found = managed_fields.created_fields(tracker.zero, obj, tracker.versions, tracker.filter_fields)
-        if found:
-            fields = msgspec.Raw(field_sets.encode_fields(found))
+        field_set = managed_fields.created_fields(tracker.zero, obj, tracker.versions, tracker.filter_fields)
+        if field_set:
+            fields = msgspec.Raw(field_sets.encode_fields(field_set))
             time: str = obj["metadata"]["creationTimestamp"]
             entry = managed_fields.Entry(SERVER, "Update", info.api_version, time, "FieldsV1", fields)
             set_managed_fields(obj, managed_fields.encode_entries([entry]))
 
-    def updated_by_server(self, info: ResourceInfo, before: bytes, obj: Object, subresource: str = "") -> None:
-        """Update the managed fields for a write of the server itself. ``before`` is the stored object; managedFields of
+    def updated_by_server(self, info: ResourceInfo, old: bytes, obj: Object, subresource: str = "") -> None:
+        """Update the managed fields for a write of the server itself. ``old`` is the stored object; managedFields of
         ``obj`` are replaced."""
-        plain, known = split(self._core.view(info, before))
+        plain, live_entries = split(self._core.view(info, old))
         obj["metadata"].pop("managedFields", None)
-        if known:
-            entries = managed_fields.decode_entries(known)
+        if live_entries:
+            entries = managed_fields.decode_entries(live_entries)
             tracker = self.tracker(info, subresource)
             writer = Writer(SERVER, info.api_version, subresource)
             now = self._core.time.now
@@ -393,8 +397,8 @@ class FieldManager:
             )
             set_managed_fields(obj, managed_fields.encode_entries(result) if result else b"")
 
-    def updated(self, call: Call, old: Object, obj: Object, known: bytes, options: WriteOptions) -> bytes:
-        """The entries after an update from ``old``, which has the entries ``known``, to ``obj``.
+    def updated(self, call: Call, old: Object, obj: Object, live_entries: bytes, options: WriteOptions) -> bytes:
+        """The entries after an update from ``old``, which has the entries ``live_entries``, to ``obj``.
 
         Removes managedFields from ``obj``. Entries that a client sends replace the stored ones, as upstream.
         """
@@ -406,17 +410,17 @@ class FieldManager:
             sent = _plain(sent)
             if managed_fields.is_reset(sent):
                 return b""
-            if sent and managed_fields.encode(sent) != known:
+            if sent and managed_fields.encode(sent) != live_entries:
                 entries = managed_fields.read_entries(sent)
                 uses_sent = bool(entries)
         if not uses_sent:
-            if not known:
+            if not live_entries:
                 return b""
-            entries = managed_fields.decode_entries(known)
+            entries = managed_fields.decode_entries(live_entries)
         assert entries is not None, "either sent or stored entries exist"
         try:
             return self.follow(
-                call, old, obj, entries, b"" if uses_sent else known, manager_or_user_agent(call, options)
+                call, old, obj, entries, b"" if uses_sent else live_entries, manager_or_user_agent(call, options)
             )
         except ConversionNeeded:
             if sent is not _NONE:
@@ -424,7 +428,7 @@ class FieldManager:
             raise
 
     def applied(
-        self, call: Call, live: Object | None, known: bytes, config: Object, options: WriteOptions
+        self, call: Call, live: Object | None, live_entries: bytes, config: Object, options: WriteOptions
     ) -> tuple[Object, bytes]:
         """Server-side apply: the object with the configuration applied, and its entries. ``live`` is None for a create.
 
@@ -435,7 +439,7 @@ class FieldManager:
         base = live
         if base is None:
             base = {"apiVersion": info.api_version, "kind": info.kind}
-        entries = managed_fields.decode_entries(known) if known else []
+        entries = managed_fields.decode_entries(live_entries) if live_entries else []
         writer = Writer(options.field_manager, info.api_version, subresource)
         try:
             new, result = managed_fields.apply_config(
@@ -459,44 +463,46 @@ class FieldManager:
             text = error_text(all_errors(live, tracker.type, duplicates=True))
             meta = live["metadata"]
             kind = f"{'' if info.group else '/'}{info.api_version}, Kind={info.kind}"
-            shown = f"({meta.get('namespace') or ''}/{meta['name']}; {kind})"
-            what = "failed to create typed live object" if entries else "failed to create manager for existing fields"
-            raise errors.plain(f"{what}: failed to convert new object {shown} to smd typed: {text}") from None
+            object_text = f"({meta.get('namespace') or ''}/{meta['name']}; {kind})"
+            failure = (
+                "failed to create typed live object" if entries else "failed to create manager for existing fields"
+            )
+            raise errors.plain(f"{failure}: failed to convert new object {object_text} to smd typed: {text}") from None
         return new, managed_fields.encode_entries(result) if result else b""
 
     def scaled(
-        self, call: Call, live: Object, scale: Object, known: bytes, options: WriteOptions, *, applied: bool
+        self, call: Call, old_scale: Object, scale: Object, live_entries: bytes, options: WriteOptions, *, applied: bool
     ) -> tuple[Object, bytes]:
         """The Scale after a write to /scale, and the entries of the scaled object (``ScaleHandler``).
 
-        ``live`` is the Scale before; ``scale`` is the new one or, if ``applied``, an apply configuration.
+        ``old_scale`` is the Scale before; ``scale`` is the new one or, if ``applied``, an apply configuration.
         """
-        entries = managed_fields.decode_entries(known) if known else []
+        entries = managed_fields.decode_entries(live_entries) if live_entries else []
         paths = self._replica_paths(call.info)
-        before = scale_fields.to_scale(entries, paths)
+        scale_entries = scale_fields.to_scale(entries, paths)
         types = Versions(scale_fields.VERSION, self._scale_type, lambda obj, _source, _target: obj)
         writer = Writer(manager_or_user_agent(call, options) or "unknown", scale_fields.VERSION, "scale")
         now = self._core.time.now
         if applied:
             zero: Object = {"metadata": {}, "spec": {}, "status": {"replicas": 0}}
             try:
-                scale, after = managed_fields.apply_config(
-                    before, zero, live, scale, types, _everything, writer, now(), force=bool(options.force)
+                scale, new_scale_entries = managed_fields.apply_config(
+                    scale_entries, zero, old_scale, scale, types, _everything, writer, now(), force=bool(options.force)
                 )
             except ApplyConflicts as error:
                 raise conflict(error) from None
-        elif before:
-            after = managed_fields.follow(before, live, scale, types, _everything, writer, now)
+        elif scale_entries:
+            new_scale_entries = managed_fields.follow(scale_entries, old_scale, scale, types, _everything, writer, now)
         else:
             return scale, managed_fields.encode_entries(entries) if entries else b""
-        result = scale_fields.to_object(entries, after, paths, call.info.api_version)
+        result = scale_fields.to_object(entries, new_scale_entries, paths, call.info.api_version)
         return scale, managed_fields.encode_entries(result) if result else b""
 
     def scale_managed_fields(self, info: ResourceInfo, owners: list[Any]) -> list[Any]:
         """The managedFields of the Scale of an object with the managedFields ``owners``."""
         entries = managed_fields.read_entries(owners) or []
-        found = scale_fields.to_scale(entries, self._replica_paths(info))
-        plain: list[Any] = msgspec.json.decode(managed_fields.encode_entries(found))
+        scale_entries = scale_fields.to_scale(entries, self._replica_paths(info))
+        plain: list[Any] = msgspec.json.decode(managed_fields.encode_entries(scale_entries))
         return plain
 
     def _scale_type(self, _version: str) -> MergeType | None:
@@ -511,12 +517,16 @@ class FieldManager:
             if served.custom is None:
                 return scale_fields.REPLICAS
             paths = served.custom.scale
-            return () if paths is None else tuple(f"f:{part}" for part in paths.spec_replicas.lstrip(".").split("."))
+            return (
+                () if paths is None else tuple(f"f:{segment}" for segment in paths.spec_replicas.lstrip(".").split("."))
+            )
 
         return path
 
-    def follow(self, call: Call, old: Object, obj: Object, entries: Entries, known: bytes, manager: str) -> bytes:
-        """The encoded entries after a write by ``manager``; ``known`` are the encoded entries before it."""
+    def follow(
+        self, call: Call, old: Object, obj: Object, entries: Entries, live_entries: bytes, manager: str
+    ) -> bytes:
+        """The encoded entries after a write by ``manager``; ``live_entries`` are the encoded entries before it."""
         subresource = call.request_info.subresource
         tracker = self.tracker(call.info, subresource)
         writer = Writer(manager or "unknown", call.info.api_version, subresource)
@@ -534,8 +544,8 @@ class FieldManager:
             call.untracked = str(error)
             return b""
         # Duplicate entries are merged by ``decode_entries``, and have to be encoded again.
-        if result is entries and known and known.count(_ENTRY) == len(entries):
-            return known
+        if result is entries and live_entries and live_entries.count(_ENTRY) == len(entries):
+            return live_entries
         return managed_fields.encode_entries(result) if result else b""
 
 
@@ -578,7 +588,7 @@ def without_managed_fields(obj: Object) -> Object:
     return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}
 
 
-def same_but_for_times(obj: Object, old: Object, entries: bytes, known: bytes) -> bool:
+def same_but_for_times(obj: Object, old: Object, entries: bytes, old_entries: bytes) -> bool:
     """Whether two objects differ only in the timestamps of their entries; such a write is skipped
     (``IgnoreManagedFieldsTimestampsTransformer``)."""
     if obj.keys() != old.keys():
@@ -589,9 +599,9 @@ def same_but_for_times(obj: Object, old: Object, entries: bytes, known: bytes) -
     meta, old_meta = dict(obj["metadata"]), dict(old["metadata"])
     meta.pop("managedFields", None)
     old_meta.pop("managedFields", None)
-    if meta != old_meta or not entries or not known:
+    if meta != old_meta or not entries or not old_entries:
         return False
-    return _without_times(entries) == _without_times(known)
+    return _without_times(entries) == _without_times(old_entries)
 
 
 def _without_times(entries: bytes) -> list[Any]:

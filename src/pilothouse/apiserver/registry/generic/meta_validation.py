@@ -35,12 +35,12 @@ _INVALID_PATH = f"Invalid path (regex used for validation is '{_PATH_FORMAT}')"
 def validate_domain_prefixed_path(value: str, path: str) -> ErrorList:
     if not value:
         return [required(path)]
-    domain, _slash, rest = value.partition("/")
-    if not domain or not rest:
+    host, _slash, url_path = value.partition("/")
+    if not host or not url_path:
         return [invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
-    errors = [invalid(path, domain, msg) for msg in dns_subdomain_errors(domain)]
-    if not _PATH.fullmatch(rest):
-        errors.append(invalid(path, rest, _INVALID_PATH))
+    errors = [invalid(path, host, msg) for msg in dns_subdomain_errors(host)]
+    if not _PATH.fullmatch(url_path):
+        errors.append(invalid(path, url_path, _INVALID_PATH))
     return errors
 
 
@@ -102,20 +102,22 @@ _MAX_MESSAGE = 32768
 def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
     """``ValidateConditions`` (apimachinery ``pkg/apis/meta/v1/validation``, v0.36)."""
     errors: ErrorList = []
-    seen: list[str] = []
+    condition_types: list[str] = []
     for position, condition in enumerate(conditions):
         child_path = f"{path}[{position}]"
         type_, reason = condition.get("type") or "", condition.get("reason") or ""
-        if type_ in seen:
+        if type_ in condition_types:
             errors.append(duplicate(f"{child_path}.type", type_))
-        seen.append(type_)
+        condition_types.append(type_)
         errors += [invalid(f"{child_path}.type", type_, msg) for msg in qualified_name_errors(type_)]
         if condition.get("status") not in _STATUSES:
             errors.append(not_supported(f"{child_path}.status", condition.get("status") or "", _STATUSES))
-        observed = condition.get("observedGeneration") or 0
-        if observed < 0:
+        observed_generation = condition.get("observedGeneration") or 0
+        if observed_generation < 0:
             errors.append(
-                invalid(f"{child_path}.observedGeneration", observed, "must be greater than or equal to zero")
+                invalid(
+                    f"{child_path}.observedGeneration", observed_generation, "must be greater than or equal to zero"
+                )
             )
         if not condition.get("lastTransitionTime"):
             errors.append(required(f"{child_path}.lastTransitionTime"))

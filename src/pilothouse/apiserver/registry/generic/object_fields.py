@@ -26,10 +26,10 @@ def set_default_fields(obj: Object, defaults: Mapping[str, Any]) -> None:
 
 def ensure_object(obj: Object, field: str) -> Object:
     """The object in that field, created if absent."""
-    found: Object | None = obj.get(field)
-    if found is None:
-        found = obj[field] = {}
-    return found
+    value: Object | None = obj.get(field)
+    if value is None:
+        value = obj[field] = {}
+    return value
 
 
 def validate_immutable_fields(obj: Object, old: Object, path: str, fields: Mapping[str, str]) -> ErrorList:

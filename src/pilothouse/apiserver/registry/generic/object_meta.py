@@ -63,16 +63,16 @@ def dedup_owner_references(metadata: Object, *, admitted: bool) -> list[str]:
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) == 1:
         return []
-    kept: dict[bytes, Any] = {}
-    repeated: list[str] = []
+    unique_owners: dict[bytes, Any] = {}
+    duplicate_uids: list[str] = []
     for owner in owners:
-        if kept.setdefault(_canonical(owner), owner) is not owner:
-            repeated.append(owner.get("uid") or "")
-    if not repeated:
+        if unique_owners.setdefault(_canonical(owner), owner) is not owner:
+            duplicate_uids.append(owner.get("uid") or "")
+    if not duplicate_uids:
         return []
-    metadata["ownerReferences"] = list(kept.values())
-    when = " after mutating admission happens" if admitted else ""
-    return [_DUPLICATE_OWNERS.format(when, ", ".join(repeated))]
+    metadata["ownerReferences"] = list(unique_owners.values())
+    suffix = " after mutating admission happens" if admitted else ""
+    return [_DUPLICATE_OWNERS.format(suffix, ", ".join(duplicate_uids))]
 
 
 def validate_object_meta(
@@ -118,14 +118,15 @@ def _validate_generate_name(prefix: str, name_errors: Callable[[str], list[str]]
     return [invalid("metadata.generateName", prefix, msg) for msg in msgs]
 
 
-def validate_common(metadata: Object, *, by_kind: bool) -> ErrorList:
+def validate_common(metadata: Object, *, validated_by_kind: bool) -> ErrorList:
     """``ValidateObjectMeta`` with ``ValidatePathSegmentName``, which ``BeforeCreate`` applies to every new object after
-    the validation of its kind. ``by_kind``: the kind has already validated the metadata, so only names are checked."""
-    if not by_kind:
+    the validation of its kind. ``validated_by_kind``: the kind has already validated the metadata, and only names are
+    validated."""
+    if not validated_by_kind:
         return validate_object_meta(metadata, path_segment_errors, kube_finalizers=False)
     name, prefix = metadata["name"], metadata.get("generateName")
-    found = _validate_generate_name(prefix, path_segment_errors) if prefix else []
-    return found + [invalid("metadata.name", name, msg) for msg in path_segment_errors(name)]
+    all_errors = _validate_generate_name(prefix, path_segment_errors) if prefix else []
+    return all_errors + [invalid("metadata.name", name, msg) for msg in path_segment_errors(name)]
 
 
 class MetadataErrors(msgspec.Struct, frozen=True):
@@ -158,12 +159,12 @@ def validate_update(
     update += user_fields
     prefix, finalizers = changed.get("generateName"), changed.get("finalizers") or ()
     object_meta = user_fields + _validate_finalizers(finalizers)
-    of_kind = _validate_kube_finalizers(finalizers) if kube_finalizers else []
+    kind_errors = _validate_kube_finalizers(finalizers) if kube_finalizers else []
     return MetadataErrors(
         common_object_meta=(_validate_generate_name(prefix, path_segment_errors) if prefix else []) + object_meta,
         common_update=update,
-        object_meta=(_validate_generate_name(prefix, name_errors) if prefix else []) + object_meta + of_kind,
-        update=update + of_kind,
+        object_meta=(_validate_generate_name(prefix, name_errors) if prefix else []) + object_meta + kind_errors,
+        update=update + kind_errors,
     )
 
 
@@ -255,10 +256,10 @@ def _validate_finalizers(finalizers: Sequence[str]) -> ErrorList:
 def _validate_object_meta_change(metadata: Object, old: Object) -> ErrorList:
     errors: ErrorList = []
     if old.get("deletionTimestamp"):
-        known = set(old.get("finalizers") or ())
-        added = sorted({name for name in metadata.get("finalizers") or () if name not in known})
-        if added:
-            listed = ", ".join(shown(name) for name in added)
+        old_finalizers = set(old.get("finalizers") or ())
+        new_finalizers = sorted({name for name in metadata.get("finalizers") or () if name not in old_finalizers})
+        if new_finalizers:
+            listed = ", ".join(shown(name) for name in new_finalizers)
             errors.append(
                 forbidden(
                     "metadata.finalizers",

@@ -43,8 +43,8 @@ class Printer(msgspec.Struct, frozen=True, eq=False):
         cells = self.cells(value, now)
         for position, column in enumerate(self.columns):
             if column is NAME:
-                marks = part(value, "metadata", "annotations") or {} if self.default_annotations else {}
-                is_default = any(marks.get(name) == "true" for name in self.default_annotations)
+                annotations = part(value, "metadata", "annotations") or {} if self.default_annotations else {}
+                is_default = any(annotations.get(name) == "true" for name in self.default_annotations)
                 cells.insert(position, name_of(value) + (" (default)" if is_default else ""))
             elif column is AGE:
                 cells.insert(position, age_of(value, now))
@@ -88,8 +88,8 @@ def containers_of(pod_spec: Doc | None) -> list[str]:
 
 def template_spec_of(value: Doc) -> Doc | None:
     """``spec.template.spec``."""
-    found: Doc | None = part(value, "spec", "template", "spec")
-    return found
+    template_spec: Doc | None = part(value, "spec", "template", "spec")
+    return template_spec
 
 
 def status_count(value: Doc, field: str) -> int:
@@ -119,12 +119,12 @@ UNKNOWN = "<unknown>"
 UNSET = "<unset>"
 
 
-def parse_instant(text: Any) -> datetime.datetime | None:
+def parse_instant(timestamp: Any) -> datetime.datetime | None:
     """Parse an RFC 3339 time; None if it is missing or invalid."""
-    if not isinstance(text, str) or not text:
+    if not isinstance(timestamp, str) or not timestamp:
         return None
     try:
-        moment = datetime.datetime.fromisoformat(text)
+        moment = datetime.datetime.fromisoformat(timestamp)
     except ValueError:
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
@@ -162,9 +162,9 @@ def _two(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
     return f"{major}{major_unit}{minor}{minor_unit}" if minor else f"{major}{major_unit}"
 
 
-def age(text: Any, now: datetime.datetime) -> str:
+def age(timestamp: Any, now: datetime.datetime) -> str:
     """The time since a timestamp; ``<unknown>`` without one."""
-    moment = parse_instant(text)
+    moment = parse_instant(timestamp)
     return UNKNOWN if moment is None else human_duration(now - moment)
 
 
@@ -180,16 +180,16 @@ def selector_text(selector: Mapping[str, Any] | None) -> str | None:
     for expression in selector.get("matchExpressions") or ():
         key, operator = expression.get("key", ""), expression.get("operator")
         values = ",".join(sorted(expression.get("values") or ()))
-        shown = {
+        requirement = {
             "In": f"{key} in ({values})",
             "NotIn": f"{key} notin ({values})",
             "Exists": key,
             "DoesNotExist": f"!{key}",
         }.get(operator)
-        if shown is None:
+        if requirement is None:
             return None
-        terms.append((key, shown))
-    return ",".join(text for _key, text in sorted(terms, key=lambda term: term[0]))
+        terms.append((key, requirement))
+    return ",".join(term_text for _key, term_text in sorted(terms, key=lambda term: term[0]))
 
 
 def format_selector(selector: Mapping[str, Any] | None) -> str:
@@ -226,27 +226,27 @@ REPLICAS = Printer(
 def print_role_binding(value: Doc, _now: Now) -> Row:
     role = value.get("roleRef") or {}
     subjects = value.get("subjects") or ()
-    named = {
+    names = {
         kind: ", ".join(s.get("name", "") for s in subjects if s.get("kind") == kind) for kind in ("User", "Group")
     }
     accounts = ", ".join(
         f"{s.get('namespace', '')}/{s.get('name', '')}" for s in subjects if s.get("kind") == "ServiceAccount"
     )
-    return [f"{role.get('kind', '')}/{role.get('name', '')}", named["User"], named["Group"], accounts]
+    return [f"{role.get('kind', '')}/{role.get('name', '')}", names["User"], names["Group"], accounts]
 
 
 ROLE_BINDING = Printer((NAME, *columns("Role"), AGE, *wide("Users", "Groups", "ServiceAccounts")), print_role_binding)
 
 
 def print_admission_policy_binding(value: Doc, _now: Now) -> Row:
-    reference = part(value, "spec", "paramRef")
-    shown = UNSET
-    if reference:
-        if reference.get("name"):
-            shown = f"{reference.get('namespace') or '*'}/{reference['name']}"
-        elif reference.get("selector") is not None:
-            shown = format_selector(reference["selector"])
-    return [part(value, "spec", "policyName") or "", shown]
+    ref = part(value, "spec", "paramRef")
+    param_ref = UNSET
+    if ref:
+        if ref.get("name"):
+            param_ref = f"{ref.get('namespace') or '*'}/{ref['name']}"
+        elif ref.get("selector") is not None:
+            param_ref = format_selector(ref["selector"])
+    return [part(value, "spec", "policyName") or "", param_ref]
 
 
 ADMISSION_POLICY_BINDING = Printer((NAME, *columns("PolicyName", "ParamRef"), AGE), print_admission_policy_binding)

@@ -36,8 +36,8 @@ class Attributes(msgspec.Struct, gc=False):
         paths, default = self._reader.fields[label]
         for path in paths:
             node = self._decoded
-            for part in path:
-                node = getattr(node, part, None)
+            for segment in path:
+                node = getattr(node, segment, None)
                 if node is None:
                     break
             if node is not None and node != "":
@@ -72,8 +72,8 @@ class AttributeReader:
         tree: dict[str, Any] = {}
         for path in (("metadata", "labels"), *(path for paths, _default in self.fields.values() for path in paths)):
             node = tree
-            for part in path[:-1]:
-                node = node.setdefault(part, {})
+            for segment in path[:-1]:
+                node = node.setdefault(segment, {})
             node.setdefault(path[-1], None)
         return msgspec.json.Decoder(_struct("Selectable", tree)).decode
 
@@ -92,7 +92,10 @@ class AttributeReader:
 def _struct(name: str, tree: Mapping[str, Any]) -> type[msgspec.Struct]:
     return msgspec.defstruct(
         name,
-        [(part, (Any if below is None else _struct(part, below) | None), None) for part, below in tree.items()],
+        [
+            (segment, (Any if subtree is None else _struct(segment, subtree) | None), None)
+            for segment, subtree in tree.items()
+        ],
         gc=False,
     )
 

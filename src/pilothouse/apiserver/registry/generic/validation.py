@@ -18,9 +18,9 @@ Validate = Callable[[Object, Object], ErrorList]
 def validate_create(strategy: Strategy, obj: Object) -> ErrorList:
     """The errors in a new object (``BeforeCreate``)."""
     meta: Object = obj["metadata"]
-    by_kind = "object meta" in strategy.create_steps
+    validated_by_kind = "object meta" in strategy.create_steps
     errors: ErrorList = []
-    if by_kind:
+    if validated_by_kind:
         errors_of_meta = object_meta.validate_object_meta(
             meta,
             strategy.name_errors(obj),
@@ -34,7 +34,7 @@ def validate_create(strategy: Strategy, obj: Object) -> ErrorList:
             errors += strategy.validate(obj)
         else:
             errors += strategy.validate_more(obj)
-    return errors or object_meta.validate_common(meta, by_kind=by_kind)
+    return errors or object_meta.validate_common(meta, validated_by_kind=validated_by_kind)
 
 
 def validate_update(
