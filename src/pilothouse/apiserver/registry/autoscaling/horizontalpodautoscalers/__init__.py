@@ -44,21 +44,23 @@ def _to_v2(obj: Object) -> Object:
 
 
 def _keep_annotations(obj: Object, old: Object, names: Sequence[str]) -> None:
-    """Reset these annotations of a v1 object to the stored ones: the write does not change the fields that they stand
-    for."""
+    """Reset these annotations of a v1 object to the stored ones: the write does not change the fields that are encoded
+    in them."""
     meta = obj["metadata"]
-    stored = (old.get("metadata") or {}).get("annotations") or {}
+    old_annotations = (old.get("metadata") or {}).get("annotations") or {}
     annotations = meta.get("annotations") or {}
-    if any(name in stored or name in annotations for name in names):
-        others = {name: value for name, value in annotations.items() if name not in names}
-        meta["annotations"] = others | {name: stored[name] for name in names if name in stored}
+    if any(name in old_annotations or name in annotations for name in names):
+        other_annotations = {name: value for name, value in annotations.items() if name not in names}
+        meta["annotations"] = other_annotations | {
+            name: old_annotations[name] for name in names if name in old_annotations
+        }
 
 
 def _v2_status(status: Object) -> Object:
-    shown = {"desiredReplicas": 0, "currentMetrics": None, **status}
-    if not shown.get("currentReplicas"):
-        shown.pop("currentReplicas", None)
-    return shown
+    v2_status = {"desiredReplicas": 0, "currentMetrics": None, **status}
+    if not v2_status.get("currentReplicas"):
+        v2_status.pop("currentReplicas", None)
+    return v2_status
 
 
 def _default_behavior(behavior: Object) -> None:
@@ -140,8 +142,8 @@ class HorizontalPodAutoscalerStrategy(Strategy):
         return {**stored, "status": _v2_status(stored["status"])}
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
-        shown = autoscaler_conversion.to_v1(decode(value))
-        return encode_object(info, {**shown, "status": {"currentReplicas": 0, **shown["status"]}})
+        converted = autoscaler_conversion.to_v1(decode(value))
+        return encode_object(info, {**converted, "status": {"currentReplicas": 0, **converted["status"]}})
 
 
 REGISTRATION = Registration(

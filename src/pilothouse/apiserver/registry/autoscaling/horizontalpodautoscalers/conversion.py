@@ -35,12 +35,12 @@ def drop_round_trip_annotations(meta: Object) -> Object:
     annotations: Object = meta.get("annotations") or {}
     if not any(name in annotations for name in (*SPEC_ANNOTATIONS, *STATUS_ANNOTATIONS)):
         return meta
-    left = {
+    remaining = {
         name: value
         for name, value in annotations.items()
         if name not in SPEC_ANNOTATIONS and name not in STATUS_ANNOTATIONS
     }
-    return {**meta, "annotations": left}
+    return {**meta, "annotations": remaining}
 
 
 def drop_derived_metrics(obj: Object) -> None:
@@ -54,20 +54,20 @@ def drop_derived_metrics(obj: Object) -> None:
     if percent is None or CURRENT_METRICS not in annotations:
         return
     if annotations[CURRENT_METRICS] == _go_json([_metric_to_v1(cpu_metric(percent, "current"), "current")]):
-        obj["metadata"]["annotations"] = {name: text for name, text in annotations.items() if name != CURRENT_METRICS}
+        obj["metadata"]["annotations"] = {name: value for name, value in annotations.items() if name != CURRENT_METRICS}
 
 
 def metrics_from_annotation(meta: Object) -> list[Object]:
     """The metrics in the annotation of a v1 object, converted to v2; [] if the annotation is missing or invalid."""
-    metrics = [_metric(metric, _source_from_v1) for metric in _objects(meta, METRICS) or ()]
-    amounts = [
+    metrics = [_convert_metric(metric, _source_from_v1) for metric in _objects_from_annotation(meta, METRICS) or ()]
+    quantities = [
         metric[source]["target"].get(field)
         for metric in metrics
         for source in _SOURCES
         if source in metric
         for field in ("value", "averageValue")
     ]
-    return metrics if _is_readable(metrics, list[MetricSpec], amounts) else []
+    return metrics if _is_valid(metrics, list[MetricSpec], quantities) else []
 
 
 def cpu_metric(percent: Any, field: str) -> Object:
@@ -90,14 +90,14 @@ def to_v2(obj: Object) -> Object:
     behavior = _behavior_from_annotation(_annotation_text(meta, BEHAVIOR))
     if behavior:
         spec["behavior"] = behavior
-    found = status.pop("currentCPUUtilizationPercentage", None)
-    if found is not None:
-        status["currentMetrics"] = [cpu_metric(found, "current")]
-    annotated = _objects(meta, CURRENT_METRICS)
+    current = status.pop("currentCPUUtilizationPercentage", None)
+    if current is not None:
+        status["currentMetrics"] = [cpu_metric(current, "current")]
+    annotated = _objects_from_annotation(meta, CURRENT_METRICS)
     if annotated is not None:
         # The annotation overrides the field.
-        status["currentMetrics"] = [_metric(metric, _status_from_v1) for metric in annotated]
-    conditions = _objects(meta, CONDITIONS)
+        status["currentMetrics"] = [_convert_metric(metric, _status_from_v1) for metric in annotated]
+    conditions = _objects_from_annotation(meta, CONDITIONS)
     if conditions is not None:
         status["conditions"] = conditions
     return {"metadata": drop_round_trip_annotations(meta), "spec": spec, "status": status}
@@ -110,17 +110,17 @@ def to_v1(obj: Object) -> Object:
     annotations: dict[str, Any] = {}
     metrics = spec.pop("metrics", None) or ()
     # The field has the first CPU metric; no CPU metric with a percentage is added to the annotation.
-    first = next((metric for metric in metrics if _is_cpu(metric)), None)
-    if first is not None and (percent := _percent(first, "target")) is not None:
+    first_cpu = next((metric for metric in metrics if _is_cpu(metric)), None)
+    if first_cpu is not None and (percent := _average_utilization(first_cpu, "target")) is not None:
         spec["targetCPUUtilizationPercentage"] = percent
-    others = [_metric_to_v1(m) for m in metrics if not _is_cpu(m) or _percent(m, "target") is None]
-    if others:
-        annotations[METRICS] = others
-    found = status.pop("currentMetrics", None) or ()
-    if found:
-        annotations[CURRENT_METRICS] = [_metric_to_v1(metric, "current") for metric in found]
-    for metric in found:
-        if _is_cpu(metric) and (percent := _percent(metric, "current")) is not None:
+    other_metrics = [_metric_to_v1(m) for m in metrics if not _is_cpu(m) or _average_utilization(m, "target") is None]
+    if other_metrics:
+        annotations[METRICS] = other_metrics
+    current_metrics = status.pop("currentMetrics", None) or ()
+    if current_metrics:
+        annotations[CURRENT_METRICS] = [_metric_to_v1(metric, "current") for metric in current_metrics]
+    for metric in current_metrics:
+        if _is_cpu(metric) and (percent := _average_utilization(metric, "current")) is not None:
             status["currentCPUUtilizationPercentage"] = percent
     behavior = spec.pop("behavior", None)
     if behavior is not None:
@@ -138,16 +138,16 @@ def _is_cpu(metric: Object) -> bool:
     return metric.get("type") == "Resource" and (metric.get("resource") or {}).get("name") == "cpu"
 
 
-def _percent(metric: Object, field: str) -> Any:
+def _average_utilization(metric: Object, field: str) -> Any:
     return (metric["resource"].get(field) or {}).get("averageUtilization")
 
 
 def _annotation_text(meta: Object, name: str) -> str:
-    found = (meta.get("annotations") or {}).get(name)
-    return found if isinstance(found, str) else ""
+    value = (meta.get("annotations") or {}).get(name)
+    return value if isinstance(value, str) else ""
 
 
-def _read(text: str) -> Any:
+def _decode_annotation(text: str) -> Any:
     """The decoded JSON of an annotation; None if it is missing or invalid, as upstream."""
     try:
         return msgspec.json.decode(text) if text else None
@@ -155,24 +155,24 @@ def _read(text: str) -> Any:
         return None
 
 
-def _is_readable(found: Any, type_: Any, amounts: Iterable[Any]) -> bool:
-    """Whether the value of an annotation is valid for the type of the fields that it stands for."""
+def _is_valid(value: Any, type_: Any, quantities: Iterable[Any]) -> bool:
+    """Whether the value of an annotation, and the quantities in it, are valid for the type of the fields in v2."""
     try:
-        msgspec.convert(found, type_)
-        for amount in amounts:
-            if amount is not None:
-                parse_quantity(amount)
+        msgspec.convert(value, type_)
+        for quantity in quantities:
+            if quantity is not None:
+                parse_quantity(quantity)
     except (msgspec.ValidationError, QuantityError):
         return False
     return True
 
 
-def _objects(meta: Object, name: str) -> list[Object] | None:
+def _objects_from_annotation(meta: Object, name: str) -> list[Object] | None:
     """The list of objects in an annotation; None if it is missing or invalid."""
-    found = _read(_annotation_text(meta, name))
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+    value = _decode_annotation(_annotation_text(meta, name))
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         return None
-    return found
+    return value
 
 
 def _go_json(value: Any) -> str:
@@ -180,9 +180,9 @@ def _go_json(value: Any) -> str:
     return encode(value).decode().replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _part(obj: Object, name: str) -> Object:
-    found = obj.get(name)
-    return found if isinstance(found, dict) else {}
+def _object_field(obj: Object, name: str) -> Object:
+    value = obj.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _omit_none(**fields: Any) -> Object:
@@ -190,57 +190,63 @@ def _omit_none(**fields: Any) -> Object:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _metric(metric: Object, converted: Callable[[str, Object], Object]) -> Object:
-    """A metric with its source converted; ``converted`` gets the name of the source and the source."""
-    sources = {source: metric[source] for source in _SOURCES if isinstance(metric.get(source), dict)}
-    return {"type": metric.get("type", "")} | {source: converted(source, found) for source, found in sources.items()}
+def _convert_metric(metric: Object, convert: Callable[[str, Object], Object]) -> Object:
+    """A metric with its source converted; ``convert`` gets the name of the source and the source."""
+    sources = {
+        source_name: metric[source_name] for source_name in _SOURCES if isinstance(metric.get(source_name), dict)
+    }
+    return {"type": metric.get("type", "")} | {
+        source_name: convert(source_name, source) for source_name, source in sources.items()
+    }
 
 
 def _metric_to_v1(metric: Object, field: Literal["target", "current"] = "target") -> Object:
     """A v2 metric of a spec or, with "current", of a status in the format of v1's annotation."""
     is_status = field == "current"
 
-    def shown(source: str, found: Object) -> Object:
-        named, values = _part(found, "metric"), _part(found, field)
+    def source_to_v1(source_name: str, source: Object) -> Object:
+        identifier, values = _object_field(source, "metric"), _object_field(source, field)
         value, average = values.get("value"), values.get("averageValue")
-        name, selector = named.get("name", ""), named.get("selector")
-        if source == "object":
-            described = _reference(_part(found, "describedObject"))
-            own = {f"{field}Value": value or "0"}
-            return _omit_none(target=described, metricName=name, **own, selector=selector, averageValue=average)
-        if source == "pods":
+        name, selector = identifier.get("name", ""), identifier.get("selector")
+        if source_name == "object":
+            described = _reference(_object_field(source, "describedObject"))
+            value_fields = {f"{field}Value": value or "0"}
+            return _omit_none(
+                target=described, metricName=name, **value_fields, selector=selector, averageValue=average
+            )
+        if source_name == "pods":
             return _omit_none(metricName=name, **{f"{field}AverageValue": average or "0"}, selector=selector)
-        if source == "external":
-            own = {f"{field}Value": value or ("0" if is_status else value), f"{field}AverageValue": average}
-            return _omit_none(metricName=name, metricSelector=selector, **own)
-        own = {f"{field}AverageUtilization": values.get("averageUtilization")}
-        own[f"{field}AverageValue"] = average or ("0" if is_status else average)
-        return _omit_none(name=found.get("name", ""), **own) | _container(source, found)
+        if source_name == "external":
+            value_fields = {f"{field}Value": value or ("0" if is_status else value), f"{field}AverageValue": average}
+            return _omit_none(metricName=name, metricSelector=selector, **value_fields)
+        value_fields = {f"{field}AverageUtilization": values.get("averageUtilization")}
+        value_fields[f"{field}AverageValue"] = average or ("0" if is_status else average)
+        return _omit_none(name=source.get("name", ""), **value_fields) | _container(source_name, source)
 
-    return _metric(metric, shown)
+    return _convert_metric(metric, source_to_v1)
 
 
-def _source_from_v1(source: str, found: Object) -> Object:
-    value, average = found.get("targetValue"), found.get("targetAverageValue")
-    if source == "object":
-        average = found.get("averageValue")
+def _source_from_v1(source_name: str, source: Object) -> Object:
+    value, average = source.get("targetValue"), source.get("targetAverageValue")
+    if source_name == "object":
+        average = source.get("averageValue")
         kind = "Value" if average is None else "AverageValue"
         return {
-            "describedObject": _reference(_part(found, "target")),
+            "describedObject": _reference(_object_field(source, "target")),
             "target": _omit_none(type=kind, value=_target_value(value, average), averageValue=average),
-            "metric": _identifier(found, "selector"),
+            "metric": _identifier(source, "selector"),
         }
-    if source == "pods":
+    if source_name == "pods":
         target = {"type": "AverageValue", "averageValue": average or "0"}
-        return {"metric": _identifier(found, "selector"), "target": target}
-    if source == "external":
+        return {"metric": _identifier(source, "selector"), "target": target}
+    if source_name == "external":
         kind = "AverageValue" if value is None else "Value"
         target = _omit_none(type=kind, value=value, averageValue=average)
-        return {"metric": _identifier(found, "metricSelector"), "target": target}
-    percent = found.get("targetAverageUtilization")
+        return {"metric": _identifier(source, "metricSelector"), "target": target}
+    percent = source.get("targetAverageUtilization")
     kind = "AverageValue" if percent is None else "Utilization"
     target = _omit_none(type=kind, averageValue=average, averageUtilization=percent)
-    return {"name": found.get("name", ""), "target": target, **_container(source, found)}
+    return {"name": source.get("name", ""), "target": target, **_container(source_name, source)}
 
 
 def _target_value(value: Any, average: Any) -> Any:
@@ -254,36 +260,36 @@ def _target_value(value: Any, average: Any) -> Any:
         return value  # the annotation is then ignored as invalid
 
 
-def _status_from_v1(source: str, found: Object) -> Object:
-    value, average = found.get("currentValue") or "0", found.get("currentAverageValue")
-    if source == "object":
+def _status_from_v1(source_name: str, source: Object) -> Object:
+    value, average = source.get("currentValue") or "0", source.get("currentAverageValue")
+    if source_name == "object":
         return {
-            "metric": _identifier(found, "selector"),
-            "current": _omit_none(value=value, averageValue=found.get("averageValue")),
-            "describedObject": _reference(_part(found, "target")),
+            "metric": _identifier(source, "selector"),
+            "current": _omit_none(value=value, averageValue=source.get("averageValue")),
+            "describedObject": _reference(_object_field(source, "target")),
         }
-    if source == "pods":
-        return {"metric": _identifier(found, "selector"), "current": {"averageValue": average or "0"}}
-    if source == "external":
+    if source_name == "pods":
+        return {"metric": _identifier(source, "selector"), "current": {"averageValue": average or "0"}}
+    if source_name == "external":
         return {
-            "metric": _identifier(found, "metricSelector"),
+            "metric": _identifier(source, "metricSelector"),
             "current": _omit_none(value=value, averageValue=average),
         }
-    current = _omit_none(averageValue=average or "0", averageUtilization=found.get("currentAverageUtilization"))
-    return {"name": found.get("name", ""), "current": current, **_container(source, found)}
+    current = _omit_none(averageValue=average or "0", averageUtilization=source.get("currentAverageUtilization"))
+    return {"name": source.get("name", ""), "current": current, **_container(source_name, source)}
 
 
-def _container(source: str, found: Object) -> Object:
-    return {"container": found.get("container", "")} if source == "containerResource" else {}
+def _container(source_name: str, source: Object) -> Object:
+    return {"container": source.get("container", "")} if source_name == "containerResource" else {}
 
 
-def _identifier(found: Object, selector: str) -> Object:
-    return _omit_none(name=found.get("metricName", ""), selector=found.get(selector))
+def _identifier(source: Object, selector: str) -> Object:
+    return _omit_none(name=source.get("metricName", ""), selector=source.get(selector))
 
 
-def _reference(found: Object) -> Object:
+def _reference(reference: Object) -> Object:
     return _omit_none(
-        kind=found.get("kind", ""), name=found.get("name", ""), apiVersion=found.get("apiVersion") or None
+        kind=reference.get("kind", ""), name=reference.get("name", ""), apiVersion=reference.get("apiVersion") or None
     )
 
 
@@ -297,28 +303,28 @@ def _rules_to_go(rules: Object | None) -> Object | None:
     if rules is None:
         return None
     policies = rules.get("policies")
-    shown = policies and [
+    go_policies = policies and [
         {"Type": p.get("type", ""), "Value": p.get("value", 0), "PeriodSeconds": p.get("periodSeconds", 0)}
         for p in policies
     ]
     return {
         "StabilizationWindowSeconds": rules.get("stabilizationWindowSeconds"),
         "SelectPolicy": rules.get("selectPolicy"),
-        "Policies": shown,
+        "Policies": go_policies,
         "Tolerance": rules.get("tolerance"),
     }
 
 
 def _behavior_from_annotation(text: str) -> Object:
-    found = _read(text)
-    if not isinstance(found, dict):
+    decoded = _decode_annotation(text)
+    if not isinstance(decoded, dict):
         return {}
-    named = {_wire_name(name): rules for name, rules in found.items()}
+    named = {_wire_name(name): rules for name, rules in decoded.items()}
     behavior = {
         name: _rules_from_go(named[name]) for name in ("scaleUp", "scaleDown") if isinstance(named.get(name), dict)
     }
     tolerances = [rules.get("tolerance") for rules in behavior.values()]
-    return behavior if _is_readable(behavior, HorizontalPodAutoscalerBehavior, tolerances) else {}
+    return behavior if _is_valid(behavior, HorizontalPodAutoscalerBehavior, tolerances) else {}
 
 
 def _rules_from_go(rules: Object) -> Object:

@@ -21,8 +21,8 @@ def print_horizontal_pod_autoscaler(value: Doc, now: Now) -> Row:
 def _autoscaler_targets(spec: Doc, status: Doc) -> str:
     if "targetCPUUtilizationPercentage" in spec:  # autoscaling/v1
         current = status.get("currentCPUUtilizationPercentage")
-        shown = "<unknown>" if current is None else f"{current}%"
-        return f"cpu: {shown}/{spec['targetCPUUtilizationPercentage']}%"
+        utilization = "<unknown>" if current is None else f"{current}%"
+        return f"cpu: {utilization}/{spec['targetCPUUtilizationPercentage']}%"
     metrics = spec.get("metrics") or ()
     if not metrics:
         return NONE
@@ -37,16 +37,16 @@ def _metric(metric: Doc, current: Doc) -> str:
     field = kind[:1].lower() + kind[1:]
     spec = metric.get(field) or {}
     target = spec.get("target") or {}
-    now = part(current, field, "current") or {}
+    current_values = part(current, field, "current") or {}
     prefix = f"{spec.get('name')}: " if field in ("resource", "containerResource") else ""
     if target.get("averageUtilization") is not None:
-        shown = now.get("averageUtilization")
-        return f"{prefix}{'<unknown>' if shown is None else f'{shown}%'}/{target['averageUtilization']}%"
+        utilization = current_values.get("averageUtilization")
+        return f"{prefix}{'<unknown>' if utilization is None else f'{utilization}%'}/{target['averageUtilization']}%"
     if target.get("averageValue") is not None:
         average = " (avg)" if field in ("object", "external") else ""
-        return f"{prefix}{now.get('averageValue') or '<unknown>'}/{target['averageValue']}{average}"
+        return f"{prefix}{current_values.get('averageValue') or '<unknown>'}/{target['averageValue']}{average}"
     if target.get("value") is not None:
-        return f"{prefix}{now.get('value') or '<unknown>'}/{target['value']}"
+        return f"{prefix}{current_values.get('value') or '<unknown>'}/{target['value']}"
     return f"{prefix}<unknown>/<auto>"
 
 
