@@ -25,8 +25,8 @@ class CronJobStrategy(Strategy):
         set_defaults_cron_job(obj)
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
-        stored = None if old is None else old["spec"]["jobTemplate"]["spec"]["template"]
-        drop_disabled_template_fields(obj["spec"]["jobTemplate"]["spec"]["template"], stored, self.disabled_gates)
+        old_template = None if old is None else old["spec"]["jobTemplate"]["spec"]["template"]
+        drop_disabled_template_fields(obj["spec"]["jobTemplate"]["spec"]["template"], old_template, self.disabled_gates)
 
     def validate(self, obj: Object) -> ErrorList:
         return cron_job_validation.validate_cron_job(obj)

@@ -19,14 +19,14 @@ from pilothouse.apiserver.registry.generic.printers import (
 
 def print_cron_job(value: Doc, now: Now) -> Row:
     spec, status = part(value, "spec") or {}, part(value, "status") or {}
-    last = status.get("lastScheduleTime")
+    last_schedule_time = status.get("lastScheduleTime")
     suspend = spec.get("suspend")
     return [
         spec.get("schedule", ""),
         spec.get("timeZone") or NONE,
         "<unset>" if suspend is None else "True" if suspend else "False",
         len(status.get("active") or ()),
-        age(last, now) if last else NONE,
+        age(last_schedule_time, now) if last_schedule_time else NONE,
         *containers_of(part(spec, "jobTemplate", "spec", "template", "spec")),
         format_selector(part(spec, "jobTemplate", "spec", "selector")),
     ]

@@ -29,60 +29,64 @@ def validate_cron_job_on_update(obj: Object, old: Object) -> ErrorList:
     return [] if obj["spec"] == old["spec"] else _validate_cron_job_spec(obj["spec"], old["spec"])
 
 
-def _validate_cron_job_spec(spec: Object, before: Object | None) -> ErrorList:
-    schedule, zone, policy = spec.get("schedule") or "", spec.get("timeZone"), spec.get("concurrencyPolicy")
+def _validate_cron_job_spec(spec: Object, old_spec: Object | None) -> ErrorList:
+    schedule, time_zone, policy = spec.get("schedule") or "", spec.get("timeZone"), spec.get("concurrencyPolicy")
     errors: ErrorList = []
     if not schedule:
         errors.append(required("spec.schedule"))
     else:
-        errors += _validate_schedule(schedule, zone, tolerated="TZ" in ((before or {}).get("schedule") or ""))
+        errors += _validate_schedule(
+            schedule, time_zone, allow_tz_in_schedule="TZ" in ((old_spec or {}).get("schedule") or "")
+        )
     errors += validate_nonnegative_fields(spec, "spec", ("startingDeadlineSeconds",))
-    if before is None or zone != before.get("timeZone"):
-        errors += _validate_time_zone(zone)
+    if old_spec is None or time_zone != old_spec.get("timeZone"):
+        errors += _validate_time_zone(time_zone)
     if policy not in _POLICIES:
         errors.append(not_supported("spec.concurrencyPolicy", policy, _POLICIES))
-    job: Object = spec["jobTemplate"].get("spec") or {}
-    errors += spec_validation.validate_job_spec(job, "spec.jobTemplate.spec")
-    if job.get("selector") is not None:
+    job_spec: Object = spec["jobTemplate"].get("spec") or {}
+    errors += spec_validation.validate_job_spec(job_spec, "spec.jobTemplate.spec")
+    if job_spec.get("selector") is not None:
         detail = "`selector` will be auto-generated"
-        bad_value = internal_value("*meta.LabelSelector", job["selector"])
+        bad_value = internal_value("*meta.LabelSelector", job_spec["selector"])
         errors.append(invalid("spec.jobTemplate.spec.selector", bad_value, detail))
-    if job.get("manualSelector"):
-        errors.append(not_supported("spec.jobTemplate.spec.manualSelector", job["manualSelector"], ("nil", "false")))
+    if job_spec.get("manualSelector"):
+        errors.append(
+            not_supported("spec.jobTemplate.spec.manualSelector", job_spec["manualSelector"], ("nil", "false"))
+        )
     return errors + validate_nonnegative_fields(spec, "spec", ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"))
 
 
-def _validate_schedule(schedule: str, zone: str | None, *, tolerated: bool) -> ErrorList:
-    """``validateScheduleFormat``. ``tolerated``: the stored schedule has a time zone, so one is accepted."""
+def _validate_schedule(schedule: str, time_zone: str | None, *, allow_tz_in_schedule: bool) -> ErrorList:
+    """``validateScheduleFormat``. ``allow_tz_in_schedule``: the stored schedule has a time zone, so one is accepted."""
     errors: ErrorList = []
     try:
         check_schedule(schedule)
     except CronError as error:
         errors.append(invalid("spec.schedule", schedule, str(error)))
-    if "TZ" in schedule and not tolerated:
+    if "TZ" in schedule and not allow_tz_in_schedule:
         detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
         errors.append(invalid("spec.schedule", schedule, detail))
-    elif "TZ" in schedule and zone is not None:
+    elif "TZ" in schedule and time_zone is not None:
         detail = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
         errors.append(invalid("spec.schedule", schedule, detail))
     return errors
 
 
-def _validate_time_zone(zone: str | None) -> ErrorList:
-    if zone is None:
+def _validate_time_zone(time_zone: str | None) -> ErrorList:
+    if time_zone is None:
         return []
-    if not zone:
-        return [invalid("spec.timeZone", named(zone), "timeZone must be nil or non-empty string")]
-    for part in zone.split("/"):
-        if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
-            return [invalid("spec.timeZone", named(zone), f"unknown time zone {zone}")]
+    if not time_zone:
+        return [invalid("spec.timeZone", named(time_zone), "timeZone must be nil or non-empty string")]
+    for segment in time_zone.split("/"):
+        if segment in (".", "..") or segment.startswith("-") or not _ZONE_PART.fullmatch(segment):
+            return [invalid("spec.timeZone", named(time_zone), f"unknown time zone {time_zone}")]
     errors: ErrorList = []
-    if zone.lower() == "local":
+    if time_zone.lower() == "local":
         detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        errors.append(invalid("spec.timeZone", named(zone), detail))
+        errors.append(invalid("spec.timeZone", named(time_zone), detail))
     try:
-        if zone != "Local":  # valid in Go: the time zone of the machine
-            load_zone(zone)
+        if time_zone != "Local":  # valid in Go: the time zone of the machine
+            load_zone(time_zone)
     except UnknownZone as error:
-        errors.append(invalid("spec.timeZone", named(zone), str(error)))
+        errors.append(invalid("spec.timeZone", named(time_zone), str(error)))
     return errors

@@ -17,11 +17,11 @@ class IndexesError(ValueError):
     """The text is not a valid list of indexes; the message is upstream's."""
 
 
-def count_indexes(text: str, completions: int) -> int:
+def count_indexes(indexes_str: str, completions: int) -> int:
     """The number of indexes. Raises ``IndexesError`` unless they are ascending and below ``completions``."""
     total, previous = 0, None
-    for part in text.split(",") if text else ():
-        first, last = _interval(part, completions)
+    for interval_str in indexes_str.split(",") if indexes_str else ():
+        first, last = _parse_index_interval(interval_str, completions)
         if previous is not None and previous >= first:
             raise IndexesError(_not_increasing(previous, first))
         total += last - first + 1
@@ -29,9 +29,12 @@ def count_indexes(text: str, completions: int) -> int:
     return total
 
 
-def first_common_index(one: str, other: str, completions: int) -> int | None:
+def first_common_index(indexes_str: str, other_indexes_str: str, completions: int) -> int | None:
     """The first index in both lists, None if there is none. Invalid intervals are ignored."""
-    intervals, other_intervals = _valid_intervals(one, completions), _valid_intervals(other, completions)
+    intervals, other_intervals = (
+        _valid_intervals(indexes_str, completions),
+        _valid_intervals(other_indexes_str, completions),
+    )
     a, b = next(intervals, None), next(other_intervals, None)
     while a is not None and b is not None:
         if a[0] <= b[1] and b[0] <= a[1]:
@@ -43,36 +46,36 @@ def first_common_index(one: str, other: str, completions: int) -> int | None:
     return None
 
 
-def _valid_intervals(text: str, completions: int) -> Iterator[tuple[int, int]]:
-    for part in text.split(",") if text else ():
+def _valid_intervals(indexes_str: str, completions: int) -> Iterator[tuple[int, int]]:
+    for interval_str in indexes_str.split(",") if indexes_str else ():
         try:
-            yield _interval(part, completions)
+            yield _parse_index_interval(interval_str, completions)
         except IndexesError:
             continue
 
 
-def _interval(part: str, completions: int) -> tuple[int, int]:
-    ends = part.split("-")
-    if len(ends) > 2:
+def _parse_index_interval(interval_str: str, completions: int) -> tuple[int, int]:
+    limits = interval_str.split("-")
+    if len(limits) > 2:
         raise IndexesError(
-            f"the fragment {quote(part)} violates the requirement that an index interval can have at most two parts "
-            "separated by '-'"
+            f"the fragment {quote(interval_str)} violates the requirement that an index interval can have at most two "
+            "parts separated by '-'"
         )
-    first = _index(ends[0], completions)
-    if len(ends) == 1:
+    first = _parse_index(limits[0], completions)
+    if len(limits) == 1:
         return first, first
-    last = _index(ends[1], completions)
+    last = _parse_index(limits[1], completions)
     if first >= last:
         raise IndexesError(_not_increasing(first, last))
     return first, last
 
 
-def _index(text: str, completions: int) -> int:
-    number = int(text) if _NUMBER.fullmatch(text) else None
+def _parse_index(index_str: str, completions: int) -> int:
+    number = int(index_str) if _NUMBER.fullmatch(index_str) else None
     if number is None or abs(number) > _MAX_INT64:
-        raise IndexesError(f"cannot convert string to integer for index: {quote(text)}")
+        raise IndexesError(f"cannot convert string to integer for index: {quote(index_str)}")
     if number >= completions:
-        raise IndexesError(f"too large index: {quote(text)}")
+        raise IndexesError(f"too large index: {quote(index_str)}")
     return number
 
 

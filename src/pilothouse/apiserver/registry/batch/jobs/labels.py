@@ -7,8 +7,8 @@ PREFIX = "batch.kubernetes.io/"
 
 
 def labels_of(obj: Object) -> dict[str, str]:
-    found: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
-    return found
+    labels: dict[str, str] = (obj.get("metadata") or {}).get("labels") or {}
+    return labels
 
 
 def default_labels(obj: Object) -> None:

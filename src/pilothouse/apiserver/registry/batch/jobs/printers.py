@@ -39,8 +39,8 @@ def print_job(value: Doc, now: Now) -> Row:
 
 
 def _job_status(value: Doc, status: Doc) -> str:
-    true = [c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"]
-    for kind, shown in (
+    true_conditions = [c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"]
+    for kind, status_text in (
         ("Complete", "Complete"),
         ("Failed", "Failed"),
         ("", "Terminating"),
@@ -48,8 +48,8 @@ def _job_status(value: Doc, status: Doc) -> str:
         ("FailureTarget", "FailureTarget"),
         ("SuccessCriteriaMet", "SuccessCriteriaMet"),
     ):
-        if kind in true or (not kind and part(value, "metadata", "deletionTimestamp")):
-            return shown
+        if kind in true_conditions or (not kind and part(value, "metadata", "deletionTimestamp")):
+            return status_text
     return "Running"
 
 

@@ -125,8 +125,8 @@ def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
         f"{_COMPLETIONS_SOFT_LIMIT} and used with backoff limit per index"
     )
     if max_failed is None:
-        text = f"must be specified when completions is above {_COMPLETIONS_SOFT_LIMIT}"
-        errors.append(required(f"{path}.maxFailedIndexes", text))
+        required_detail = f"must be specified when completions is above {_COMPLETIONS_SOFT_LIMIT}"
+        errors.append(required(f"{path}.maxFailedIndexes", required_detail))
     if parallelism is not None and parallelism > _LIMIT_FOR_HIGH_COMPLETIONS:
         errors.append(invalid(f"{path}.parallelism", parallelism, detail))
     if max_failed is not None and max_failed > _LIMIT_FOR_HIGH_COMPLETIONS:
@@ -143,34 +143,42 @@ def _validate_choice(value: str, path: str, choices: tuple[str, ...]) -> ErrorLi
     return [] if value in choices else [not_supported(path, value, choices)]
 
 
-def _validate_pod_failure_policy(spec: Object, pod: Object, path: str) -> ErrorList:
+def _validate_pod_failure_policy(spec: Object, pod_spec: Object, path: str) -> ErrorList:
     rules = spec["podFailurePolicy"].get("rules") or ()
     errors = [too_many(path, len(rules), _MAX_RULES)] if len(rules) > _MAX_RULES else []
     containers = {
-        container.get("name") for field in ("containers", "initContainers") for container in pod.get(field) or ()
+        container.get("name") for field in ("containers", "initContainers") for container in pod_spec.get(field) or ()
     }
     for position, rule in enumerate(rules):
         child_path = f"{path}[{position}]"
-        action, exits, conditions = rule.get("action") or "", rule.get("onExitCodes"), rule.get("onPodConditions")
+        action, on_exit_codes, conditions = (
+            rule.get("action") or "",
+            rule.get("onExitCodes"),
+            rule.get("onPodConditions"),
+        )
         errors += _validate_choice(action, f"{child_path}.action", _ACTIONS)
         if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             detail = "requires the backoffLimitPerIndex to be set"
             errors.append(invalid(f"{child_path}.action", named(action), detail))
-        if exits is not None:
-            errors += _validate_on_exit_codes(exits, f"{child_path}.onExitCodes", containers)
+        if on_exit_codes is not None:
+            errors += _validate_on_exit_codes(on_exit_codes, f"{child_path}.onExitCodes", containers)
         if conditions:
             errors += _validate_on_pod_conditions(conditions, f"{child_path}.onPodConditions")
-        if exits is not None and conditions:
+        if on_exit_codes is not None and conditions:
             detail = "specifying both OnExitCodes and OnPodConditions is not supported"
             errors.append(invalid_omitting_value(child_path, detail))
-        elif exits is None and not conditions:
+        elif on_exit_codes is None and not conditions:
             detail = "specifying one of OnExitCodes and OnPodConditions is required"
             errors.append(invalid_omitting_value(child_path, detail))
     return errors
 
 
-def _validate_on_exit_codes(exits: Object, path: str, containers: set[str | None]) -> ErrorList:
-    operator, container, codes = exits.get("operator") or "", exits.get("containerName"), exits.get("values")
+def _validate_on_exit_codes(on_exit_codes: Object, path: str, containers: set[str | None]) -> ErrorList:
+    operator, container, codes = (
+        on_exit_codes.get("operator") or "",
+        on_exit_codes.get("containerName"),
+        on_exit_codes.get("values"),
+    )
     errors = _validate_choice(operator, f"{path}.operator", _OPERATORS)
     if container is not None and container not in containers:
         detail = "must be one of the container or initContainer names in the pod template"
@@ -179,13 +187,13 @@ def _validate_on_exit_codes(exits: Object, path: str, containers: set[str | None
         return [*errors, invalid(f"{path}.values", codes, "at least one value is required")]
     if len(codes) > _MAX_EXIT_CODES:
         errors.append(too_many(f"{path}.values", len(codes), _MAX_EXIT_CODES))
-    seen: set[int] = set()
+    unique_values: set[int] = set()
     for position, code in enumerate(codes):
         if operator == "In" and code == 0:
             errors.append(invalid(f"{path}.values[{position}]", code, "must not be 0 for the In operator"))
-        if code in seen:
+        if code in unique_values:
             errors.append(duplicate(f"{path}.values[{position}]", code))
-        seen.add(code)
+        unique_values.add(code)
     if codes != sorted(codes):
         errors.append(invalid(f"{path}.values", codes, "must be ordered"))
     return errors
@@ -222,14 +230,14 @@ def _validate_success_policy(spec: Object, path: str) -> ErrorList:
 def _validate_success_rule(rule: Object, path: str, completions: int) -> ErrorList:
     errors: ErrorList = []
     indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
-    count_named = 0
+    index_count = 0
     if count is None and indexes is None:
         return [required(path, "at least one of succeededCount or succeededIndexes must be specified")]
     if indexes is not None:
         if len(indexes.encode()) > _MAX_INDEXES_LENGTH:
             errors.append(too_long(f"{path}.succeededIndexes", _MAX_INDEXES_LENGTH))
         try:
-            count_named = count_indexes(indexes, completions)
+            index_count = count_indexes(indexes, completions)
         except IndexesError as error:
             errors.append(invalid(f"{path}.succeededIndexes", indexes, f"error parsing succeededIndexes: {error}"))
     if count is None:
@@ -237,7 +245,7 @@ def _validate_success_rule(rule: Object, path: str, completions: int) -> ErrorLi
     errors += validate_nonnegative_fields(rule, path, ("succeededCount",))
     limits = [(completions, "the number of specified completions")]
     if indexes is not None:
-        limits.append((count_named, "the number of indexes in the specified succeededIndexes field"))
+        limits.append((index_count, "the number of indexes in the specified succeededIndexes field"))
     return errors + [
         invalid(f"{path}.succeededCount", count, f"must be less than or equal to {limit} ({description})")
         for limit, description in limits

@@ -35,38 +35,46 @@ _FINISHED = "finished"
 status."""
 
 
-def validate_job_status(spec: Object, status: Object, before: Object) -> ErrorList:
-    """The errors in ``status``; ``before`` is the stored one."""
-    true, was = _true_conditions(status), _true_conditions(before)
+def validate_job_status(spec: Object, status: Object, old_status: Object) -> ErrorList:
+    """The errors in ``status``; ``old_status`` is the stored one."""
+    true_conditions, old_true_conditions = _true_conditions(status), _true_conditions(old_status)
     errors = validate_nonnegative_fields(status, "status", _NUMBERS)
     if status.get("uncountedTerminatedPods"):
         errors += _validate_uncounted(status["uncountedTerminatedPods"])
     is_managed_by_other = spec.get("managedBy") not in _JOB_CONTROLLER
-    errors += _validate_counts_and_conditions(spec, status, before, true, was, strict=is_managed_by_other)
-    if true:
-        errors += _validate_success(spec, true)
+    errors += _validate_counts_and_conditions(
+        spec, status, old_status, true_conditions, old_true_conditions, strict=is_managed_by_other
+    )
+    if true_conditions:
+        errors += _validate_success(spec, true_conditions)
     if is_managed_by_other:
-        errors += _validate_status_change(spec, status, before, true, was)
+        errors += _validate_status_change(spec, status, old_status, true_conditions, old_true_conditions)
     return errors
 
 
 def _validate_counts_and_conditions(
-    spec: Object, status: Object, before: Object, true: Set[str], was: Set[str], *, strict: bool
+    spec: Object,
+    status: Object,
+    old_status: Object,
+    true_conditions: Set[str],
+    old_true_conditions: Set[str],
+    *,
+    strict: bool,
 ) -> ErrorList:
     """Inconsistent fields and conditions. ``strict``: include the rules that old kube-controller-managers violate."""
-    changed = {field for field in (*status, *before) if status.get(field) != before.get(field)}
+    changed = {field for field in (*status, *old_status) if status.get(field) != old_status.get(field)}
     # Conditions that became true or are no longer true.
-    changed |= true ^ was
-    if bool(true & _FINISHED_CONDITIONS) != bool(was & _FINISHED_CONDITIONS):
+    changed |= true_conditions ^ old_true_conditions
+    if bool(true_conditions & _FINISHED_CONDITIONS) != bool(old_true_conditions & _FINISHED_CONDITIONS):
         changed.add(_FINISHED)
     errors: ErrorList = []
-    if true or was or status.get("completionTime"):
-        errors += _validate_finished_conditions(status, true, changed, strict=strict)
-    if true & _FINISHED_CONDITIONS:
+    if true_conditions or old_true_conditions or status.get("completionTime"):
+        errors += _validate_finished_conditions(status, true_conditions, changed, strict=strict)
+    if true_conditions & _FINISHED_CONDITIONS:
         errors += _validate_finished(spec, status, changed, strict=strict)
     if "completedIndexes" in changed or "failedIndexes" in changed:
         errors += _validate_index(spec, status, changed)
-    return errors + _validate_count(status, true, changed)
+    return errors + _validate_count(status, true_conditions, changed)
 
 
 def _true_conditions(status: Object) -> set[str]:
@@ -80,45 +88,51 @@ def _invalid_conditions(detail: str) -> FieldError:
 
 def _validate_uncounted(uncounted: Object) -> ErrorList:
     errors: ErrorList = []
-    seen: set[str] = set()
+    uids: set[str] = set()
     for field in ("succeeded", "failed"):
         for position, uid in enumerate(uncounted.get(field) or ()):
             path = f"status.uncountedTerminatedPods.{field}[{position}]"
             if not uid:
                 errors.append(invalid(path, uid, "must not be empty"))
-            elif uid in seen:
+            elif uid in uids:
                 errors.append(duplicate(path, uid))
-            seen.add(uid)
+            uids.add(uid)
     return errors
 
 
-def _validate_finished_conditions(status: Object, true: Set[str], changed: Set[str], *, strict: bool) -> ErrorList:
+def _validate_finished_conditions(
+    status: Object, true_conditions: Set[str], changed: Set[str], *, strict: bool
+) -> ErrorList:
     """Conditions that exclude or require each other, and ``completionTime``."""
     errors: ErrorList = []
-    complete = "Complete" in true
-    start, end = status.get("startTime"), status.get("completionTime")
-    if complete and "Failed" in true and changed & _FINISHED_CONDITIONS:
+    complete = "Complete" in true_conditions
+    start_time, completion_time = status.get("startTime"), status.get("completionTime")
+    if complete and "Failed" in true_conditions and changed & _FINISHED_CONDITIONS:
         errors.append(_invalid_conditions("cannot set Complete=True and Failed=true conditions"))
-    if complete and _TARGET in true and ("Complete" in changed or _TARGET in changed):
+    if complete and _TARGET in true_conditions and ("Complete" in changed or _TARGET in changed):
         errors.append(_invalid_conditions("cannot set Complete=True and FailureTarget=true conditions"))
     if "Complete" in changed or "completionTime" in changed:
-        if end is not None and not complete:
+        if completion_time is not None and not complete:
             detail = "cannot set completionTime when there is no Complete=True condition"
-            errors.append(invalid("status.completionTime", end, detail))
-        elif end is None and complete:
+            errors.append(invalid("status.completionTime", completion_time, detail))
+        elif completion_time is None and complete:
             errors.append(required("status.completionTime", "completionTime is required for Complete jobs"))
     if (
-        start is not None
-        and end is not None
-        and end < start
+        start_time is not None
+        and completion_time is not None
+        and completion_time < start_time
         and ("startTime" in changed or "completionTime" in changed)
     ):
-        errors.append(invalid("status.completionTime", end, "must be equal to or after `startTime`"))
+        errors.append(invalid("status.completionTime", completion_time, "must be equal to or after `startTime`"))
     if not strict:
         return errors
-    if "Failed" in true and _TARGET not in true and ("Failed" in changed or "failedIndexes" in changed):
+    if (
+        "Failed" in true_conditions
+        and _TARGET not in true_conditions
+        and ("Failed" in changed or "failedIndexes" in changed)
+    ):
         errors.append(_invalid_conditions("cannot set Failed=True condition without the FailureTarget=true condition"))
-    if complete and _MET not in true and ("Complete" in changed or _MET in changed):
+    if complete and _MET not in true_conditions and ("Complete" in changed or _MET in changed):
         errors.append(
             _invalid_conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
         )
@@ -129,13 +143,15 @@ def _validate_finished(spec: Object, status: Object, changed: Set[str], *, stric
     """The fields of a finished Job."""
     errors: ErrorList = []
     active, uncounted = status.get("active") or 0, status.get("uncountedTerminatedPods") or {}
-    ended = _FINISHED in changed
-    if strict and active > 0 and (ended or "active" in changed):
+    finished_changed = _FINISHED in changed
+    if strict and active > 0 and (finished_changed or "active" in changed):
         errors.append(invalid("status.active", active, "active>0 is invalid for finished job"))
     never_started = spec.get("suspend") and spec.get("completions") == 0
-    if status.get("startTime") is None and (ended or "startTime" in changed) and not never_started:
+    if status.get("startTime") is None and (finished_changed or "startTime" in changed) and not never_started:
         errors.append(required("status.startTime", "startTime is required for finished job"))
-    if (uncounted.get("succeeded") or uncounted.get("failed")) and (ended or "uncountedTerminatedPods" in changed):
+    if (uncounted.get("succeeded") or uncounted.get("failed")) and (
+        finished_changed or "uncountedTerminatedPods" in changed
+    ):
         bad_value = internal_value("*batch.UncountedTerminatedPods", uncounted)
         errors.append(invalid("status.uncountedTerminatedPods", bad_value, "must be empty for finished job"))
     return errors
@@ -156,76 +172,86 @@ def _validate_index(spec: Object, status: Object, changed: Set[str]) -> ErrorLis
         detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
         errors.append(invalid("status.failedIndexes", failed, detail))
     if completions is not None and failed is not None:
-        both = first_common_index(completed, failed, completions)
-        if both is not None:
-            detail = f"failedIndexes and completedIndexes overlap at index: {both}"
+        common_index = first_common_index(completed, failed, completions)
+        if common_index is not None:
+            detail = f"failedIndexes and completedIndexes overlap at index: {common_index}"
             errors.append(invalid("status.failedIndexes", failed, detail))
     return errors
 
 
-def _validate_indexes_format(field: str, text: str, completions: int) -> ErrorList:
+def _validate_indexes_format(field: str, indexes_str: str, completions: int) -> ErrorList:
     try:
-        count_indexes(text, completions)
+        count_indexes(indexes_str, completions)
     except IndexesError as error:
-        return [invalid(f"status.{field}", text, f"error parsing {field}: {error}")]
+        return [invalid(f"status.{field}", indexes_str, f"error parsing {field}: {error}")]
     return []
 
 
-def _validate_count(status: Object, true: Set[str], changed: Set[str]) -> ErrorList:
+def _validate_count(status: Object, true_conditions: Set[str], changed: Set[str]) -> ErrorList:
     errors: ErrorList = []
     terminating, ready = status.get("terminating") or 0, status.get("ready") or 0
-    if terminating > 0 and true & _FINISHED_CONDITIONS and (_FINISHED in changed or "terminating" in changed):
+    if (
+        terminating > 0
+        and true_conditions & _FINISHED_CONDITIONS
+        and (_FINISHED in changed or "terminating" in changed)
+    ):
         errors.append(invalid("status.terminating", terminating, "terminating>0 is invalid for finished job"))
     if ready > (status.get("active") or 0) and ("ready" in changed or "active" in changed):
         errors.append(invalid("status.ready", ready, "cannot set more ready pods than active"))
     return errors
 
 
-def _validate_success(spec: Object, true: Set[str]) -> ErrorList:
+def _validate_success(spec: Object, true_conditions: Set[str]) -> ErrorList:
     errors: ErrorList = []
-    if _MET in true:
-        if "Failed" in true:
+    if _MET in true_conditions:
+        if "Failed" in true_conditions:
             errors.append(_invalid_conditions("cannot set SuccessCriteriaMet=True and Failed=true conditions"))
-        if _TARGET in true:
+        if _TARGET in true_conditions:
             errors.append(_invalid_conditions("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"))
-    elif "Complete" in true and spec.get("successPolicy") is not None:
+    elif "Complete" in true_conditions and spec.get("successPolicy") is not None:
         errors.append(
             _invalid_conditions("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
         )
     return errors
 
 
-def _validate_status_change(spec: Object, status: Object, before: Object, true: Set[str], was: Set[str]) -> ErrorList:
+def _validate_status_change(
+    spec: Object, status: Object, old_status: Object, true_conditions: Set[str], old_true_conditions: Set[str]
+) -> ErrorList:
     """The rules for changes: terminal conditions stay, counters do not decrease, times do not change."""
     errors = [
         _invalid_conditions(f"cannot disable the terminal {name}=True condition")
         for name in _TERMINAL
-        if name in was and name not in true
+        if name in old_true_conditions and name not in true_conditions
     ]
     # An elastic indexed Job can be scaled down; succeeded indexes above ``completions`` are then not counted.
     is_elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
     for field in ("failed",) if is_elastic else ("failed", "succeeded"):
         count = status.get(field) or 0
-        if count < (before.get(field) or 0):
+        if count < (old_status.get(field) or 0):
             errors.append(invalid(f"status.{field}", count, f"cannot decrease the {field} counter"))
-    start, end = before.get("startTime"), before.get("completionTime")
-    if end is not None and status.get("completionTime") not in (None, end):
+    old_start_time, old_completion_time = old_status.get("startTime"), old_status.get("completionTime")
+    if old_completion_time is not None and status.get("completionTime") not in (None, old_completion_time):
         errors.append(invalid("status.completionTime", status["completionTime"], IMMUTABLE))
-    if start not in (None, status.get("startTime")) and not spec.get("suspend") and not _resumed(status, was):
+    if (
+        old_start_time not in (None, status.get("startTime"))
+        and not spec.get("suspend")
+        and not _resumed(status, old_true_conditions)
+    ):
         detail = "field is immutable for unsuspended job once set"
         errors.append(invalid("status.startTime", status.get("startTime"), detail))
-    if _MET in was and _MET not in true:
+    if _MET in old_true_conditions and _MET not in true_conditions:
         errors.append(_invalid_conditions("cannot disable the SuccessCriteriaMet=True condition"))
-    if "Complete" in was and _MET not in was and _MET in true:
+    if "Complete" in old_true_conditions and _MET not in old_true_conditions and _MET in true_conditions:
         errors.append(
             _invalid_conditions("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
         )
     return errors
 
 
-def _resumed(status: Object, was: Set[str]) -> bool:
+def _resumed(status: Object, old_true_conditions: Set[str]) -> bool:
     """Whether this write resumes a suspended Job, which resets its start time."""
     conditions = status.get("conditions") or ()
-    return "Suspended" in was and any(
+    return "Suspended" in old_true_conditions and any(
         condition.get("type") == "Suspended" and condition.get("status") == "False" for condition in conditions
     )

@@ -36,8 +36,8 @@ class JobStrategy(Strategy):
         return labels_of(obj) == labels_of(obj["spec"]["template"])
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
-        stored = None if old is None else old["spec"]["template"]
-        drop_disabled_template_fields(obj["spec"]["template"], stored, self.disabled_gates)
+        old_template = None if old is None else old["spec"]["template"]
+        drop_disabled_template_fields(obj["spec"]["template"], old_template, self.disabled_gates)
 
     def warnings(self, obj: Object) -> Iterable[str]:
         return warnings.warnings_for_pod_spec(obj["spec"]["template"].get("spec") or {}, "spec.template.spec")
@@ -46,17 +46,17 @@ class JobStrategy(Strategy):
         spec, meta = obj["spec"], obj["metadata"]
         if spec.get("manualSelector"):
             return
-        template = ensure_object(spec["template"], "metadata")
-        labels: dict[str, str] = {**(template.get("labels") or {})}
+        template_meta = ensure_object(spec["template"], "metadata")
+        labels: dict[str, str] = {**(template_meta.get("labels") or {})}
         for prefix in ("", PREFIX):
             # A label set by the client is kept, and rejected by validation.
             labels.setdefault(prefix + "job-name", meta.get("name") or "")
             labels.setdefault(prefix + "controller-uid", meta["uid"])
-        template["labels"] = labels
+        template_meta["labels"] = labels
         selector = ensure_object(spec, "selector")
-        desired = {**(selector.get("matchLabels") or {})}
-        desired.setdefault(PREFIX + "controller-uid", meta["uid"])
-        selector["matchLabels"] = desired
+        match_labels = {**(selector.get("matchLabels") or {})}
+        match_labels.setdefault(PREFIX + "controller-uid", meta["uid"])
+        selector["matchLabels"] = match_labels
 
     def canonicalize(self, obj: Object) -> None:
         super().canonicalize(obj)

@@ -22,34 +22,38 @@ _IMMUTABLE_FIELDS = {
 _SCHEDULING_DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
 
 
-def _shown(labels: dict[str, str]) -> str:
+def _format_labels(labels: dict[str, str]) -> str:
     return internal_value("{}string", labels or None)
 
 
 def validate_job(obj: Object) -> ErrorList:
-    errors = _validate_generated_selector(obj, prefixed=True) + _validate_job_object(obj["spec"])
+    errors = _validate_generated_selector(obj, require_prefixed_labels=True) + _validate_job_object(obj["spec"])
     return errors + _validate_host_name(obj)
 
 
 def validate_job_on_update(obj: Object, old: Object) -> ErrorList:
-    spec, before = obj["spec"], old["spec"]
-    if spec == before and obj["metadata"].get("uid") == old["metadata"].get("uid"):
+    spec, old_spec = obj["spec"], old["spec"]
+    if spec == old_spec and obj["metadata"].get("uid") == old["metadata"].get("uid"):
         return []
-    known = labels_of(before.get("template") or {})
-    prefixed = all(PREFIX + name in known for name in ("job-name", "controller-uid"))
-    return _validate_generated_selector(obj, prefixed=prefixed) + _validate_job_object(spec) + _validate_host_name(obj)
+    old_template_labels = labels_of(old_spec.get("template") or {})
+    require_prefixed_labels = all(PREFIX + name in old_template_labels for name in ("job-name", "controller-uid"))
+    return (
+        _validate_generated_selector(obj, require_prefixed_labels=require_prefixed_labels)
+        + _validate_job_object(spec)
+        + _validate_host_name(obj)
+    )
 
 
 def validate_job_update(obj: Object, old: Object) -> ErrorList:
-    spec, before = obj["spec"], old["spec"]
-    if spec == before:
+    spec, old_spec = obj["spec"], old["spec"]
+    if spec == old_spec:
         return []
-    errors = _validate_job_object(spec) + _validate_completions(spec, before)
-    errors += validate_immutable_fields(spec, before, "spec", {"selector": "*meta.LabelSelector"})
+    errors = _validate_job_object(spec) + _validate_completions(spec, old_spec)
+    errors += validate_immutable_fields(spec, old_spec, "spec", {"selector": "*meta.LabelSelector"})
     return (
         errors
         + _validate_template_update(spec["template"], old)
-        + validate_immutable_fields(spec, before, "spec", _IMMUTABLE_FIELDS)
+        + validate_immutable_fields(spec, old_spec, "spec", _IMMUTABLE_FIELDS)
     )
 
 
@@ -67,26 +71,30 @@ def _validate_job_object(spec: Object) -> ErrorList:
         errors += validate_label_selector(selector, "spec.selector")
     if selector is None or not selector_matches(selector, labels):
         detail = "`selector` does not match template `labels`"
-        errors.append(invalid("spec.template.metadata.labels", _shown(labels), detail))
+        errors.append(invalid("spec.template.metadata.labels", _format_labels(labels), detail))
     return errors
 
 
-def _validate_generated_selector(obj: Object, *, prefixed: bool) -> ErrorList:
-    """``validateGeneratedSelector``. ``prefixed``: also require the prefixed labels, which old Jobs do not have."""
+def _validate_generated_selector(obj: Object, *, require_prefixed_labels: bool) -> ErrorList:
+    """``validateGeneratedSelector``. ``require_prefixed_labels``: old Jobs do not have the prefixed labels."""
     spec = obj["spec"]
     if spec.get("manualSelector") or spec.get("selector") is None:
         return []
     labels = labels_of(spec.get("template") or {})
     errors: ErrorList = []
     path = "spec.template.metadata.labels"
-    legacy = {"controller-uid": obj["metadata"].get("uid"), "job-name": obj["metadata"].get("name") or ""}
-    expected = legacy | {PREFIX + key: value for key, value in legacy.items()} if prefixed else legacy
-    for key, value in expected.items():
+    legacy_labels = {"controller-uid": obj["metadata"].get("uid"), "job-name": obj["metadata"].get("name") or ""}
+    expected_labels = (
+        legacy_labels | {PREFIX + key: value for key, value in legacy_labels.items()}
+        if require_prefixed_labels
+        else legacy_labels
+    )
+    for key, value in expected_labels.items():
         if key not in labels:
             errors.append(required(f"{path}[{key}]", f"must be '{value}'"))
         elif labels[key] != value:
-            errors.append(invalid(f"{path}[{key}]", _shown(labels), f"must be '{value}'"))
-    if not selector_matches(spec["selector"], expected):
+            errors.append(invalid(f"{path}[{key}]", _format_labels(labels), f"must be '{value}'"))
+    if not selector_matches(spec["selector"], expected_labels):
         bad_value = internal_value("*meta.LabelSelector", spec["selector"])
         errors.append(invalid("spec.selector", bad_value, "`selector` not auto-generated"))
     return errors
@@ -97,33 +105,33 @@ def _validate_host_name(obj: Object) -> ErrorList:
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     if spec.get("completionMode") != "Indexed" or (spec.get("completions") or 0) <= 0:
         return []
-    last = f"{name}-{spec['completions'] - 1}"
-    if not dns_label_errors(last):
+    host_name = f"{name}-{spec['completions'] - 1}"
+    if not dns_label_errors(host_name):
         return []
-    return [invalid("metadata.name", name, f"will not able to create pod with invalid DNS label: {last}")]
+    return [invalid("metadata.name", name, f"will not able to create pod with invalid DNS label: {host_name}")]
 
 
-def _validate_completions(spec: Object, before: Object) -> ErrorList:
-    desired = spec.get("completions")
-    if desired == before.get("completions"):
+def _validate_completions(spec: Object, old_spec: Object) -> ErrorList:
+    completions = spec.get("completions")
+    if completions == old_spec.get("completions"):
         return []
     if spec.get("completionMode") != "Indexed":
-        return [invalid("spec.completions", desired, IMMUTABLE)]
-    if desired is None or desired == spec.get("parallelism"):
+        return [invalid("spec.completions", completions, IMMUTABLE)]
+    if completions is None or completions == spec.get("parallelism"):
         return []
-    return [invalid("spec.completions", desired, "can only be modified in tandem with spec.parallelism")]
+    return [invalid("spec.completions", completions, "can only be modified in tandem with spec.parallelism")]
 
 
 def _validate_template_update(template: Object, old: Object) -> ErrorList:
     """The pod template is immutable, except for scheduling directives and container resources of a suspended Job."""
-    before: Object = old["spec"]["template"]
-    if template == before:
+    old_template: Object = old["spec"]["template"]
+    if template == old_template:
         return []
     if not _is_suspended(old):
         return [invalid("spec.template", internal_value("core.PodTemplateSpec", template), IMMUTABLE)]
-    pod, was = template.get("spec") or {}, before.get("spec") or {}
-    if _immutable_pod_spec(pod, was) != _immutable_pod_spec(was, pod):
-        return [invalid("spec.template.spec", internal_value("core.PodSpec", pod), IMMUTABLE)]
+    pod_spec, old_pod_spec = template.get("spec") or {}, old_template.get("spec") or {}
+    if _immutable_pod_spec(pod_spec, old_pod_spec) != _immutable_pod_spec(old_pod_spec, pod_spec):
+        return [invalid("spec.template.spec", internal_value("core.PodSpec", pod_spec), IMMUTABLE)]
     return []
 
 
@@ -138,16 +146,18 @@ def _is_suspended(job: Object) -> bool:
     )
 
 
-def _immutable_pod_spec(pod: Object, other: Object) -> Object:
-    """The spec without the mutable fields: scheduling directives, and resources of containers that ``other`` has at the
-    same position."""
-    spec = {k: v for k, v in pod.items() if k not in _SCHEDULING_DIRECTIVES}
-    affinity = {k: v for k, v in (spec.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
+def _immutable_pod_spec(pod_spec: Object, other_pod_spec: Object) -> Object:
+    """The spec without the mutable fields: scheduling directives, and resources of containers that ``other_pod_spec``
+    has at the same position."""
+    immutable_spec = {k: v for k, v in pod_spec.items() if k not in _SCHEDULING_DIRECTIVES}
+    affinity = {k: v for k, v in (immutable_spec.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
     for field in ("containers", "initContainers"):
-        containers, others = spec.get(field) or (), other.get(field) or ()
-        if len(containers) == len(others):
-            spec[field] = [
-                {**container, "resources": None} if container.get("name") == others[position].get("name") else container
+        containers, other_containers = immutable_spec.get(field) or (), other_pod_spec.get(field) or ()
+        if len(containers) == len(other_containers):
+            immutable_spec[field] = [
+                {**container, "resources": None}
+                if container.get("name") == other_containers[position].get("name")
+                else container
                 for position, container in enumerate(containers)
             ]
-    return {**spec, "affinity": affinity}
+    return {**immutable_spec, "affinity": affinity}
