@@ -16,7 +16,7 @@ from pilothouse.machinery.quantities import QuantityError, parse_quantity
 
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
-_COMPARING = ("Lt", "Gt")
+_COMPARISON_OPERATORS = ("Lt", "Gt")
 
 
 @bounded_cache(512)
@@ -55,9 +55,11 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
             msgs = label_value_errors(value)
             if msgs:
                 errors.append(invalid(f"{child_path}.operator", value, ";".join(msgs)))
-        elif operator in _COMPARING:
+        elif operator in _COMPARISON_OPERATORS:
             # Requires the gate ``TaintTolerationComparisonOperators``, which is off.
-            errors.append(not_supported(f"{child_path}.operator", operator, (*_TOLERATION_OPERATORS, *_COMPARING)))
+            errors.append(
+                not_supported(f"{child_path}.operator", operator, (*_TOLERATION_OPERATORS, *_COMPARISON_OPERATORS))
+            )
         elif operator != "Exists":
             errors.append(not_supported(f"{child_path}.operator", operator, _TOLERATION_OPERATORS))
         elif value:
@@ -80,7 +82,7 @@ def validate_csi_driver_name(name: str, path: str) -> ErrorList:
     return errors + [invalid(path, name, msg) for msg in dns_subdomain_errors(name.lower())]
 
 
-NameCheck = Callable[[str, str], ErrorList]
+NameValidator = Callable[[str, str], ErrorList]
 """(name, path) → the errors in the name of a resource."""
 
 INTEGER_RESOURCES = frozenset(
@@ -97,8 +99,8 @@ _STANDARD_RESOURCES = (
     | {"storage", "requests.storage"}
     | {f"{kind}.{name}" for kind in ("requests", "limits") for name in _CONTAINER_RESOURCES}
 )
-_HUGE = "hugepages-"
-_QUOTA_HUGE_PAGES = (_HUGE, f"requests.{_HUGE}")
+_HUGE_PAGES_PREFIX = "hugepages-"
+_QUOTA_HUGE_PAGES = (_HUGE_PAGES_PREFIX, f"requests.{_HUGE_PAGES_PREFIX}")
 
 
 def validate_resource_quantity(name: str, amount: object, path: str) -> ErrorList:
@@ -150,7 +152,7 @@ def container_resource_name_errors(name: str) -> tuple[str, ...]:
     """The errors in the name of a container's resource (``validateContainerResourceName``)."""
     msgs = tuple(resource_name_errors(name))
     if "/" not in name:
-        if name in _CONTAINER_RESOURCES or name.startswith(_HUGE):
+        if name in _CONTAINER_RESOURCES or name.startswith(_HUGE_PAGES_PREFIX):
             return msgs
         return (*msgs, "must be a standard resource for containers")
     if not _is_native_resource(name) and not is_extended_resource_name(name):
@@ -166,35 +168,35 @@ def validate_pod_resource_name(name: str, path: str) -> ErrorList:
     msgs = resource_name_errors(name)
     if msgs:
         return [invalid(path, name, msg) for msg in msgs]
-    if name in ("cpu", "memory") or name.startswith(_HUGE):
+    if name in ("cpu", "memory") or name.startswith(_HUGE_PAGES_PREFIX):
         return []
-    return [not_supported(path, name, ("cpu", _HUGE, "memory"))]
+    return [not_supported(path, name, ("cpu", _HUGE_PAGES_PREFIX, "memory"))]
 
 
 def validate_resource_requirements(
-    resources: Object, path: str, *, names: NameCheck = validate_container_resource_name
+    resources: Object, path: str, *, validate_name: NameValidator = validate_container_resource_name
 ) -> ErrorList:
-    """``ValidateContainerResourceRequirements``. ``names`` validates the names of resources, which differ for pods."""
+    """``ValidateContainerResourceRequirements``. ``validate_name``: pods have fewer resources than containers."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     all_errors: ErrorList = []
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             child_path = f"{path}.{field}[{name}]"
-            all_errors += names(name, child_path)
+            all_errors += validate_name(name, child_path)
             all_errors += validate_resource_quantity(name, amount, child_path)
-            if name.startswith(_HUGE) and not _is_multiple_of_page_size(name, amount):
+            if name.startswith(_HUGE_PAGES_PREFIX) and not _is_multiple_of_page_size(name, amount):
                 all_errors.append(invalid(child_path, amount, f"{amount} is not positive integer multiple of {name}"))
             if field == "requests":
                 all_errors += _validate_against_limit(name, amount, limits, path)
     all_names = {*limits, *requests}
-    if any(name.startswith(_HUGE) for name in all_names) and not all_names & {"cpu", "memory"}:
+    if any(name.startswith(_HUGE_PAGES_PREFIX) for name in all_names) and not all_names & {"cpu", "memory"}:
         all_errors.append(forbidden(path, "HugePages require cpu or memory"))
     return all_errors
 
 
 def is_overcommit_allowed(name: str) -> bool:
     """``IsOvercommitAllowed``: whether the request may be lower than the limit."""
-    return _is_native_resource(name) and not name.startswith(_HUGE)
+    return _is_native_resource(name) and not name.startswith(_HUGE_PAGES_PREFIX)
 
 
 def _validate_against_limit(name: str, amount: object, limits: Object, path: str) -> ErrorList:
@@ -220,7 +222,7 @@ def _validate_against_limit(name: str, amount: object, limits: Object, path: str
 def _is_multiple_of_page_size(name: str, amount: object) -> bool:
     """``IsHugePageResourceValueDivisible``."""
     try:
-        size = parse_quantity(name.removeprefix(_HUGE))
+        size = parse_quantity(name.removeprefix(_HUGE_PAGES_PREFIX))
         quantity = parse_quantity(str(amount))
     except QuantityError:
         return True  # the invalid name or quantity is reported elsewhere
@@ -228,15 +230,15 @@ def _is_multiple_of_page_size(name: str, amount: object) -> bool:
 
 
 @bounded_cache(8192)
-def non_special_ip_errors(text: str) -> tuple[str, ...]:
+def non_special_ip_errors(value: str) -> tuple[str, ...]:
     """The errors in the IP address of an endpoint (``ValidateEndpointIP``)."""
-    parsed = None if "%" in text else parse_ip_sloppy(text)
+    parsed = None if "%" in value else parse_ip_sloppy(value)
     if parsed is None:
         return ("must be a valid IP address",)
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
     return tuple(
-        detail.format(text)
+        detail.format(value)
         for trait, detail in _NON_SPECIAL_RANGES
         if getattr(parsed, trait) and (trait != "is_multicast" or parsed in _LINK_LOCAL_MULTICAST[parsed.version])
     )

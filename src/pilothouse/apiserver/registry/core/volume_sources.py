@@ -68,7 +68,7 @@ _REQUIRED_FIELDS: Mapping[str, tuple[str, ...]] = {
     "image": ("reference",),
 }
 _MORE_THAN_ONE_TYPE = "may not specify more than 1 volume type"
-_NO_TYPE = "must specify a volume type"
+_MISSING_TYPE = "must specify a volume type"
 _NOT_A_BYTE = "must be between 0 and 255, inclusive"
 _NOT_A_FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -98,11 +98,11 @@ def validate_volume_source(volume: Object, path: str) -> ErrorList:
 
 def validate_persistent_volume_source(spec: Object, name: str, path: str = "spec") -> ErrorList:
     all_errors = _validate_sources(spec, path, _PERSISTENT_VOLUME_SOURCES, _PERSISTENT_VOLUME_VALIDATORS)
-    first = next((source for source in _PERSISTENT_VOLUME_SOURCES if spec.get(source) is not None), "")
-    if first == "iscsi" and _has_long_portal(spec, name):
+    source_name = next((source for source in _PERSISTENT_VOLUME_SOURCES if spec.get(source) is not None), "")
+    if source_name == "iscsi" and _has_long_portal(spec, name):
         portal = spec["iscsi"].get("targetPortal") or ""
         all_errors.append(invalid(f"{path}.iscsi.targetportal", portal, _PORTAL_TOO_LONG))
-    if first == "local" and spec.get("nodeAffinity") is None:
+    if source_name == "local" and spec.get("nodeAffinity") is None:
         all_errors.append(required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
     return all_errors
 
@@ -144,22 +144,22 @@ def _validate_sources(
     holder: Object, path: str, order: Iterable[str], validators: Mapping[str, Validator]
 ) -> ErrorList:
     all_errors: ErrorList = []
-    seen = False
+    has_source = False
     for name in order:
         source = holder.get(name)
         if source is None:
             continue
-        if seen and (
+        if has_source and (
             name != "flexVolume" or order is _POD_VOLUME_SOURCES
         ):  # upstream also validates flexVolume of a second source
             all_errors.append(forbidden(f"{path}.{_NAMES_IN_ERRORS.get(name, name)}", _MORE_THAN_ONE_TYPE))
             continue
-        seen = True
+        has_source = True
         child_path = f"{path}.{'persistentDisk' if name == 'gcePersistentDisk' else name}"
         all_errors += _validate_required(source, child_path, _REQUIRED_FIELDS.get(name, ()))
         if name in validators:
             all_errors += validators[name](source, child_path)
-    return all_errors if seen else [required(path, _NO_TYPE)]
+    return all_errors if has_source else [required(path, _MISSING_TYPE)]
 
 
 def _validate_required(source: Object, path: str, fields: Iterable[str]) -> ErrorList:
@@ -169,21 +169,21 @@ def _validate_required(source: Object, path: str, fields: Iterable[str]) -> Erro
 # Files and paths ----------------------------------------------------------------------------------------------------
 
 
-def _validate_path_no_backsteps(text: str, field: str) -> ErrorList:
-    return [invalid(field, text, "must not contain '..'")] if ".." in text.split("/") else []
+def _validate_path_no_backsteps(target_path: str, path: str) -> ErrorList:
+    return [invalid(path, target_path, "must not contain '..'")] if ".." in target_path.split("/") else []
 
 
-def validate_local_descending_path(text: str, field: str) -> ErrorList:
-    all_errors = [invalid(field, text, "must be a relative path")] if text.startswith("/") else []
-    return all_errors + _validate_path_no_backsteps(text, field)
+def validate_local_descending_path(target_path: str, path: str) -> ErrorList:
+    all_errors = [invalid(path, target_path, "must be a relative path")] if target_path.startswith("/") else []
+    return all_errors + _validate_path_no_backsteps(target_path, path)
 
 
-def _validate_local_non_reserved_path(text: str, field: str) -> ErrorList:
+def _validate_local_non_reserved_path(target_path: str, path: str) -> ErrorList:
     """A relative path that does not start with ``..``, which the kubelet reserves
     (``validateLocalNonReservedPath``)."""
-    all_errors = validate_local_descending_path(text, field)
-    if text.startswith("..") and not text.startswith("../"):
-        all_errors.append(invalid(field, text, "must not start with '..'"))
+    all_errors = validate_local_descending_path(target_path, path)
+    if target_path.startswith("..") and not target_path.startswith("../"):
+        all_errors.append(invalid(path, target_path, "must not start with '..'"))
     return all_errors
 
 
@@ -195,10 +195,10 @@ def _validate_mode(source: Object, field: str, path: str) -> ErrorList:
 def _validate_key_to_paths(source: Object, path: str) -> ErrorList:
     all_errors: ErrorList = []
     for position, item in enumerate(source.get("items") or ()):
-        at = f"{path}.items[{position}]"
-        all_errors += _validate_required(item, at, ("key", "path"))
-        all_errors += _validate_local_non_reserved_path(item.get("path") or "", f"{at}.path") + _validate_mode(
-            item, "mode", at
+        item_path = f"{path}.items[{position}]"
+        all_errors += _validate_required(item, item_path, ("key", "path"))
+        all_errors += _validate_local_non_reserved_path(item.get("path") or "", f"{item_path}.path") + _validate_mode(
+            item, "mode", item_path
         )
     return all_errors
 
@@ -221,15 +221,15 @@ def _validate_downward_api_volume_file(item: Object, path: str) -> ErrorList:
     all_errors = _validate_required(item, path, ("path",)) + _validate_local_non_reserved_path(
         item.get("path") or "", f"{path}.path"
     )
-    of_field, of_resource = item.get("fieldRef"), item.get("resourceFieldRef")
-    if of_field is not None:
-        all_errors += validate_object_field_selector(of_field, f"{path}.fieldRef", VOLUME_FIELD_PATHS)
-        if of_resource is not None:
+    field_ref, resource_field_ref = item.get("fieldRef"), item.get("resourceFieldRef")
+    if field_ref is not None:
+        all_errors += validate_object_field_selector(field_ref, f"{path}.fieldRef", VOLUME_FIELD_PATHS)
+        if resource_field_ref is not None:
             detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
             all_errors.append(invalid(path, "resource", detail))
-    elif of_resource is not None:
+    elif resource_field_ref is not None:
         all_errors += validate_container_resource_field_selector(
-            of_resource, f"{path}.resourceFieldRef", in_volume=True
+            resource_field_ref, f"{path}.resourceFieldRef", in_volume=True
         )
     else:
         all_errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
@@ -260,23 +260,23 @@ def _validate_projection_sources(projected: Object, path: str) -> ErrorList:
     all_errors = _validate_mode(projected, "defaultMode", path)
     paths: set[str] = set()
     for position, source in enumerate(projected.get("sources") or ()):
-        at = f"{path}.sources[{position}]"
+        source_path = f"{path}.sources[{position}]"
         for name in ("secret", "configMap"):
-            mounted = source.get(name)
-            if mounted is not None:
-                all_errors += _validate_required(mounted, f"{at}.{name}", ("name",))
-                all_errors += _validate_key_to_paths(mounted, f"{at}.{name}")
-                all_errors += _validate_unique_paths(mounted.get("items"), paths, path, mounted.get("name") or "")
+            key_source = source.get(name)
+            if key_source is not None:
+                all_errors += _validate_required(key_source, f"{source_path}.{name}", ("name",))
+                all_errors += _validate_key_to_paths(key_source, f"{source_path}.{name}")
+                all_errors += _validate_unique_paths(key_source.get("items"), paths, path, key_source.get("name") or "")
         downward = source.get("downwardAPI")
         if downward is not None:
             for item in downward.get("items") or ():
-                all_errors += _validate_downward_api_volume_file(item, f"{at}.downwardAPI")
+                all_errors += _validate_downward_api_volume_file(item, f"{source_path}.downwardAPI")
                 all_errors += _validate_unique_paths([item], paths, path)
         if source.get("serviceAccountToken") is not None:
-            token, field = source["serviceAccountToken"], f"{at}.serviceAccountToken"
+            token, field = source["serviceAccountToken"], f"{source_path}.serviceAccountToken"
             all_errors += _validate_service_account_token_projection(token, field, path)
-        if sum(found is not None for found in source.values()) > 1:
-            all_errors.append(forbidden(at, "may not specify more than 1 volume type per source"))
+        if sum(value is not None for value in source.values()) > 1:
+            all_errors.append(forbidden(source_path, "may not specify more than 1 volume type per source"))
     return all_errors
 
 
@@ -285,27 +285,27 @@ def _validate_unique_paths(items: Any, paths: set[str], child_path: str, name: s
     for item in items or ():
         path = item.get("path") or ""
         if path and path in paths:
-            shown = path if name is None else name
-            all_errors.append(invalid(child_path, shown, "conflicting duplicate paths"))
+            bad_value = path if name is None else name
+            all_errors.append(invalid(child_path, bad_value, "conflicting duplicate paths"))
         paths.add(path)
     return all_errors
 
 
-def _validate_service_account_token_projection(source: Object, at: str, path: str) -> ErrorList:
+def _validate_service_account_token_projection(source: Object, token_path: str, path: str) -> ErrorList:
     all_errors: ErrorList = []
     seconds = source.get("expirationSeconds") or 0
     if seconds < 600:
         detail = "may not specify a duration less than 10 minutes"
-        all_errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
+        all_errors.append(invalid(f"{token_path}.expirationSeconds", seconds, detail))
     if seconds > 1 << 32:
         detail = "may not specify a duration larger than 2^32 seconds"
-        all_errors.append(invalid(f"{at}.expirationSeconds", seconds, detail))
+        all_errors.append(invalid(f"{token_path}.expirationSeconds", seconds, detail))
     if not source.get("path"):
         return [*all_errors, required(f"{path}.path")]
     return all_errors + _validate_local_non_reserved_path(source["path"], f"{path}.path")
 
 
-# Disks and what is on the network -----------------------------------------------------------------------------------
+# Disks and network volumes ------------------------------------------------------------------------------------------
 
 
 def _validate_nfs_volume_source(source: Object, child_path: str) -> ErrorList:
@@ -313,27 +313,27 @@ def _validate_nfs_volume_source(source: Object, child_path: str) -> ErrorList:
     return [] if path.startswith("/") else [invalid(f"{child_path}.path", path, "must be an absolute path")]
 
 
-def _validate_iscsi_volume_source(started: str) -> Validator:
+def _validate_iscsi_volume_source(format_detail: str) -> Validator:
     def check(source: Object, path: str) -> ErrorList:
         all_errors: ErrorList = []
         if source.get("iqn"):
-            all_errors += _validate_iscsi_name(source["iqn"], f"{path}.iqn", started)
+            all_errors += _validate_iscsi_name(source["iqn"], f"{path}.iqn", format_detail)
         if not 0 <= (source.get("lun") or 0) <= 255:
             all_errors.append(invalid(f"{path}.lun", source["lun"], _NOT_A_BYTE))
         if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
             all_errors.append(required(f"{path}.secretRef"))
         if source.get("initiatorName") is not None:
-            all_errors += _validate_iscsi_name(source["initiatorName"], f"{path}.initiatorname", started)
+            all_errors += _validate_iscsi_name(source["initiatorName"], f"{path}.initiatorname", format_detail)
         return all_errors
 
     return check
 
 
-def _validate_iscsi_name(text: str, field: str, started: str) -> ErrorList:
-    form = next((pattern for prefix, pattern in _ISCSI_NAMES.items() if text.startswith(prefix)), None)
+def _validate_iscsi_name(name: str, path: str, format_detail: str) -> ErrorList:
+    form = next((pattern for prefix, pattern in _ISCSI_NAMES.items() if name.startswith(prefix)), None)
     if form is None:
-        return [invalid(field, text, started)]
-    return [] if form.search(text) else [invalid(field, text, "must be valid format")]
+        return [invalid(path, name, format_detail)]
+    return [] if form.search(name) else [invalid(path, name, "must be valid format")]
 
 
 def _validate_fc_volume_source(source: Object, path: str) -> ErrorList:
@@ -378,17 +378,17 @@ def _validate_quobyte_volume_source(source: Object, path: str) -> ErrorList:
     elif len((source.get("tenant") or "").encode()) >= 65:
         all_errors.append(required(f"{path}.tenant", "must be a UUID and may not exceed a length of 64 characters"))
     else:
-        pairs = [pair for pair in registry.split(",") if not _is_host_port(pair)]
-        all_errors += [invalid(f"{path}.registry", registry, _NOT_HOST_PORT_PAIRS) for _pair in pairs]
+        invalid_pairs = [pair for pair in registry.split(",") if not _is_host_port(pair)]
+        all_errors += [invalid(f"{path}.registry", registry, _NOT_HOST_PORT_PAIRS) for _pair in invalid_pairs]
     return all_errors + _validate_required(source, path, ("volume",))
 
 
-def _is_host_port(text: str) -> bool:
+def _is_host_port(address: str) -> bool:
     """Whether Go's ``net.SplitHostPort`` accepts the text."""
-    if text.startswith("["):
-        host, end, rest = text[1:].partition("]")
-        return bool(end) and rest.startswith(":") and not set(host) & set("[]") and not set(rest[1:]) & set("[]:")
-    return text.count(":") == 1 and not set(text) & set("[]")
+    if address.startswith("["):
+        host, bracket, port = address[1:].partition("]")
+        return bool(bracket) and port.startswith(":") and not set(host) & set("[]") and not set(port[1:]) & set("[]:")
+    return address.count(":") == 1 and not set(address) & set("[]")
 
 
 def _validate_flex_volume_source(source: Object, path: str) -> ErrorList:
@@ -402,11 +402,11 @@ def _validate_flex_volume_source(source: Object, path: str) -> ErrorList:
 
 
 def _validate_azure_disk(source: Object, path: str) -> ErrorList:
-    caching, kind, uri = source.get("cachingMode"), source.get("kind"), source.get("diskURI") or ""
+    caching_mode, kind, uri = source.get("cachingMode"), source.get("kind"), source.get("diskURI") or ""
     all_errors: ErrorList = []
     modes, kinds = ("None", "ReadOnly", "ReadWrite"), ("Dedicated", "Managed", "Shared")
-    if caching is not None and caching not in modes:
-        all_errors.append(not_supported(f"{path}.cachingMode", caching, modes))
+    if caching_mode is not None and caching_mode not in modes:
+        all_errors.append(not_supported(f"{path}.cachingMode", caching_mode, modes))
     if kind is not None and kind not in kinds:
         all_errors.append(not_supported(f"{path}.kind", kind, kinds))
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
@@ -509,16 +509,16 @@ def _validate_azure_file_pv(source: Object, path: str) -> ErrorList:
 
 def _validate_csi_persistent_volume_source(source: Object, path: str) -> ErrorList:
     all_errors = _validate_required(source, path, ("volumeHandle",))
-    for use in ("controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"):
-        reference = source.get(f"{use}SecretRef")
+    for operation in ("controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"):
+        reference = source.get(f"{operation}SecretRef")
         if reference is None:
             continue
-        at = f"{path}.{use}SecretRef"
-        all_errors += _validate_required(reference, at, ("name", "namespace"))
-        for field, detail in (("name", dns_subdomain_errors), ("namespace", dns_label_errors)):
+        reference_path = f"{path}.{operation}SecretRef"
+        all_errors += _validate_required(reference, reference_path, ("name", "namespace"))
+        for field, name_errors in (("name", dns_subdomain_errors), ("namespace", dns_label_errors)):
             value = reference.get(field)
             if value:
-                all_errors += [invalid(f"{at}.{field}", value, text) for text in detail(value)]
+                all_errors += [invalid(f"{reference_path}.{field}", value, msg) for msg in name_errors(value)]
     return all_errors
 
 

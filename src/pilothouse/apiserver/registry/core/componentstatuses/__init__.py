@@ -12,13 +12,13 @@ class ComponentStatusStrategy(Strategy):
 
 
 def print_component_status(value: Doc, _now: Now) -> Row:
-    shown, message, error = "Unknown", "", ""
+    status, message, error = "Unknown", "", ""
     for condition in value.get("conditions") or ():
         if condition.get("type") == "Healthy":
-            shown = "Healthy" if condition.get("status") == "True" else "Unhealthy"
+            status = "Healthy" if condition.get("status") == "True" else "Unhealthy"
             message, error = condition.get("message", ""), condition.get("error", "")
             break
-    return [shown, message, error]
+    return [status, message, error]
 
 
 REGISTRATION = Registration(

@@ -41,7 +41,9 @@ class ConfigMapStrategy(Strategy):
             if key in binary:
                 errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         errors += validate_config_map_key(binary, "binaryData")
-        size = sum(len(text.encode()) for text in data.values()) + sum(len(text) * 3 // 4 for text in binary.values())
+        size = sum(len(value.encode()) for value in data.values()) + sum(
+            len(value) * 3 // 4 for value in binary.values()
+        )
         if size > MAX_DATA:
             errors.append(too_long("[]", MAX_DATA))
         return errors

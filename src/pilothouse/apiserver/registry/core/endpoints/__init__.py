@@ -84,13 +84,13 @@ def _validate_endpoint_address(address: Object, path: str) -> ErrorList:
 
 
 def print_endpoints(value: Doc, now: Now) -> Row:
-    found = [
+    addresses_with_ports = [
         f"{address.get('ip')}:{port.get('port')}"
         for subset in value.get("subsets") or ()
         for port in subset.get("ports") or ()
         for address in subset.get("addresses") or ()
     ]
-    return [some(found, 3) if value.get("subsets") else NONE]
+    return [some(addresses_with_ports, 3) if value.get("subsets") else NONE]
 
 
 REGISTRATION = Registration(

@@ -112,23 +112,23 @@ def rename_fields(obj: Object, names: dict[str, str]) -> dict[str, Any]:
 
 def print_event(value: Doc, now: Now) -> Row:
     # events.k8s.io/v1 has the same fields with other names: regarding, note, deprecated*.
-    first = value.get("firstTimestamp") or value.get("deprecatedFirstTimestamp") or value.get("eventTime")
-    last = value.get("lastTimestamp") or value.get("deprecatedLastTimestamp")
+    first_seen = value.get("firstTimestamp") or value.get("deprecatedFirstTimestamp") or value.get("eventTime")
+    last_seen = value.get("lastTimestamp") or value.get("deprecatedLastTimestamp")
     series = value.get("series") or {}
-    last = series.get("lastObservedTime") or last or first
+    last_seen = series.get("lastObservedTime") or last_seen or first_seen
     regarding = value.get("involvedObject") or value.get("regarding") or {}
     source = value.get("source") or value.get("deprecatedSource") or {}
     component = source.get("component") or value.get("reportingComponent") or value.get("reportingController") or ""
     host = source.get("host") or value.get("reportingInstance") or ""
     return [
-        age(last, now),
+        age(last_seen, now),
         value.get("type", ""),
         value.get("reason", ""),
         f"{regarding.get('kind', '').lower()}/{regarding.get('name', '')}",
         regarding.get("fieldPath", ""),
         f"{component}, {host}" if host else component,
         (value.get("message") or value.get("note") or "").strip(),
-        age(first, now),
+        age(first_seen, now),
         series.get("count") or value.get("count") or value.get("deprecatedCount") or 1,
         name_of(value),
     ]

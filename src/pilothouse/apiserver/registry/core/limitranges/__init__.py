@@ -37,7 +37,7 @@ class LimitRangeStrategy(Strategy):
 
 def set_defaults_limit_range(obj: Object) -> None:
     for item in ensure_object(obj, "spec").get("limits") or ():
-        for field in limit_range_validation.AMOUNTS:
+        for field in limit_range_validation.QUANTITY_FIELDS:
             canonicalize(item.get(field))
         if item.get("type") != "Container":
             continue

@@ -12,7 +12,7 @@ from pilothouse.apiserver.registry.core.validation import (
 from pilothouse.machinery.names import qualified_name_errors
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 
-AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+QUANTITY_FIELDS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _LIMITED = ("Container", "PersistentVolumeClaim", "Pod")
 
 
@@ -21,10 +21,10 @@ def validate_limit_range(obj: Object) -> ErrorList:
     kinds: list[str] = []
     for position, item in enumerate(obj["spec"].get("limits") or ()):
         path, kind = f"spec.limits[{position}]", item.get("type") or ""
-        detail = qualified_name_errors(kind)
-        if not detail and "/" not in kind and kind not in _LIMITED:
-            detail = ["must be a standard limit type or fully qualified"]
-        errors += [invalid(f"{path}.type", kind, msg) for msg in detail]
+        msgs = qualified_name_errors(kind)
+        if not msgs and "/" not in kind and kind not in _LIMITED:
+            msgs = ["must be a standard limit type or fully qualified"]
+        errors += [invalid(f"{path}.type", kind, msg) for msg in msgs]
         if kind in kinds:
             errors.append(duplicate(f"{path}.type", kind))
         kinds.append(kind)
@@ -32,7 +32,7 @@ def validate_limit_range(obj: Object) -> ErrorList:
     return errors
 
 
-_COMPARED = (
+_COMPARISONS = (
     ("min", "min", "max", "min", "min value {} is greater than max value {}"),
     (
         "defaultRequest",
@@ -66,46 +66,57 @@ _RATIO = "maxLimitRequestRatio"
 def _validate_limit_range_item(item: Object, kind: str, path: str) -> ErrorList:
     errors: ErrorList = []
     values: dict[str, Object] = {}
-    for field in AMOUNTS:
+    for field in QUANTITY_FIELDS:
         if field == _RATIO and kind == "PersistentVolumeClaim":
             bounds = {**(item.get("min") or {}), **(item.get("max") or {})}
             if "storage" not in bounds:
                 detail = "either minimum or maximum storage value is required, but neither was provided"
                 errors.append(required(f"{path}.limits", detail))
-        amounts: Object = item.get(field) or {}
+        quantities: Object = item.get(field) or {}
         if kind == "Pod" and field in ("default", "defaultRequest"):
-            if amounts:
+            if quantities:
                 errors.append(forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'"))
             continue
-        values[field] = amounts
-        for name in sorted(amounts):
+        values[field] = quantities
+        for name in sorted(quantities):
             errors += _validate_limit_range_resource_name(name, kind, f"{path}.{field}[{name}]")
-    for name in sorted({name for amounts in values.values() for name in amounts}):
-        errors += _validate_limits_of(name, {field: all_[name] for field, all_ in values.items() if name in all_}, path)
+    for name in sorted({name for quantities in values.values() for name in quantities}):
+        errors += _validate_limits_of(
+            name,
+            {
+                field: quantities_of_field[name]
+                for field, quantities_of_field in values.items()
+                if name in quantities_of_field
+            },
+            path,
+        )
     return errors
 
 
 def _validate_limits_of(name: str, values: Object, path: str) -> ErrorList:
     """The relations between the values of one resource."""
     errors: ErrorList = []
-    amounts = {field: parse_quantity(text) for field, text in values.items()}
-    for field, low, high, shown, text in _COMPARED:
-        if low in amounts and high in amounts and amounts[low] > amounts[high]:
-            errors.append(invalid(f"{path}.{field}[{name}]", values[shown], text.format(values[low], values[high])))
-    ratio = amounts.get(_RATIO)
+    quantities = {field: parse_quantity(value) for field, value in values.items()}
+    for field, low, high, reported, message in _COMPARISONS:
+        if low in quantities and high in quantities and quantities[low] > quantities[high]:
+            detail = message.format(values[low], values[high])
+            errors.append(invalid(f"{path}.{field}[{name}]", values[reported], detail))
+    ratio = quantities.get(_RATIO)
     if ratio is not None:
-        child_path, text = f"{path}.{_RATIO}[{name}]", values[_RATIO]
+        child_path, ratio_text = f"{path}.{_RATIO}[{name}]", values[_RATIO]
         if ratio < parse_quantity("1"):
-            errors.append(invalid(child_path, text, f"ratio {text} is less than 1"))
-        if "min" in amounts and "max" in amounts:
-            value, limit = _ratios(ratio, amounts["min"], amounts["max"])
+            errors.append(invalid(child_path, ratio_text, f"ratio {ratio_text} is less than 1"))
+        if "min" in quantities and "max" in quantities:
+            value, limit = _ratios(ratio, quantities["min"], quantities["max"])
             if value > limit:
-                shown = "+Inf" if limit == math.inf else f"{limit:f}"
-                errors.append(invalid(child_path, text, f"ratio {text} is greater than max/min = {shown}"))
+                limit_text = "+Inf" if limit == math.inf else f"{limit:f}"
+                errors.append(
+                    invalid(child_path, ratio_text, f"ratio {ratio_text} is greater than max/min = {limit_text}")
+                )
     request, default = values.get("defaultRequest"), values.get("default")
     if request is None or default is None or is_overcommit_allowed(name):
         return errors
-    if amounts["defaultRequest"] != amounts["default"]:
+    if quantities["defaultRequest"] != quantities["default"]:
         detail = f"default value {default} must equal to defaultRequest value {request} in {name}"
         errors.append(invalid(f"{path}.defaultRequest[{name}]", request, detail))
     return errors

@@ -48,8 +48,8 @@ class NodeStrategy(Strategy):
         for image in status.get("images") or ():
             # A list without omitempty: Go writes null for none (k8s.io/api v0.36, core/v1 ContainerImage).
             image["names"] = image.get("names") or None
-        known = status.get("nodeInfo") or {}
-        status["nodeInfo"] = {**{field: known.get(field) or "" for field in _NODE_INFO}, **known}
+        node_info = status.get("nodeInfo") or {}
+        status["nodeInfo"] = {**{field: node_info.get(field) or "" for field in _NODE_INFO}, **node_info}
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         obj["spec"].pop("configSource", None)

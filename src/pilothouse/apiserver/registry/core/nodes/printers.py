@@ -21,14 +21,14 @@ def print_node(value: Doc, now: Now) -> Row:
     status = part(value, "status") or {}
     info = status.get("nodeInfo") or {}
     ready = [c.get("status") == "True" for c in status.get("conditions") or () if c.get("type") == "Ready"]
-    shown = "Unknown" if not ready else "Ready" if ready[0] else "NotReady"
+    status_text = "Unknown" if not ready else "Ready" if ready[0] else "NotReady"
     if part(value, "spec", "unschedulable"):
-        shown += ",SchedulingDisabled"
+        status_text += ",SchedulingDisabled"
     kernel = info.get("kernelVersion") or UNKNOWN
     if info.get("architecture"):
         kernel = f"{kernel} ({info['architecture']})"
     return [
-        shown,
+        status_text,
         ",".join(_roles(part(value, "metadata", "labels") or {})) or NONE,
         info.get("kubeletVersion", ""),
         _address(status, "InternalIP"),

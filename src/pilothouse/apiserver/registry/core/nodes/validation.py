@@ -29,19 +29,19 @@ _INVALID_FEATURE = (
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def _validate_pod_cidrs(ranges: Sequence[str | None]) -> ErrorList:
+def _validate_pod_cidrs(pod_cidrs: Sequence[str | None]) -> ErrorList:
     """``podCIDRs``: one CIDR, or one of each family."""
     errors: ErrorList = []
     families: list[int] = []
-    for position, text in enumerate(ranges):
-        errors += validate_cidr_for_legacy_field(text or "", f"spec.podCIDRs[{position}]")
+    for position, cidr in enumerate(pod_cidrs):
+        errors += validate_cidr_for_legacy_field(cidr or "", f"spec.podCIDRs[{position}]")
         try:
-            families.append(parse_cidr(text or "").version)
+            families.append(parse_cidr(cidr or "").version)
         except ValueError:
             continue
-    if len(ranges) > 1 and sorted(families) != [4, 6]:
+    if len(pod_cidrs) > 1 and sorted(families) != [4, 6]:
         detail = "may specify no more than one CIDR for each IP family"
-        errors.append(invalid("spec.podCIDRs", [text or "" for text in ranges], detail))
+        errors.append(invalid("spec.podCIDRs", [cidr or "" for cidr in pod_cidrs], detail))
     return errors
 
 
@@ -74,19 +74,19 @@ def _validate_declared_features(features: Sequence[str]) -> ErrorList:
 
 def _validate_node_addresses(addresses: Sequence[Object]) -> ErrorList:
     errors: ErrorList = []
-    seen: set[tuple[str, str]] = set()
+    unique_addresses: set[tuple[str, str]] = set()
     for position, entry in enumerate(addresses):
         kind, address = entry.get("type") or "", entry.get("address") or ""
-        if (kind, address) in seen:
+        if (kind, address) in unique_addresses:
             errors.append(duplicate(f"status.addresses[{position}]", internal_value("core.NodeAddress", entry)))
-        seen.add((kind, address))
+        unique_addresses.add((kind, address))
     return errors
 
 
 def _validate_taints(taints: Sequence[Object]) -> ErrorList:
     """``validateNodeTaints``, with upstream's path ``metadata.taints``."""
     errors: ErrorList = []
-    seen: set[tuple[str, str]] = set()
+    unique_taints: set[tuple[str, str]] = set()
     for position, taint in enumerate(taints):
         path = f"metadata.taints[{position}]"
         key, effect, value = (taint.get(field) or "" for field in ("key", "effect", "value"))
@@ -98,15 +98,15 @@ def _validate_taints(taints: Sequence[Object]) -> ErrorList:
             errors.append(required(f"{path}.effect"))
         elif effect not in _EFFECTS:
             errors.append(not_supported(f"{path}.effect", effect, _EFFECTS))
-        if (key, effect) in seen:
+        if (key, effect) in unique_taints:
             errors.append(_duplicate_taint(path, taint))
-        seen.add((key, effect))
+        unique_taints.add((key, effect))
     return errors
 
 
 def _duplicate_taint(path: str, taint: Object) -> FieldError:
-    found = duplicate(path, internal_value("core.Taint", taint))
-    return FieldError(found.field, found.reason, f"{found.text}: taints must be unique by key and effect pair")
+    error = duplicate(path, internal_value("core.Taint", taint))
+    return FieldError(error.field, error.reason, f"{error.text}: taints must be unique by key and effect pair")
 
 
 def validate_node(obj: Object) -> ErrorList:
@@ -123,30 +123,34 @@ def validate_node(obj: Object) -> ErrorList:
 
 
 def validate_node_update(obj: Object, old: Object) -> ErrorList:
-    spec, before = obj.get("spec") or {}, old.get("spec") or {}
-    if spec == before:
+    spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+    if spec == old_spec:
         return []
     errors: ErrorList = []
     detail = 'node updates may not change {} except from "" to valid'
-    ranges, known = spec.get("podCIDRs") or (), before.get("podCIDRs") or ()
-    changes = sum(new != was for new, was in zip(ranges, known, strict=False)) if len(ranges) == len(known) else 1
-    if known:
-        errors += [forbidden("spec.podCIDRs", detail.format("podCIDR"))] * changes
-    if before.get("providerID") and spec.get("providerID") != before["providerID"]:
+    pod_cidrs, old_pod_cidrs = spec.get("podCIDRs") or (), old_spec.get("podCIDRs") or ()
+    change_count = (
+        sum(cidr != old_cidr for cidr, old_cidr in zip(pod_cidrs, old_pod_cidrs, strict=False))
+        if len(pod_cidrs) == len(old_pod_cidrs)
+        else 1
+    )
+    if old_pod_cidrs:
+        errors += [forbidden("spec.podCIDRs", detail.format("podCIDR"))] * change_count
+    if old_spec.get("providerID") and spec.get("providerID") != old_spec["providerID"]:
         errors.append(forbidden("spec.providerID", detail.format("providerID")))
     errors += _validate_taints(spec.get("taints") or ())
-    if spec.get("externalID") != before.get("externalID"):
+    if spec.get("externalID") != old_spec.get("externalID"):
         errors.append(forbidden("spec.externalID", "may not be updated"))
     return errors
 
 
 def validate_node_status_update(obj: Object, old: Object) -> ErrorList:
-    status, before = obj.get("status") or {}, old.get("status") or {}
+    status, old_status = obj.get("status") or {}, old.get("status") or {}
     errors: ErrorList = []
-    if any(status.get(field) != before.get(field) for field in ("capacity", "allocatable")):
+    if any(status.get(field) != old_status.get(field) for field in ("capacity", "allocatable")):
         errors += _validate_node_resources(status)
-    if status.get("declaredFeatures") != before.get("declaredFeatures"):
+    if status.get("declaredFeatures") != old_status.get("declaredFeatures"):
         errors += _validate_declared_features(status.get("declaredFeatures") or ())
-    if status.get("addresses") != before.get("addresses"):
+    if status.get("addresses") != old_status.get("addresses"):
         errors += _validate_node_addresses(status.get("addresses") or ())
     return errors

@@ -66,20 +66,24 @@ _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSn
 """(group, kind) of the sources that ``dataSource`` allows."""
 
 
-def _prepare_data_sources(spec: Object, before: Object) -> None:
+def _prepare_data_sources(spec: Object, old_spec: Object) -> None:
     """Drop ``dataSourceRef`` with a namespace (gate CrossNamespaceVolumeDataSource) and unsupported ``dataSource``,
     unless they are stored already; then copy each field to the other (``pkg/registry/core/persistentvolumeclaim``)."""
-    if (spec.get("dataSourceRef") or {}).get("namespace") and before.get("dataSourceRef") is None:
+    if (spec.get("dataSourceRef") or {}).get("namespace") and old_spec.get("dataSourceRef") is None:
         del spec["dataSourceRef"]
-    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    is_known = source is None or (source.get("apiGroup") or "", source.get("kind")) in _SOURCES
-    if reference is None and not is_known and before.get("dataSource") is before.get("dataSourceRef") is None:
-        source = None
+    data_source, data_source_ref = spec.get("dataSource"), spec.get("dataSourceRef")
+    is_supported = data_source is None or (data_source.get("apiGroup") or "", data_source.get("kind")) in _SOURCES
+    if (
+        data_source_ref is None
+        and not is_supported
+        and old_spec.get("dataSource") is old_spec.get("dataSourceRef") is None
+    ):
+        data_source = None
         del spec["dataSource"]
-    if source is not None and reference is None:
-        spec["dataSourceRef"] = dict(source)
-    elif reference is not None and source is None and not reference.get("namespace"):
-        spec["dataSource"] = {name: value for name, value in reference.items() if name != "namespace"}
+    if data_source is not None and data_source_ref is None:
+        spec["dataSourceRef"] = dict(data_source)
+    elif data_source_ref is not None and data_source is None and not data_source_ref.get("namespace"):
+        spec["dataSource"] = {name: value for name, value in data_source_ref.items() if name != "namespace"}
 
 
 REGISTRATION = Registration(

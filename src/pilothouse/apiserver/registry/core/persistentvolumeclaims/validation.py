@@ -33,18 +33,18 @@ _FORBIDDEN_IN_TEMPLATES = (
 _ZERO = parse_quantity("0")
 
 
-def is_negative(text: Any) -> bool:
+def is_negative(value: Any) -> bool:
     """Whether it is a valid quantity below zero."""
     try:
-        return parse_quantity(str(text)) < _ZERO
+        return parse_quantity(str(value)) < _ZERO
     except QuantityError:
         return False  # reported when the type is decoded
 
 
-def is_positive(text: Any) -> bool:
+def is_positive(value: Any) -> bool:
     """Whether it is a valid quantity above zero."""
     try:
-        return parse_quantity(str(text)) > _ZERO
+        return parse_quantity(str(value)) > _ZERO
     except QuantityError:
         return False
 
@@ -62,8 +62,10 @@ def validate_volume_mode(spec: Object, path: str) -> ErrorList:
     return [] if mode in _VOLUME_MODES else [not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)]
 
 
-def validate_persistent_volume_claim_spec(spec: Object, path: str, *, any_group: bool = False) -> ErrorList:
-    """``ValidatePersistentVolumeClaimSpec``. ``any_group``: accept invalid API groups of data sources
+def validate_persistent_volume_claim_spec(
+    spec: Object, path: str, *, allow_invalid_api_group: bool = False
+) -> ErrorList:
+    """``ValidatePersistentVolumeClaimSpec``. ``allow_invalid_api_group``: accept invalid API groups of data sources
     (``AllowInvalidAPIGroupInDataSourceOrRef``)."""
     errors: ErrorList = []
     if not spec.get("accessModes"):
@@ -77,7 +79,7 @@ def validate_persistent_volume_claim_spec(spec: Object, path: str, *, any_group:
     elif not is_positive(requests["storage"]):
         errors.append(invalid(f"{path}.resources[storage]", requests["storage"], POSITIVE))
     errors += _validate_class_name(spec, path, "storageClassName") + validate_volume_mode(spec, path)
-    errors += _validate_data_source(spec, path, any_group=any_group)
+    errors += _validate_data_source(spec, path, allow_invalid_api_group=allow_invalid_api_group)
     return errors + _validate_class_name(spec, path, _ATTRIBUTES)
 
 
@@ -99,37 +101,39 @@ def _validate_class_name(spec: Object, path: str, field: str) -> ErrorList:
 
 
 def validate_persistent_volume_claim_on_update(obj: Object, old: Object) -> ErrorList:
-    spec, before = obj["spec"], old["spec"]
-    if spec == before:
+    spec, old_spec = obj["spec"], old["spec"]
+    if spec == old_spec:
         return []
-    sources = (before.get(field) or {} for field in ("dataSource", "dataSourceRef"))
-    any_group = any(source.get("apiGroup") is not None for source in sources)
-    return validate_persistent_volume_claim_spec(spec, "spec", any_group=any_group)
+    sources = (old_spec.get(field) or {} for field in ("dataSource", "dataSourceRef"))
+    allow_invalid_api_group = any(source.get("apiGroup") is not None for source in sources)
+    return validate_persistent_volume_claim_spec(spec, "spec", allow_invalid_api_group=allow_invalid_api_group)
 
 
 def validate_persistent_volume_claim_update(obj: Object, old: Object) -> ErrorList:
-    spec, before = obj["spec"], old["spec"]
+    spec, old_spec = obj["spec"], old["spec"]
     errors: ErrorList = []
-    annotation, known = ((o["metadata"].get("annotations") or {}).get(_CLASS) for o in (obj, old))
-    upgraded = known is not None and before.get("storageClassName") is None and annotation in (None, known)
-    upgraded = upgraded and spec.get("storageClassName") == known
-    if annotation != known and not upgraded:
+    annotation, old_annotation = ((o["metadata"].get("annotations") or {}).get(_CLASS) for o in (obj, old))
+    is_upgraded = (
+        old_annotation is not None and old_spec.get("storageClassName") is None and annotation in (None, old_annotation)
+    )
+    is_upgraded = is_upgraded and spec.get("storageClassName") == old_annotation
+    if annotation != old_annotation and not is_upgraded:
         errors.append(invalid(f"metadata.annotations.{_CLASS}", annotation or "", IMMUTABLE))
-    if spec == before:
+    if spec == old_spec:
         return errors
     status = old.get("status") or {}
-    same, was_same = _without_mutable(spec, before, known, is_bound=status.get("phase") == "Bound")
-    if same != was_same:
-        diff = internal_diff("core.PersistentVolumeClaimSpec", was_same, same)
+    new_clone, old_clone = _without_mutable(spec, old_spec, old_annotation, is_bound=status.get("phase") == "Bound")
+    if new_clone != old_clone:
+        diff = internal_diff("core.PersistentVolumeClaimSpec", old_clone, new_clone)
         errors.append(forbidden("spec", _IMMUTABLE_CLAIM + diff))
-    request, old_request = (_storage(_requests(s)) for s in (spec, before))
-    if request < old_request and request <= _storage(status.get("capacity") or {}):
+    new_size, old_size = (_storage(_requests(s)) for s in (spec, old_spec))
+    if new_size < old_size and new_size <= _storage(status.get("capacity") or {}):
         errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
-    errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
+    errors += validate_immutable_fields(spec, old_spec, "", {"volumeMode": "*string"})
     name = spec.get(_ATTRIBUTES)
-    if not name and name != before.get(_ATTRIBUTES) and status.get("currentVolumeAttributesClassName") is not None:
-        what = "nil" if name is None else "empty string"
-        detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    if not name and name != old_spec.get(_ATTRIBUTES) and status.get("currentVolumeAttributesClassName") is not None:
+        new_value = "nil" if name is None else "empty string"
+        detail = f"update to {new_value} is forbidden when status.currentVolumeAttributesClassName is not nil"
         errors.append(forbidden(f"spec.{_ATTRIBUTES}", detail))
     return errors
 
@@ -145,8 +149,8 @@ def validate_persistent_volume_claim_status_update(obj: Object, old: Object) -> 
             errors.append(not_supported(path, name, _RESIZE_STATUSES))
     path = "status.allocatedResources"
     for name, amount in (status.get("allocatedResources") or {}).items():
-        found = _validate_resource(name, path) or _validate_basic({name: amount}, path)
-        errors += found or validate_resource_quantity("storage", amount, f"{path}[{name}]")
+        resource_errors = _validate_resource(name, path) or _validate_basic({name: amount}, path)
+        errors += resource_errors or validate_resource_quantity("storage", amount, f"{path}[{name}]")
     return errors
 
 
@@ -176,32 +180,39 @@ def _storage(amounts: Object) -> Quantity:
         return _ZERO  # reported when the type is decoded
 
 
-def _validate_data_source(spec: Object, path: str, *, any_group: bool) -> ErrorList:
+def _validate_data_source(spec: Object, path: str, *, allow_invalid_api_group: bool) -> ErrorList:
     """``dataSource`` and ``dataSourceRef``, which must be equal unless the latter has a namespace."""
     errors: ErrorList = []
     for field in ("dataSource", "dataSourceRef"):
         source, child_path = spec.get(field), f"{path}.{field}"
         if source is None:
             continue
-        errors += [required(f"{child_path}.{part}") for part in ("name", "kind") if not source.get(part)]
+        errors += [
+            required(f"{child_path}.{required_field}")
+            for required_field in ("name", "kind")
+            if not source.get(required_field)
+        ]
         group, kind = source.get("apiGroup") or "", source.get("kind") or ""
         if not group and kind != "PersistentVolumeClaim":
             errors.append(
                 invalid(child_path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
             )
-        if group and not any_group:
+        if group and not allow_invalid_api_group:
             msgs = dns_subdomain_errors(group)
             errors += [invalid(f"{child_path}.apiGroup", group, msg) for msg in msgs]
         namespace = source.get("namespace")
         if namespace:
             msgs = dns_label_errors(namespace)
             errors += [invalid(f"{child_path}.namespace", namespace, msg) for msg in msgs]
-    older, newer = spec.get("dataSource"), spec.get("dataSourceRef")
-    if older is not None and newer is not None:
-        if newer.get("namespace"):
+    data_source, data_source_ref = spec.get("dataSource"), spec.get("dataSourceRef")
+    if data_source is not None and data_source_ref is not None:
+        if data_source_ref.get("namespace"):
             detail = "may not be specified when dataSourceRef.namespace is specified"
             errors.append(invalid(path, f"{path}.dataSource", detail))
-        elif any((older.get(part) or None) != (newer.get(part) or None) for part in ("apiGroup", "kind", "name")):
+        elif any(
+            (data_source.get(required_field) or None) != (data_source_ref.get(required_field) or None)
+            for required_field in ("apiGroup", "kind", "name")
+        ):
             errors.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
     return errors
 
@@ -212,23 +223,25 @@ def _requests(spec: Object) -> Object:
     return requests
 
 
-def _without_mutable(spec: Object, before: Object, annotation: str | None, *, is_bound: bool) -> tuple[Object, Object]:
+def _without_mutable(
+    spec: Object, old_spec: Object, annotation: str | None, *, is_bound: bool
+) -> tuple[Object, Object]:
     """The new and the old spec, with mutable fields set to equal values.
 
     ``volumeName`` can be set once, as can a class that was not set or only in the annotation. The storage request and
     ``volumeAttributesClassName`` of a bound claim can change.
     """
-    new, old = dict(spec), dict(before)
-    if not before.get("volumeName"):
-        _put(old, "volumeName", spec.get("volumeName"))
-    if before.get("storageClassName") is None and annotation in (None, spec.get("storageClassName")):
-        _put(new, "storageClassName", None)
+    new_clone, old_clone = dict(spec), dict(old_spec)
+    if not old_spec.get("volumeName"):
+        _put(old_clone, "volumeName", spec.get("volumeName"))
+    if old_spec.get("storageClassName") is None and annotation in (None, spec.get("storageClassName")):
+        _put(new_clone, "storageClassName", None)
     if is_bound:
-        _put(new, _ATTRIBUTES, before.get(_ATTRIBUTES))
+        _put(new_clone, _ATTRIBUTES, old_spec.get(_ATTRIBUTES))
         if _requests(spec):
-            requests = {**_requests(spec), "storage": _requests(before).get("storage", "0")}
-            new["resources"] = {**spec["resources"], "requests": requests}
-    return new, old
+            requests = {**_requests(spec), "storage": _requests(old_spec).get("storage", "0")}
+            new_clone["resources"] = {**spec["resources"], "requests": requests}
+    return new_clone, old_clone
 
 
 def _put(spec: Object, field: str, value: Any) -> None:

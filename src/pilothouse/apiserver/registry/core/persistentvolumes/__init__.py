@@ -29,12 +29,12 @@ class PersistentVolumeStrategy(Strategy):
         obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now}
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
-        status, before = ensure_object(obj, "status"), old.get("status") or {}
-        if status["phase"] != before.get("phase"):
-            if status.get("lastPhaseTransitionTime") in (None, before.get("lastPhaseTransitionTime")):
+        status, old_status = ensure_object(obj, "status"), old.get("status") or {}
+        if status["phase"] != old_status.get("phase"):
+            if status.get("lastPhaseTransitionTime") in (None, old_status.get("lastPhaseTransitionTime")):
                 status["lastPhaseTransitionTime"] = now
-        elif before.get("lastPhaseTransitionTime"):
-            status.setdefault("lastPhaseTransitionTime", before["lastPhaseTransitionTime"])
+        elif old_status.get("lastPhaseTransitionTime"):
+            status.setdefault("lastPhaseTransitionTime", old_status["lastPhaseTransitionTime"])
 
     def validate(self, obj: Object) -> ErrorList:
         return persistent_volume_validation.validate_persistent_volume(obj)

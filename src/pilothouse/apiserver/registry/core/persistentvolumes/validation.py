@@ -105,28 +105,31 @@ def validate_persistent_volume(obj: Object) -> ErrorList:
 
 
 def validate_persistent_volume_update(obj: Object, old: Object) -> ErrorList:
-    spec, before = obj["spec"], old["spec"]
-    if spec == before:
+    spec, old_spec = obj["spec"], old["spec"]
+    if spec == old_spec:
         return []
     errors: ErrorList = []
-    sources = [{k: v for k, v in s.items() if k not in _OTHER_FIELDS} for s in (spec, before)]
-    csi, driver = sources[0].get("csi"), sources[1].get("csi")
-    if csi is not None and driver is not None and driver.get("controllerExpandSecretRef") is None:
+    sources = [{k: v for k, v in any_spec.items() if k not in _OTHER_FIELDS} for any_spec in (spec, old_spec)]
+    csi, old_csi = sources[0].get("csi"), sources[1].get("csi")
+    if csi is not None and old_csi is not None and old_csi.get("controllerExpandSecretRef") is None:
         # ``controllerExpandSecretRef`` can be set once.
         sources[0]["csi"] = {k: v for k, v in csi.items() if k != "controllerExpandSecretRef"}
     if sources[0] != sources[1]:
         diff = internal_diff("core.PersistentVolumeSource", sources[1], sources[0])
         detail = f"spec.persistentvolumesource is immutable after creation\n{diff}"
         errors.append(forbidden("spec.persistentvolumesource", detail))
-    errors += validate_immutable_fields(spec, before, "", {"volumeMode": "*string"})
-    known = before.get("nodeAffinity")
-    if known and spec.get("nodeAffinity") not in (known, with_ga_labels(known, spec.get("nodeAffinity"))):
+    errors += validate_immutable_fields(spec, old_spec, "", {"volumeMode": "*string"})
+    old_affinity = old_spec.get("nodeAffinity")
+    if old_affinity and spec.get("nodeAffinity") not in (
+        old_affinity,
+        with_ga_labels(old_affinity, spec.get("nodeAffinity")),
+    ):
         detail = f"{IMMUTABLE}, except for updating from beta label to GA"
         bad_value = internal_value("*core.VolumeNodeAffinity", spec.get("nodeAffinity"))
         errors.append(invalid("nodeAffinity", bad_value, detail))
-    name = "volumeAttributesClassName"
-    if before.get(name) is not None and spec.get(name) is None:
-        errors.append(forbidden(f"spec.{name}", "update from non-nil value to nil is forbidden"))
+    field = "volumeAttributesClassName"
+    if old_spec.get(field) is not None and spec.get(field) is None:
+        errors.append(forbidden(f"spec.{field}", "update from non-nil value to nil is forbidden"))
     return errors
 
 
@@ -142,12 +145,15 @@ _GA_LABELS = {
 def with_ga_labels(affinity: Object, desired: Object | None) -> Object:
     """The affinity with beta labels replaced by their GA names where ``desired`` has these."""
     terms = (affinity.get("required") or {}).get("nodeSelectorTerms") or ()
-    others = ((desired or {}).get("required") or {}).get("nodeSelectorTerms") or ()
-    if len(terms) != len(others):
+    desired_terms = ((desired or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    if len(terms) != len(desired_terms):
         return affinity
-    found = []
-    for term, other in zip(terms, others, strict=True):
-        expressions, desired_expressions = term.get("matchExpressions") or (), other.get("matchExpressions") or ()
+    new_terms = []
+    for term, desired_term in zip(terms, desired_terms, strict=True):
+        expressions, desired_expressions = (
+            term.get("matchExpressions") or (),
+            desired_term.get("matchExpressions") or (),
+        )
         if len(expressions) == len(desired_expressions):
             expressions = [
                 {**expression, "key": desired_expression.get("key")}
@@ -155,5 +161,5 @@ def with_ga_labels(affinity: Object, desired: Object | None) -> Object:
                 else expression
                 for expression, desired_expression in zip(expressions, desired_expressions, strict=True)
             ]
-        found.append({**term, **({"matchExpressions": expressions} if expressions else {})})
-    return {**affinity, "required": {**affinity["required"], "nodeSelectorTerms": found}}
+        new_terms.append({**term, **({"matchExpressions": expressions} if expressions else {})})
+    return {**affinity, "required": {**affinity["required"], "nodeSelectorTerms": new_terms}}

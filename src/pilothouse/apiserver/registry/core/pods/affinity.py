@@ -18,8 +18,8 @@ _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _POSITIVE = "must be greater than zero"
 
 
-def _name_errors(field: str, value: str, detail: Iterable[str]) -> ErrorList:
-    return [invalid(field, value, msg) for msg in detail]
+def _all_invalid(path: str, value: str, msgs: Iterable[str]) -> ErrorList:
+    return [invalid(path, value, msg) for msg in msgs]
 
 
 def validate_affinity(affinity: Object, path: str) -> ErrorList:
@@ -28,11 +28,11 @@ def validate_affinity(affinity: Object, path: str) -> ErrorList:
     if node is not None:
         errors += _validate_node_affinity(node, f"{path}.nodeAffinity")
     for field in ("podAffinity", "podAntiAffinity"):
-        found = affinity.get(field) or {}
-        for position, term in enumerate(found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+        pod_affinity = affinity.get(field) or {}
+        for position, term in enumerate(pod_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
             child_path = f"{path}.{field}.requiredDuringSchedulingIgnoredDuringExecution[{position}]"
             errors += _validate_pod_affinity_term(term, child_path)
-        for position, weighted in enumerate(found.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        for position, weighted in enumerate(pod_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
             child_path = f"{path}.{field}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
             errors += _validate_weight(weighted, child_path)
             errors += _validate_pod_affinity_term(
@@ -48,9 +48,9 @@ def _validate_weight(term: Object, path: str) -> ErrorList:
 
 def _validate_node_affinity(affinity: Object, path: str) -> ErrorList:
     errors: ErrorList = []
-    desired = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if desired is not None:
-        errors += validate_node_selector(desired, f"{path}.requiredDuringSchedulingIgnoredDuringExecution")
+    node_selector = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if node_selector is not None:
+        errors += validate_node_selector(node_selector, f"{path}.requiredDuringSchedulingIgnoredDuringExecution")
     for position, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         child_path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
         errors += _validate_weight(weighted, child_path)
@@ -73,9 +73,9 @@ def validate_node_selector(selector: Object, path: str) -> ErrorList:
 
 def _validate_node_selector_term(term: Object, path: str, *, validate_values: bool = True) -> ErrorList:
     errors: ErrorList = []
-    for position, desired in enumerate(term.get("matchExpressions") or ()):
+    for position, requirement in enumerate(term.get("matchExpressions") or ()):
         child_path = f"{path}.matchExpressions[{position}]"
-        operator, values = desired.get("operator") or "", desired.get("values") or ()
+        operator, values = requirement.get("operator") or "", requirement.get("values") or ()
         if operator in ("In", "NotIn") and not values:
             errors.append(required(f"{child_path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         elif operator in ("Exists", "DoesNotExist") and values:
@@ -87,19 +87,23 @@ def _validate_node_selector_term(term: Object, path: str, *, validate_values: bo
             )
         elif operator not in _NODE_OPERATORS:
             errors.append(invalid(f"{child_path}.operator", named(operator), "not a valid selector operator"))
-        key = desired.get("key") or ""
-        errors += _name_errors(f"{child_path}.key", key, qualified_name_errors(key))
-        for at, value in enumerate(values if validate_values else ()):
-            errors += _name_errors(f"{child_path}.values[{at}]", value, label_value_errors(value))
-    for position, desired in enumerate(term.get("matchFields") or ()):
-        errors += _validate_node_field_selector_requirement(desired, f"{path}.matchFields[{position}]")
+        key = requirement.get("key") or ""
+        errors += _all_invalid(f"{child_path}.key", key, qualified_name_errors(key))
+        for index, value in enumerate(values if validate_values else ()):
+            errors += _all_invalid(f"{child_path}.values[{index}]", value, label_value_errors(value))
+    for position, requirement in enumerate(term.get("matchFields") or ()):
+        errors += _validate_node_field_selector_requirement(requirement, f"{path}.matchFields[{position}]")
     return errors
 
 
-def _validate_node_field_selector_requirement(desired: Object, path: str) -> ErrorList:
+def _validate_node_field_selector_requirement(requirement: Object, path: str) -> ErrorList:
     """``ValidateNodeFieldSelectorRequirement``: the only field is ``metadata.name``."""
     errors: ErrorList = []
-    operator, values, key = desired.get("operator") or "", desired.get("values") or (), desired.get("key") or ""
+    operator, values, key = (
+        requirement.get("operator") or "",
+        requirement.get("values") or (),
+        requirement.get("key") or "",
+    )
     if operator not in ("In", "NotIn"):
         errors.append(invalid(f"{path}.operator", named(operator), "not a valid selector operator"))
     elif len(values) != 1:
@@ -107,8 +111,8 @@ def _validate_node_field_selector_requirement(desired: Object, path: str) -> Err
         errors.append(required(f"{path}.values", detail))
     if key != "metadata.name":
         return [*errors, invalid(f"{path}.key", key, "not a valid field selector key")]
-    for at, value in enumerate(values):
-        errors += _name_errors(f"{path}.values[{at}]", value, dns_subdomain_errors(value))
+    for index, value in enumerate(values):
+        errors += _all_invalid(f"{path}.values[{index}]", value, dns_subdomain_errors(value))
     return errors
 
 
@@ -118,13 +122,13 @@ def _validate_pod_affinity_term(term: Object, path: str) -> ErrorList:
         if term.get(field) is not None:
             errors += validate_label_selector(term[field], f"{path}.{field}")
     for name in term.get("namespaces") or ():
-        errors += _name_errors(f"{path}.namespace", name, dns_label_errors(name))
+        errors += _all_invalid(f"{path}.namespace", name, dns_label_errors(name))
     errors += validate_label_keys(term, path)
     key = term.get("topologyKey") or ""
     if not key:
         errors.append(required(f"{path}.topologyKey", "can not be empty"))
     # Upstream also validates an empty key.
-    return errors + _name_errors(f"{path}.topologyKey", key, qualified_name_errors(key))
+    return errors + _all_invalid(f"{path}.topologyKey", key, qualified_name_errors(key))
 
 
 def validate_topology_spread_constraints(constraints: Sequence[Object], path: str) -> ErrorList:

@@ -45,14 +45,14 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
     for key, profile in annotations.items():
         if key == _SECCOMP_POD or key.startswith(_SECCOMP):
             errors += _validate_seccomp_annotation(profile, f"{path}.{key}")
-    names: set[str] | None = None
+    container_names: set[str] | None = None
     for key, profile in annotations.items():
         if not key.startswith(_APP_ARMOR):
             continue
-        if names is None:
-            names = {container.get("name") or "" for _where, container in visit_containers(spec, path)}
+        if container_names is None:
+            container_names = {container.get("name") or "" for _where, container in visit_containers(spec, path)}
         name = key.removeprefix(_APP_ARMOR)
-        if name not in names:
+        if name not in container_names:
             errors.append(invalid(f"{path}[{key}]", name, "container not found"))
         if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCALHOST_PREFIX):
             errors.append(invalid(f"{path}[{key}]", profile, f"invalid AppArmor profile name: {quote(profile)}"))
@@ -60,19 +60,19 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
 
 
 def validate_pod_annotations_update(
-    annotations: Annotations, before: Annotations, spec: Object, path: str
+    annotations: Annotations, old_annotations: Annotations, spec: Object, path: str
 ) -> ErrorList:
     """``ValidatePodSpecificAnnotationUpdates``."""
-    if annotations == before:
+    if annotations == old_annotations:
         return []
     errors: ErrorList = []
-    for key, value in before.items():
+    for key, value in old_annotations.items():
         if annotations.get(key) != value:
             errors += _validate_immutable_annotations(key, f"{path}[{key}]", "remove or update")
     for key in annotations:
-        if key not in before:
+        if key not in old_annotations:
             errors += _validate_immutable_annotations(key, f"{path}[{key}]", "add")
-    if not _is_valid_deletion_cost(before):
+    if not _is_valid_deletion_cost(old_annotations):
         # An invalid stored value is accepted.
         annotations = {key: value for key, value in annotations.items() if key != _DELETION_COST}
     return errors + validate_pod_annotations(annotations, spec, path)
@@ -84,9 +84,9 @@ def _validate_immutable_annotations(key: str, path: str, verb: str) -> ErrorList
     return [forbidden(path, f"may not {verb} mirror pod annotation")] if key == MIRROR else []
 
 
-def _validate_tolerations_annotation(text: str, path: str) -> ErrorList:
+def _validate_tolerations_annotation(annotation: str, path: str) -> ErrorList:
     try:
-        tolerations = msgspec.json.decode(text, type=list[dict[str, object]] | None)
+        tolerations = msgspec.json.decode(annotation, type=list[dict[str, object]] | None)
     except msgspec.MsgspecError as error:
         return [invalid(path, _TOLERATIONS, str(error))]
     return validate_tolerations(tolerations or (), f"{path}.{_TOLERATIONS}")
@@ -94,12 +94,12 @@ def _validate_tolerations_annotation(text: str, path: str) -> ErrorList:
 
 def _is_valid_deletion_cost(annotations: Annotations) -> bool:
     """Whether the pod deletion cost is missing or a number as Go formats it."""
-    text = annotations.get(_DELETION_COST)
-    if text is None:
+    value = annotations.get(_DELETION_COST)
+    if value is None:
         return True
-    if _cost.fullmatch(text) is None or (text[0] == "0" and text != "0"):
+    if _cost.fullmatch(value) is None or (value[0] == "0" and value != "0"):
         return False
-    return -(1 << 31) <= int(text) < 1 << 31
+    return -(1 << 31) <= int(value) < 1 << 31
 
 
 def _validate_seccomp_annotation(profile: str, path: str) -> ErrorList:
@@ -117,20 +117,24 @@ def validate_profile_annotations(annotations: Annotations, spec: Object, path: s
     """Seccomp and AppArmor profiles in annotations must match those in fields. Only for creates and for templates."""
     if not any(key.startswith((_SECCOMP_POD, _SECCOMP, _APP_ARMOR)) for key in annotations):
         return []
-    context: Object = spec.get("securityContext") or {}
+    pod_security_context: Object = spec.get("securityContext") or {}
     child_path = f"{path}.securityContext.seccompProfile"
-    errors = _validate_match("seccomp", annotations.get(_SECCOMP_POD), context.get("seccompProfile"), child_path)
+    errors = _validate_match(
+        "seccomp", annotations.get(_SECCOMP_POD), pod_security_context.get("seccompProfile"), child_path
+    )
     containers = list(visit_containers(spec, path))
-    for at, container in containers:
+    for container_path, container in containers:
         profile = (container.get("securityContext") or {}).get("seccompProfile")
         annotation = annotations.get(f"{_SECCOMP}{container.get('name') or ''}")
-        errors += _validate_match("seccomp", annotation, profile, f"{at}.securityContext.seccompProfile")
+        errors += _validate_match("seccomp", annotation, profile, f"{container_path}.securityContext.seccompProfile")
     if (spec.get("os") or {}).get("name") == "windows":
         return errors
-    for at, container in containers:
-        profile = (container.get("securityContext") or {}).get("appArmorProfile") or context.get("appArmorProfile")
+    for container_path, container in containers:
+        profile = (container.get("securityContext") or {}).get("appArmorProfile") or pod_security_context.get(
+            "appArmorProfile"
+        )
         annotation = annotations.get(f"{_APP_ARMOR}{container.get('name') or ''}")
-        errors += _validate_match("apparmor", annotation, profile, f"{at}.securityContext.appArmorProfile")
+        errors += _validate_match("apparmor", annotation, profile, f"{container_path}.securityContext.appArmorProfile")
     return errors
 
 

@@ -37,8 +37,8 @@ def validate_env(variables: Sequence[Object], path: str) -> ErrorList:
     return errors
 
 
-def _is_env_var_name(text: str) -> bool:
-    return text.isascii() and text.isprintable() and "=" not in text
+def _is_env_var_name(name: str) -> bool:
+    return name.isascii() and name.isprintable() and "=" not in name
 
 
 def _validate_env_var_value_from(variable: Object, source: Object, path: str) -> ErrorList:
@@ -64,8 +64,8 @@ def _validate_env_var_value_from(variable: Object, source: Object, path: str) ->
     return errors
 
 
-def _all_invalid(path: str, value: str, texts: Iterable[str]) -> ErrorList:
-    return [invalid(path, value, msg) for msg in texts]
+def _all_invalid(path: str, value: str, msgs: Iterable[str]) -> ErrorList:
+    return [invalid(path, value, msg) for msg in msgs]
 
 
 def _validate_key_selector(reference: Object, path: str) -> ErrorList:

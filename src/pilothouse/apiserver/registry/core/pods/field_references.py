@@ -30,9 +30,9 @@ _DIVISORS = {
     **{
         name: (
             _MEMORY_DIVISORS,
-            f"only divisor's values {', '.join(_MEMORY_DIVISORS)} are supported with the {called} resource",
+            f"only divisor's values {', '.join(_MEMORY_DIVISORS)} are supported with the {noun} resource",
         )
-        for name, called in (
+        for name, noun in (
             ("memory", "memory"),
             ("ephemeral-storage", "local ephemeral storage"),
             ("hugepages", "hugepages"),

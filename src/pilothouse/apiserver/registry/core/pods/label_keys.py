@@ -18,38 +18,38 @@ def merge_label_keys(pod: Object) -> None:
     """Add the values of the pod's labels to the label selectors. Called for pods, not for templates, before
     validation."""
     labels = pod["metadata"].get("labels") or {}
-    for holder in _terms(pod["spec"]):
-        selector = holder.get("labelSelector")
+    for term in _terms(pod["spec"]):
+        selector = term.get("labelSelector")
         if selector is None:
             continue
         for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-            found = [
+            expressions = [
                 {"key": key, "operator": operator, "values": [labels[key]]}
-                for key in holder.get(field) or ()
+                for key in term.get(field) or ()
                 if key in labels
             ]
-            if found:
-                selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *found]
+            if expressions:
+                selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *expressions]
 
 
 def _terms(spec: Object) -> Iterator[Object]:
     affinity = spec.get("affinity") or {}
     for field in ("podAffinity", "podAntiAffinity"):
-        found = affinity.get(field) or {}
-        yield from found.get(_REQUIRED) or ()
-        for weighted in found.get(_PREFERRED) or ():
+        pod_affinity = affinity.get(field) or {}
+        yield from pod_affinity.get(_REQUIRED) or ()
+        for weighted in pod_affinity.get(_PREFERRED) or ():
             yield weighted.get("podAffinityTerm") or {}
     yield from spec.get("topologySpreadConstraints") or ()
 
 
-def validate_label_keys(holder: Object, path: str) -> ErrorList:
-    if "matchLabelKeys" not in holder and "mismatchLabelKeys" not in holder:
+def validate_label_keys(term: Object, path: str) -> ErrorList:
+    if "matchLabelKeys" not in term and "mismatchLabelKeys" not in term:
         return []
-    matched: Sequence[str] = holder.get("matchLabelKeys") or ()
-    mismatched: Sequence[str] = holder.get("mismatchLabelKeys") or ()
-    selector: Object | None = holder.get("labelSelector")
+    match_label_keys: Sequence[str] = term.get("matchLabelKeys") or ()
+    mismatch_label_keys: Sequence[str] = term.get("mismatchLabelKeys") or ()
+    selector: Object | None = term.get("labelSelector")
     errors: ErrorList = []
-    for field, keys in (("matchLabelKeys", matched), ("mismatchLabelKeys", mismatched)):
+    for field, keys in (("matchLabelKeys", match_label_keys), ("mismatchLabelKeys", mismatch_label_keys)):
         if keys and selector is None:
             errors.append(forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set"))
             continue
@@ -59,16 +59,16 @@ def validate_label_keys(holder: Object, path: str) -> ErrorList:
             for msg in qualified_name_errors(key)
         ]
     # Merged expressions come last, so a key that occurs twice was in the selector before.
-    seen = set((selector or {}).get("matchLabels") or ())
+    label_keys = set((selector or {}).get("matchLabels") or ())
     for expression in (selector or {}).get("matchExpressions") or ():
         key = expression.get("key") or ""
-        if key in matched and key in seen:
-            position = max(at for at, other in enumerate(matched) if other == key)
+        if key in match_label_keys and key in label_keys:
+            position = max(index for index, match_label_key in enumerate(match_label_keys) if match_label_key == key)
             errors.append(invalid(f"{path}[{position}]", key, "exists in both matchLabelKeys and labelSelector"))
-        seen.add(key)
+        label_keys.add(key)
     detail = "exists in both matchLabelKeys and mismatchLabelKeys"
     return errors + [
         invalid(f"{path}.matchLabelKeys[{position}]", key, detail)
-        for position, key in enumerate(matched)
-        if key in mismatched
+        for position, key in enumerate(match_label_keys)
+        if key in mismatch_label_keys
     ]

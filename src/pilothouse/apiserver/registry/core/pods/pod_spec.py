@@ -42,23 +42,23 @@ _TRAILING_FIELDS = frozenset(("runtimeClassName", "overhead", "os", "schedulingG
 _COMMON_PREEMPTION = (None, "PreemptLowerPriority")
 
 
-def _name_errors(field: str, value: str, detail: Iterable[str]) -> ErrorList:
-    return [invalid(field, value, msg) for msg in detail]
+def _all_invalid(path: str, value: str, msgs: Iterable[str]) -> ErrorList:
+    return [invalid(path, value, msg) for msg in msgs]
 
 
-def validate_leading_fields(spec: Object, path: str, *, plain: bool) -> ErrorList:
-    """The less common fields that upstream validates first: ``securityContext`` to ``hostnameOverride``. ``plain``: no
-    container has fields whose validation depends on the pod."""
+def validate_leading_fields(spec: Object, path: str, *, independent: bool) -> ErrorList:
+    """The less common fields that upstream validates first: ``securityContext`` to ``hostnameOverride``.
+    ``independent``: no container has fields whose validation depends on the pod."""
     if _LESS_COMMON_FIELDS.isdisjoint(spec) and not spec.get("securityContext") and spec.get("dnsPolicy") != "None":
         # Most pods have none of these fields.
-        return [] if plain else validate_windows_host_process_pod(spec, path)
+        return [] if independent else validate_windows_host_process_pod(spec, path)
     errors = validate_pod_security_context(spec, path)
     if spec.get("affinity"):
         errors += validate_affinity(spec["affinity"], f"{path}.affinity")
     errors += _validate_pod_dns_config(spec, path)
     for position, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType") or ""
-        errors += _name_errors(f"{path}.readinessGates[{position}].conditionType", kind, qualified_name_errors(kind))
+        errors += _all_invalid(f"{path}.readinessGates[{position}].conditionType", kind, qualified_name_errors(kind))
     errors += _validate_scheduling_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
     errors += validate_topology_spread_constraints(
         spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints"
@@ -72,8 +72,8 @@ def validate_host_aliases(aliases: Sequence[Object], path: str) -> ErrorList:
     for position, alias in enumerate(aliases):
         child_path = f"{path}[{position}]"
         errors += validate_ip_for_legacy_field(alias.get("ip") or "", f"{child_path}.ip")
-        for at, name in enumerate(alias.get("hostnames") or ()):
-            errors += _name_errors(f"{child_path}.hostnames[{at}]", name, dns_subdomain_errors(name))
+        for index, name in enumerate(alias.get("hostnames") or ()):
+            errors += _all_invalid(f"{child_path}.hostnames[{index}]", name, dns_subdomain_errors(name))
     return errors
 
 
@@ -85,7 +85,7 @@ def validate_trailing_fields(spec: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     name = spec.get("runtimeClassName")
     if name is not None:
-        errors += _name_errors(f"{path}.runtimeClassName", name, dns_subdomain_errors(name))
+        errors += _all_invalid(f"{path}.runtimeClassName", name, dns_subdomain_errors(name))
     if policy == "":
         errors.append(required(f"{path}.preemptionPolicy"))
     elif policy is not None and policy not in _PREEMPTION_POLICIES:
@@ -102,7 +102,7 @@ def _validate_scheduling_group(group: Object, path: str) -> ErrorList:
     name = group.get("podGroupName")
     if name is None:
         return [invalid(path, None, "must specify one of: `podGroupName`")]
-    return _name_errors(path, name, dns_subdomain_errors(name))
+    return _all_invalid(path, name, dns_subdomain_errors(name))
 
 
 def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
@@ -132,7 +132,7 @@ def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
     for position, search in enumerate(searches):
         domain = search.removesuffix(".")
         if search != ".":
-            errors += _name_errors(f"{child_path}.searches[{position}]", domain, dns_search_errors(domain))
+            errors += _all_invalid(f"{child_path}.searches[{position}]", domain, dns_search_errors(domain))
     errors += [
         required(f"{child_path}.options[{position}]", "must not be empty")
         for position, option in enumerate(config.get("options") or ())
@@ -143,13 +143,13 @@ def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
 
 def _validate_scheduling_gates(gates: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
-    seen: list[str] = []
+    names: list[str] = []
     for position, gate in enumerate(gates):
         name = gate.get("name") or ""
-        errors += _name_errors(f"{path}[{position}]", name, qualified_name_errors(name))
-        if name in seen:
+        errors += _all_invalid(f"{path}[{position}]", name, qualified_name_errors(name))
+        if name in names:
             errors.append(duplicate(f"{path}[{position}]", name))
-        seen.append(name)
+        names.append(name)
     return errors
 
 
@@ -165,7 +165,7 @@ def _validate_hostname_override(spec: Object, path: str) -> ErrorList:
     ]
     if len(name.encode()) > _MAX_HOSTNAME_LENGTH:
         errors.append(too_long(path, _MAX_HOSTNAME_LENGTH))
-    return errors + _name_errors(path, name, dns_subdomain_errors(name))
+    return errors + _all_invalid(path, name, dns_subdomain_errors(name))
 
 
 def validate_image_whitespace(container: Object, path: str) -> ErrorList:

@@ -31,14 +31,14 @@ def print_pod(pod: _Doc, now: datetime.datetime) -> Row:
     }
     total = len(spec.get("containers") or ()) + len(sidecars)
     reason, ready, restarts, last_restart = _summary(metadata, spec, status, sidecars)
-    shown_restarts = str(restarts)
+    restarts_text = str(restarts)
     if restarts and last_restart is not None:
-        shown_restarts = f"{restarts} ({human_duration(now - last_restart)} ago)"
+        restarts_text = f"{restarts} ({human_duration(now - last_restart)} ago)"
     pod_ips = status.get("podIPs") or ()
     return [
         f"{ready}/{total}",
         reason,
-        shown_restarts,
+        restarts_text,
         (pod_ips[0].get("ip") if pod_ips else "") or NONE,
         spec.get("nodeName") or NONE,
         status.get("nominatedNodeName") or NONE,
@@ -62,8 +62,8 @@ def pod_conditions(pod: _Doc) -> list[dict[str, str]] | None:
 def _condition(status: _Doc, kind: str) -> _Doc:
     for condition in status.get("conditions") or ():
         if condition.get("type") == kind:
-            found: _Doc = condition
-            return found
+            matching: _Doc = condition
+            return matching
     return {}
 
 
@@ -82,36 +82,36 @@ def _summary(
         reason = "SchedulingGated"
 
     ready = restarts = sidecar_restarts = 0
-    last: datetime.datetime | None = None
-    sidecar_last: datetime.datetime | None = None
+    last_restart: datetime.datetime | None = None
+    sidecar_last_restart: datetime.datetime | None = None
     initializing = False
     for index, container in enumerate(status.get("initContainerStatuses") or ()):
         state: _Doc = container.get("state") or {}
         restarts += container.get("restartCount", 0)
-        last = _latest_restart(last, container)
+        last_restart = _latest_restart(last_restart, container)
         is_sidecar = container.get("name") in sidecars
         if is_sidecar:
             sidecar_restarts += container.get("restartCount", 0)
-            sidecar_last = _latest_restart(sidecar_last, container)
-        shown = _init_state(state, started=is_sidecar and bool(container.get("started")))
-        if shown == "":
+            sidecar_last_restart = _latest_restart(sidecar_last_restart, container)
+        init_reason = _init_state(state, started=is_sidecar and bool(container.get("started")))
+        if init_reason == "":
             if is_sidecar and container.get("started") and container.get("ready"):
                 ready += 1
             continue
         initializing = True
-        if shown is None:
-            shown = f"Init:{index}/{len(spec.get('initContainers') or ())}"
-        reason = shown
+        if init_reason is None:
+            init_reason = f"Init:{index}/{len(spec.get('initContainers') or ())}"
+        reason = init_reason
         break
 
     if not initializing or _is_true(status, "Initialized"):
-        restarts, last = sidecar_restarts, sidecar_last
+        restarts, last_restart = sidecar_restarts, sidecar_last_restart
         running = False
         error_reason = ""
         for container in reversed(status.get("containerStatuses") or ()):
             state = container.get("state") or {}
             restarts += container.get("restartCount", 0)
-            last = _latest_restart(last, container)
+            last_restart = _latest_restart(last_restart, container)
             waiting, terminated = state.get("waiting"), state.get("terminated")
             if waiting and waiting.get("reason"):
                 reason = waiting["reason"]
@@ -133,7 +133,7 @@ def _summary(
             reason = "Unknown"
         elif status.get("phase") not in ("Succeeded", "Failed"):
             reason = "Terminating"
-    return reason, ready, restarts, last
+    return reason, ready, restarts, last_restart
 
 
 def _init_state(state: _Doc, *, started: bool) -> str | None:
@@ -158,12 +158,12 @@ def _terminated_reason(terminated: _Doc) -> str:
     return f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _latest_restart(known: datetime.datetime | None, container: _Doc) -> datetime.datetime | None:
+def _latest_restart(last_restart: datetime.datetime | None, container: _Doc) -> datetime.datetime | None:
     terminated = (container.get("lastState") or {}).get("terminated") or {}
-    finished = parse_instant(terminated.get("finishedAt"))
-    if finished is None or (known is not None and known >= finished):
-        return known
-    return finished
+    finished_at = parse_instant(terminated.get("finishedAt"))
+    if finished_at is None or (last_restart is not None and last_restart >= finished_at):
+        return last_restart
+    return finished_at
 
 
 def _readiness_gates(spec: _Doc, status: _Doc) -> str:

@@ -31,41 +31,43 @@ def validate_probe(container: Object, path: str) -> ErrorList:
         errors += _validate_handler(probe, child_path, _PROBE_HANDLERS, None) + validate_nonnegative_fields(
             probe, child_path, _NUMBERS
         )
-        grace = probe.get("terminationGracePeriodSeconds")
-        if grace is not None and grace <= 0:
+        grace_period = probe.get("terminationGracePeriodSeconds")
+        if grace_period is not None and grace_period <= 0:
             field = f"{child_path}.terminationGracePeriodSeconds"
-            errors.append(invalid(field, grace, "must be greater than 0"))
+            errors.append(invalid(field, grace_period, "must be greater than 0"))
         if name != "readinessProbe":
-            times = probe.get("successThreshold")
-            if times != 1:
-                errors.append(invalid(f"{child_path}.successThreshold", times, "must be 1"))
-        elif grace is not None:
+            success_threshold = probe.get("successThreshold")
+            if success_threshold != 1:
+                errors.append(invalid(f"{child_path}.successThreshold", success_threshold, "must be 1"))
+        elif grace_period is not None:
             field = f"{child_path}.terminationGracePeriodSeconds"
-            errors.append(invalid(field, grace, "must not be set for readinessProbes"))
+            errors.append(invalid(field, grace_period, "must not be set for readinessProbes"))
     return errors
 
 
-def validate_lifecycle(container: Object, path: str, grace: int | None) -> ErrorList:
+def validate_lifecycle(container: Object, path: str, grace_period: int | None) -> ErrorList:
     hooks = container.get("lifecycle") or {}
     errors: ErrorList = []
     for name in ("postStart", "preStop"):
         if hooks.get(name) is not None:
-            errors += _validate_handler(hooks[name], f"{path}.lifecycle.{name}", _HOOK_HANDLERS, grace)
+            errors += _validate_handler(hooks[name], f"{path}.lifecycle.{name}", _HOOK_HANDLERS, grace_period)
     return errors
 
 
-def _validate_handler(holder: Object, path: str, kinds: Sequence[str], grace: int | None) -> ErrorList:
+def _validate_handler(handler: Object, path: str, handler_types: Sequence[str], grace_period: int | None) -> ErrorList:
     """``validateHandler``: exactly one handler is allowed; only the first is validated."""
-    handlers = [kind for kind in kinds if holder.get(kind) is not None]
-    if not handlers:
+    types_set = [type_ for type_ in handler_types if handler.get(type_) is not None]
+    if not types_set:
         return [required(path, "must specify a handler type")]
-    first, others = handlers[0], handlers[1:]
-    all_errors = _validate_action(first, holder[first], f"{path}.{first}", grace)
-    return all_errors + [forbidden(f"{path}.{kind}", "may not specify more than 1 handler type") for kind in others]
+    handler_type, other_types = types_set[0], types_set[1:]
+    all_errors = _validate_action(handler_type, handler[handler_type], f"{path}.{handler_type}", grace_period)
+    return all_errors + [
+        forbidden(f"{path}.{type_}", "may not specify more than 1 handler type") for type_ in other_types
+    ]
 
 
-def _validate_action(kind: str, handler: Object, path: str, grace: int | None) -> ErrorList:
-    match kind:
+def _validate_action(handler_type: str, handler: Object, path: str, grace_period: int | None) -> ErrorList:
+    match handler_type:
         case "exec":
             return [] if handler.get("command") else [required(f"{path}.command")]
         case "httpGet":
@@ -75,7 +77,7 @@ def _validate_action(kind: str, handler: Object, path: str, grace: int | None) -
         case "grpc":
             return _validate_port_num_or_name(handler.get("port"), f"{path}.port")
         case _:
-            return _validate_sleep_action(handler.get("seconds") or 0, path, grace)
+            return _validate_sleep_action(handler.get("seconds") or 0, path, grace_period)
 
 
 def _validate_http_get_action(handler: Object, path: str) -> ErrorList:
@@ -97,7 +99,9 @@ def _validate_port_num_or_name(port: Any, path: str) -> ErrorList:
     return [] if 1 <= number <= 65535 else [invalid(path, number, PORT_RANGE)]
 
 
-def _validate_sleep_action(seconds: int, path: str, grace: int | None) -> ErrorList:
-    if grace is None or 0 <= seconds <= grace:
+def _validate_sleep_action(seconds: int, path: str, grace_period: int | None) -> ErrorList:
+    if grace_period is None or 0 <= seconds <= grace_period:
         return []
-    return [invalid(path, seconds, f"must be non-negative and less than terminationGracePeriodSeconds ({grace})")]
+    return [
+        invalid(path, seconds, f"must be non-negative and less than terminationGracePeriodSeconds ({grace_period})")
+    ]

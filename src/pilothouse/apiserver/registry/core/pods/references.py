@@ -60,33 +60,33 @@ class UnknownSource(ValueError):
 
 def secret_names(spec: Object) -> Iterator[str]:
     for reference in spec.get("imagePullSecrets") or ():
-        yield from _named(reference)
+        yield from _referenced_name(reference)
     for container in _containers(spec):
         yield from _environment_references(container, "secretRef", "secretKeyRef")
     for volume in spec.get("volumes") or ():
-        yield from _named(volume.get("azureFile"), "secretName")
-        yield from _named(volume.get("secret"), "secretName")
+        yield from _referenced_name(volume.get("azureFile"), "secretName")
+        yield from _referenced_name(volume.get("secret"), "secretName")
         for field in _SECRET_REFS:
-            yield from _named((volume.get(field) or {}).get("secretRef"))
-        yield from _named((volume.get("csi") or {}).get("nodePublishSecretRef"))
+            yield from _referenced_name((volume.get(field) or {}).get("secretRef"))
+        yield from _referenced_name((volume.get("csi") or {}).get("nodePublishSecretRef"))
         for source in _projections(volume):
-            yield from _named(source.get("secret"))
+            yield from _referenced_name(source.get("secret"))
 
 
 def config_map_names(spec: Object) -> Iterator[str]:
     for container in _containers(spec):
         yield from _environment_references(container, "configMapRef", "configMapKeyRef")
     for volume in spec.get("volumes") or ():
-        yield from _named(volume.get("configMap"))
+        yield from _referenced_name(volume.get("configMap"))
         for source in _projections(volume):
-            yield from _named(source.get("configMap"))
+            yield from _referenced_name(source.get("configMap"))
 
 
 def claim_names(pod_name: str, spec: Object) -> Iterator[str]:
     """The names of the PersistentVolumeClaims, including those of ephemeral volumes."""
     for volume in spec.get("volumes") or ():
         if volume.get("persistentVolumeClaim") is not None:
-            yield from _named(volume["persistentVolumeClaim"], "claimName")
+            yield from _referenced_name(volume["persistentVolumeClaim"], "claimName")
         elif volume.get("ephemeral") is not None:
             yield f"{pod_name}-{volume['name']}"
 
@@ -105,9 +105,9 @@ def api_object_reference(spec: Object) -> str:
     if spec.get("resourceClaims"):
         return "resourceclaims"
     for volume in spec.get("volumes") or ():
-        found = _volume_reference(volume)
-        if found:
-            return found
+        resource = _volume_reference(volume)
+        if resource:
+            return resource
     return ""
 
 
@@ -137,16 +137,16 @@ def _containers(spec: Object) -> Iterator[Object]:
 
 def _environment_references(container: Object, ref: str, key_ref: str) -> Iterator[str]:
     for source in container.get("envFrom") or ():
-        yield from _named(source.get(ref))
+        yield from _referenced_name(source.get(ref))
     for variable in container.get("env") or ():
-        yield from _named((variable.get("valueFrom") or {}).get(key_ref))
+        yield from _referenced_name((variable.get("valueFrom") or {}).get(key_ref))
 
 
 def _projections(volume: Object) -> Iterator[Object]:
     yield from (volume.get("projected") or {}).get("sources") or ()
 
 
-def _named(reference: Object | None, field: str = "name") -> Iterator[str]:
+def _referenced_name(reference: Object | None, field: str = "name") -> Iterator[str]:
     name: str = (reference or {}).get(field) or ""
     if name:
         yield name

@@ -23,7 +23,7 @@ from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quant
 
 _CLAIMS = ("resourceClaimName", "resourceClaimTemplateName")
 _HUGE = "hugepages-"
-Amounts = dict[str, Quantity]
+ResourceList = dict[str, Quantity]
 
 
 def validate_pod_resources(spec: Object, path: str) -> ErrorList:
@@ -36,7 +36,7 @@ def validate_pod_resources(spec: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     if resources.get("claims") is not None:
         errors.append(forbidden(f"{child_path}.claims", "claims may not be set for Resources at pod-level"))
-    errors += validate_resource_requirements(resources, child_path, names=validate_pod_resource_name)
+    errors += validate_resource_requirements(resources, child_path, validate_name=validate_pod_resource_name)
     errors += validate_container_claims(resources.get("claims") or (), f"{child_path}.claims", claim_names(spec))
     try:
         return errors + _validate_pod_resource_consistency(spec, resources, child_path)
@@ -65,35 +65,35 @@ def _validate_pod_resource_consistency(spec: Object, resources: Object, path: st
     return errors
 
 
-def _aggregate(spec: Object, field: str) -> Amounts:
+def _aggregate(spec: Object, field: str) -> ResourceList:
     """The resources of all containers (``AggregateContainerRequests``, k8s.io/component-helpers v0.36): the sum of
     containers and sidecars, or the maximum of an init container with the sidecars started before it."""
-    total: Amounts = {}
-    sidecars: Amounts = {}
-    init_max: Amounts = {}
+    total: ResourceList = {}
+    sidecars: ResourceList = {}
+    init_max: ResourceList = {}
     for container in spec.get("containers") or ():
-        _add(total, _amounts(container, field))
+        _add_resource_list(total, _resource_list(container, field))
     for container in spec.get("initContainers") or ():
-        own = _amounts(container, field)
+        container_resources = _resource_list(container, field)
         if container.get("restartPolicy") == "Always":
-            _add(total, own)
-            _add(sidecars, own)
-            own = dict(sidecars)
+            _add_resource_list(total, container_resources)
+            _add_resource_list(sidecars, container_resources)
+            container_resources = dict(sidecars)
         else:
-            _add(own, sidecars)
-        for name, amount in own.items():
+            _add_resource_list(container_resources, sidecars)
+        for name, amount in container_resources.items():
             init_max[name] = max(amount, init_max.get(name, amount))
     for name, amount in init_max.items():
         total[name] = max(amount, total.get(name, amount))
     return total
 
 
-def _amounts(container: Object, field: str) -> Amounts:
-    given: Mapping[str, str] = (container.get("resources") or {}).get(field) or {}
-    return {name: parse_quantity(str(amount)) for name, amount in given.items()}
+def _resource_list(container: Object, field: str) -> ResourceList:
+    quantities: Mapping[str, str] = (container.get("resources") or {}).get(field) or {}
+    return {name: parse_quantity(str(amount)) for name, amount in quantities.items()}
 
 
-def _add(total: Amounts, more: Amounts) -> None:
+def _add_resource_list(total: ResourceList, more: ResourceList) -> None:
     for name, amount in more.items():
         total[name] = total[name] + amount if name in total else amount
 
@@ -107,16 +107,16 @@ def claim_names(spec: Object) -> frozenset[str]:
 
 def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
-    seen: set[str] = set()
+    pod_claim_names: set[str] = set()
     for position, claim in enumerate(claims):
         child_path, name = f"{path}[{position}]", claim.get("name") or ""
         if not name:
             errors.append(required(f"{child_path}.name"))
-        elif name in seen:
+        elif name in pod_claim_names:
             errors.append(duplicate(f"{child_path}.name", name))
         else:
             errors += [invalid(f"{child_path}.name", name, msg) for msg in dns_label_errors(name)]
-            seen.add(name)
+            pod_claim_names.add(name)
         fields = [field for field in _CLAIMS if claim.get(field) is not None]
         if len(fields) != 1:
             detail = (
@@ -133,36 +133,36 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
     return errors
 
 
-def validate_container_claims(claims: Sequence[Object], path: str, known: frozenset[str]) -> ErrorList:
+def validate_container_claims(claims: Sequence[Object], path: str, pod_claim_names: frozenset[str]) -> ErrorList:
     errors: ErrorList = []
-    seen: list[str] = []
+    names: list[str] = []
     for position, claim in enumerate(claims):
         child_path, name, request = f"{path}[{position}]", claim.get("name") or "", claim.get("request") or ""
         if not name:
             errors.append(required(child_path))
             continue
-        if name in seen:
+        if name in names:
             errors.append(duplicate(child_path, name))
         else:
             key = f"{name}/{request}" if request else name
             if request:
                 msgs = dns_label_errors(request)
                 errors += [invalid(f"{child_path}.request", request, msg) for msg in msgs]
-            if key in seen:
+            if key in names:
                 errors.append(duplicate(child_path, key))
             elif not request:
-                errors += [duplicate(child_path, name) for other in seen if other.startswith(f"{name}/")]
-            seen.append(key)
-        if name not in known:
-            errors.append(_claim_not_found(child_path, name, known))
+                errors += [duplicate(child_path, name) for claimed_name in names if claimed_name.startswith(f"{name}/")]
+            names.append(key)
+        if name not in pod_claim_names:
+            errors.append(_claim_not_found(child_path, name, pod_claim_names))
     return errors
 
 
-def _claim_not_found(path: str, name: str, known: frozenset[str]) -> FieldError:
-    found = not_found(path, name)
-    listed = ": " + ", ".join(sorted(known)) if known else " which is empty"
+def _claim_not_found(path: str, name: str, pod_claim_names: frozenset[str]) -> FieldError:
+    error = not_found(path, name)
+    listed = ": " + ", ".join(sorted(pod_claim_names)) if pod_claim_names else " which is empty"
     return FieldError(
-        found.field,
-        found.reason,
-        f"{found.text}: must be one of the names in pod.spec.resourceClaims{listed}",
+        error.field,
+        error.reason,
+        f"{error.text}: must be one of the names in pod.spec.resourceClaims{listed}",
     )

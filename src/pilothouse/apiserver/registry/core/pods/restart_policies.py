@@ -28,13 +28,13 @@ def validate_container_restart_policy(container: Object, path: str) -> ErrorList
         errors.append(too_many(f"{path}.restartPolicyRules", len(rules), _MAX_RULES))
     for position, rule in enumerate(rules):
         child_path = f"{path}.restartPolicyRules[{position}]"
-        action, codes = rule.get("action") or "", rule.get("exitCodes")
+        action, exit_codes = rule.get("action") or "", rule.get("exitCodes")
         if action not in _ACTIONS:
             errors.append(not_supported(f"{child_path}.action", action, _ACTIONS))
-        if codes is None:
+        if exit_codes is None:
             errors.append(required(f"{child_path}.exitCodes", "must be specified"))
             continue
-        operator, values = codes.get("operator") or "", codes.get("values") or ()
+        operator, values = exit_codes.get("operator") or "", exit_codes.get("values") or ()
         if operator not in _OPERATORS:
             errors.append(not_supported(f"{child_path}.exitCodes.operator", operator, _OPERATORS))
         if len(values) > _MAX_CODES:
@@ -44,18 +44,18 @@ def validate_container_restart_policy(container: Object, path: str) -> ErrorList
 
 def validate_init_container_restart_policy(container: Object, path: str) -> ErrorList:
     """``validate_container_restart_policy`` for an init container, whose rules are not validated without a policy."""
-    found = validate_container_restart_policy(container, path)
-    return found[:1] if container.get("restartPolicy") is None else found
+    errors = validate_container_restart_policy(container, path)
+    return errors[:1] if container.get("restartPolicy") is None else errors
 
 
 def validate_resize_policy(policies: Sequence[Object], path: str, pod_restart_policy: str | None) -> ErrorList:
     errors: ErrorList = []
-    seen: set[str] = set()
+    unique_resources: set[str] = set()
     for position, policy in enumerate(policies):
         name, restart = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
-        if name in seen:
+        if name in unique_resources:
             errors.append(duplicate(f"{path}[{position}]", named(name)))
-        seen.add(name)
+        unique_resources.add(name)
         # Upstream's path is that of the list.
         for value, choices in ((name, _RESIZABLE), (restart, _RESIZES)):
             if not value:
@@ -77,19 +77,21 @@ def validate_init_container_resize_policy(container: Object, path: str) -> Error
     ]
 
 
-def container_should_restart(container: Object, pod_restart_policy: str | None, code: int) -> bool:
+def container_should_restart(container: Object, pod_restart_policy: str | None, exit_code: int) -> bool:
     """Whether a container that exited with this code is restarted: by its first matching rule, else its policy, else
     the pod's (``ContainerShouldRestart``, ``pkg/api/v1/pod/util.go``)."""
-    own = container.get("restartPolicy")
-    if own is not None:
+    container_policy = container.get("restartPolicy")
+    if container_policy is not None:
         for rule in container.get("restartPolicyRules") or ():
-            codes: Object | None = rule.get("exitCodes")
-            if codes is not None and (code in (codes.get("values") or ())) == (codes.get("operator") == "In"):
+            exit_codes: Object | None = rule.get("exitCodes")
+            if exit_codes is not None and (exit_code in (exit_codes.get("values") or ())) == (
+                exit_codes.get("operator") == "In"
+            ):
                 if rule.get("action") in _ACTIONS:
                     return True
                 break
-    policy = own or pod_restart_policy
-    return policy == "Always" or (policy == "OnFailure" and code != 0)
+    policy = container_policy or pod_restart_policy
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
 def all_containers_could_restart(spec: Object) -> bool:

@@ -97,7 +97,7 @@ def _validate_enum(context: Object, path: str, field: str, choices: tuple[str, .
 
 def _validate_sysctls(spec: Object, path: str) -> ErrorList:
     errors: ErrorList = []
-    seen: set[str] = set()
+    names: set[str] = set()
     for position, sysctl in enumerate(spec["securityContext"].get("sysctls") or ()):
         child_path, name = f"{path}[{position}].name", sysctl.get("name") or ""
         if not name:
@@ -106,12 +106,12 @@ def _validate_sysctls(spec: Object, path: str) -> ErrorList:
             errors.append(
                 invalid(child_path, name, f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL}")
             )
-        elif name in seen:
+        elif name in names:
             errors.append(duplicate(child_path, name))
-        seen.add(name)
-        owner = _namespace_of(name)
-        if owner and spec.get(owner):
-            errors.append(invalid(child_path, name, f"may not be specified when '{owner}' is true"))
+        names.add(name)
+        host_field = _namespace_of(name)
+        if host_field and spec.get(host_field):
+            errors.append(invalid(child_path, name, f"may not be specified when '{host_field}' is true"))
     return errors
 
 
@@ -131,8 +131,8 @@ def validate_host_users(spec: Object, path: str) -> ErrorList:
     if spec.get("hostUsers") is not False:
         return []
     # Upstream capitalizes two of the fields.
-    shown = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
-    all_errors = [forbidden(f"{path}.{name}", _HOST_USERS) for field, name in shown if spec.get(field)]
+    field_names = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
+    all_errors = [forbidden(f"{path}.{name}", _HOST_USERS) for field, name in field_names if spec.get(field)]
     return all_errors + [
         forbidden(f"{child_path}.volumeDevices", _HOST_USERS)
         for child_path, container in visit_containers(spec, path)
@@ -147,12 +147,12 @@ def validate_windows_host_process_pod(spec: Object, path: str) -> ErrorList:
     count = total = 0
     for child_path, container in visit_containers(spec, path):
         total += 1
-        own = _host_process(container)
-        if pod_value is not None and own is not None and pod_value != own:
+        container_value = _host_process(container)
+        if pod_value is not None and container_value is not None and pod_value != container_value:
             detail = f"pod hostProcess value must be identical if both are specified, was {str(pod_value).lower()}"
             field = f"{child_path}.securityContext.windowsOptions.hostProcess"
-            errors.append(invalid(field, own, detail))
-        count += bool(pod_value if own is None else own)
+            errors.append(invalid(field, container_value, detail))
+        count += bool(pod_value if container_value is None else container_value)
     if not count:
         return errors
     if count != total:
@@ -170,10 +170,10 @@ def _host_process(holder: Object) -> bool | None:
 
 
 def validate_os(spec: Object, path: str) -> ErrorList:
-    system: Object | None = spec.get("os")
-    if system is None:
+    pod_os: Object | None = spec.get("os")
+    if pod_os is None:
         return []
-    name = system.get("name") or ""
+    name = pod_os.get("name") or ""
     if not name:
         return [required(f"{path}.os.name")]
     if name not in _VALID_OS:
@@ -202,18 +202,18 @@ def validate_os(spec: Object, path: str) -> ErrorList:
 
 def _validate_windows_pod(spec: Object, path: str) -> ErrorList:
     context = spec.get("securityContext") or {}
-    inside, outside = f"{path}.securityContext", path
+    context_path, spec_path = f"{path}.securityContext", path
     fields = (
-        *((inside, field, context.get(field) is not None) for field in ("appArmorProfile", "seLinuxOptions")),
-        (outside, "hostUsers", spec.get("hostUsers") is not None),
-        *((outside, field, bool(spec.get(field))) for field in ("hostPID", "hostIPC")),
+        *((context_path, field, context.get(field) is not None) for field in ("appArmorProfile", "seLinuxOptions")),
+        (spec_path, "hostUsers", spec.get("hostUsers") is not None),
+        *((spec_path, field, bool(spec.get(field))) for field in ("hostPID", "hostIPC")),
         *(
-            (inside, field, context.get(field) is not None)
+            (context_path, field, context.get(field) is not None)
             for field in ("seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls")
         ),
-        (outside, "shareProcessNamespace", spec.get("shareProcessNamespace") is not None),
+        (spec_path, "shareProcessNamespace", spec.get("shareProcessNamespace") is not None),
         *(
-            (inside, field, context.get(field) is not None)
+            (context_path, field, context.get(field) is not None)
             for field in (
                 *("runAsUser", "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy"),
                 "seLinuxChangePolicy",
@@ -232,20 +232,20 @@ def validate_security_context(context: Object, path: str, *, host_users: bool) -
         for field in ("runAsUser", "runAsGroup")
         if not is_valid_id(context.get(field))
     ]
-    mount = context.get("procMount")
-    if mount is not None and mount not in _PROC_MOUNTS:
-        errors.append(not_supported(f"{path}.procMount", mount, _PROC_MOUNTS))
-    if mount == "Unmasked" and host_users:
-        errors.append(invalid(f"{path}.procMount", named(mount), "`hostUsers` must be false to use `Unmasked`"))
+    proc_mount = context.get("procMount")
+    if proc_mount is not None and proc_mount not in _PROC_MOUNTS:
+        errors.append(not_supported(f"{path}.procMount", proc_mount, _PROC_MOUNTS))
+    if proc_mount == "Unmasked" and host_users:
+        errors.append(invalid(f"{path}.procMount", named(proc_mount), "`hostUsers` must be false to use `Unmasked`"))
     errors += _validate_seccomp_profile(context.get("seccompProfile"), f"{path}.seccompProfile")
     if context.get("allowPrivilegeEscalation") is False:
-        start = "cannot set `allowPrivilegeEscalation` to false and"
-        texts = [f"{start} `privileged` to true"] if context.get("privileged") else []
-        added: Sequence[str] = (context.get("capabilities") or {}).get("add") or ()
-        texts += [f"{start} `capabilities.Add` CAP_SYS_ADMIN" for name in added if name == "CAP_SYS_ADMIN"]
-        if texts:
+        prefix = "cannot set `allowPrivilegeEscalation` to false and"
+        msgs = [f"{prefix} `privileged` to true"] if context.get("privileged") else []
+        added_capabilities: Sequence[str] = (context.get("capabilities") or {}).get("add") or ()
+        msgs += [f"{prefix} `capabilities.Add` CAP_SYS_ADMIN" for name in added_capabilities if name == "CAP_SYS_ADMIN"]
+        if msgs:
             bad_value = internal_value("*core.SecurityContext", context)
-            errors += [invalid(path, bad_value, msg) for msg in texts]
+            errors += [invalid(path, bad_value, msg) for msg in msgs]
     errors += _validate_windows_security_context_options(context.get("windowsOptions"), f"{path}.windowsOptions")
     return errors + _validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
@@ -264,7 +264,7 @@ def _validate_profiles(context: Object, path: str) -> ErrorList:
 def _validate_seccomp_profile(profile: Object | None, path: str) -> ErrorList:
     if profile is None:
         return []
-    kind, local = profile.get("type") or "", profile.get("localhostProfile")
+    kind, localhost_profile = profile.get("type") or "", profile.get("localhostProfile")
     errors: ErrorList = []
     if not kind:
         errors.append(required(f"{path}.type", "type is required when seccompProfile is set"))
@@ -272,20 +272,20 @@ def _validate_seccomp_profile(profile: Object | None, path: str) -> ErrorList:
         errors.append(not_supported(f"{path}.type", kind, _PROFILES))
     child_path = f"{path}.localhostProfile"
     if kind != "Localhost":
-        if local is not None:
+        if localhost_profile is not None:
             bad_value = internal_value("*core.SeccompProfile", profile)
             errors.append(invalid(child_path, bad_value, "can only be set when seccomp type is Localhost"))
-    elif local is None:
+    elif localhost_profile is None:
         errors.append(required(child_path, "must be set when seccomp type is Localhost"))
     else:
-        errors += validate_local_descending_path(local, child_path)
+        errors += validate_local_descending_path(localhost_profile, child_path)
     return errors
 
 
 def _validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
     if profile is None:
         return []
-    kind, local = profile.get("type") or "", profile.get("localhostProfile")
+    kind, localhost_profile = profile.get("type") or "", profile.get("localhostProfile")
     child_path = f"{path}.localhostProfile"
     if not kind:
         return [required(f"{path}.type", "type is required when appArmorProfile is set")]
@@ -293,13 +293,13 @@ def _validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
         return [not_supported(f"{path}.type", kind, _PROFILES)]
     if kind != "Localhost":
         detail = "can only be set when AppArmor type is Localhost"
-        return [] if local is None else [invalid(child_path, named(local), detail)]
+        return [] if localhost_profile is None else [invalid(child_path, named(localhost_profile), detail)]
     errors: ErrorList = []
-    if local is None or not local:
+    if localhost_profile is None or not localhost_profile:
         errors.append(required(child_path, "must be set when AppArmor type is Localhost"))
-    elif local.strip() != local:
-        errors.append(invalid(child_path, local, "must not be padded with whitespace"))
-    if local is not None and len(local.encode()) > _MAX_PROFILE:
+    elif localhost_profile.strip() != localhost_profile:
+        errors.append(invalid(child_path, localhost_profile, "must not be padded with whitespace"))
+    if localhost_profile is not None and len(localhost_profile.encode()) > _MAX_PROFILE:
         errors.append(too_long(child_path, _MAX_PROFILE))
     return errors
 
@@ -321,21 +321,21 @@ def _validate_windows_security_context_options(options: Object | None, path: str
     if options is None:
         return []
     errors: ErrorList = []
-    name, spec, user = (
+    credential_spec_name, credential_spec, user_name = (
         options.get(field) for field in ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName")
     )
-    if name is not None:
-        child_path, bad_value = f"{path}.gmsaCredentialSpecName", named(name)
-        errors += [invalid(child_path, bad_value, msg) for msg in dns_subdomain_errors(name)]
-    if spec is not None and not spec:
+    if credential_spec_name is not None:
+        child_path, bad_value = f"{path}.gmsaCredentialSpecName", named(credential_spec_name)
+        errors += [invalid(child_path, bad_value, msg) for msg in dns_subdomain_errors(credential_spec_name)]
+    if credential_spec is not None and not credential_spec:
         detail = "gmsaCredentialSpec cannot be an empty string"
-        errors.append(invalid(f"{path}.gmsaCredentialSpec", named(spec), detail))
-    elif spec is not None and len(spec.encode()) > _MAX_SPEC_KIB * 1024:
+        errors.append(invalid(f"{path}.gmsaCredentialSpec", named(credential_spec), detail))
+    elif credential_spec is not None and len(credential_spec.encode()) > _MAX_SPEC_KIB * 1024:
         detail = f"gmsaCredentialSpec size must be under {_MAX_SPEC_KIB} KiB"
-        errors.append(invalid(f"{path}.gmsaCredentialSpec", named(spec), detail))
-    if user is not None:
-        child_path, bad_value = f"{path}.runAsUserName", named(user)
-        errors += [invalid(child_path, bad_value, f"runAsUserName{msg}") for msg in _user_name_errors(user)]
+        errors.append(invalid(f"{path}.gmsaCredentialSpec", named(credential_spec), detail))
+    if user_name is not None:
+        child_path, bad_value = f"{path}.runAsUserName", named(user_name)
+        errors += [invalid(child_path, bad_value, f"runAsUserName{msg}") for msg in _user_name_errors(user_name)]
     return errors
 
 
@@ -345,21 +345,21 @@ def _user_name_errors(name: str) -> list[str]:
         return [" cannot be an empty string"]
     if _control.search(name):
         return [" cannot contain control characters"]
-    parts = name.split("\\")
-    if len(parts) > 2:
+    segments = name.split("\\")
+    if len(segments) > 2:
         return [" cannot contain more than one backslash"]
-    user, domain = parts[-1], parts[0] if len(parts) == 2 else None
-    texts: list[str] = []
+    user, domain = segments[-1], segments[0] if len(segments) == 2 else None
+    msgs: list[str] = []
     if domain is not None and len(domain.encode()) >= _MAX_DOMAIN:
-        texts.append(f"'s Domain length must be under {_MAX_DOMAIN} characters")
+        msgs.append(f"'s Domain length must be under {_MAX_DOMAIN} characters")
     if domain is not None and not (_net_bios.fullmatch(domain) or _dns.fullmatch(domain)):
-        texts.append("'s Domain doesn't match the NetBios nor the DNS format")
+        msgs.append("'s Domain doesn't match the NetBios nor the DNS format")
     if not user:
-        texts.append("'s User cannot be empty")
+        msgs.append("'s User cannot be empty")
     elif len(user.encode()) > _MAX_USER:
-        texts.append(f"'s User length must not be longer than {_MAX_USER} characters")
+        msgs.append(f"'s User length must not be longer than {_MAX_USER} characters")
     if _dots_and_spaces.fullmatch(user):
-        texts.append("'s User cannot contain only periods or spaces")
+        msgs.append("'s User cannot contain only periods or spaces")
     if _invalid_in_user.search(user):
-        texts.append("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
-    return texts
+        msgs.append("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
+    return msgs

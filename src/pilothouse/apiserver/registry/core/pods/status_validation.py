@@ -29,7 +29,7 @@ from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, q
 
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 _NOT_NEGATIVE = "must be a non-negative integer"
-_ONE_EACH = "may specify no more than one IP for each IP family"
+_ONE_OF_EACH_FAMILY = "may specify no more than one IP for each IP family"
 _HEALTH = ("Healthy", "Unhealthy", "Unknown")
 _MAX_HEALTH_MESSAGE = 1024
 _STATUS_AND_SPEC_FIELDS = (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers"))
@@ -39,30 +39,30 @@ _LESS_COMMON_FIELDS = frozenset(("user", "allocatedResourcesStatus"))
 
 def validate_pod_status_fields(pod: Object, old: Object) -> ErrorList:
     """The errors in an update of the status."""
-    spec, status, before = old["spec"], pod.get("status") or {}, old.get("status") or {}
+    spec, status, old_status = old["spec"], pod.get("status") or {}, old.get("status") or {}
     errors: ErrorList = []
     for position, condition in enumerate(status.get("conditions") or ()):
         if condition.get("type") not in _SYSTEM_CONDITIONS or "observedGeneration" in condition:
             errors += _validate_pod_conditions(condition, f"status.conditions[{position}]")
     node = status.get("nominatedNodeName")
-    if node and node != before.get("nominatedNodeName"):
+    if node and node != old_status.get("nominatedNodeName"):
         path = "status.nominatedNodeName"
         errors += [invalid(path, node, msg) for msg in dns_subdomain_errors(node)]
         if spec.get("nodeName"):
             errors.append(forbidden(path, "may not be set on pods that are already bound to a node"))
     if (status.get("observedGeneration") or 0) < 0:
         errors.append(invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
-    errors += validate_immutable_fields(status, before, "status", {"qosClass": "named"})
+    errors += validate_immutable_fields(status, old_status, "status", {"qosClass": "named"})
     for field, spec_field in (*_STATUS_AND_SPEC_FIELDS, (_EPHEMERAL_CONTAINER_STATUSES, "")):
-        if field in before:
-            errors += _validate_container_state_transition(status, before, field, spec, spec_field)
+        if field in old_status:
+            errors += _validate_container_state_transition(status, old_status, field, spec, spec_field)
     if "resourceClaimStatuses" in status:
         errors += _validate_resource_claim_statuses(
             status["resourceClaimStatuses"] or (), spec.get("resourceClaims") or ()
         )
     if status.get("extendedResourceClaimStatus") is not None:
         errors += _validate_extended_resource_claim_status(status["extendedResourceClaimStatus"], spec)
-    errors += _validate_pod_ips(status, before) + _validate_host_ips(status, before)
+    errors += _validate_pod_ips(status, old_status) + _validate_host_ips(status, old_status)
     return errors + _validate_container_statuses(status, spec)
 
 
@@ -78,24 +78,30 @@ def _validate_pod_conditions(condition: Object, path: str) -> ErrorList:
 
 
 def _validate_container_state_transition(
-    status: Object, before: Object, field: str, spec: Object, spec_field: str
+    status: Object, old_status: Object, field: str, spec: Object, spec_field: str
 ) -> ErrorList:
     """``ValidateContainerStateTransition``: a terminated container may run again only if it should restart; ephemeral
     containers (``spec_field`` is "") never do. The path has the index in the old status."""
-    known: Sequence[Object] = before.get(field) or ()
-    if not any((was.get("state") or {}).get("terminated") for was in known):
+    old_statuses: Sequence[Object] = old_status.get(field) or ()
+    if not any((old_container_status.get("state") or {}).get("terminated") for old_container_status in old_statuses):
         return []
     if spec_field and all_containers_could_restart(spec):
         return []
     containers: Sequence[Object] = spec.get(spec_field) or () if spec_field else ()
     errors: ErrorList = []
-    new_statuses = {s.get("name"): s for s in reversed(status.get(field) or ())}
-    for position, was in enumerate(known):
-        terminated = (was.get("state") or {}).get("terminated")
-        new = None if terminated is None else new_statuses.get(was.get("name"))
-        if terminated is None or new is None or (new.get("state") or {}).get("terminated") is not None:
+    new_statuses = {
+        container_status.get("name"): container_status for container_status in reversed(status.get(field) or ())
+    }
+    for position, old_container_status in enumerate(old_statuses):
+        terminated = (old_container_status.get("state") or {}).get("terminated")
+        new_container_status = None if terminated is None else new_statuses.get(old_container_status.get("name"))
+        if (
+            terminated is None
+            or new_container_status is None
+            or (new_container_status.get("state") or {}).get("terminated") is not None
+        ):
             continue
-        container = next((c for c in containers if c.get("name") == was.get("name")), None)
+        container = next((c for c in containers if c.get("name") == old_container_status.get("name")), None)
         exit_code = terminated.get("exitCode") or 0
         if container is None or not container_should_restart(container, spec.get("restartPolicy"), exit_code):
             detail = "may not be transitioned to non-terminated state"
@@ -105,15 +111,15 @@ def _validate_container_state_transition(
 
 def _validate_resource_claim_statuses(statuses: Sequence[Object], claims: Sequence[Object]) -> ErrorList:
     errors: ErrorList = []
-    known = {claim.get("name") for claim in claims}
-    seen: set[str] = set()
+    claim_names = {claim.get("name") for claim in claims}
+    names: set[str] = set()
     for position, status in enumerate(statuses):
         path, name = f"status.resourceClaimStatuses[{position}]", status.get("name") or ""
-        if name not in known:
+        if name not in claim_names:
             errors.append(invalid(f"{path}.name", name, "must match the name of an entry in `spec.resourceClaims`"))
-        if name in seen:
+        if name in names:
             errors.append(duplicate(f"{path}.name", name))
-        seen.add(name)
+        names.add(name)
         claim = status.get("resourceClaimName")
         if claim is not None:
             msgs = dns_subdomain_errors(claim)
@@ -133,11 +139,11 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
     errors: ErrorList = []
     if not mappings:
         errors.append(required(f"{path}.requestMappings", "at least one request mapping is required"))
-    seen: set[tuple[str, ...]] = set()
-    parts = ("containerName", "resourceName", "requestName")
+    keys: set[tuple[str, ...]] = set()
+    fields = ("containerName", "resourceName", "requestName")
     for position, mapping in enumerate(mappings):
         child_path = f"{path}.requestMappings[{position}]"
-        name, resource, request = key = tuple(mapping.get(part) or "" for part in parts)
+        name, resource, request = key = tuple(mapping.get(part) or "" for part in fields)
         if name not in containers:
             detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
             errors.append(invalid(f"{child_path}.containerName", name, detail))
@@ -148,9 +154,9 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
             )
             errors.append(invalid(f"{child_path}.resourceName", resource, detail))
         errors += [invalid(f"{path}.requestName", request, msg) for msg in dns_label_errors(request)]
-        if key in seen:
-            errors += [duplicate(f"{child_path}.{part}", value) for part, value in zip(parts, key, strict=True)]
-        seen.add(key)
+        if key in keys:
+            errors += [duplicate(f"{child_path}.{part}", value) for part, value in zip(fields, key, strict=True)]
+        keys.add(key)
     claim = status.get("resourceClaimName") or ""
     if not claim:
         return [*errors, required(f"{path}.resourceClaimName")]
@@ -165,33 +171,41 @@ def _ips(addresses: Sequence[Object] | None) -> list[str]:
     return [address.get("ip") or "" for address in addresses or ()]
 
 
-def _validate_pod_ips(status: Object, before: Object) -> ErrorList:
+def _validate_pod_ips(status: Object, old_status: Object) -> ErrorList:
     addresses: Sequence[Object] = status.get("podIPs") or ()
-    known = before.get("podIPs")
+    old_addresses = old_status.get("podIPs")
     return (
-        [] if not addresses or addresses == known else _validate_one_of_each_family(addresses, known, "status.podIPs")
+        []
+        if not addresses or addresses == old_addresses
+        else _validate_one_of_each_family(addresses, old_addresses, "status.podIPs")
     )
 
 
-def _validate_host_ips(status: Object, before: Object) -> ErrorList:
+def _validate_host_ips(status: Object, old_status: Object) -> ErrorList:
     addresses: Sequence[Object] = status.get("hostIPs") or ()
     if not addresses:
         return []
     errors: ErrorList = []
-    first = addresses[0].get("ip") or ""
-    if (status.get("hostIP") or "") != first:
-        errors.append(invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`"))
-    known = before.get("hostIPs")
-    return errors if addresses == known else errors + _validate_one_of_each_family(addresses, known, "status.hostIPs")
+    first_ip = addresses[0].get("ip") or ""
+    if (status.get("hostIP") or "") != first_ip:
+        errors.append(invalid("status.hostIPs[0].ip", first_ip, "must be equal to `hostIP`"))
+    old_addresses = old_status.get("hostIPs")
+    return (
+        errors
+        if addresses == old_addresses
+        else errors + _validate_one_of_each_family(addresses, old_addresses, "status.hostIPs")
+    )
 
 
-def _validate_one_of_each_family(addresses: Sequence[Object], known: Sequence[Object] | None, path: str) -> ErrorList:
-    found, before = _ips(addresses), _ips(known)
+def _validate_one_of_each_family(
+    addresses: Sequence[Object], old_addresses: Sequence[Object] | None, path: str
+) -> ErrorList:
+    ips, valid_old_ips = _ips(addresses), _ips(old_addresses)
     errors: ErrorList = []
-    for position, text in enumerate(found):
-        errors += validate_ip_for_legacy_field(text, f"{path}[{position}]", before)
-    if len(found) > 1 and sorted(family_of(text) for text in found) != [4, 6]:
-        errors.append(invalid(path, internal_value("[]core.PodIP", addresses), _ONE_EACH))
+    for position, ip in enumerate(ips):
+        errors += validate_ip_for_legacy_field(ip, f"{path}[{position}]", valid_old_ips)
+    if len(ips) > 1 and sorted(family_of(ip) for ip in ips) != [4, 6]:
+        errors.append(invalid(path, internal_value("[]core.PodIP", addresses), _ONE_OF_EACH_FAMILY))
     return errors
 
 
@@ -203,12 +217,12 @@ def _validate_container_statuses(status: Object, spec: Object) -> ErrorList:
         return []
     fields = (*_STATUS_AND_SPEC_FIELDS, (_EPHEMERAL_CONTAINER_STATUSES, ""))
     errors: ErrorList = []
-    system = (spec.get("os") or {}).get("name") or "linux"
+    os_name = (spec.get("os") or {}).get("name") or "linux"
     for field, _spec_field in fields:
         for position, container_status in enumerate(status.get(field) or ()):
             linux = (container_status.get("user") or {}).get("linux")
             if linux is not None:
-                errors += _validate_container_status_users(linux, f"status.{field}[{position}].user.linux", system)
+                errors += _validate_container_status_users(linux, f"status.{field}[{position}].user.linux", os_name)
     for field, spec_field in fields:
         for position, container_status in enumerate(status.get(field) or ()):
             allocated, path = container_status.get("allocatedResourcesStatus"), f"status.{field}[{position}]"
@@ -217,10 +231,12 @@ def _validate_container_statuses(status: Object, spec: Object) -> ErrorList:
                 errors.append(forbidden(f"{path}.allocatedResourcesStatus", detail))
             elif allocated:
                 name = container_status.get("name")
-                own = next((one for one in spec.get(spec_field) or () if one.get("name") == name), None)
-                for at, resource in enumerate(allocated):
+                container = next(
+                    (candidate for candidate in spec.get(spec_field) or () if candidate.get("name") == name), None
+                )
+                for index, resource in enumerate(allocated):
                     errors += _validate_allocated_resources_status(
-                        resource, own, f"{path}.allocatedResourcesStatus[{at}]"
+                        resource, container, f"{path}.allocatedResourcesStatus[{index}]"
                     )
     return errors
 
@@ -233,15 +249,15 @@ def _has_less_common_fields(status: Object) -> bool:
     return False
 
 
-def _validate_container_status_users(user: Object, path: str, system: str) -> ErrorList:
-    if system == "windows":
+def _validate_container_status_users(user: Object, path: str, os_name: str) -> ErrorList:
+    if os_name == "windows":
         return [forbidden(path, "cannot be set for a windows pod")]
-    numbers = [(field, user.get(field)) for field in ("uid", "gid")]
-    numbers += [
+    ids = [(field, user.get(field)) for field in ("uid", "gid")]
+    ids += [
         (f"supplementalGroups[{position}]", group)
         for position, group in enumerate(user.get("supplementalGroups") or ())
     ]
-    return [invalid(f"{path}.{field}", number, ID_RANGE) for field, number in numbers if not is_valid_id(number)]
+    return [invalid(f"{path}.{field}", value, ID_RANGE) for field, value in ids if not is_valid_id(value)]
 
 
 def _validate_allocated_resources_status(resource: Object, container: Object | None, path: str) -> ErrorList:
@@ -249,7 +265,7 @@ def _validate_allocated_resources_status(resource: Object, container: Object | N
     errors: ErrorList = []
     name = resource.get("name") or ""
     # Upstream accepts statuses of containers that are not in the spec.
-    if container is not None and name not in _requested(container, claims=name.startswith("claim:")):
+    if container is not None and name not in _requested_names(container, claims=name.startswith("claim:")):
         detail = (
             "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
             "'claim:<claimName>' if request is empty"
@@ -257,7 +273,7 @@ def _validate_allocated_resources_status(resource: Object, container: Object | N
             else "must match one of the container's resource requests"
         )
         errors.append(invalid(f"{path}.name", name, detail))
-    seen: set[str] = set()
+    resource_ids: set[str] = set()
     for position, device in enumerate(resource.get("resources") or ()):
         child_path, health = f"{path}.resources[{position}]", device.get("health") or ""
         if health not in _HEALTH:
@@ -267,14 +283,14 @@ def _validate_allocated_resources_status(resource: Object, container: Object | N
             errors.append(required(f"{child_path}.message", "must be non-empty if specified"))
         elif message is not None and len(message.encode()) > _MAX_HEALTH_MESSAGE:
             errors.append(too_long(f"{child_path}.message", _MAX_HEALTH_MESSAGE))
-        own = device.get("resourceID") or ""
-        if own in seen:
-            errors.append(duplicate(f"{child_path}.resourceID", named(own)))
-        seen.add(own)
+        resource_id = device.get("resourceID") or ""
+        if resource_id in resource_ids:
+            errors.append(duplicate(f"{child_path}.resourceID", named(resource_id)))
+        resource_ids.add(resource_id)
     return errors
 
 
-def _requested(container: Object, *, claims: bool) -> set[str]:
+def _requested_names(container: Object, *, claims: bool) -> set[str]:
     resources = container.get("resources") or {}
     if not claims:
         return set(resources.get("requests") or ())

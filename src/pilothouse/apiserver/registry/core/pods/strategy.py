@@ -73,9 +73,9 @@ class PodStrategy(Strategy):
             obj["metadata"].pop("deletionTimestamp", None)
         status: Object = obj.setdefault("status", {})
         if not status.get("qosClass"):
-            known = (old.get("status") or {}).get("qosClass")
-            if known:
-                status["qosClass"] = known
+            qos_class = (old.get("status") or {}).get("qosClass")
+            if qos_class:
+                status["qosClass"] = qos_class
         drop_disabled_status_fields(status)
 
     def canonicalize(self, obj: Object) -> None:
@@ -115,9 +115,9 @@ def _scheduling_gated_condition(now: str) -> dict[str, Any]:
 def _sync_pod_ips(status: Object) -> None:
     """``podIP`` is the first of ``podIPs``. If they differ ``podIP`` is used: old kubelets set only this field
     (``pkg/apis/core/v1/conversion.go``)."""
-    single, several = status.get("podIP"), status.get("podIPs")
-    if single:
-        if not several or several[0].get("ip") != single:
-            status["podIPs"] = [{"ip": single}]
-    elif several and several[0].get("ip"):
-        status["podIP"] = several[0]["ip"]
+    pod_ip, pod_ips = status.get("podIP"), status.get("podIPs")
+    if pod_ip:
+        if not pod_ips or pod_ips[0].get("ip") != pod_ip:
+            status["podIPs"] = [{"ip": pod_ip}]
+    elif pod_ips and pod_ips[0].get("ip"):
+        status["podIP"] = pod_ips[0]["ip"]

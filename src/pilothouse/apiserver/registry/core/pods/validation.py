@@ -115,7 +115,7 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
     volumes = _validate_volumes(spec.get("volumes") or (), f"{path}.volumes", errors, meta)
     if spec.get("resourceClaims"):
         errors += _validate_resource_claims(spec["resourceClaims"], f"{path}.resourceClaims", meta)
-    plain = _validate_containers(spec, path, volumes, errors)
+    independent = _validate_containers(spec, path, volumes, errors)
     if "resources" in spec:
         errors += validate_pod_resources(spec, path)
     if spec.get("hostNetwork"):
@@ -127,29 +127,29 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
         errors.append(not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
     if spec.get("nodeSelector"):
         errors += validate_labels(spec["nodeSelector"], f"{path}.nodeSelector")
-    errors += validate_leading_fields(spec, path, plain=plain)
+    errors += validate_leading_fields(spec, path, independent=independent)
     for field in ("serviceAccountName", "nodeName"):
         if spec.get(field):
-            errors += _name_errors(f"{path}.{field}", spec[field], dns_subdomain_errors(spec[field]))
+            errors += _all_invalid(f"{path}.{field}", spec[field], dns_subdomain_errors(spec[field]))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2147483647:
         errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive"))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
-            errors += _name_errors(f"{path}.{field}", spec[field], dns_label_errors(spec[field]))
+            errors += _all_invalid(f"{path}.{field}", spec[field], dns_label_errors(spec[field]))
     if spec.get("tolerations"):
         errors += validate_tolerations(spec["tolerations"], f"{path}.tolerations")
     if spec.get("hostAliases"):
         errors += validate_host_aliases(spec["hostAliases"], f"{path}.hostAliases")
     if spec.get("priorityClassName"):
         name = spec["priorityClassName"]
-        errors += _name_errors(f"{path}.priorityClassName", name, dns_subdomain_errors(name))
+        errors += _all_invalid(f"{path}.priorityClassName", name, dns_subdomain_errors(name))
     errors += validate_trailing_fields(spec, path)
-    return errors if plain else errors + validate_file_key_ref_volumes(spec, path)
+    return errors if independent else errors + validate_file_key_ref_volumes(spec, path)
 
 
-def _name_errors(field: str, value: str, detail: Iterable[str]) -> ErrorList:
-    return [invalid(field, value, msg) for msg in detail]
+def _all_invalid(path: str, value: str, msgs: Iterable[str]) -> ErrorList:
+    return [invalid(path, value, msg) for msg in msgs]
 
 
 def _validate_resource_claims(claims: Sequence[Object], path: str, meta: Object | None) -> ErrorList:
@@ -164,9 +164,9 @@ def _validate_host_network(containers: Sequence[Object], path: str, *, is_pod: b
     defaulted in pods."""
     detail = "must match `containerPort` when `hostNetwork` is true"
     return [
-        invalid(f"{path}[{position}].ports[{at}].hostPort", port.get("hostPort") or 0, detail)
+        invalid(f"{path}[{position}].ports[{index}].hostPort", port.get("hostPort") or 0, detail)
         for position, container in enumerate(containers)
-        for at, port in enumerate(container.get("ports") or ())
+        for index, port in enumerate(container.get("ports") or ())
         if (is_pod or port.get("hostPort")) and (port.get("hostPort") or 0) != (port.get("containerPort") or 0)
     ]
 
@@ -176,38 +176,43 @@ def _validate_volumes(
 ) -> dict[str, bool]:
     """Append the errors; return the names of the valid volumes, and whether they can be block devices. Mounts of other
     volumes are reported as not found."""
-    valid: dict[str, bool] = {}
-    pod = (meta or {}).get("name") or ""
+    valid_volumes: dict[str, bool] = {}
+    pod_name = (meta or {}).get("name") or ""
     for position, volume in enumerate(volumes):
         child_path = f"{path}[{position}]"
         name = volume.get("name") or ""
-        found = validate_volume_source(volume, child_path)
-        if pod and name and "ephemeral" in volume:
-            claim = f"{pod}-{name}"
-            detail = [f"PVC name {quote(claim)}: {msg}" for msg in dns_subdomain_errors(claim)]
-            found += _name_errors(f"{child_path}.name", name, detail)
+        volume_errors = validate_volume_source(volume, child_path)
+        if pod_name and name and "ephemeral" in volume:
+            claim_name = f"{pod_name}-{name}"
+            msgs = [f"PVC name {quote(claim_name)}: {msg}" for msg in dns_subdomain_errors(claim_name)]
+            volume_errors += _all_invalid(f"{child_path}.name", name, msgs)
         if not name:
-            found.append(required(f"{child_path}.name"))
+            volume_errors.append(required(f"{child_path}.name"))
         else:
-            found += _name_errors(f"{child_path}.name", name, dns_label_errors(name))
-        if name in valid:
-            found.append(duplicate(f"{child_path}.name", name))
-        if found:
-            all_errors += found
+            volume_errors += _all_invalid(f"{child_path}.name", name, dns_label_errors(name))
+        if name in valid_volumes:
+            volume_errors.append(duplicate(f"{child_path}.name", name))
+        if volume_errors:
+            all_errors += volume_errors
         else:
-            valid[name] = not _BLOCK_DEVICE_SOURCES.isdisjoint(volume)
-        if pod and "persistentVolumeClaim" in volume:
-            all_errors += _validate_ephemeral_claim_conflict(volume, volumes, pod, child_path)
-    return valid
+            valid_volumes[name] = not _BLOCK_DEVICE_SOURCES.isdisjoint(volume)
+        if pod_name and "persistentVolumeClaim" in volume:
+            all_errors += _validate_ephemeral_claim_conflict(volume, volumes, pod_name, child_path)
+    return valid_volumes
 
 
-def _validate_ephemeral_claim_conflict(volume: Object, volumes: Sequence[Object], pod: str, path: str) -> ErrorList:
+def _validate_ephemeral_claim_conflict(
+    volume: Object, volumes: Sequence[Object], pod_name: str, path: str
+) -> ErrorList:
     """A volume must not refer to the claim that is created for an ephemeral volume of the pod."""
-    name = (volume["persistentVolumeClaim"] or {}).get("claimName") or ""
-    if not any(other.get("ephemeral") is not None and f"{pod}-{other.get('name') or ''}" == name for other in volumes):
+    claim_name = (volume["persistentVolumeClaim"] or {}).get("claimName") or ""
+    if not any(
+        other_volume.get("ephemeral") is not None and f"{pod_name}-{other_volume.get('name') or ''}" == claim_name
+        for other_volume in volumes
+    ):
         return []
     detail = "must not reference a PVC that gets created for an ephemeral volume"
-    return [invalid(f"{path}.persistentVolumeClaim.claimName", name, detail)]
+    return [invalid(f"{path}.persistentVolumeClaim.claimName", claim_name, detail)]
 
 
 # Containers
@@ -217,46 +222,48 @@ def _validate_containers(spec: Object, path: str, volumes: Mapping[str, bool], a
     """Validate containers, init containers and ephemeral containers, in this order: of two with the same name the
     latter is the duplicate. Returns whether no container has fields whose validation depends on the pod."""
     names: set[str] = set()
-    regular, init = spec.get("containers") or (), spec.get("initContainers") or ()
-    plain = True
-    if not regular:
+    containers, init_containers = spec.get("containers") or (), spec.get("initContainers") or ()
+    independent = True
+    if not containers:
         all_errors.append(required(f"{path}.containers"))
-    for position, container in enumerate(regular):
-        plain &= _validate_container(container, f"{path}.containers[{position}]", names, volumes, spec, all_errors)
+    for position, container in enumerate(containers):
+        independent &= _validate_container(
+            container, f"{path}.containers[{position}]", names, volumes, spec, all_errors
+        )
         names.add(container.get("name") or "")
-    all_errors += _check_host_port_conflicts(regular, f"{path}.containers")
-    for position, container in enumerate(init):
+    all_errors += _check_host_port_conflicts(containers, f"{path}.containers")
+    for position, container in enumerate(init_containers):
         child_path = f"{path}.initContainers[{position}]"
-        plain &= _validate_container(container, child_path, names, volumes, spec, all_errors, init=True)
+        independent &= _validate_container(container, child_path, names, volumes, spec, all_errors, init=True)
         if container.get("name"):
             names.add(container["name"])
-    ephemeral = spec.get("ephemeralContainers") or ()
-    if ephemeral:
-        plain = False
-        names.update(container.get("name") or "" for container in init)
-        others = frozenset(names)
-        for position, container in enumerate(ephemeral):
+    ephemeral_containers = spec.get("ephemeralContainers") or ()
+    if ephemeral_containers:
+        independent = False
+        names.update(container.get("name") or "" for container in init_containers)
+        other_names = frozenset(names)
+        for position, container in enumerate(ephemeral_containers):
             child_path = f"{path}.ephemeralContainers[{position}]"
-            _validate_ephemeral_container(container, child_path, names, others, volumes, spec, all_errors)
+            _validate_ephemeral_container(container, child_path, names, other_names, volumes, spec, all_errors)
             names.add(container.get("name") or "")
-    return plain
+    return independent
 
 
 def _validate_ephemeral_container(
     container: Object,
     path: str,
     names: set[str],
-    others: frozenset[str],
+    other_names: frozenset[str],
     volumes: Mapping[str, bool],
     spec: Object,
     all_errors: ErrorList,
 ) -> None:
-    _validate_common(container, path, volumes, spec, all_errors)
+    _validate_container_common(container, path, volumes, spec, all_errors)
     all_errors += validate_image_whitespace(container, path)
     if (container.get("name") or "") in names:
         all_errors.append(duplicate(f"{path}.name", container.get("name") or ""))
     target = container.get("targetContainerName")
-    if target and target not in others:
+    if target and target not in other_names:
         all_errors.append(not_found(f"{path}.targetContainerName", target))
     all_errors += [
         forbidden(f"{path}.{field}", _FORBIDDEN_IN_EPHEMERAL_TEXT)
@@ -280,16 +287,16 @@ _FORBIDDEN_IN_EPHEMERAL = (
 
 def _check_host_port_conflicts(containers: Sequence[Object], path: str) -> ErrorList:
     """``checkHostPortConflicts``: host ports used twice by these containers."""
-    used: set[str] = set()
+    host_ports: set[str] = set()
     errors: ErrorList = []
     for position, container in enumerate(containers):
-        for at, port in enumerate(container.get("ports") or ()):
+        for index, port in enumerate(container.get("ports") or ()):
             if not port.get("hostPort"):
                 continue
-            detail = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
-            if detail in used:
-                errors.append(duplicate(f"{path}[{position}].ports[{at}].hostPort", detail))
-            used.add(detail)
+            key = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
+            if key in host_ports:
+                errors.append(duplicate(f"{path}[{position}].ports[{index}].hostPort", key))
+            host_ports.add(key)
     return errors
 
 
@@ -310,28 +317,28 @@ def _validate_container(
     """Append the errors; returns whether the container has no fields whose validation depends on the pod."""
     # Pods are created in large numbers from few templates, so valid containers are cached. Fields whose validation
     # depends on the pod are validated each time.
-    text = b"" if "volumeDevices" in container else _encode((init, {**container, "volumeMounts": None}))
-    if text in _valid_containers:
+    encoded = b"" if "volumeDevices" in container else _encode((init, {**container, "volumeMounts": None}))
+    if encoded in _valid_containers:
         if container.get("volumeMounts"):
             all_errors += validate_volume_mounts(container, f"{path}.volumeMounts", volumes)
         if container["name"] in names:
             all_errors.append(duplicate(f"{path}.name", container["name"]))
         return True
-    before = len(all_errors)
-    _validate_common(container, path, volumes, spec, all_errors)
-    grace = spec.get("terminationGracePeriodSeconds")
+    error_count = len(all_errors)
+    _validate_container_common(container, path, volumes, spec, all_errors)
+    grace_period = spec.get("terminationGracePeriodSeconds")
     if init:
-        all_errors += _validate_init_container(container, path, names, grace)
+        all_errors += _validate_init_container(container, path, names, grace_period)
     else:
-        all_errors += _validate_name(container, path, names) + validate_lifecycle(container, path, grace)
+        all_errors += _validate_name(container, path, names) + validate_lifecycle(container, path, grace_period)
         all_errors += validate_probe(container, path) + validate_container_restart_policy(container, path)
-    if any(sign in text for sign in _DEPENDS_ON_POD):
+    if any(field in encoded for field in _DEPENDS_ON_POD):
         return False
-    if text and len(all_errors) == before and len(text) <= _MAX_VALID_CONTAINER_SIZE:
+    if encoded and len(all_errors) == error_count and len(encoded) <= _MAX_VALID_CONTAINER_SIZE:
         if len(_valid_containers) >= _MAX_VALID_CONTAINERS:
             _valid_containers.clear()
-        _valid_containers.add(text)
-    return bool(text)
+        _valid_containers.add(encoded)
+    return bool(encoded)
 
 
 def _validate_name(container: Object, path: str, names: set[str]) -> ErrorList:
@@ -339,13 +346,13 @@ def _validate_name(container: Object, path: str, names: set[str]) -> ErrorList:
     return [duplicate(f"{path}.name", name)] if name in names else []
 
 
-def _validate_init_container(container: Object, path: str, names: set[str], grace: int | None) -> ErrorList:
+def _validate_init_container(container: Object, path: str, names: set[str], grace_period: int | None) -> ErrorList:
     """The rules for init containers, after the common ones (``validateInitContainers``)."""
     errors = validate_init_container_restart_policy(container, path) + _validate_name(container, path, names)
     # As upstream, each init container is checked separately, and reported with index 0.
     errors += _check_host_port_conflicts((container,), path.rpartition("[")[0])
     if container.get("restartPolicy") == "Always":
-        return errors + validate_lifecycle(container, path, grace) + validate_probe(container, path)
+        return errors + validate_lifecycle(container, path, grace_period) + validate_probe(container, path)
     errors += [
         forbidden(f"{path}.{name}", _FORBIDDEN_IN_INIT_TEXT)
         for name in _FORBIDDEN_IN_INIT
@@ -363,21 +370,21 @@ _DEPENDS_ON_POD = (b'"sleep"', b'"resizePolicy"', b'"claims"', b'"procMount"', b
 """Fields whose validation depends on other fields of the pod."""
 
 
-def _validate_common(
+def _validate_container_common(
     container: Object, path: str, volumes: Mapping[str, bool], spec: Object, all_errors: ErrorList
 ) -> None:
     name = container.get("name") or ""
     if not name:
         all_errors.append(required(f"{path}.name"))
     else:
-        all_errors += _name_errors(f"{path}.name", name, dns_label_errors(name))
+        all_errors += _all_invalid(f"{path}.name", name, dns_label_errors(name))
     if not container.get("image"):
         all_errors.append(required(f"{path}.image"))
     policy = container.get("terminationMessagePolicy")
     if policy not in _MESSAGE_POLICIES:
         all_errors.append(not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
     if container.get("ports"):
-        _validate_ports(container["ports"], f"{path}.ports", all_errors)
+        _validate_container_ports(container["ports"], f"{path}.ports", all_errors)
     if container.get("env"):
         all_errors += validate_env(container["env"], f"{path}.env")
     if container.get("envFrom"):
@@ -386,9 +393,9 @@ def _validate_common(
         all_errors += validate_volume_mounts(container, f"{path}.volumeMounts", volumes)
     if container.get("volumeDevices"):
         all_errors += validate_volume_devices(container, f"{path}.volumeDevices", volumes)
-    pull = container.get("imagePullPolicy")
-    if pull not in _PULL_POLICIES:
-        all_errors.append(not_supported(f"{path}.imagePullPolicy", pull, _PULL_POLICIES))
+    pull_policy = container.get("imagePullPolicy")
+    if pull_policy not in _PULL_POLICIES:
+        all_errors.append(not_supported(f"{path}.imagePullPolicy", pull_policy, _PULL_POLICIES))
     resources = container.get("resources")
     if resources:
         all_errors += validate_resource_requirements(resources, f"{path}.resources")
@@ -404,14 +411,14 @@ def _validate_common(
         all_errors += validate_security_context(context, f"{path}.securityContext", host_users=host_users)
 
 
-def _validate_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -> None:
+def _validate_container_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -> None:
     names: set[str] = set()
     for position, port in enumerate(ports):
         child_path = f"{path}[{position}]"
         if port.get("name"):
             name = port["name"]
             msgs = port_name_errors(name)
-            all_errors += _name_errors(f"{child_path}.name", name, msgs)
+            all_errors += _all_invalid(f"{child_path}.name", name, msgs)
             if not msgs and name in names:
                 all_errors.append(duplicate(f"{child_path}.name", name))
             names.add(name)
@@ -420,9 +427,9 @@ def _validate_ports(ports: Iterable[Object], path: str, all_errors: ErrorList) -
             all_errors.append(required(f"{child_path}.containerPort"))
         elif not 1 <= number <= 65535:
             all_errors.append(invalid(f"{child_path}.containerPort", number, PORT_RANGE))
-        host = port.get("hostPort") or 0
-        if host and not 1 <= host <= 65535:
-            all_errors.append(invalid(f"{child_path}.hostPort", host, PORT_RANGE))
+        host_port = port.get("hostPort") or 0
+        if host_port and not 1 <= host_port <= 65535:
+            all_errors.append(invalid(f"{child_path}.hostPort", host_port, PORT_RANGE))
         protocol = port.get("protocol")
         if protocol not in _PROTOCOLS:
             all_errors.append(not_supported(f"{child_path}.protocol", protocol, _PROTOCOLS))
@@ -435,10 +442,10 @@ def validate_pod_create(pod: Object) -> ErrorList:
     if meta.get("annotations"):
         errors += validate_pod_annotations(meta["annotations"], spec, "metadata.annotations")
     errors += validate_pod_spec(spec, "spec", meta=meta)
-    for at, volume in enumerate(() if spec.get("serviceAccountName") else spec.get("volumes") or ()):
+    for volume_index, volume in enumerate(() if spec.get("serviceAccountName") else spec.get("volumes") or ()):
         for position, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             if source.get("serviceAccountToken") is not None:
-                field = f"spec.volumes[{at}].projected.sources[{position}].serviceAccountToken"
+                field = f"spec.volumes[{volume_index}].projected.sources[{position}].serviceAccountToken"
                 errors.append(forbidden(field, "must not be specified when serviceAccountName is not set"))
     for field in ("containers", "initContainers"):
         for position, container in enumerate(spec.get(field) or ()):
@@ -447,8 +454,8 @@ def validate_pod_create(pod: Object) -> ErrorList:
 
 
 def _validate_annotations_update(pod: Object, old: Object) -> ErrorList:
-    annotations, before = (o["metadata"].get("annotations") or {} for o in (pod, old))
-    return validate_pod_annotations_update(annotations, before, pod["spec"], "metadata.annotations")
+    annotations, old_annotations = (o["metadata"].get("annotations") or {} for o in (pod, old))
+    return validate_pod_annotations_update(annotations, old_annotations, pod["spec"], "metadata.annotations")
 
 
 def validate_pod(obj: Object) -> ErrorList:

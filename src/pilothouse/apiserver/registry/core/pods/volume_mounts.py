@@ -17,25 +17,25 @@ _RECURSIONS = ("Disabled", "Enabled", "IfPossible")
 def validate_volume_mounts(container: Object, path: str, volumes: Mapping[str, bool]) -> ErrorList:
     """``ValidateVolumeMounts``; ``volumes`` has the names of the pod's valid volumes."""
     errors: ErrorList = []
-    mounted: set[str] = set()
+    mountpoints: set[str] = set()
     devices = container.get("volumeDevices") or ()
     for position, mount in enumerate(container.get("volumeMounts") or ()):
         child_path = f"{path}[{position}]"
-        name, target = mount.get("name") or "", mount.get("mountPath") or ""
+        name, mount_path = mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
             errors.append(required(f"{child_path}.name"))
         if name not in volumes:
             errors.append(not_found(f"{child_path}.name", name))
-        if not target:
+        if not mount_path:
             errors.append(required(f"{child_path}.mountPath"))
-        if target in mounted:
-            errors.append(invalid(f"{child_path}.mountPath", target, "must be unique"))
-        mounted.add(target)
+        if mount_path in mountpoints:
+            errors.append(invalid(f"{child_path}.mountPath", mount_path, "must be unique"))
+        mountpoints.add(mount_path)
         if any(device.get("name") == name for device in devices):
             errors.append(invalid(f"{child_path}.name", name, "must not already exist in volumeDevices"))
-        if any(device.get("devicePath") == target for device in devices):
+        if any(device.get("devicePath") == mount_path for device in devices):
             errors.append(
-                invalid(f"{child_path}.mountPath", target, "must not already exist as a path in volumeDevices")
+                invalid(f"{child_path}.mountPath", mount_path, "must not already exist as a path in volumeDevices")
             )
         if len(mount) > 2:
             errors += _validate_less_common_fields(container, mount, path, child_path)
@@ -60,14 +60,14 @@ def _validate_less_common_fields(container: Object, mount: Object, path: str, ch
     if propagation == "Bidirectional" and (container.get("securityContext") or {}).get("privileged") is not True:
         detail = "Bidirectional mount propagation is available only to privileged containers"
         errors.append(forbidden(f"{path}.mountPropagation", detail))
-    recursion, field = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
-    if recursion is not None and recursion not in _RECURSIONS:
-        errors.append(not_supported(field, recursion, _RECURSIONS))
-    elif recursion in ("Enabled", "IfPossible"):
+    recursive_read_only, field_path = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
+    if recursive_read_only is not None and recursive_read_only not in _RECURSIONS:
+        errors.append(not_supported(field_path, recursive_read_only, _RECURSIONS))
+    elif recursive_read_only in ("Enabled", "IfPossible"):
         if not mount.get("readOnly"):
-            errors.append(forbidden(field, "may only be specified when readOnly is true"))
+            errors.append(forbidden(field_path, "may only be specified when readOnly is true"))
         if propagation not in (None, "None"):
-            errors.append(forbidden(field, "may only be specified when mountPropagation is None or not specified"))
+            errors.append(forbidden(field_path, "may only be specified when mountPropagation is None or not specified"))
     return errors
 
 

@@ -35,9 +35,9 @@ def warnings_for_pod_spec(spec: Object, path: str) -> Iterator[str]:
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         yield f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"  # noqa: E501
     for position, volume in enumerate(spec.get("volumes") or ()):
-        for name, text in _VOLUMES.items():
+        for name, message in _VOLUMES.items():
             if volume.get(name) is not None:
-                yield f"{path}.volumes[{position}].{name}: {text}"
+                yield f"{path}.volumes[{position}].{name}: {message}"
     for field in ("initContainers", "containers"):
         for position, container in enumerate(spec.get(field) or ()):
             yield from _warnings_for_container(container, f"{path}.{field}[{position}]")
@@ -46,14 +46,14 @@ def warnings_for_pod_spec(spec: Object, path: str) -> Iterator[str]:
 def _warnings_for_container(container: Object, path: str) -> Iterator[str]:
     if len(container.get("env") or ()) < 2 and len(container.get("ports") or ()) < 2:
         return  # duplicates need at least two entries
-    seen: list[str] = []
+    names: list[str] = []
     for position, variable in enumerate(container.get("env") or ()):
         name = variable.get("name") or ""
-        if name in seen and f"$({name})" not in (variable.get("value") or ""):
+        if name in names and f"$({name})" not in (variable.get("value") or ""):
             yield (
                 f'{path}.env[{position}]: hides previous definition of "{name}", which may be dropped when using apply'
             )
-        seen.append(name)
+        names.append(name)
     ports: dict[tuple[object, ...], int] = {}
     for position, port in enumerate(container.get("ports") or ()):
         key = (port.get("containerPort"), port.get("protocol"), port.get("hostPort"), port.get("hostIP"))

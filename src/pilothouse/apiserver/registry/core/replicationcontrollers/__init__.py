@@ -47,8 +47,8 @@ class ReplicationControllerStrategy(Strategy):
         drop_zeros(spec, "minReadySeconds")
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
-        stored = None if old is None else old["spec"].get("template")
-        drop_disabled_template_fields(obj["spec"].get("template") or {}, stored, self.disabled_gates)
+        old_template = None if old is None else old["spec"].get("template")
+        drop_disabled_template_fields(obj["spec"].get("template") or {}, old_template, self.disabled_gates)
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]

@@ -37,7 +37,9 @@ def validate_resource_quota_update(obj: Object, old: Object) -> ErrorList:
 def validate_resource_quota_status_update(obj: Object, old: Object) -> ErrorList:
     status = obj.get("status") or {}
     return [
-        one for field in ("hard", "used") for one in _validate_resource_quota_list(status.get(field), f"status.{field}")
+        error
+        for field in ("hard", "used")
+        for error in _validate_resource_quota_list(status.get(field), f"status.{field}")
     ]
 
 
@@ -64,7 +66,7 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
     errors += _conflicts(scopes, "spec.scopes", scopes)
     selector: Object = spec.get("scopeSelector") or {}
     path = "spec.scopeSelector.matchExpressions"
-    selected = []
+    selected_scopes = []
     misapplied: ErrorList = []  # created once, on demand: its message has all scopes
     for term in selector.get("matchExpressions") or ():
         scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or []
@@ -84,9 +86,9 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
                 errors.append(invalid(f"{path}.values", values, _NO_VALUES))
         else:
             errors.append(invalid(f"{path}.operator", named(operator), "not a valid selector operator"))
-        selected.append(scope)
+        selected_scopes.append(scope)
     # As upstream, with ``spec.scopes`` as value.
-    return errors + _conflicts(selected, path, spec.get("scopes"))
+    return errors + _conflicts(selected_scopes, path, spec.get("scopes"))
 
 
 _EXISTS_ONLY_SCOPES = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
@@ -111,9 +113,9 @@ def _count_unsupported_resources(spec: Object, scope: str) -> int:
     )
 
 
-def _conflicts(scopes: list[str], path: str, shown: object) -> ErrorList:
+def _conflicts(scopes: list[str], path: str, bad_value: object) -> ErrorList:
     return [
-        invalid(path, shown, "conflicting scopes")
+        invalid(path, bad_value, "conflicting scopes")
         for pair in (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating"))
         if all(scope in scopes for scope in pair)
     ]

@@ -40,9 +40,9 @@ def set_defaults_secret(obj: Object) -> None:
         if value is None:
             # Go decodes null as an empty byte slice.
             obj["data"][key] = ""
-    text = obj.pop("stringData", None)
-    if text:
-        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in text.items()}
+    string_data = obj.pop("stringData", None)
+    if string_data:
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in string_data.items()}
         obj["data"] = {**(obj.get("data") or {}), **encoded}
 
 

@@ -20,26 +20,26 @@ _DOCKER_CONFIG_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockerc
 _JSON_TYPES = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
 
 
-def _json_object_error(text: bytes) -> str:
+def _json_object_error(data: bytes) -> str:
     """The error of Go's decoder if the text is not a JSON object; "" if it is."""
-    error = syntax_error(text)
+    error = syntax_error(data)
     if error is not None:
         return error
-    kind = _JSON_TYPES.get(type(json.loads(text)))
+    kind = _JSON_TYPES.get(type(json.loads(data)))
     return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}" if kind else ""
 
 
 def validate_secret(obj: Object) -> ErrorList:
     data = obj.get("data") or {}
     errors = validate_config_map_key(data, "data")
-    if sum(len(text) * 3 // 4 for text in data.values()) > MAX_DATA:
+    if sum(len(value) * 3 // 4 for value in data.values()) > MAX_DATA:
         errors.append(too_long("data", MAX_DATA))
     kind = obj.get("type") or ""
-    missing = [
+    missing_keys = [
         key for key in _REQUIRED_KEYS.get(kind, ()) if key not in data or (kind.endswith("ssh-auth") and not data[key])
     ]
-    errors += [required(f"data[{key}]") for key in missing]
-    if kind in _DOCKER_CONFIG_TYPES and not missing:
+    errors += [required(f"data[{key}]") for key in missing_keys]
+    if kind in _DOCKER_CONFIG_TYPES and not missing_keys:
         key = _REQUIRED_KEYS[kind][0]
         reason = _json_object_error(base64.b64decode(data[key]))
         errors += [invalid(f"data[{key}]", "<secret contents redacted>", reason)] if reason else []

@@ -82,9 +82,9 @@ class _ServiceCIDR(msgspec.Struct, frozen=True):
 _read_service_cidr = msgspec.json.Decoder(_ServiceCIDR).decode
 
 
-def _networks_of(stored: _ServiceCIDR) -> list[Network]:
+def _networks_of(service_cidr: _ServiceCIDR) -> list[Network]:
     """The ranges of a ServiceCIDR from which addresses are allocated."""
-    return [ipaddress.ip_network(cidr, strict=False) for cidr in stored.spec.cidrs if stored.is_ready]
+    return [ipaddress.ip_network(cidr, strict=False) for cidr in service_cidr.spec.cidrs if service_cidr.is_ready]
 
 
 class ServiceAddresses(Plugin):
@@ -109,16 +109,16 @@ class ServiceAddresses(Plugin):
     def _networks(self, version: int) -> list[Network]:
         """The ready ranges of one family: the server's own, then those of other ServiceCIDRs."""
         records = {record.key: _read_service_cidr(record.value) for record in self._store.list(_SERVICE_CIDRS).records}
-        own = records.pop(DEFAULT_SERVICE_CIDR, None)
+        default_cidr = records.pop(DEFAULT_SERVICE_CIDR, None)
         networks = list(self._ranges)
-        if own is not None:
-            stored = _networks_of(own)
+        if default_cidr is not None:
+            default_networks = _networks_of(default_cidr)
             # The stored ranges are used even if the flag has changed, unless it only adds the second family: upstream's
             # default ServiceCIDR controller does not update them.
-            if not own.is_ready or networks[: len(stored)] != stored:
-                networks = stored
-        for other in records.values():
-            networks += _networks_of(other)
+            if not default_cidr.is_ready or networks[: len(default_networks)] != default_networks:
+                networks = default_networks
+        for service_cidr in records.values():
+            networks += _networks_of(service_cidr)
         return [network for network in dict.fromkeys(networks) if network.version == version]
 
     def allocate(self, write: AdmissionAttributes) -> None:
@@ -135,15 +135,15 @@ class ServiceAddresses(Plugin):
                 write.requested = _requested(spec)
             else:
                 _restore(spec, write.requested)
-        before: Object | None = None
+        old_spec: Object | None = None
         if write.old is not None:
-            before = write.old.get("spec") or {}
-            patch_allocated_values(spec, before)
-        normalize_cluster_ips(spec, before)
-        if needs_cluster_ip(spec) and not _is_matching_prefer_dual_stack(spec, before):
-            self._init_families(write, spec, before)
-            self._allocate_addresses(write, spec, before)
-        self._allocate_ports(write, spec, before)
+            old_spec = write.old.get("spec") or {}
+            patch_allocated_values(spec, old_spec)
+        normalize_cluster_ips(spec, old_spec)
+        if needs_cluster_ip(spec) and not _is_matching_prefer_dual_stack(spec, old_spec):
+            self._init_families(write, spec, old_spec)
+            self._allocate_addresses(write, spec, old_spec)
+        self._allocate_ports(write, spec, old_spec)
 
     def validate(self, write: AdmissionAttributes) -> None:
         # Another write may have been staged since ``allocate``.
@@ -157,33 +157,33 @@ class ServiceAddresses(Plugin):
 
     # Families
 
-    def _init_families(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
+    def _init_families(self, write: AdmissionAttributes, spec: Object, old_spec: Object | None) -> None:
         """``initIPFamilyFields``: set ``ipFamilyPolicy`` and ``ipFamilies``, and validate them."""
         if spec.get("ipFamilyPolicy") is None:
-            if before is not None and before.get("ipFamilyPolicy") is not None:
-                spec["ipFamilyPolicy"] = before["ipFamilyPolicy"]
+            if old_spec is not None and old_spec.get("ipFamilyPolicy") is not None:
+                spec["ipFamilyPolicy"] = old_spec["ipFamilyPolicy"]
             else:
                 spec["ipFamilyPolicy"] = "RequireDualStack" if _is_headless_without_selector(spec) else "SingleStack"
-        _reject(write, service_validation.validate_service_cluster_ips_related_fields(spec, before))
-        found = _trim_secondary(spec, before) if before is not None else []
-        _reject(write, found + _validate_single_stack(spec) + self._infer_families(spec))
+        _reject(write, service_validation.validate_service_cluster_ips_related_fields(spec, old_spec))
+        all_errors = _trim_secondary(spec, old_spec) if old_spec is not None else []
+        _reject(write, all_errors + _validate_single_stack(spec) + self._infer_families(spec))
         families: list[str] = spec.setdefault("ipFamilies", [])
-        default, is_single = next(iter(self._pools)), spec["ipFamilyPolicy"] == "SingleStack"
+        default_family, is_single = next(iter(self._pools)), spec["ipFamilyPolicy"] == "SingleStack"
         if _is_headless_without_selector(spec):
             # Without a selector the endpoints can be of any family, even in a single-stack cluster.
-            families += [] if families else [default]
+            families += [] if families else [default_family]
             families += [] if is_single or len(families) > 1 else [_other_family(families[0])]
             return
         if spec["ipFamilyPolicy"] == "RequireDualStack" and len(self._pools) < 2:
             detail = "this cluster is not configured for dual-stack services"
-            found.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], detail))
-        found += [
+            all_errors.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], detail))
+        all_errors += [
             invalid(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
             for position, family in enumerate(families)
             if family not in self._pools
         ]
-        _reject(write, found)
-        families += [] if families else [default]
+        _reject(write, all_errors)
+        families += [] if families else [default_family]
         if not is_single and len(families) == 1 and len(self._pools) == 2:
             families.append(_other_family(families[0]))
 
@@ -206,18 +206,18 @@ class ServiceAddresses(Plugin):
 
     # Addresses
 
-    def _allocate_addresses(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
+    def _allocate_addresses(self, write: AdmissionAttributes, spec: Object, old_spec: Object | None) -> None:
         """``allocClusterIPs`` and ``updateClusterIPs``."""
-        families, first = spec["ipFamilies"], 0
-        if before is not None and needs_cluster_ip(before):
-            if is_headless(before) or not len(before.get("ipFamilies") or ()) == 1 < len(families):
+        families, start = spec["ipFamilies"], 0
+        if old_spec is not None and needs_cluster_ip(old_spec):
+            if is_headless(old_spec) or not len(old_spec.get("ipFamilies") or ()) == 1 < len(families):
                 return
-            first = 1
+            start = 1
         elif is_headless(spec) or (spec.get("clusterIPs") or ())[:1] == ["None"]:
             return
         addresses: list[str] = spec.setdefault("clusterIPs", [])
         addresses += [""] * (len(families) - len(addresses))
-        for position in range(first, len(families)):
+        for position in range(start, len(families)):
             addresses[position] = self._allocate_address(write, spec, families[position], addresses[position])
         spec["clusterIP"] = addresses[0]
 
@@ -236,15 +236,15 @@ class ServiceAddresses(Plugin):
 
     # Ports
 
-    def _allocate_ports(self, write: AdmissionAttributes, spec: Object, before: Object | None) -> None:
+    def _allocate_ports(self, write: AdmissionAttributes, spec: Object, old_spec: Object | None) -> None:
         """``txnAllocNodePorts`` and ``txnUpdateNodePorts``."""
         operation = PortAllocationOperation(self._ports, dry_run=write.dry_run)
         if needs_node_port(spec):
-            if before is None:
+            if old_spec is None:
                 _init_node_ports(write, spec, operation)
             else:
-                _update_node_ports(write, spec, before, operation)
-        if needs_hc_node_port(spec) and (before is None or not needs_hc_node_port(before)):
+                _update_node_ports(write, spec, old_spec, operation)
+        if needs_hc_node_port(spec) and (old_spec is None or not needs_hc_node_port(old_spec)):
             requested = spec.get("healthCheckNodePort") or 0
             reason = operation.allocate(requested) if requested else ""
             if reason:
@@ -280,10 +280,10 @@ def _init_node_ports(write: AdmissionAttributes, spec: Object, operation: PortAl
 
 
 def _update_node_ports(
-    write: AdmissionAttributes, spec: Object, before: Object, operation: PortAllocationOperation
+    write: AdmissionAttributes, spec: Object, old_spec: Object, operation: PortAllocationOperation
 ) -> None:
-    known = {port.get("nodePort") for port in before.get("ports") or ()}
-    seen: set[tuple[str, int]] = set()
+    old_node_ports = {port.get("nodePort") for port in old_spec.get("ports") or ()}
+    unique_ports: set[tuple[str, int]] = set()
     allocated: set[int] = set()
     for position, port in enumerate(spec.get("ports") or ()):
         node_port = port.get("nodePort") or 0
@@ -291,13 +291,13 @@ def _update_node_ports(
             continue
         if not node_port:
             node_port = port["nodePort"] = operation.allocate_next("nodePort")
-        elif node_port not in known and node_port not in allocated:
+        elif node_port not in old_node_ports and node_port not in allocated:
             _reject_node_port(write, position, node_port, operation.allocate(node_port))
             allocated.add(node_port)
         key = (port.get("protocol") or "", node_port)
-        if key in seen:
+        if key in unique_ports:
             raise errors.plain(f"duplicate nodePort: {{{key[0]} {node_port}}}")
-        seen.add(key)
+        unique_ports.add(key)
 
 
 def _reject_node_port(write: AdmissionAttributes, position: int, node_port: int, reason: str) -> None:
@@ -332,15 +332,15 @@ def _is_service_write(write: AdmissionAttributes) -> bool:
     return write.info.resource == "services" and not write.info.group and not write.subresource
 
 
-def _is_matching_prefer_dual_stack(spec: Object, before: Object | None) -> bool:
+def _is_matching_prefer_dual_stack(spec: Object, old_spec: Object | None) -> bool:
     """Whether the fields of a PreferDualStack Service have not changed: it is then not upgraded to dual-stack
     (``isMatchingPreferDualStackClusterIPFields``)."""
     return (
-        before is not None
+        old_spec is not None
         and spec.get("type") in ("ClusterIP", "NodePort", "LoadBalancer")
         and spec.get("ipFamilyPolicy") == "PreferDualStack"
-        and before.get("ipFamilyPolicy") in (None, "PreferDualStack")
-        and all((spec.get(field) or None) == before.get(field) for field in ("type", "ipFamilies", "clusterIPs"))
+        and old_spec.get("ipFamilyPolicy") in (None, "PreferDualStack")
+        and all((spec.get(field) or None) == old_spec.get(field) for field in ("type", "ipFamilies", "clusterIPs"))
     )
 
 
@@ -349,18 +349,18 @@ def _is_headless_without_selector(spec: Object) -> bool:
     return spec.get("clusterIP") == "None" and not spec.get("selector")
 
 
-def _trim_secondary(spec: Object, before: Object) -> ErrorList:
+def _trim_secondary(spec: Object, old_spec: Object) -> ErrorList:
     """Drop the secondary cluster IP and family of a Service that becomes SingleStack; removing them requires
     SingleStack."""
     errors: ErrorList = []
-    for field, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
-        now, known = spec.get(field) or [], before.get(field) or []
+    for field, noun in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
+        values, old_values = spec.get(field) or [], old_spec.get(field) or []
         if spec["ipFamilyPolicy"] != "SingleStack":
-            if 0 < len(now) < len(known):
-                detail = f"must be 'SingleStack' to release the secondary {what}"
+            if 0 < len(values) < len(old_values):
+                detail = f"must be 'SingleStack' to release the secondary {noun}"
                 errors.append(invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], detail))
-        elif now == known and len(now) > 1:
-            spec[field] = now[:1]
+        elif values == old_values and len(values) > 1:
+            spec[field] = values[:1]
     return errors
 
 
@@ -369,8 +369,8 @@ def _validate_single_stack(spec: Object) -> ErrorList:
         return []
     detail = "must be 'RequireDualStack' or 'PreferDualStack' when multiple {} are specified"
     return [
-        invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], detail.format(what))
-        for field, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families"))
+        invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], detail.format(noun))
+        for field, noun in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families"))
         if len(spec.get(field) or ()) == 2
     ]
 
@@ -382,13 +382,13 @@ def _other_family(family: str) -> str:
 def _validate_parent(write: AdmissionAttributes, address: str) -> str:
     """The error of an IPAddress for this Service. It is created before the name of the Service is validated."""
     parent = {"resource": "services", "namespace": write.namespace, "name": write.name}
-    found = registration_of(_NETWORKING, "ipaddresses").strategy.validate({"spec": {"parentRef": parent}})
-    return str(errors.invalid(_NETWORKING, "IPAddress", address, found).message) if found else ""
+    all_errors = registration_of(_NETWORKING, "ipaddresses").strategy.validate({"spec": {"parentRef": parent}})
+    return str(errors.invalid(_NETWORKING, "IPAddress", address, all_errors).message) if all_errors else ""
 
 
-def _reject(write: AdmissionAttributes, found: ErrorList) -> None:
-    if found:
-        raise errors.invalid("", "Service", write.name, found)
+def _reject(write: AdmissionAttributes, all_errors: ErrorList) -> None:
+    if all_errors:
+        raise errors.invalid("", "Service", write.name, all_errors)
 
 
 def _not_allocated(write: AdmissionAttributes, spec: Object, reason: str) -> errors.StatusError:

@@ -55,12 +55,12 @@ def family_of(address: str) -> str:
     return "IPv6" if ":" in address else "IPv4"
 
 
-def ranges_of(text: str) -> tuple[Network, ...]:
+def ranges_of(ranges: str) -> tuple[Network, ...]:
     """The ranges of ``--service-cluster-ip-range``: one, or one of each family. Raises ``ValueError``."""
-    found = tuple(ipaddress.ip_network(part.strip(), strict=False) for part in text.split(","))
-    if len({network.version for network in found}) < len(found):
+    networks = tuple(ipaddress.ip_network(cidr.strip(), strict=False) for cidr in ranges.split(","))
+    if len({network.version for network in networks}) < len(networks):
         raise ValueError("at most one CIDR of each IP family is allowed")
-    return found
+    return networks
 
 
 def first_address(service_range: str) -> str:
@@ -155,28 +155,28 @@ class Allocations:
             if staged.record is None:
                 self._restore(change.key.removeprefix(self._info.prefix))
             return
-        before: tuple[str, ...] = ()
-        ports_before: tuple[int, ...] = ()
+        old_addresses: tuple[str, ...] = ()
+        old_ports: tuple[int, ...] = ()
         if change.before is not None:
-            before, ports_before = _addresses(change.before.value), _ports(change.before.value)
-            for port in ports_before:
+            old_addresses, old_ports = _addresses(change.before.value), _ports(change.before.value)
+            for port in old_ports:
                 self._ports.pop(port, None)
-        after: tuple[str, ...] = ()
-        ports_after: tuple[int, ...] = ()
+        addresses: tuple[str, ...] = ()
+        ports: tuple[int, ...] = ()
         if staged.record is not None:
-            after, ports_after = _addresses(staged.record.value), _ports(staged.record.value)
+            addresses, ports = _addresses(staged.record.value), _ports(staged.record.value)
             self._record(change.key, staged.record.value)
         if self._ranges is not None:
-            self._ranges.stage(before, after, ports_before, ports_after)
-        for address in before:
-            if address not in after:
+            self._ranges.stage(old_addresses, addresses, old_ports, ports)
+        for address in old_addresses:
+            if address not in addresses:
                 self._addresses.pop(address, None)
                 name = self._info.key("", address)
                 record = self._store.staged(name)
                 if record is not None:
                     self._store.stage(name, None, last=partial(with_revision, record.value, record.revision))
-        for address in after if self._complete else ():
-            if address not in before:
+        for address in addresses if self._complete else ():
+            if address not in old_addresses:
                 self._stage_object(address, change.key)
 
     def _restore(self, address: str) -> None:
@@ -238,9 +238,9 @@ class IPAllocator:
 
     def out_of_range(self, address: str, *, dry_run: bool = False) -> str:
         """The error if the address is in none of the ranges, else an empty string."""
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
         networks = tuple(self._networks())
-        if any(prefix_contains_ip(network, found) for network in networks):
+        if any(prefix_contains_ip(network, ip) for network in networks):
             return ""
         if dry_run and networks:
             return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {networks[0]}"
@@ -275,14 +275,14 @@ def _offsets(env: Env, network: Network) -> Iterator[int]:
     """All usable offsets of a range: the upper part from a random offset, then the static band."""
     size = network.num_addresses
     # The last address of an IPv4 range is the broadcast address.
-    last = size - 1 if network.version == 4 else size
-    static = min(max(16, size // 16), 256) if size > 16 else 0
-    upper = range(static + 1, last)
+    end = size - 1 if network.version == 4 else size
+    static_size = min(max(16, size // 16), 256) if size > 16 else 0
+    upper = range(static_size + 1, end)
     if upper:
         start = env.stream("apiserver service addresses").randrange(len(upper))
         for step in range(len(upper)):
             yield upper[(start + step) % len(upper)]
-    yield from range(1, min(static + 1, last))
+    yield from range(1, min(static_size + 1, end))
 
 
 class PortAllocator:
@@ -338,13 +338,13 @@ class PortAllocationOperation:
             self._allocated.append(port)
         return reason
 
-    def allocate_next(self, what: str) -> int:
+    def allocate_next(self, noun: str) -> int:
         """Allocate any free port; in a dry run a placeholder. Raises if the range is full."""
         if self._dry_run:
             port = max(self._allocated, default=NODE_PORTS.stop) + 1
         else:
             port = self._pool.find_free(self._allocated)
         if not port:
-            raise errors.internal(f"failed to allocate a {what}: range is full")
+            raise errors.internal(f"failed to allocate a {noun}: range is full")
         self._allocated.append(port)
         return port

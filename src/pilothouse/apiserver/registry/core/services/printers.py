@@ -41,8 +41,8 @@ def _external_ip(value: Doc, spec: Doc) -> str:
             return ",".join(external) or NONE
         case "LoadBalancer":
             ingress = part(value, "status", "loadBalancer", "ingress") or ()
-            found = sorted({i.get("ip") or i.get("hostname") or "" for i in ingress} - {""}) + external
-            return ",".join(found) or "<pending>"
+            external_ips = sorted({i.get("ip") or i.get("hostname") or "" for i in ingress} - {""}) + external
+            return ",".join(external_ips) or "<pending>"
         case "ExternalName":
             return str(spec.get("externalName", ""))
     return UNKNOWN

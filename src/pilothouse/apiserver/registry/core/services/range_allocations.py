@@ -78,29 +78,29 @@ class RangeAllocation:
     def network(self) -> Network | None:
         """The range as a network; None if it is not a valid range of addresses."""
         try:
-            found = ipaddress.ip_network(self.range())
+            network = ipaddress.ip_network(self.range())
         except ValueError:
             return None
-        return found if found.max_prefixlen - found.prefixlen <= _MAX_HOST_BITS else None
+        return network if network.max_prefixlen - network.prefixlen <= _MAX_HOST_BITS else None
 
     def has(self, offset: int) -> bool:
         """Whether the offset is allocated."""
         return offset >= 0 and bool(self.bits() >> offset & 1)
 
-    def stage(self, text: str, take: Iterable[int], release: Iterable[int]) -> Staged | None:
-        """Stage it with the offsets of ``take`` set and those of ``release`` cleared. ``text`` is the range of a new
-        one. None if nothing changes."""
-        record, before = self.record, self.bits()
-        bits = before
+    def stage(self, new_range: str, take: Iterable[int], release: Iterable[int]) -> Staged | None:
+        """Stage it with the offsets of ``take`` set and those of ``release`` cleared. ``new_range``: its range if it is
+        new. None if nothing changes."""
+        record, old_bits = self.record, self.bits()
+        bits = old_bits
         for offset in release:
             bits &= ~(1 << offset)
         for offset in take:
             bits |= 1 << offset
-        if bits == before and record is not None:
+        if bits == old_bits and record is not None:
             return None
         data = base64.b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "big")).decode()
         value: dict[str, Any] = {"kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}}
-        value |= {"range": self.range() or text, "data": data}
+        value |= {"range": self.range() or new_range, "data": data}
 
         def encode(revision: int) -> bytes:
             value["metadata"] = {"resourceVersion": str(revision)}
@@ -112,10 +112,10 @@ class RangeAllocation:
 def offset_of(address: str, network: Network) -> int:
     """The offset of an address in a range: 0 for the first one after the network address, -1 if it is not in the
     range."""
-    found = ipaddress.ip_address(address)
-    if found.version != network.version or found not in network:
+    ip = ipaddress.ip_address(address)
+    if ip.version != network.version or ip not in network:
         return -1
-    return int(found) - int(network.network_address) - 1
+    return int(ip) - int(network.network_address) - 1
 
 
 class SharedRanges:
@@ -137,18 +137,22 @@ class SharedRanges:
         return network is not None and self._addresses.has(offset_of(address, network))
 
     def stage(
-        self, before: Iterable[str], after: Iterable[str], ports_before: Iterable[int], ports_after: Iterable[int]
+        self,
+        old_addresses: Iterable[str],
+        new_addresses: Iterable[str],
+        old_ports: Iterable[int],
+        new_ports: Iterable[int],
     ) -> Staged | None:
         """Stage the changed allocations of a Service. Returns the last write."""
-        first, ports, staged = self._range.start, frozenset(ports_after), None
-        take = [port - first for port in ports if port in self._range]
-        release = [port - first for port in ports_before if port in self._range and port not in ports]
+        first_port, ports, staged = self._range.start, frozenset(new_ports), None
+        take = [port - first_port for port in ports if port in self._range]
+        release = [port - first_port for port in old_ports if port in self._range and port not in ports]
         if take or release or self._ports.record is None:
-            staged = self._ports.stage(f"{first}-{self._range.stop - 1}", take, release)
+            staged = self._ports.stage(f"{first_port}-{self._range.stop - 1}", take, release)
         network = self._addresses.network()
         if network is not None:
-            addresses = frozenset(after)
-            released = [address for address in before if address not in addresses]
+            addresses = frozenset(new_addresses)
+            released = [address for address in old_addresses if address not in addresses]
             staged = self._addresses.stage("", _offsets(addresses, network), _offsets(released, network)) or staged
         return staged
 

@@ -26,65 +26,65 @@ with lazy_imports():
 # Updates
 
 
-def patch_allocated_values(spec: Object, before: Object) -> None:
+def patch_allocated_values(spec: Object, old_spec: Object) -> None:
     """Keep allocated values that the client omits on update (``patchAllocatedValues``)."""
-    if needs_cluster_ip(before) and needs_cluster_ip(spec):
-        if not spec.get("clusterIP") and before.get("clusterIP"):
-            spec["clusterIP"] = before["clusterIP"]
-        if not spec.get("clusterIPs") and before.get("clusterIPs"):
-            spec["clusterIPs"] = list(before["clusterIPs"])
-    if allocates_node_ports(before) and allocates_node_ports(spec):
-        _patch_node_ports(spec.get("ports") or (), before.get("ports") or ())
-    if needs_hc_node_port(before) and needs_hc_node_port(spec) and not spec.get("healthCheckNodePort"):
-        spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
+    if needs_cluster_ip(old_spec) and needs_cluster_ip(spec):
+        if not spec.get("clusterIP") and old_spec.get("clusterIP"):
+            spec["clusterIP"] = old_spec["clusterIP"]
+        if not spec.get("clusterIPs") and old_spec.get("clusterIPs"):
+            spec["clusterIPs"] = list(old_spec["clusterIPs"])
+    if allocates_node_ports(old_spec) and allocates_node_ports(spec):
+        _patch_node_ports(spec.get("ports") or (), old_spec.get("ports") or ())
+    if needs_hc_node_port(old_spec) and needs_hc_node_port(spec) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = old_spec.get("healthCheckNodePort")
 
 
-def _patch_node_ports(ports: Sequence[Object], before: Sequence[Object]) -> None:
-    known = {port.get("name") or "": port.get("nodePort") or 0 for port in before}
-    used = {port.get("nodePort") for port in ports if port.get("nodePort")} & set(known.values())
+def _patch_node_ports(ports: Sequence[Object], old_ports: Sequence[Object]) -> None:
+    old_node_ports = {port.get("name") or "": port.get("nodePort") or 0 for port in old_ports}
+    used = {port.get("nodePort") for port in ports if port.get("nodePort")} & set(old_node_ports.values())
     for port in ports:
-        number = known.get(port.get("name") or "")
-        if not port.get("nodePort") and number and number not in used:
-            port["nodePort"] = number
+        node_port = old_node_ports.get(port.get("name") or "")
+        if not port.get("nodePort") and node_port and node_port not in used:
+            port["nodePort"] = node_port
 
 
-def normalize_cluster_ips(spec: Object, before: Object | None) -> None:
+def normalize_cluster_ips(spec: Object, old_spec: Object | None) -> None:
     """Set ``clusterIPs`` for clients that set only ``clusterIP`` (``normalizeClusterIPs``)."""
-    single, addresses = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
-    if before is None:
-        if single and not addresses:
-            spec["clusterIPs"] = [single]
+    cluster_ip, cluster_ips = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
+    if old_spec is None:
+        if cluster_ip and not cluster_ips:
+            spec["clusterIPs"] = [cluster_ip]
         return
-    known_single, known = before.get("clusterIP") or "", before.get("clusterIPs") or []
-    if known and not addresses and single == known_single:
-        spec["clusterIPs"] = list(known)
-    elif single != known_single and addresses == known:
-        if single:
-            spec["clusterIPs"] = [single]
+    old_cluster_ip, old_cluster_ips = old_spec.get("clusterIP") or "", old_spec.get("clusterIPs") or []
+    if old_cluster_ips and not cluster_ips and cluster_ip == old_cluster_ip:
+        spec["clusterIPs"] = list(old_cluster_ips)
+    elif cluster_ip != old_cluster_ip and cluster_ips == old_cluster_ips:
+        if cluster_ip:
+            spec["clusterIPs"] = [cluster_ip]
         else:
             spec.pop("clusterIPs", None)
 
 
-def drop_type_dependent_fields(spec: Object, before: Object) -> None:
+def drop_type_dependent_fields(spec: Object, old_spec: Object) -> None:
     """Drop the unchanged fields that the new type does not have (``dropTypeDependentFields``)."""
 
     def drop_unchanged(*fields: str) -> None:
         for field in fields:
-            if field in spec and spec[field] == before.get(field):
+            if field in spec and spec[field] == old_spec.get(field):
                 del spec[field]
 
-    if needs_cluster_ip(before) and not needs_cluster_ip(spec):
-        if all(spec.get(field) == before.get(field) for field in ("clusterIP", "clusterIPs")):
+    if needs_cluster_ip(old_spec) and not needs_cluster_ip(spec):
+        if all(spec.get(field) == old_spec.get(field) for field in ("clusterIP", "clusterIPs")):
             drop_unchanged("clusterIP", "clusterIPs")
         drop_unchanged("ipFamilies", "ipFamilyPolicy")
-    if needs_node_port(before) and not needs_node_port(spec) and _node_ports(spec) <= _node_ports(before):
+    if needs_node_port(old_spec) and not needs_node_port(spec) and _node_ports(spec) <= _node_ports(old_spec):
         for port in spec.get("ports") or ():
             port.pop("nodePort", None)
-    if needs_hc_node_port(before) and not needs_hc_node_port(spec):
+    if needs_hc_node_port(old_spec) and not needs_hc_node_port(spec):
         drop_unchanged("healthCheckNodePort")
-    if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
+    if old_spec.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
         drop_unchanged("allocateLoadBalancerNodePorts", "loadBalancerClass")
-    if is_externally_accessible(before) and not is_externally_accessible(spec):
+    if is_externally_accessible(old_spec) and not is_externally_accessible(spec):
         drop_unchanged("externalTrafficPolicy")
 
 

@@ -52,33 +52,35 @@ _MAX_CLIENT_IP_AFFINITY_SECONDS = 86400
 # Addresses
 
 
-def validate_service_cluster_ips_related_fields(spec: Object, before: Object | None) -> ErrorList:
+def validate_service_cluster_ips_related_fields(spec: Object, old_spec: Object | None) -> ErrorList:
     """``ValidateServiceClusterIPsRelatedFields``: ``clusterIP``, ``clusterIPs``, ``ipFamilies``, ``ipFamilyPolicy``."""
     if not needs_cluster_ip(spec):
         return []
     path = "spec.clusterIPs"
-    addresses: list[str] = spec.get("clusterIPs") or []
+    cluster_ips: list[str] = spec.get("clusterIPs") or []
     families: list[str] = spec.get("ipFamilies") or []
-    single = spec.get("clusterIP") or ""
+    cluster_ip = spec.get("clusterIP") or ""
     errors: ErrorList = []
-    if single and not addresses:
+    if cluster_ip and not cluster_ips:
         errors.append(required(path))
-    elif single and addresses[0] != single:
-        errors.append(invalid(path, addresses, "first value must match `clusterIP`"))
-    elif not single and addresses:
-        errors.append(invalid(path, addresses, "must be empty when `clusterIP` is not specified"))
+    elif cluster_ip and cluster_ips[0] != cluster_ip:
+        errors.append(invalid(path, cluster_ips, "first value must match `clusterIP`"))
+    elif not cluster_ip and cluster_ips:
+        errors.append(invalid(path, cluster_ips, "must be empty when `clusterIP` is not specified"))
     errors += _validate_ip_families(families, spec.get("ipFamilyPolicy"))
-    found: ErrorList = []
-    for position, address in enumerate(addresses):
+    address_errors: ErrorList = []
+    for position, address in enumerate(cluster_ips):
         if position == 0 and address == "None":
-            if len(addresses) > 1:
-                found.append(invalid(path, addresses, "'None' must be the first and only value"))
+            if len(cluster_ips) > 1:
+                address_errors.append(invalid(path, cluster_ips, "'None' must be the first and only value"))
             continue
-        found += validate_ip_for_legacy_field(address, f"{path}[{position}]", (before or {}).get("clusterIPs") or ())
-    errors += found
-    if len(addresses) > 2:
-        errors.append(invalid(path, addresses, "may only hold up to 2 values"))
-    return errors if found else errors + _validate_stacks(addresses, families)
+        address_errors += validate_ip_for_legacy_field(
+            address, f"{path}[{position}]", (old_spec or {}).get("clusterIPs") or ()
+        )
+    errors += address_errors
+    if len(cluster_ips) > 2:
+        errors.append(invalid(path, cluster_ips, "may only hold up to 2 values"))
+    return errors if address_errors else errors + _validate_stacks(cluster_ips, families)
 
 
 def _validate_ip_families(families: Sequence[str], policy: str | None) -> ErrorList:
@@ -107,94 +109,102 @@ def _validate_stacks(addresses: Sequence[str], families: Sequence[str]) -> Error
     return errors
 
 
-def _validate_upgrade_downgrade_cluster_ips(spec: Object, before: Object) -> ErrorList:
+def _validate_upgrade_downgrade_cluster_ips(spec: Object, old_spec: Object) -> ErrorList:
     """``validateUpgradeDowngradeClusterIPs``: only the secondary cluster IP may be added or removed."""
-    if not needs_cluster_ip(spec) or not needs_cluster_ip(before) or (is_headless(spec) and is_headless(before)):
+    if not needs_cluster_ip(spec) or not needs_cluster_ip(old_spec) or (is_headless(spec) and is_headless(old_spec)):
         return []
-    now, known = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
-    if len(now) == len(known):
-        changed = [position for position, address in enumerate(known) if address != now[position]]
-        return [invalid(f"spec.clusterIPs[{position}]", now, _IMMUTABLE) for position in changed]
+    cluster_ips, old_cluster_ips = spec.get("clusterIPs") or [], old_spec.get("clusterIPs") or []
+    if len(cluster_ips) == len(old_cluster_ips):
+        changed = [position for position, address in enumerate(old_cluster_ips) if address != cluster_ips[position]]
+        return [invalid(f"spec.clusterIPs[{position}]", cluster_ips, _IMMUTABLE) for position in changed]
     errors: ErrorList = []
-    if not now:
-        errors.append(invalid("spec.clusterIPs[0]", now or None, "primary clusterIP can not be unset"))
-    elif known and now[0] != known[0]:
-        errors.append(invalid("spec.clusterIPs[0]", now, _IMMUTABLE))
-    if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
+    if not cluster_ips:
+        errors.append(invalid("spec.clusterIPs[0]", cluster_ips or None, "primary clusterIP can not be unset"))
+    elif old_cluster_ips and cluster_ips[0] != old_cluster_ips[0]:
+        errors.append(invalid("spec.clusterIPs[0]", cluster_ips, _IMMUTABLE))
+    if len(old_cluster_ips) > len(cluster_ips) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
         detail = "must be set to 'SingleStack' when releasing the secondary clusterIP"
         errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
     return errors
 
 
-def _validate_upgrade_downgrade_ip_families(spec: Object, before: Object) -> ErrorList:
+def _validate_upgrade_downgrade_ip_families(spec: Object, old_spec: Object) -> ErrorList:
     """``validateUpgradeDowngradeIPFamilies``: only the secondary family may be added or removed, except for headless
     Services."""
-    if not needs_cluster_ip(spec) or not needs_cluster_ip(before) or is_headless(spec) or is_headless(before):
+    if not needs_cluster_ip(spec) or not needs_cluster_ip(old_spec) or is_headless(spec) or is_headless(old_spec):
         return []
     path = "spec.ipFamilies[0]"
-    addresses, now, known = (spec.get("clusterIPs"), spec.get("ipFamilies") or [], before.get("ipFamilies") or [])
-    if len(now) == len(known):
-        return [invalid(path, now, _IMMUTABLE) for was, is_ in zip(known, now, strict=True) if was != is_]
+    cluster_ips, families, old_families = (
+        spec.get("clusterIPs"),
+        spec.get("ipFamilies") or [],
+        old_spec.get("ipFamilies") or [],
+    )
+    if len(families) == len(old_families):
+        return [
+            invalid(path, families, _IMMUTABLE)
+            for old_family, family in zip(old_families, families, strict=True)
+            if old_family != family
+        ]
     errors: ErrorList = []
-    if len(known) > len(now) and not addresses:
-        errors.append(invalid(path, now or None, "primary ipFamily can not be unset"))
-    if now and known and now[0] != known[0]:
-        errors.append(invalid(path, addresses, _IMMUTABLE))
-    if len(known) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
+    if len(old_families) > len(families) and not cluster_ips:
+        errors.append(invalid(path, families or None, "primary ipFamily can not be unset"))
+    if families and old_families and families[0] != old_families[0]:
+        errors.append(invalid(path, cluster_ips, _IMMUTABLE))
+    if len(old_families) > len(families) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
         detail = "must be set to 'SingleStack' when releasing the secondary ipFamily"
         errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
     return errors
 
 
 def validate_service_update(obj: Object, old: Object) -> ErrorList:
-    spec, before = obj["spec"], old["spec"]
-    errors = _validate_upgrade_downgrade_cluster_ips(spec, before) + _validate_upgrade_downgrade_ip_families(
-        spec, before
+    spec, old_spec = obj["spec"], old["spec"]
+    errors = _validate_upgrade_downgrade_cluster_ips(spec, old_spec) + _validate_upgrade_downgrade_ip_families(
+        spec, old_spec
     )
-    name = spec.get("loadBalancerClass")
-    if before.get("type") == spec["type"] == "LoadBalancer" and before.get("loadBalancerClass") != name:
-        errors.append(invalid("spec.loadBalancerClass", name, _IMMUTABLE))
+    class_name = spec.get("loadBalancerClass")
+    if old_spec.get("type") == spec["type"] == "LoadBalancer" and old_spec.get("loadBalancerClass") != class_name:
+        errors.append(invalid("spec.loadBalancerClass", class_name, _IMMUTABLE))
     errors += _validate_load_balancer_class(spec)
-    known_port, port = before.get("healthCheckNodePort"), spec.get("healthCheckNodePort")
-    if needs_hc_node_port(before) and needs_hc_node_port(spec) and port != known_port:
+    old_port, port = old_spec.get("healthCheckNodePort"), spec.get("healthCheckNodePort")
+    if needs_hc_node_port(old_spec) and needs_hc_node_port(spec) and port != old_port:
         errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
     return errors
 
 
 def validate_service(obj: Object, old: Object | None) -> ErrorList:
     """``validateService``. Addresses that the old Service has are accepted."""
-    spec, before = obj["spec"], (old or {}).get("spec") or {}
+    spec, old_spec = obj["spec"], (old or {}).get("spec") or {}
     kind, ports = spec["type"], spec.get("ports") or []
     errors: ErrorList = []
     annotations = obj["metadata"].get("annotations")
     if annotations:
         mode, hints = annotations.get(_MODE), annotations.get(_HINTS)
         if mode is not None and hints is not None and mode != hints:
-            text = f"must match annotations[{_HINTS}] when both are specified"
-            errors.append(invalid(f"metadata.annotations[{_MODE}]", mode, text))
+            detail = f"must match annotations[{_HINTS}] when both are specified"
+            errors.append(invalid(f"metadata.annotations[{_MODE}]", mode, detail))
     if not ports and not is_headless(spec) and kind != "ExternalName":
         errors.append(required("spec.ports"))
     if needs_node_port(spec) and is_headless(spec):
-        text = f"may not be set to 'None' for {kind} services"
-        errors.append(invalid("spec.clusterIPs[0]", "None", text))
+        detail = f"may not be set to 'None' for {kind} services"
+        errors.append(invalid("spec.clusterIPs[0]", "None", detail))
     if kind == "ExternalName":
-        text = "may not be set for ExternalName services"
+        detail = "may not be set for ExternalName services"
         errors += [
-            forbidden(f"spec.{field}", text)
+            forbidden(f"spec.{field}", detail)
             for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
             if spec.get(field)
         ]
         errors += _validate_external_name(spec.get("externalName") or "")
     names: set[str] = set()
     for position, port in enumerate(ports):
-        errors += _validate_service_port(port, f"spec.ports[{position}]", names, several=len(ports) > 1)
+        errors += _validate_service_port(port, f"spec.ports[{position}]", names, require_name=len(ports) > 1)
     if spec.get("selector"):
         errors += validate_labels(spec["selector"], "spec.selector")
-    errors += _validate_session_affinity(spec) + validate_service_cluster_ips_related_fields(spec, before)
+    errors += _validate_session_affinity(spec) + validate_service_cluster_ips_related_fields(spec, old_spec)
     for position, address in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{position}]"
-        ip_errors = validate_ip_for_legacy_field(address, path, before.get("externalIPs") or ())
-        errors += ip_errors or [invalid(path, address, text) for text in non_special_ip_errors(address)]
+        ip_errors = validate_ip_for_legacy_field(address, path, old_spec.get("externalIPs") or ())
+        errors += ip_errors or [invalid(path, address, msg) for msg in non_special_ip_errors(address)]
     if kind not in TYPES:
         errors.append(not_supported("spec.type", kind, TYPES))
     errors += _validate_port_numbers(ports, kind) + _validate_source_ranges(obj, old)
@@ -212,10 +222,10 @@ def _validate_external_name(name: str) -> ErrorList:
     return [invalid(path, name, msg) for msg in dns_subdomain_errors(name)]
 
 
-def _validate_service_port(port: Object, path: str, names: set[str], *, several: bool) -> ErrorList:
+def _validate_service_port(port: Object, path: str, names: set[str], *, require_name: bool) -> ErrorList:
     errors: ErrorList = []
     name, number, protocol = port.get("name") or "", port.get("port") or 0, port.get("protocol") or ""
-    if not name and several:
+    if not name and require_name:
         errors.append(required(f"{path}.name"))
     elif name:
         errors += [invalid(f"{path}.name", name, msg) for msg in dns_label_errors(name)]
@@ -241,20 +251,20 @@ def _validate_port_numbers(ports: Sequence[Object], kind: str) -> ErrorList:
         for position, port in enumerate(ports)
         if kind == "ClusterIP" and port.get("nodePort")
     ]
-    seen: set[tuple[str, int]] = set()
+    unique_ports: set[tuple[str, int]] = set()
     for position, port in enumerate(ports):
         node_port = port.get("nodePort") or 0
         key = (port.get("protocol") or "", node_port)
-        if node_port and key in seen:
+        if node_port and key in unique_ports:
             errors.append(duplicate(f"spec.ports[{position}].nodePort", node_port))
-        seen.add(key)
-    seen.clear()
+        unique_ports.add(key)
+    unique_ports.clear()
     for position, port in enumerate(ports):
         protocol, number = port.get("protocol") or "", port.get("port") or 0
-        if (protocol, number) in seen:
+        if (protocol, number) in unique_ports:
             bad_value = internal_value("core.ServicePort", {"protocol": protocol, "port": number})
             errors.append(duplicate(f"spec.ports[{position}]", bad_value))
-        seen.add((protocol, number))
+        unique_ports.add((protocol, number))
     return errors
 
 
@@ -288,7 +298,7 @@ def _validate_load_balancer_class(spec: Object) -> ErrorList:
 
 def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
     """``loadBalancerSourceRanges`` or, if it is empty, the annotation."""
-    spec, before = obj["spec"], (old or {}).get("spec") or {}
+    spec, old_spec = obj["spec"], (old or {}).get("spec") or {}
     ranges: Sequence[str] = spec.get("loadBalancerSourceRanges") or ()
     annotation: str | None = (obj["metadata"].get("annotations") or {}).get(_RANGES)
     if not ranges and annotation is None:
@@ -296,31 +306,31 @@ def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
     path = "spec.LoadBalancerSourceRanges" if ranges else f"metadata.annotations[{_RANGES}]"
     errors = [] if spec["type"] == "LoadBalancer" else [forbidden(path, _ONLY_LOAD_BALANCER)]
     if ranges:
-        known = [text.strip() for text in before.get("loadBalancerSourceRanges") or ()]
-        for position, text in enumerate(ranges):
-            errors += validate_cidr_for_legacy_field(text.strip(), f"{path}[{position}]", known)
+        valid_old_cidrs = [cidr.strip() for cidr in old_spec.get("loadBalancerSourceRanges") or ()]
+        for position, cidr in enumerate(ranges):
+            errors += validate_cidr_for_legacy_field(cidr.strip(), f"{path}[{position}]", valid_old_cidrs)
     elif (
         annotation
         and annotation.strip()
         and (old is None or (old["metadata"].get("annotations") or {}).get(_RANGES) != annotation)
     ):
-        for text in annotation.split(","):
-            errors += validate_cidr_for_legacy_field(text.strip(), path)
+        for cidr in annotation.split(","):
+            errors += validate_cidr_for_legacy_field(cidr.strip(), path)
     return errors
 
 
 def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
     path = "status.loadBalancer.ingress"
     errors: ErrorList = []
-    entries, before = _load_balancer_ingress(obj), _load_balancer_ingress(old)
-    if entries and obj["spec"].get("type") != "LoadBalancer":
+    ingress, old_ingress = _load_balancer_ingress(obj), _load_balancer_ingress(old)
+    if ingress and obj["spec"].get("type") != "LoadBalancer":
         return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
-    known = {entry.get("ip") or "" for entry in before}
-    for position, entry in enumerate(entries):
+    valid_old_ips = {entry.get("ip") or "" for entry in old_ingress}
+    for position, entry in enumerate(ingress):
         child_path, ip, mode = f"{path}[{position}]", entry.get("ip") or "", entry.get("ipMode")
         host = entry.get("hostname") or ""
         if ip:
-            errors += validate_ip_for_legacy_field(ip, f"{child_path}.ip", known)
+            errors += validate_ip_for_legacy_field(ip, f"{child_path}.ip", valid_old_ips)
         if ip and mode is None:
             errors.append(required(f"{child_path}.ipMode", "must be specified when `ip` is set"))
         elif not ip and mode is not None:
@@ -350,10 +360,10 @@ def _validate_service_traffic(spec: Object) -> ErrorList:
         errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
     elif spec.get("healthCheckNodePort") and not 1 <= spec["healthCheckNodePort"] <= 65535:
         errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], PORT_RANGE))
-    internal = spec.get("internalTrafficPolicy")
-    if internal is not None and internal not in _TRAFFIC:
-        errors.append(not_supported("spec.internalTrafficPolicy", internal, _TRAFFIC))
-    spread = spec.get("trafficDistribution")
-    if spread is not None and spread not in _DISTRIBUTIONS:
-        errors.append(not_supported("spec.trafficDistribution", spread, _DISTRIBUTIONS, plain=True))
+    internal_policy = spec.get("internalTrafficPolicy")
+    if internal_policy is not None and internal_policy not in _TRAFFIC:
+        errors.append(not_supported("spec.internalTrafficPolicy", internal_policy, _TRAFFIC))
+    distribution = spec.get("trafficDistribution")
+    if distribution is not None and distribution not in _DISTRIBUTIONS:
+        errors.append(not_supported("spec.trafficDistribution", distribution, _DISTRIBUTIONS, plain=True))
     return errors
