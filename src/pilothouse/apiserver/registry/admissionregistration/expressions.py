@@ -42,8 +42,8 @@ def _is_identifier(name: str) -> bool:
 def validate_variables(spec: Object) -> ErrorList:
     params, variables = spec.get("paramKind") is not None, spec.get("variables") or []
     errors = validate_match_conditions(spec.get("matchConditions") or (), "spec.matchConditions", params=params)
-    before: dict[str, Object] = {}
-    plain = _scope(params, ())
+    declared: dict[str, Object] = {}
+    scope_without_variables = _scope(params, ())
     for position, variable in enumerate(variables):
         path, name = f"spec.variables[{position}]", variable.get("name") or ""
         if not name.strip():
@@ -51,17 +51,19 @@ def validate_variables(spec: Object) -> ErrorList:
         elif not _is_identifier(name):
             errors.append(invalid(f"{path}.name", name, "must be a valid CEL identifier"))
         # A variable may use the variables before it. Only those that it uses are declared: there may be thousands.
-        text = variable.get("expression") or ""
-        used = [before[one] for one in dict.fromkeys(_VARIABLE.findall(text)) if one in before]
-        scope = _scope(params, used) if used else plain
-        errors += _validate_expression(scope, text, f"{path}.expression", ())
-        before[name] = variable
+        expression = variable.get("expression") or ""
+        used = [
+            declared[used_name] for used_name in dict.fromkeys(_VARIABLE.findall(expression)) if used_name in declared
+        ]
+        scope = _scope(params, used) if used else scope_without_variables
+        errors += _validate_expression(scope, expression, f"{path}.expression", ())
+        declared[name] = variable
     return errors
 
 
 def _scope(params: bool, variables: Sequence[Object], *, authorizer: bool = True) -> Any:
-    named = [one for one in variables if _is_identifier(one.get("name") or "")]
-    return scopes.Scope(params=params, variables=named, authorizer=authorizer)
+    valid_variables = [variable for variable in variables if _is_identifier(variable.get("name") or "")]
+    return scopes.Scope(params=params, variables=valid_variables, authorizer=authorizer)
 
 
 def validate_validations(spec: Object, name: str) -> ErrorList:
@@ -71,11 +73,11 @@ def validate_validations(spec: Object, name: str) -> ErrorList:
     for position, validation in enumerate(spec.get("validations") or ()):
         path = f"spec.validations[{position}]"
         errors += _validate_expression(scope, validation.get("expression"), f"{path}.expression", ("bool",))
-        text = validation.get("messageExpression") or ""
-        if text and not text.strip():
-            errors.append(invalid(f"{path}.messageExpression", text, "must be non-empty if specified"))
-        elif text:
-            errors += _validate_expression(message_scope, text, f"{path}.messageExpression", ("string",))
+        message_expression = validation.get("messageExpression") or ""
+        if message_expression and not message_expression.strip():
+            errors.append(invalid(f"{path}.messageExpression", message_expression, "must be non-empty if specified"))
+        elif message_expression:
+            errors += _validate_expression(message_scope, message_expression, f"{path}.messageExpression", ("string",))
         message = validation.get("message") or ""
         if message and not message.strip():
             errors.append(invalid(f"{path}.message", message, "must be non-empty if specified"))
@@ -91,13 +93,13 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
     path = "spec.auditAnnotations"
     errors: ErrorList = []
     if len(annotations) > _MAX_ANNOTATIONS:
-        text = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
-        errors.append(invalid(path, internal_value("[]admissionregistration.AuditAnnotation", annotations), text))
+        detail = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
+        errors.append(invalid(path, internal_value("[]admissionregistration.AuditAnnotation", annotations), detail))
     keys: list[str] = []
     for position, annotation in enumerate(annotations):
         child_path, key = f"{path}[{position}]", annotation.get("key") or ""
         qualified_key, value = f"{policy}/{key}", annotation.get("valueExpression") or ""
-        errors += [invalid(f"{child_path}.key", qualified_key, text) for text in qualified_name_errors(qualified_key)]
+        errors += [invalid(f"{child_path}.key", qualified_key, msg) for msg in qualified_name_errors(qualified_key)]
         value_path = f"{child_path}.valueExpression"
         if not value.strip():
             errors.append(required(value_path, "valueExpression is not specified"))
@@ -125,17 +127,26 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
         return [required(f"{path}.patchType")]
     if kind not in _PATCHES:
         return [not_supported(f"{path}.patchType", kind, _PATCHES)]
-    field, other = ("jsonPatch", "applyConfiguration") if kind == "JSONPatch" else ("applyConfiguration", "jsonPatch")
+    field, other_field = (
+        ("jsonPatch", "applyConfiguration") if kind == "JSONPatch" else ("applyConfiguration", "jsonPatch")
+    )
     errors: ErrorList = []
     if mutation.get(field) is None:
         errors.append(required(f"{path}.{field}", f"must be specified when patchType is {kind}"))
     else:
-        child_path, text = f"{path}.{field}.expression", (mutation[field].get("expression") or "").strip()
+        child_path, expression = f"{path}.{field}.expression", (mutation[field].get("expression") or "").strip()
         errors += _validate_expression(
-            scope, text, child_path, (), compiled=initializers.initializers_as_maps(text), missing=""
+            scope,
+            expression,
+            child_path,
+            (),
+            compiled=initializers.initializers_as_maps(expression),
+            required_detail="",
         )
-    if mutation.get(other) is not None:
-        errors.append(invalid(f"{path}.{other}", f"{{{other}}}", f"must not be specified when patchType is {kind}"))
+    if mutation.get(other_field) is not None:
+        errors.append(
+            invalid(f"{path}.{other_field}", f"{{{other_field}}}", f"must not be specified when patchType is {kind}")
+        )
     return errors
 
 
@@ -147,26 +158,32 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
     scope = scopes.Scope(params=params)
     for position, condition in enumerate(conditions):
         child_path, name = f"{path}[{position}]", condition.get("name") or ""
-        text = (condition.get("expression") or "").strip()
-        errors += _validate_expression(scope, text, f"{child_path}.expression", ("bool",), missing="")
+        expression = (condition.get("expression") or "").strip()
+        errors += _validate_expression(scope, expression, f"{child_path}.expression", ("bool",), required_detail="")
         if not name:
             errors.append(required(f"{child_path}.name"))
         else:
-            errors += [invalid(f"{child_path}.name", name, detail) for detail in qualified_name_errors(name)]
+            errors += [invalid(f"{child_path}.name", name, msg) for msg in qualified_name_errors(name)]
             errors += [duplicate(f"{child_path}.name", name)] if name in names else []
         names.append(name)
     return errors
 
 
 def _validate_expression(
-    scope: Any, text: str | None, path: str, return_types: Iterable[str], *, compiled: str = "", missing: str = _MISSING
+    scope: Any,
+    expression: str | None,
+    path: str,
+    return_types: Iterable[str],
+    *,
+    compiled: str = "",
+    required_detail: str = _MISSING,
 ) -> ErrorList:
-    """``compiled`` is compiled instead of ``text`` if it is set; ``missing`` is the detail of the error for an empty
-    expression."""
-    if not (text or "").strip():
-        return [required(path, missing)]
+    """``compiled`` is compiled instead of ``expression`` if it is set. ``required_detail``: the detail of the error for
+    an empty expression."""
+    if not (expression or "").strip():
+        return [required(path, required_detail)]
     try:
-        scope.compile(compiled or text, return_types)
+        scope.compile(compiled or expression, return_types)
     except scopes.ExpressionError as error:
-        return [invalid(path, text, str(error))]
+        return [invalid(path, expression, str(error))]
     return []

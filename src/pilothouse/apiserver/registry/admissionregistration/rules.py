@@ -24,13 +24,13 @@ def set_defaults_rules(rules: Sequence[Object] | None) -> None:
         set_default_fields(rule, {"scope": "*"})
 
 
-def set_defaults_match_resources(matched: Object) -> None:
+def set_defaults_match_resources(match_resources: Object) -> None:
     """``SetDefaults_MatchResources``: missing selectors match everything."""
-    ensure_object(matched, "namespaceSelector")
-    ensure_object(matched, "objectSelector")
-    set_default_fields(matched, {"matchPolicy": "Equivalent"})
-    set_defaults_rules(matched.get("resourceRules"))
-    set_defaults_rules(matched.get("excludeResourceRules"))
+    ensure_object(match_resources, "namespaceSelector")
+    ensure_object(match_resources, "objectSelector")
+    set_default_fields(match_resources, {"matchPolicy": "Equivalent"})
+    set_defaults_rules(match_resources.get("resourceRules"))
+    set_defaults_rules(match_resources.get("excludeResourceRules"))
 
 
 def validate_rule_with_operations(rule: Object, path: str) -> ErrorList:
@@ -42,24 +42,24 @@ def validate_rule_with_operations(rule: Object, path: str) -> ErrorList:
         for position, operation in enumerate(operations)
         if operation not in _OPERATIONS
     ]
-    for field, called in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+    for field, noun in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values, child_path = rule.get(field) or [], f"{path}.{field}"
         errors += [] if values else [required(child_path)]
-        errors += _validate_wildcard(values, child_path, called)
+        errors += _validate_wildcard(values, child_path, noun)
         if field == "apiVersions":
             # A group may be "", a version may not.
-            errors += [required(f"{child_path}[{at}]") for at, value in enumerate(values) if not value]
+            errors += [required(f"{child_path}[{index}]") for index, value in enumerate(values) if not value]
     errors += _validate_resources(rule.get("resources") or [], f"{path}.resources")
     if rule.get("scope") not in _SCOPES:
         errors.append(not_supported(f"{path}.scope", rule.get("scope"), _SCOPES))
     return errors
 
 
-def _validate_wildcard(values: list[str], path: str, called: str) -> ErrorList:
-    """``*`` must be the only value. ``called``: the noun in the message."""
+def _validate_wildcard(values: list[str], path: str, noun: str) -> ErrorList:
+    """``*`` must be the only value. ``noun``: the noun in the message."""
     if len(values) < 2 or "*" not in values:
         return []
-    return [invalid(path, values, f"if '*' is present, must not specify other {called}")]
+    return [invalid(path, values, f"if '*' is present, must not specify other {noun}")]
 
 
 def _validate_resources(resources: list[str], path: str) -> ErrorList:
@@ -68,41 +68,41 @@ def _validate_resources(resources: list[str], path: str) -> ErrorList:
     errors = [] if resources else [required(path)]
     resources_with_all_subresources, subresources_of_all_resources = set[str](), set[str]()
     has_plain_resource = False
-    for position, text in enumerate(resources):
+    for position, res_sub in enumerate(resources):
         child_path = f"{path}[{position}]"
-        if not text:
+        if not res_sub:
             errors.append(required(child_path))
             continue
-        resource, slash, part = text.partition("/")
+        resource, slash, subresource = res_sub.partition("/")
         if not slash:
-            has_plain_resource = text != "*"  # as upstream, only the last entry without a subresource counts
+            has_plain_resource = res_sub != "*"  # as upstream, only the last entry without a subresource counts
             continue
         for is_included, form in (
             (resource in resources_with_all_subresources, f"{resource}/*"),
-            (part in subresources_of_all_resources, f"*/{part}"),
+            (subresource in subresources_of_all_resources, f"*/{subresource}"),
         ):
             if is_included:
-                errors.append(invalid(child_path, text, f"if '{form}' is present, must not specify {text}"))
-        if part == "*":
+                errors.append(invalid(child_path, res_sub, f"if '{form}' is present, must not specify {res_sub}"))
+        if subresource == "*":
             resources_with_all_subresources.add(resource)
         if resource == "*":
-            subresources_of_all_resources.add(part)
+            subresources_of_all_resources.add(subresource)
     if len(resources) > 1 and "*/*" in resources:
         errors.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
     if "*" in resources and has_plain_resource:
-        text = "if '*' is present, must not specify other resources without subresources"
-        errors.append(invalid(path, resources, text))
+        detail = "if '*' is present, must not specify other resources without subresources"
+        errors.append(invalid(path, resources, detail))
     return errors
 
 
-def validate_match_resources(matched: Object, path: str) -> ErrorList:
+def validate_match_resources(match_resources: Object, path: str) -> ErrorList:
     errors: ErrorList = []
-    if matched.get("matchPolicy") not in MATCH:
-        errors.append(not_supported(f"{path}.matchPolicy", matched.get("matchPolicy"), MATCH))
+    if match_resources.get("matchPolicy") not in MATCH:
+        errors.append(not_supported(f"{path}.matchPolicy", match_resources.get("matchPolicy"), MATCH))
     for field in ("namespaceSelector", "objectSelector"):
-        errors += validate_label_selector(matched.get(field) or {}, f"{path}.{field}")
+        errors += validate_label_selector(match_resources.get(field) or {}, f"{path}.{field}")
     for field in ("resourceRules", "excludeResourceRules"):
-        for position, rule in enumerate(matched.get(field) or ()):
+        for position, rule in enumerate(match_resources.get(field) or ()):
             child_path = f"{path}.{field}[{position}]"
             errors += _validate_resource_names(rule.get("resourceNames") or (), f"{child_path}.resourceNames")
             errors += validate_rule_with_operations(rule, child_path)
@@ -119,11 +119,11 @@ def _validate_resource_names(names: Sequence[str], path: str) -> ErrorList:
     return errors
 
 
-def validate_mutation_operations(matched: Object, path: str) -> ErrorList:
+def validate_mutation_operations(match_resources: Object, path: str) -> ErrorList:
     """A mutating policy cannot match the operation DELETE."""
     return [
         not_supported(f"{path}.resourceRules.operations", operation, _MUTATION_OPERATIONS)
-        for rule in matched.get("resourceRules") or ()
+        for rule in match_resources.get("resourceRules") or ()
         for operation in rule.get("operations") or ()
         if operation not in _MUTATION_OPERATIONS
     ]

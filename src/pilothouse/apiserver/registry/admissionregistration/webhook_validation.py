@@ -89,25 +89,25 @@ def validate_webhook_service(service: Object, path: str) -> ErrorList:
     """``ValidateWebhookService`` (apiserver ``pkg/util/webhook/validation.go``, v0.36). Its caller swaps name and
     namespace, so a missing name is reported as a missing namespace and vice versa."""
     errors = [
-        required(f"{path}.{detail}")
-        for detail, field in (("name", "namespace"), ("namespace", "name"))
+        required(f"{path}.{reported_field}")
+        for reported_field, field in (("name", "namespace"), ("namespace", "name"))
         if not service.get(field)
     ]
-    port, target = service.get("port"), service.get("path") or ""
+    port, url_path = service.get("port"), service.get("path") or ""
     if port is not None and not 1 <= port <= 65535:
         errors.append(invalid(f"{path}.port", port, "port is not valid: must be between 1 and 65535, inclusive"))
-    if target in ("", "/"):
+    if url_path in ("", "/"):
         return errors
-    if target == "//":
-        return [*errors, invalid(f"{path}.path", target, "segment[0] may not be empty")]
-    if not target.startswith("/"):
-        errors.append(invalid(f"{path}.path", target, "must start with a '/'"))
+    if url_path == "//":
+        return [*errors, invalid(f"{path}.path", url_path, "segment[0] may not be empty")]
+    if not url_path.startswith("/"):
+        errors.append(invalid(f"{path}.path", url_path, "must start with a '/'"))
     # Upstream cuts off the first byte, even if it is a part of a longer character.
-    rest = target.encode()[1:].decode(errors="replace")
-    for position, step in enumerate(rest.removesuffix("/").split("/")):
-        texts = [f"segment[{position}]: {msg}" for msg in dns_subdomain_errors(step)] if step else []
-        texts = texts if step else [f"segment[{position}] may not be empty"]
-        errors += [invalid(f"{path}.path", target, msg) for msg in texts]
+    relative_path = url_path.encode()[1:].decode(errors="replace")
+    for position, segment in enumerate(relative_path.removesuffix("/").split("/")):
+        msgs = [f"segment[{position}]: {msg}" for msg in dns_subdomain_errors(segment)] if segment else []
+        msgs = msgs if segment else [f"segment[{position}] may not be empty"]
+        errors += [invalid(f"{path}.path", url_path, msg) for msg in msgs]
     return errors
 
 
@@ -115,21 +115,21 @@ def validate_webhook_url(url: str, path: str) -> ErrorList:
     """``ValidateWebhookURL`` (the same file)."""
     form = "; desired format: https://host[/path]"
     try:
-        parts = urlsplit(url)
+        parsed_url = urlsplit(url)
     except ValueError as error:
         return [required(path, f"url must be a valid URL: {error}{form}")]
     errors: ErrorList = []
-    if parts.scheme != "https":
-        errors.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}"))
-    user, _at, host = parts.netloc.rpartition("@")
-    for is_invalid, value, text in (
+    if parsed_url.scheme != "https":
+        errors.append(invalid(path, parsed_url.scheme, f"'https' is the only allowed URL scheme{form}"))
+    user_info, _at, host = parsed_url.netloc.rpartition("@")
+    for is_invalid, value, detail in (
         (not host, host, f"host must be specified{form}"),
-        ("@" in parts.netloc, user, "user information is not permitted in the URL"),
-        (bool(parts.fragment), parts.fragment, "fragments are not permitted in the URL"),
-        (bool(parts.query), parts.query, "query parameters are not permitted in the URL"),
+        ("@" in parsed_url.netloc, user_info, "user information is not permitted in the URL"),
+        (bool(parsed_url.fragment), parsed_url.fragment, "fragments are not permitted in the URL"),
+        (bool(parsed_url.query), parsed_url.query, "query parameters are not permitted in the URL"),
     ):
         if is_invalid:
-            errors.append(invalid(path, value, text))
+            errors.append(invalid(path, value, detail))
     return errors
 
 
@@ -144,16 +144,18 @@ def validate_ca_bundle(bundle: str, path: str) -> ErrorList:
 
 def _ca_bundle_error(data: bytes) -> str:
     blocks = list(_PEM_BLOCK.finditer(data))
-    first = ""
+    first_error = ""
     for block in blocks:
-        kind, text = block.groups()
-        if kind != b"CERTIFICATE" or b":" in text:
+        block_type, body = block.groups()
+        if block_type != b"CERTIFICATE" or b":" in body:
             continue
         try:
-            x509.load_der_x509_certificate(base64.b64decode(text))
+            x509.load_der_x509_certificate(base64.b64decode(body))
         except ValueError as error:
-            first = first or f"failed to parse certificate: {error}"
+            first_error = first_error or f"failed to parse certificate: {error}"
         else:
             return ""
-    rest = data[blocks[-1].end() :] if blocks else data
-    return first or ("unable to parse bytes as PEM block" if rest else "no valid certificate authority data seen")
+    remaining = data[blocks[-1].end() :] if blocks else data
+    return first_error or (
+        "unable to parse bytes as PEM block" if remaining else "no valid certificate authority data seen"
+    )

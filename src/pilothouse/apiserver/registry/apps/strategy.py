@@ -52,8 +52,8 @@ class WorkloadStrategy(Strategy):
         self.default_spec(spec)
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
-        stored = None if old is None else old["spec"]["template"]
-        drop_disabled_template_fields(obj["spec"]["template"], stored, self.disabled_gates)
+        old_template = None if old is None else old["spec"]["template"]
+        drop_disabled_template_fields(obj["spec"]["template"], old_template, self.disabled_gates)
 
     def default_spec(self, spec: Object) -> None:
         """Set the defaults of the kind's own fields."""

@@ -47,8 +47,8 @@ def is_not_more_than_100_percent(value: Any, path: str) -> ErrorList:
 
 
 def _percent(value: Any) -> int | None:
-    found = re.fullmatch("([0-9]+)%", value) if isinstance(value, str) else None
-    return int(found[1]) if found is not None else None
+    match = re.fullmatch("([0-9]+)%", value) if isinstance(value, str) else None
+    return int(match[1]) if match is not None else None
 
 
 def is_zero(value: Any) -> bool:
@@ -76,36 +76,36 @@ def validate_rolling_update_stateful_set(rolling: Object, path: str) -> ErrorLis
 # Status
 
 
-def validate_counts_at_most(status: Object, pairs: Sequence[tuple[str, str, str]]) -> ErrorList:
-    """The errors of counts that exceed another one. ``pairs``: the field, the field that it must not exceed, and the
+def validate_counts_at_most(status: Object, limits: Sequence[tuple[str, str, str]]) -> ErrorList:
+    """The errors of counts that exceed another one. ``limits``: the field, the field that it must not exceed, and the
     name of that one in the message."""
     return [
         invalid(f"status.{field}", status.get(field) or 0, f"cannot be greater than {detail}")
-        for field, limit, detail in pairs
+        for field, limit, detail in limits
         if (status.get(field) or 0) > (status.get(limit) or 0)
     ]
 
 
-def validate_collision_count(status: Object, old: Object) -> ErrorList:
+def validate_collision_count(status: Object, old_status: Object) -> ErrorList:
     """``collisionCount`` must not decrease."""
-    before, after = old.get("collisionCount"), status.get("collisionCount")
-    if before is None or (after is not None and after >= before):
+    old_count, count = old_status.get("collisionCount"), status.get("collisionCount")
+    if old_count is None or (count is not None and count >= old_count):
         return []
     # A missing count is reported as 0.
-    return [invalid("status.collisionCount", after or 0, "cannot be decremented")]
+    return [invalid("status.collisionCount", count or 0, "cannot be decremented")]
 
 
 SELECTOR = "*meta.LabelSelector"
 
 
-def validate_selector(spec: Object, called: str) -> ErrorList:
-    """The selector is required and must not be empty. ``called`` is the kind as in upstream's message."""
+def validate_selector(spec: Object, kind: str) -> ErrorList:
+    """The selector is required and must not be empty. ``kind`` is the kind as in upstream's message."""
     selector = spec.get("selector")
     if selector is None:
         return [required("spec.selector")]
     errors = validate_label_selector(selector, "spec.selector")
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        detail = f"empty selector is invalid for {called}"
+        detail = f"empty selector is invalid for {kind}"
         errors.append(invalid("spec.selector", internal_value(SELECTOR, selector), detail))
     return errors
 

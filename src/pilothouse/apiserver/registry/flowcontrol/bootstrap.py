@@ -35,10 +35,10 @@ def flow_control(now: str) -> Iterator[tuple[str, str, Object]]:
         limited = {"nominalConcurrencyShares": shares, "limitResponse": response, "lendablePercent": lendable}
         spec = {"type": "Limited", "limited": limited}
         yield _FLOW, "prioritylevelconfigurations", _flow_object(name, spec)
-    for name, level, precedence, by, rule in _schemas():
+    for name, level, precedence, distinguisher, rule in _schemas():
         schema: Object = {"priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence}
-        if by:
-            schema["distinguisherMethod"] = {"type": by}
+        if distinguisher:
+            schema["distinguisherMethod"] = {"type": distinguisher}
         schema["rules"] = [rule]
         obj = _flow_object(name, schema)
         message = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" and it exists'
@@ -53,13 +53,13 @@ def _flow_object(name: str, spec: Object) -> Object:
 
 def _schemas() -> Iterator[tuple[str, str, int, str, Object]]:
     """(name, priority level, precedence, distinguisher, rule)."""
-    everybody = _subjects("Group", "system:unauthenticated", "system:authenticated")
+    all_users = _subjects("Group", "system:unauthenticated", "system:authenticated")
     nodes = _subjects("Group", "system:nodes")
     system_accounts = [{"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}]
     leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "namespaces": ["*"]}
     yield "exempt", "exempt", 1, "", _anything(_subjects("Group", "system:masters"))
     probes = {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]}
-    yield "probes", "exempt", 2, "", {"subjects": everybody, "nonResourceRules": [probes]}
+    yield "probes", "exempt", 2, "", {"subjects": all_users, "nonResourceRules": [probes]}
     elected = [*_subjects("User", "system:kube-controller-manager", "system:kube-scheduler"), *system_accounts]
     election = {"subjects": elected, "resourceRules": [{"verbs": ["get", "create", "update"], **leases}]}
     yield "system-leader-election", "leader-election", 100, "ByUser", election
@@ -80,8 +80,8 @@ def _schemas() -> Iterator[tuple[str, str, int, str, Object]]:
     yield "kube-system-service-accounts", "workload-high", 900, "ByNamespace", _anything(system_accounts)
     accounts = _subjects("Group", "system:serviceaccounts")
     yield "service-accounts", "workload-low", 9000, "ByUser", _anything(accounts)
-    yield "global-default", "global-default", 9900, "ByUser", _anything(everybody)
-    yield "catch-all", "catch-all", 10000, "ByUser", _anything(everybody)
+    yield "global-default", "global-default", 9900, "ByUser", _anything(all_users)
+    yield "catch-all", "catch-all", 10000, "ByUser", _anything(all_users)
 
 
 def _subjects(kind: str, *names: str) -> list[Object]:

@@ -13,18 +13,18 @@ with lazy_imports():
 @lru_cache(maxsize=1)
 def mandatory() -> dict[str, Object]:
     """``<resource>/<name>`` → the spec of a mandatory object, which is fixed."""
-    found = {(resource, obj["metadata"]["name"]): obj["spec"] for _group, resource, obj in bootstrap.flow_control("")}
-    return {f"{resource}/{name}": found[resource, name] for resource, name in found if name in ("catch-all", "exempt")}
+    specs = {(resource, obj["metadata"]["name"]): obj["spec"] for _group, resource, obj in bootstrap.flow_control("")}
+    return {f"{resource}/{name}": specs[resource, name] for resource, name in specs if name in ("catch-all", "exempt")}
 
 
 def validate_status_conditions(obj: Object) -> ErrorList:
     errors: ErrorList = []
-    seen = set[str]()
+    condition_types = set[str]()
     for position, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
         path, kind = f"status.conditions[{position}].type", condition.get("type") or ""
-        if kind in seen:
+        if kind in condition_types:
             errors.append(duplicate(path, kind))
-        seen.add(kind)
+        condition_types.add(kind)
         if not kind:
             errors.append(required(path))
     return errors

@@ -24,32 +24,34 @@ _MAX_MEMBERS, _MAX_VALUE_LENGTH, _MAX_DRIVER_LENGTH = 32, 64, 63
 _TOO_COMPLEX = "too complex, exceeds cost limit"
 
 
-def validate_selectors(selectors: list[Object], path: str, *, stored: bool = False) -> ErrorList:
-    """The errors in selectors. ``stored``: the selectors are unchanged, and expressions are not compiled again."""
-    return validate_slice(selectors, _MAX_SELECTORS, path, lambda one, path: _validate_selector(one, path, stored))
+def validate_selectors(selectors: list[Object], path: str, *, is_unchanged: bool = False) -> ErrorList:
+    """The errors in selectors. Expressions of unchanged selectors are not compiled again."""
+    return validate_slice(
+        selectors, _MAX_SELECTORS, path, lambda selector, path: _validate_selector(selector, path, is_unchanged)
+    )
 
 
-def _validate_selector(selector: Object, path: str, stored: bool) -> ErrorList:
+def _validate_selector(selector: Object, path: str, is_unchanged: bool) -> ErrorList:
     cel = selector.get("cel")
     if cel is None:
         return [required(f"{path}.cel")]
-    text, child_path = cel.get("expression") or "", f"{path}.cel.expression"
-    if stored:
+    expression, child_path = cel.get("expression") or "", f"{path}.cel.expression"
+    if is_unchanged:
         return []
-    if len(text.encode()) > _MAX_EXPRESSION_BYTES:
+    if len(expression.encode()) > _MAX_EXPRESSION_BYTES:
         return [too_long(child_path, _MAX_EXPRESSION_BYTES)]
-    detail = _compile_error(text)
+    detail = _compile_error(expression)
     if not detail:
         return []
-    return [forbidden(child_path, detail) if detail == _TOO_COMPLEX else invalid(child_path, text, detail)]
+    return [forbidden(child_path, detail) if detail == _TOO_COMPLEX else invalid(child_path, expression, detail)]
 
 
 @lru_cache(maxsize=256)
-def _compile_error(text: str) -> str:
+def _compile_error(expression: str) -> str:
     """The error of an expression; "" if it is a valid selector."""
     environment, sizes = _environment()
     try:
-        program = environment.compile(text, gives=("bool", "dyn"))
+        program = environment.compile(expression, gives=("bool", "dyn"))
     except cel_environment.CompileError as error:
         detail = str(error)
         if detail.startswith("ERROR: "):

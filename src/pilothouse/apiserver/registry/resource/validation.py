@@ -72,13 +72,13 @@ def validate_set(
     all_errors = validate_slice(items, max_size, path, validate)
     if len(items) > max_size:
         return all_errors
-    seen = set[Hashable]()
+    all_keys = set[Hashable]()
     for position, item in enumerate(items):
-        found = key(item)
-        if found in seen:
-            shown = shown_struct(found) if isinstance(found, tuple) else found
-            all_errors.append(duplicate(f"{path}[{position}]", shown))
-        seen.add(found)
+        item_key = key(item)
+        if item_key in all_keys:
+            bad_value = shown_struct(item_key) if isinstance(item_key, tuple) else item_key
+            all_errors.append(duplicate(f"{path}[{position}]", bad_value))
+        all_keys.add(item_key)
     return all_errors
 
 
@@ -98,15 +98,15 @@ def validate_map(
     for name, member in members.items():
         all_errors += validate_key(name, path)
         if validate is not None:
-            all_errors += validate(member, f"{path}[{_truncate_key(name, max_key_length)}]")
+            all_errors += validate(member, f"{path}[{_truncate_if_too_long(name, max_key_length)}]")
     return all_errors
 
 
-def _truncate_key(text: str, max_key_length: int) -> str:
-    if len(text) <= max_key_length:
-        return text
-    rest = max_key_length - 3
-    return f"{text[: (rest + 1) // 2]}...{text[len(text) - rest // 2 :]}"
+def _truncate_if_too_long(name: str, max_key_length: int) -> str:
+    if len(name) <= max_key_length:
+        return name
+    remaining = max_key_length - 3
+    return f"{name[: (remaining + 1) // 2]}...{name[len(name) - remaining // 2 :]}"
 
 
 # Names ---------------------------------------------------------------------------------------------------------------
@@ -127,7 +127,9 @@ def validate_pool_name(name: str, path: str) -> ErrorList:
     if not name:
         return [required(path)]
     all_errors = [too_long(path, _MAX_POOL_LENGTH)] if len(name.encode()) > _MAX_POOL_LENGTH else []
-    return all_errors + [invalid(path, part, msg) for part in name.split("/") for msg in dns_subdomain_errors(part)]
+    return all_errors + [
+        invalid(path, segment, msg) for segment in name.split("/") for msg in dns_subdomain_errors(segment)
+    ]
 
 
 def validate_qualified_name(name: str, path: str) -> ErrorList:
@@ -137,15 +139,15 @@ def validate_qualified_name(name: str, path: str) -> ErrorList:
 
 @bounded_cache(4096)
 def _qualified_name_errors(name: str) -> tuple[tuple[str, str], ...]:
-    domain, slash, own = name.partition("/")
+    domain, slash, identifier = name.partition("/")
     all_errors: ErrorList = []
     if not slash:
         all_errors = _validate_c_identifier(domain, "")
-    elif "/" not in own:  # upstream does not reject more than one slash
-        empty = "the domain must not be empty"
-        all_errors += validate_csi_driver_name(domain, "") if domain else [invalid("", "", empty)]
-        empty = "the name must not be empty"
-        all_errors += _validate_c_identifier(own, "") if own else [invalid("", "", empty)]
+    elif "/" not in identifier:  # upstream does not reject more than one slash
+        detail = "the domain must not be empty"
+        all_errors += validate_csi_driver_name(domain, "") if domain else [invalid("", "", detail)]
+        detail = "the name must not be empty"
+        all_errors += _validate_c_identifier(identifier, "") if identifier else [invalid("", "", detail)]
     return tuple((error.reason, error.text) for error in all_errors)
 
 
@@ -168,10 +170,10 @@ def _validate_c_identifier(name: str, path: str) -> ErrorList:
 
 def validate_uid(uid: str, path: str) -> ErrorList:
     if _uid.fullmatch(uid) is None:
-        form = _UID_LENGTHS.get(len(uid))
-        if len(uid) != 36 and form is None:
+        pattern = _UID_LENGTHS.get(len(uid))
+        if len(uid) != 36 and pattern is None:
             return [invalid(path, uid, f"error validating uid: invalid UUID length: {len(uid)}")]
-        if form is None or form.fullmatch(uid) is None:
+        if pattern is None or pattern.fullmatch(uid) is None:
             return [invalid(path, uid, "error validating uid: invalid UUID format")]
     elif uid == uid.lower():
         return []
@@ -251,13 +253,13 @@ def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
             if conditions is failures and condition in binding:
                 detail = "bindingFailureConditions must not overlap with bindingConditions"
                 all_errors.append(invalid(child_path, condition, detail))
-    for name, conditions, other in (
+    for name, conditions, other_field in (
         ("bindingConditions", binding, "bindingFailureConditions"),
         ("bindingFailureConditions", failures, "bindingConditions"),
     ):
-        if not conditions and lists[other]:
+        if not conditions and lists[other_field]:
             # Upstream reports the missing list as value.
-            all_errors.append(invalid(f"{path}.{name}", None, f"{name} are required to use {other}"))
+            all_errors.append(invalid(f"{path}.{name}", None, f"{name} are required to use {other_field}"))
     return all_errors
 
 
@@ -280,17 +282,17 @@ def validate_request_references(references: list[str], path: str, names: Mapping
         references,
         _MAX_REFERENCES,
         path,
-        lambda one, path: validate_request_reference(one, path, names),
-        lambda one: one,
+        lambda reference, path: validate_request_reference(reference, path, names),
+        lambda reference: reference,
     )
 
 
 def validate_request_reference(reference: str, path: str, names: Mapping[str, Set[str]]) -> ErrorList:
     """``validateRequestNameRef``: ``<request>`` or ``<request>/<subrequest>``."""
-    parts = reference.split("/")
-    if len(parts) > 2:
+    segments = reference.split("/")
+    if len(segments) > 2:
         return [invalid(path, reference, _UNKNOWN_REQUEST)]
-    errors = [error for part in parts for error in validate_label(part, path)]
-    if parts[0] not in names or (len(parts) == 2 and parts[1] not in names[parts[0]]):
+    errors = [error for segment in segments for error in validate_label(segment, path)]
+    if segments[0] not in names or (len(segments) == 2 and segments[1] not in names[segments[0]]):
         errors.append(invalid(path, reference, _UNKNOWN_REQUEST))
     return errors

@@ -18,11 +18,11 @@ def validate_immutable_spec_field(obj: Object, old: Object, field: str) -> Error
     return [invalid(f"spec.{field}", None, IMMUTABLE)]
 
 
-def validate_names(name: str, path: str, detail: Sequence[str]) -> ErrorList:
-    """A required name. ``detail``: the errors in it, if it is set."""
+def validate_names(name: str, path: str, msgs: Sequence[str]) -> ErrorList:
+    """A required name. ``msgs``: the errors in it, if it is set."""
     if not name:
         return [required(path)]
-    return [invalid(path, name, msg) for msg in detail]
+    return [invalid(path, name, msg) for msg in msgs]
 
 
 def validate_scheduling_policy(policy: Object, path: str) -> ErrorList:

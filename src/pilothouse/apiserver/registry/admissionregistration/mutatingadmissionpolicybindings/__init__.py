@@ -26,28 +26,40 @@ class MutatingAdmissionPolicyBindingStrategy(Strategy):
     update_steps = ("object meta", "object")
 
     def set_defaults(self, obj: Object) -> None:
-        matched = ensure_object(obj, "spec").get("matchResources")
-        if matched is not None:
-            rules.set_defaults_match_resources(matched)
+        match_resources = ensure_object(obj, "spec").get("matchResources")
+        if match_resources is not None:
+            rules.set_defaults_match_resources(match_resources)
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
-        name, params, matched = spec.get("policyName") or "", spec.get("paramRef"), spec.get("matchResources")
+        name, param_ref, match_resources = (
+            spec.get("policyName") or "",
+            spec.get("paramRef"),
+            spec.get("matchResources"),
+        )
         errors = [] if name else [required("spec.policyName")]
         if name:
             msgs = dns_subdomain_errors(name)
             errors += [invalid("spec.policyName", name, msg) for msg in msgs]
-        errors += _validate_param_ref(params, "spec.paramRef") if params is not None else []
-        errors += rules.validate_match_resources(matched, "spec.matchResources") if matched is not None else []
+        errors += _validate_param_ref(param_ref, "spec.paramRef") if param_ref is not None else []
+        errors += (
+            rules.validate_match_resources(match_resources, "spec.matchResources")
+            if match_resources is not None
+            else []
+        )
         return errors + self._validate_kind_specific(spec)
 
     def _validate_kind_specific(self, spec: Object) -> ErrorList:
         return rules.validate_mutation_operations(spec.get("matchResources") or {}, "spec.matchResources")
 
 
-def _validate_param_ref(params: Object, path: str) -> ErrorList:
+def _validate_param_ref(param_ref: Object, path: str) -> ErrorList:
     """``validateParamRef``."""
-    name, selector, not_found = params.get("name") or "", params.get("selector"), params.get("parameterNotFoundAction")
+    name, selector, not_found = (
+        param_ref.get("name") or "",
+        param_ref.get("selector"),
+        param_ref.get("parameterNotFoundAction"),
+    )
     exclusive = "name and selector are mutually exclusive"
     errors = [invalid(f"{path}.name", name, msg) for msg in path_segment_errors(name)]
     if name and selector is not None:

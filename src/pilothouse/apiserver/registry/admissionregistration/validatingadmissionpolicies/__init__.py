@@ -82,16 +82,16 @@ def _validate_param_kind(kind: Object, path: str) -> ErrorList:
     return errors
 
 
-def _validate_api_version(text: str, path: str) -> ErrorList:
-    if not text:
+def _validate_api_version(api_version: str, path: str) -> ErrorList:
+    if not api_version:
         return [required(path)]
-    if text.count("/") > 1:
-        return [invalid(path, text, f"unexpected GroupVersion string: {text}")]
-    group, _slash, version = text.rpartition("/")
+    if api_version.count("/") > 1:
+        return [invalid(path, api_version, f"unexpected GroupVersion string: {api_version}")]
+    group, _slash, version = api_version.rpartition("/")
     msgs = dns_subdomain_errors(group) if group else []
     all_errors = [invalid(path, group, ",".join(msgs))] if msgs else []
     if not version:
-        return [*all_errors, invalid(path, text, "version must be specified")]
+        return [*all_errors, invalid(path, api_version, "version must be specified")]
     msgs = dns_1035_label_errors(version)
     return all_errors + ([invalid(path, version, ",".join(msgs))] if msgs else [])
 

@@ -37,19 +37,23 @@ def validate_custom_resource_definition_update(obj: Object, old: Object) -> Erro
     errors: ErrorList = []
     if obj["spec"] != old["spec"]:
         conditions = (old.get("status") or {}).get("conditions") or ()
-        established = any(found.get("type") == "Established" and found.get("status") == "True" for found in conditions)
+        established = any(
+            condition.get("type") == "Established" and condition.get("status") == "True" for condition in conditions
+        )
         errors = _validate_custom_resource_definition_spec(
             obj["spec"],
             _unchanged_schemas(obj, old),
-            known_review_version=_has_known_review_version(old["spec"].get("conversion") or {}),
-            ca_bundle=established and not ca_bundle_errors(old),
+            require_recognized_conversion_review_version=_has_valid_conversion_review_version_or_empty(
+                old["spec"].get("conversion") or {}
+            ),
+            require_valid_ca_bundle=established and not ca_bundle_errors(old),
         )
         if established:
             errors += _validate_immutable(obj, old, (("scope",), ("names", "kind")))
         errors += _validate_immutable(obj, old, (("group",), ("names", "plural")))
     errors += _validate_stored_versions(obj)
-    approval, before = approvals.approval_of(obj), approvals.approval_of(old)
-    if approval is not None and (before is None or approval.reason != before.reason):
+    approval, old_approval = approvals.approval_of(obj), approvals.approval_of(old)
+    if approval is not None and (old_approval is None or approval.reason != old_approval.reason):
         errors += _validate_approval(obj)
     if not old["spec"].get("preserveUnknownFields"):
         errors += _validate_preserve_unknown_fields(obj["spec"])
@@ -67,35 +71,35 @@ def _validate_immutable(obj: Object, old: Object, paths: tuple[tuple[str, ...], 
 
 
 def _field_at(node: Any, path: tuple[str, ...]) -> Any:
-    for part in path:
-        node = (node or {}).get(part)
+    for name in path:
+        node = (node or {}).get(name)
     return node
 
 
-def _shown_versions(versions: Sequence[Object]) -> str:
+def _format_versions(versions: Sequence[Object]) -> str:
     """The versions as Go prints their internal type, in which fields that are equal in all versions are unset."""
     shared = [
         field
         for field in ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
         if all((version.get(field) or None) == (versions[0].get(field) or None) for version in versions)
     ]
-    shown = [{name: value for name, value in version.items() if name not in shared} for version in versions]
-    return internal_value("[]apiextensions.CustomResourceDefinitionVersion", shown or None)
+    own_fields = [{name: value for name, value in version.items() if name not in shared} for version in versions]
+    return internal_value("[]apiextensions.CustomResourceDefinitionVersion", own_fields or None)
 
 
 def _validate_stored_versions(obj: Object) -> ErrorList:
     """``ValidateCustomResourceDefinitionStoredVersions``: ``storedVersions`` must include the storage version, and the
     spec must have all of them."""
-    stored, path = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
-    if stored is None:
+    stored_versions, path = (obj.get("status") or {}).get("storedVersions") or None, "status.storedVersions"
+    if stored_versions is None:
         return [invalid(path, None, "must have at least one stored version")]
     errors: ErrorList = []
-    missing = {name: position for position, name in enumerate(stored)}
+    positions = {name: position for position, name in enumerate(stored_versions)}
     for version in obj["spec"].get("versions") or ():
         # As upstream, the second of two versions with the same name counts as not stored.
         name = version.get("name") or ""
-        if missing.pop(name, None) is None and version.get("storage"):
-            errors.append(invalid(path, stored, f"must have the storage version {name}"))
+        if positions.pop(name, None) is None and version.get("storage"):
+            errors.append(invalid(path, stored_versions, f"must have the storage version {name}"))
     return errors + [
         invalid(
             f"{path}[{position}]",
@@ -104,7 +108,7 @@ def _validate_stored_versions(obj: Object) -> ErrorList:
             f"until a storage migration ensures no data remains persisted in {name} and removes {name} from "
             "status.storedVersions",
         )
-        for name, position in missing.items()
+        for name, position in positions.items()
     ]
 
 
@@ -112,12 +116,11 @@ def _validate_custom_resource_definition_spec(
     spec: Object,
     unchanged: frozenset[str] = frozenset(),
     *,
-    known_review_version: bool = True,
-    ca_bundle: bool = False,
+    require_recognized_conversion_review_version: bool = True,
+    require_valid_ca_bundle: bool = False,
 ) -> ErrorList:
     """The errors in the spec, in upstream's order. The schemas of the versions named in ``unchanged`` have not changed.
-    ``known_review_version``: require a supported version in ``conversionReviewVersions``; ``ca_bundle``: validate the
-    CA bundle of the webhook. On updates both are off if the old definition was invalid in this respect."""
+    The two options are upstream's ``validationOptions``; on updates each is off if the old definition violates it."""
     group, versions = spec.get("group") or "", spec.get("versions") or []
     errors: ErrorList = []
     if not group:
@@ -139,15 +142,15 @@ def _validate_custom_resource_definition_spec(
     if preserves and any(_has_defaults(_schema(version)) for version in versions):
         detail = "must be false in order to use defaults in the schema"
         errors.append(invalid("spec.preserveUnknownFields", True, detail))
-    positions = _Paths(versions)
+    version_fields = _VersionFields(versions)
     for position, version in enumerate(versions):
-        errors += _validate_version(version, f"spec.versions[{position}]", positions, unchanged)
+        errors += _validate_version(version, f"spec.versions[{position}]", version_fields, unchanged)
     names = [version.get("name") for version in versions]
     if len(set(names)) != len(names):
-        errors.append(invalid("spec.versions", _shown_versions(versions), "must contain unique version names"))
+        errors.append(invalid("spec.versions", _format_versions(versions), "must contain unique version names"))
     if sum(bool(version.get("storage")) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
-        errors.append(invalid("spec.versions", _shown_versions(versions), detail))
+        errors.append(invalid("spec.versions", _format_versions(versions), detail))
     if names and names[0] and (msgs := dns_1035_label_errors(names[0])):
         errors.append(invalid("spec.version", names[0], ",".join(msgs)))
     errors += [
@@ -158,25 +161,29 @@ def _validate_custom_resource_definition_spec(
     errors += validate_names(spec["names"], "spec.names")
     if versions:
         errors += _validate_subresources_and_columns(
-            versions[0], "spec", positions.shared, unchanged, status=positions.any_status
+            versions[0], "spec", version_fields.shared, unchanged, status=version_fields.any_status
         )
     conversion = spec.get("conversion") or {}
     if preserves and conversion.get("strategy") != "None":
         detail = "must be None if spec.preserveUnknownFields is true"
         errors.append(invalid("spec.conversion.strategy", named(conversion.get("strategy") or ""), detail))
-    return errors + _validate_conversion(conversion, known_review_version=known_review_version, ca_bundle=ca_bundle)
+    return errors + _validate_conversion(
+        conversion,
+        require_recognized_conversion_review_version=require_recognized_conversion_review_version,
+        require_valid_ca_bundle=require_valid_ca_bundle,
+    )
 
 
 def _has_defaults(node: Any) -> bool:
     if isinstance(node, list):
-        return any(_has_defaults(member) for member in node)
+        return any(_has_defaults(subschema) for subschema in node)
     if not isinstance(node, dict):
         return False
     if node.get("default") is not None:
         return True
-    inner = [node.get(word) for word in _SCHEMAS]
-    inner += [member for word in _NAMED_SCHEMAS for member in (node.get(word) or {}).values()]
-    return any(_has_defaults(member) for member in inner)
+    subschemas = [node.get(keyword) for keyword in _SCHEMAS]
+    subschemas += [subschema for keyword in _NAMED_SCHEMAS for subschema in (node.get(keyword) or {}).values()]
+    return any(_has_defaults(subschema) for subschema in subschemas)
 
 
 _SCHEMAS = ("items", "allOf", "oneOf", "anyOf", "not", "additionalProperties", "additionalItems")
@@ -229,33 +236,36 @@ def _validate_preserve_unknown_fields(spec: Object) -> ErrorList:
     return [invalid("spec.preserveUnknownFields", True, reason)]
 
 
-_PARTS = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+_FIELDS_OF_VERSIONS = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
 
 
-class _Paths:
-    """The paths of errors in versions: the internal type has the parts that are equal in all versions in the spec."""
+class _VersionFields:
+    """The fields of versions that are validated in the spec (``shared``: equal in all versions; the internal type has
+    them there), and in each version (``own``)."""
 
     def __init__(self, versions: list[Object]) -> None:
-        self.shared = [part for part in _PARTS if _is_shared(versions, part)]
-        self.own = [part for part in _PARTS if part not in self.shared]
+        self.shared = [field for field in _FIELDS_OF_VERSIONS if _is_shared(versions, field)]
+        self.own = [field for field in _FIELDS_OF_VERSIONS if field not in self.shared]
         self.any_status = any("status" in (version.get("subresources") or {}) for version in versions)
 
 
-def _is_shared(versions: list[Object], part: str) -> bool:
-    return all(version.get(part) and version[part] == versions[0].get(part) for version in versions)
+def _is_shared(versions: list[Object], field: str) -> bool:
+    return all(version.get(field) and version[field] == versions[0].get(field) for version in versions)
 
 
 def _unchanged_schemas(obj: Object, old: Object) -> frozenset[str]:
     """The names of the versions whose schema has not changed."""
-    known = {version.get("name"): version.get("schema") for version in old["spec"].get("versions") or ()}
+    old_schemas = {version.get("name"): version.get("schema") for version in old["spec"].get("versions") or ()}
     return frozenset(
         version.get("name") or ""
         for version in obj["spec"].get("versions") or ()
-        if version.get("name") in known and version.get("schema") == known[version.get("name")]
+        if version.get("name") in old_schemas and version.get("schema") == old_schemas[version.get("name")]
     )
 
 
-def _validate_version(version: Object, path: str, positions: _Paths, unchanged: frozenset[str]) -> ErrorList:
+def _validate_version(
+    version: Object, path: str, version_fields: _VersionFields, unchanged: frozenset[str]
+) -> ErrorList:
     errors = _validate_label(f"{path}.name", version.get("name"), empty=True)
     warning = version.get("deprecationWarning")
     if warning is not None:
@@ -263,7 +273,7 @@ def _validate_version(version: Object, path: str, positions: _Paths, unchanged: 
             invalid(f"{path}.deprecationWarning", warning, reason)
             for reason in _validate_warning(warning, deprecated=bool(version.get("deprecated")))
         ]
-    return errors + _validate_subresources_and_columns(version, path, positions.own, unchanged)
+    return errors + _validate_subresources_and_columns(version, path, version_fields.own, unchanged)
 
 
 def _validate_warning(warning: str, *, deprecated: bool) -> Iterator[str]:
@@ -274,32 +284,32 @@ def _validate_warning(warning: str, *, deprecated: bool) -> Iterator[str]:
         yield "must be <= 256 characters long"
     if not warning:
         yield "must not be an empty string"
-    non_printable = next((position for position, letter in enumerate(warning) if not letter.isprintable()), None)
+    non_printable = next((position for position, char in enumerate(warning) if not char.isprintable()), None)
     if non_printable is not None:
-        at = len(warning[:non_printable].encode())
-        yield f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
+        index = len(warning[:non_printable].encode())
+        yield f"must only contain printable UTF-8 characters; non-printable character found at index {index}"
 
 
 def _validate_subresources_and_columns(
-    version: Object, parent: str, parts: list[str], unchanged: frozenset[str], *, status: bool = False
+    version: Object, parent: str, fields: list[str], unchanged: frozenset[str], *, status: bool = False
 ) -> ErrorList:
-    """The errors in these parts of a version, or of the spec (the parts that all versions share). ``status``: whether
+    """The errors in these fields of a version, or of the spec (the fields that all versions share). ``status``: whether
     some version has the status subresource."""
     errors: ErrorList = []
     schema = _schema(version)
-    if schema is not None and "schema" in parts:
+    if schema is not None and "schema" in fields:
         path = f"{parent}.{'validation' if parent == 'spec' else 'schema'}"
         if status or "status" in (version.get("subresources") or {}):
             errors += _validate_schema_root(schema, path)
-        known = version.get("name") in unchanged
-        errors += structural.validate_schema(schema, f"{path}.openAPIV3Schema", known=known)
-    if "subresources" in parts:
+        is_unchanged = version.get("name") in unchanged
+        errors += structural.validate_schema(schema, f"{path}.openAPIV3Schema", known=is_unchanged)
+    if "subresources" in fields:
         errors += _validate_subresource_scale(version, parent)
-    if "additionalPrinterColumns" in parts:
+    if "additionalPrinterColumns" in fields:
         errors += _validate_additional_printer_column(version, parent)
-    if "selectableFields" not in parts or not version.get("selectableFields"):
+    if "selectableFields" not in fields or not version.get("selectableFields"):
         return errors
-    if schema is None or "schema" not in parts:
+    if schema is None or "schema" not in fields:
         # Upstream reports this too if only one of the two is shared by all versions.
         return [*errors, invalid(f"{parent}.selectableFields", "", _NO_SCHEMA[parent == "spec"])]
     return errors + _validate_selectable_fields(version, schema, parent)
@@ -342,9 +352,11 @@ _BEFORE_TYPE = ("id", "$schema", "$ref")
 
 def _validate_schema_root(schema: Object, path: str) -> ErrorList:
     """With a status subresource the status is validated separately, so only some keywords are allowed at the root."""
-    known = [keyword for _name, keyword in _ALLOWED_AT_ROOT]
+    allowed_keywords = [keyword for _name, keyword in _ALLOWED_AT_ROOT]
     forbidden_keywords = [
-        keyword for keyword, value in schema.items() if keyword not in known and value not in (None, False, "", [], {})
+        keyword
+        for keyword, value in schema.items()
+        if keyword not in allowed_keywords and value not in (None, False, "", [], {})
     ]
     kind = schema.get("type")
     if kind and kind != "object" and not any(keyword in _BEFORE_TYPE for keyword in forbidden_keywords):
@@ -404,29 +416,29 @@ def _validate_subresource_scale(version: Object, parent: str) -> ErrorList:
 
 def _validate_selectable_fields(version: Object, schema: Object, parent: str) -> ErrorList:
     errors: ErrorList = []
-    seen: list[str] = []
+    unique_selectable_fields: list[str] = []
     for position, field in enumerate(version.get("selectableFields") or ()):
         child_path, json_path = f"{parent}.selectableFields[{position}].jsonPath", field.get("jsonPath") or ""
         if not json_path:
             errors.append(required(child_path))
             continue
         try:
-            path, found = field_paths.resolve(json_path, schema, arrays=False)
+            path, field_schema = field_paths.resolve(json_path, schema, arrays=False)
         except field_paths.PathError as error:
             errors.append(invalid(child_path, json_path, f"is an invalid path: {error}"))
             continue
         if path.partition(".")[0] == "metadata":
             errors.append(invalid(child_path, json_path, "must not point to fields in metadata"))
-        if found.get("type") not in ("string", "boolean", "integer"):
+        if field_schema.get("type") not in ("string", "boolean", "integer"):
             detail = "must point to a field of type string, boolean or integer. "
             detail += "Enum string fields and strings with formats are allowed."
             errors.append(invalid(child_path, json_path, detail))
-        if path in seen:
+        if path in unique_selectable_fields:
             errors.append(duplicate(child_path, json_path))
         else:
-            seen.append(path)
-    if len(seen) > 8:
-        errors.append(too_many(f"{parent}.selectableFields", len(seen), 8))
+            unique_selectable_fields.append(path)
+    if len(unique_selectable_fields) > 8:
+        errors.append(too_many(f"{parent}.selectableFields", len(unique_selectable_fields), 8))
     return errors
 
 
@@ -437,7 +449,7 @@ def ca_bundle_errors(definition: Object) -> ErrorList:
     return webhook_validation.validate_ca_bundle(bundle, "spec.conversion.webhookClientConfig.caBundle")
 
 
-def _has_known_review_version(conversion: Object) -> bool:
+def _has_valid_conversion_review_version_or_empty(conversion: Object) -> bool:
     """Whether ``conversionReviewVersions`` is empty or has a version that the server supports."""
     versions = (conversion.get("webhook") or {}).get("conversionReviewVersions") or []
     return not versions or any(version in _REVIEW_VERSIONS for version in versions)
@@ -446,7 +458,9 @@ def _has_known_review_version(conversion: Object) -> bool:
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 
 
-def _validate_conversion(conversion: Object, *, known_review_version: bool, ca_bundle: bool) -> ErrorList:
+def _validate_conversion(
+    conversion: Object, *, require_recognized_conversion_review_version: bool, require_valid_ca_bundle: bool
+) -> ErrorList:
     strategy, webhook, path = conversion.get("strategy"), conversion.get("webhook") or {}, "spec.conversion"
     errors: ErrorList = []
     if not strategy:
@@ -459,10 +473,12 @@ def _validate_conversion(conversion: Object, *, known_review_version: bool, ca_b
             errors.append(required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook"))
         else:
             errors += _validate_webhook_client_config(config, f"{path}.webhookClientConfig")
-            if ca_bundle:
+            if require_valid_ca_bundle:
                 errors += ca_bundle_errors({"spec": {"conversion": conversion}})
         return errors + _validate_conversion_review_versions(
-            versions, f"{path}.conversionReviewVersions", known=known_review_version
+            versions,
+            f"{path}.conversionReviewVersions",
+            require_recognized=require_recognized_conversion_review_version,
         )
     detail = "should not be set when strategy is not set to Webhook"
     if config is not None:
@@ -482,7 +498,7 @@ def _validate_webhook_client_config(config: Object, path: str) -> ErrorList:
     return [required(path, "exactly one of url or service is required")]
 
 
-def _validate_conversion_review_versions(versions: list[str], path: str, *, known: bool) -> ErrorList:
+def _validate_conversion_review_versions(versions: list[str], path: str, *, require_recognized: bool) -> ErrorList:
     if not versions:
         return [required(path)]
     errors: ErrorList = []
@@ -491,6 +507,6 @@ def _validate_conversion_review_versions(versions: list[str], path: str, *, know
             errors.append(invalid(f"{path}[{position}]", version, "duplicate version"))
         else:
             errors += [invalid(f"{path}[{position}]", version, msg) for msg in dns_1035_label_errors(version)]
-    if known and not any(version in _REVIEW_VERSIONS for version in versions):
+    if require_recognized and not any(version in _REVIEW_VERSIONS for version in versions):
         errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))
     return errors

@@ -64,8 +64,8 @@ class APIServiceStrategy(Strategy):
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         # The name does not change, but a change of the spec can make it invalid.
         name = obj["metadata"]["name"]
-        found = [invalid("metadata.name", name, text) for text in self.name_errors(obj)(name)]
-        return found + self.validate(obj)
+        all_errors = [invalid("metadata.name", name, msg) for msg in self.name_errors(obj)(name)]
+        return all_errors + self.validate(obj)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return [
@@ -99,15 +99,15 @@ def _validate_remote(spec: Object) -> ErrorList:
 
 
 def print_api_service(value: Doc, now: Now) -> Row:
-    service = part(value, "spec", "service")
-    shown = f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
+    reference = part(value, "spec", "service")
+    service = f"{reference.get('namespace')}/{reference.get('name')}" if reference else "Local"
     available = "Unknown"
     for condition in part(value, "status", "conditions") or ():
         if condition.get("type") == "Available":
             available = condition.get("status", "")
             if available != "True":
                 available = f"{available} ({condition.get('reason', '')})"
-    return [shown, available]
+    return [service, available]
 
 
 REGISTRATION = Registration(

@@ -18,9 +18,9 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
-        found = validate_nonnegative_fields(spec, "spec", ("replicas", "minReadySeconds"))
+        errors = validate_nonnegative_fields(spec, "spec", ("replicas", "minReadySeconds"))
         return (
-            found
+            errors
             + apps_validation.validate_selector(spec, "deployment")
             + apps_validation.validate_pod_template_spec_for_replica_set(spec)
         )

@@ -70,11 +70,11 @@ _CLAIMS = PersistentVolumeClaimStrategy()
 def validate_stateful_set_on_update(obj: Object, old: Object) -> ErrorList:
     if obj["spec"] == old["spec"]:
         return []
-    found = validate_stateful_set(obj["spec"], is_update=True)
-    if found and validate_stateful_set(old["spec"], is_update=True):
+    errors = validate_stateful_set(obj["spec"], is_update=True)
+    if errors and validate_stateful_set(old["spec"], is_update=True):
         # The template of an invalid stored object is not validated: it may be older than this validation.
-        found = validate_stateful_set(obj["spec"], is_update=True, template=False)
-    return found
+        errors = validate_stateful_set(obj["spec"], is_update=True, template=False)
+    return errors
 
 
 def validate_stateful_set_status_update(obj: Object, old: Object) -> ErrorList:
@@ -130,12 +130,12 @@ def validate_stateful_set(spec: Object, *, is_update: bool = False, template: bo
 def _pod_template_with_claims(spec: Object) -> Object:
     """The template as the controller completes it: with volumes for the claims, without hostname and subdomain."""
     pod_spec: Object = spec["template"].get("spec") or {}
-    kept = {field: value for field, value in pod_spec.items() if field not in ("hostname", "subdomain")}
+    completed_spec = {field: value for field, value in pod_spec.items() if field not in ("hostname", "subdomain")}
     names = dict.fromkeys(
         (claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()
     )
     if names:
-        own = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
-        others = [volume for volume in pod_spec.get("volumes") or () if (volume.get("name") or "") not in names]
-        kept["volumes"] = own + others
-    return {**spec["template"], "spec": kept}
+        claim_volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+        other_volumes = [volume for volume in pod_spec.get("volumes") or () if (volume.get("name") or "") not in names]
+        completed_spec["volumes"] = claim_volumes + other_volumes
+    return {**spec["template"], "spec": completed_spec}

@@ -48,11 +48,11 @@ class CertificateSigningRequestStrategy(Strategy):
         status: Object = obj.setdefault("status", {})
         conditions: list[Object] = status.get("conditions") or []
         for kind in validation.APPROVAL:
-            known = validation.conditions_of_type(old, kind)
-            found = [position for position, condition in enumerate(conditions) if condition.get("type") == kind]
-            if len(known) == len(found):
+            old_conditions = validation.conditions_of_type(old, kind)
+            positions = [position for position, condition in enumerate(conditions) if condition.get("type") == kind]
+            if len(old_conditions) == len(positions):
                 # Existing conditions are reset; validation rejects added and removed ones.
-                for position, condition in zip(found, known, strict=True):
+                for position, condition in zip(positions, old_conditions, strict=True):
                     conditions[position] = condition
         _populate_condition_timestamps(conditions, old, now)
 
@@ -86,7 +86,7 @@ def _populate_condition_timestamps(conditions: list[Object], old: Object, now: s
         if condition.get("lastTransitionTime"):
             continue
         condition["lastTransitionTime"] = now
-        for known in validation.conditions_of_type(old, condition.get("type") or ""):
-            if known.get("status") == condition.get("status") and known.get("lastTransitionTime"):
-                condition["lastTransitionTime"] = known["lastTransitionTime"]
+        for old_condition in validation.conditions_of_type(old, condition.get("type") or ""):
+            if old_condition.get("status") == condition.get("status") and old_condition.get("lastTransitionTime"):
+                condition["lastTransitionTime"] = old_condition["lastTransitionTime"]
                 break

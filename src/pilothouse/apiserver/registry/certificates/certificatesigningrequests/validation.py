@@ -27,7 +27,7 @@ from pilothouse.semantics.certificate_requests import (
     parse_request,
 )
 
-_PERMANENT = ("Approved", "Denied", "Failed")
+_PERMANENT_CONDITION_TYPES = ("Approved", "Denied", "Failed")
 APPROVAL = ("Approved", "Denied")
 _STATUSES = ("False", "True", "Unknown")
 _USAGES = (
@@ -55,7 +55,7 @@ _USAGES = (
     "microsoft sgc",
     "netscape sgc",
 )
-_SIGNER = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+_SIGNER_FORMAT = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
 _MIN_EXPIRATION_SECONDS = 600
 _MAX_SIGNER_LENGTH = MAX_SUBDOMAIN + 1 + MAX_LABEL + 1 + MAX_SUBDOMAIN
 
@@ -90,20 +90,20 @@ def validate_certificate_signing_request_status_update(obj: Object, old: Object)
     for kind in APPROVAL:
         if len(conditions_of_type(obj, kind)) > len(conditions_of_type(old, kind)):
             errors.append(forbidden("status.conditions", f'updates may not add a condition of type "{kind}"'))
-    before = (old.get("status") or {}).get("certificate")
-    after = (obj.get("status") or {}).get("certificate")
-    if before and after != before:
+    old_certificate = (old.get("status") or {}).get("certificate")
+    certificate = (obj.get("status") or {}).get("certificate")
+    if old_certificate and certificate != old_certificate:
         errors.append(forbidden("status.certificate", "updates may not modify existing certificate content"))
     return errors
 
 
 def _validate_certificate(obj: Object, old: Object) -> ErrorList:
     """A new certificate must be valid, unless the stored one is invalid."""
-    before, after = ((o.get("status") or {}).get("certificate") or "" for o in (old, obj))
-    if after == before or _certificate_error(before):
+    old_certificate, certificate = ((o.get("status") or {}).get("certificate") or "" for o in (old, obj))
+    if certificate == old_certificate or _certificate_error(old_certificate):
         return []
-    text = _certificate_error(after)
-    return [invalid("status.certificate", "<certificate data>", text)] if text else []
+    detail = _certificate_error(certificate)
+    return [invalid("status.certificate", "<certificate data>", detail)] if detail else []
 
 
 def _certificate_error(encoded: str) -> str:
@@ -139,23 +139,23 @@ def _validate_signer_name(name: str) -> ErrorList:
     if not name:
         return [required(path)]
     if name.count("/") != 1:
-        return [invalid(path, name, _SIGNER)]
-    domain, _slash, rest = name.partition("/")
+        return [invalid(path, name, _SIGNER_FORMAT)]
+    domain, _slash, path_segment = name.partition("/")
     errors = [too_long(path, MAX_SUBDOMAIN)] if len(domain.encode()) > MAX_SUBDOMAIN else []
-    errors += _validate_part(domain, dns_label_errors, path)
+    errors += _validate_dotted_labels(domain, dns_label_errors, path)
     if "." not in domain:
         detail = "should be a domain with at least two segments separated by dots"
         errors.append(invalid(path, domain, detail))
-    errors += _validate_part(rest, dns_subdomain_errors, path)
+    errors += _validate_dotted_labels(path_segment, dns_subdomain_errors, path)
     if len(name.encode()) > _MAX_SIGNER_LENGTH:
         errors.append(too_long(path, _MAX_SIGNER_LENGTH))
     return errors
 
 
-def _validate_part(text: str, texts: Callable[[str], list[str]], path: str) -> ErrorList:
-    for label in text.split("."):
-        if errors := texts(label):
-            return [invalid(path, text, f"validating label {quote(label)}: {error}") for error in errors]
+def _validate_dotted_labels(value: str, validate_label: Callable[[str], list[str]], path: str) -> ErrorList:
+    for label in value.split("."):
+        if msgs := validate_label(label):
+            return [invalid(path, value, f"validating label {quote(label)}: {msg}") for msg in msgs]
     return []
 
 
@@ -168,32 +168,34 @@ def validate_conditions(obj: Object, old: Object) -> ErrorList:
     """The errors in the conditions (``validateConditions``). Errors that the stored object has too are accepted."""
     errors: ErrorList = []
     conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
-    known = [condition.get("type") or "" for condition in (old.get("status") or {}).get("conditions") or ()]
-    seen: list[str] = []
+    old_types = [condition.get("type") or "" for condition in (old.get("status") or {}).get("conditions") or ()]
+    types: list[str] = []
     for position, condition in enumerate(conditions):
         path = f"status.conditions[{position}]"
         kind, status = condition.get("type") or "", condition.get("status") or ""
-        if not kind and "" not in known:
+        if not kind and "" not in old_types:
             errors.append(required(f"{path}.type"))
         if not status:
             errors.append(required(f"{path}.status"))
-        elif kind in _PERMANENT and status != "True":
+        elif kind in _PERMANENT_CONDITION_TYPES and status != "True":
             errors.append(not_supported(f"{path}.status", status, ("True",)))
         elif status not in _STATUSES:
             errors.append(not_supported(f"{path}.status", status, _STATUSES))
-        both = kind in APPROVAL and any(other in seen for other in APPROVAL if other != kind)
-        if both and not all(type_ in known for type_ in APPROVAL):
+        is_conflicting = kind in APPROVAL and any(
+            approval_type in types for approval_type in APPROVAL if approval_type != kind
+        )
+        if is_conflicting and not all(type_ in old_types for type_ in APPROVAL):
             detail = "Approved and Denied conditions are mutually exclusive"
             errors.append(invalid("status.conditions", kind, detail))
-        if kind in seen and len(known) == len(set(known)):
+        if kind in types and len(old_types) == len(set(old_types)):
             errors.append(duplicate(f"{path}.type", named(kind)))
-        seen.append(kind)
+        types.append(kind)
     return errors
 
 
 def validate_no_removed_conditions(obj: Object, old: Object) -> ErrorList:
     return [
         forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
-        for kind in _PERMANENT
+        for kind in _PERMANENT_CONDITION_TYPES
         if len(conditions_of_type(obj, kind)) < len(conditions_of_type(old, kind))
     ]

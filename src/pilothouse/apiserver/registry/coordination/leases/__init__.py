@@ -25,9 +25,9 @@ class LeaseStrategy(Strategy):
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         # The gate CoordinatedLeaderElection is off (pkg/registry/coordination/lease/strategy.go, v1.36).
-        spec, before = obj.get("spec") or {}, old.get("spec") or {}
+        spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
         for field in _COORDINATED:
-            if before.get(field) is None:
+            if old_spec.get(field) is None:
                 spec.pop(field, None)
 
     def canonicalize(self, obj: Object) -> None:

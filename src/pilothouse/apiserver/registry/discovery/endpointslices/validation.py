@@ -74,16 +74,16 @@ def _zone_errors(name: str) -> tuple[str, ...]:
 def _validate_hints(hints: Object, path: str) -> ErrorList:
     """``validateHints``: zones and nodes that should use the endpoint."""
     errors: ErrorList = []
-    for field, errors_of in (("forZones", _zone_errors), ("forNodes", _node_errors)):
-        items, seen = hints.get(field) or [], set[str]()
+    for field, name_errors in (("forZones", _zone_errors), ("forNodes", _node_errors)):
+        items, names = hints.get(field) or [], set[str]()
         if len(items) > _MAX_HINTS:
             return [*errors, too_many(f"{path}.{field}", len(items), _MAX_HINTS)]
         for position, item in enumerate(items):
             child_path, name = f"{path}.{field}[{position}].name", item.get("name") or ""
-            if name in seen:
+            if name in names:
                 errors.append(duplicate(child_path, name))
-            seen.add(name)
-            errors += [invalid(child_path, name, msg) for msg in errors_of(name)]
+            names.add(name)
+            errors += [invalid(child_path, name, msg) for msg in name_errors(name)]
     return errors
 
 
@@ -115,18 +115,20 @@ def _family_errors(address: str, kind: str) -> tuple[str, ...]:
 def _address_errors(address: str, kind: str) -> tuple[tuple[str, str], ...]:
     """The errors in an address of this address type, as (value, detail)."""
     if kind == "FQDN":
-        return tuple(_name_errors(address.removesuffix(".") or address))
+        return tuple(_fully_qualified_domain_name_errors(address.removesuffix(".") or address))
     if kind not in ("IPv4", "IPv6"):
         return ()
     msgs = ip_errors(address) if kind == "IPv4" else canonical_ip_errors(address)
     return tuple((address, detail) for detail in msgs or non_special_ip_errors(address))
 
 
-def _name_errors(name: str) -> list[tuple[str, str]]:
+def _fully_qualified_domain_name_errors(name: str) -> list[tuple[str, str]]:
     """``IsFullyQualifiedDomainName``."""
-    detail = dns_subdomain_errors(name)
-    if detail:
-        return [(name, ",".join(detail))]
+    msgs = dns_subdomain_errors(name)
+    if msgs:
+        return [(name, ",".join(msgs))]
     if "." not in name:
         return [(name, "should be a domain with at least two segments separated by dots")]
-    return next(([(label, ",".join(texts))] for label in name.split(".") if (texts := dns_label_errors(label))), [])
+    return next(
+        ([(label, ",".join(label_msgs))] for label in name.split(".") if (label_msgs := dns_label_errors(label))), []
+    )

@@ -80,12 +80,16 @@ class EventStrategy(Strategy):
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        now, before = rename_fields(obj, TO_CORE), rename_fields(old, TO_CORE)
-        all_errors = validate_series(now.get("series")) if now.get("series") != before.get("series") else []
+        core_event, old_core_event = rename_fields(obj, TO_CORE), rename_fields(old, TO_CORE)
+        all_errors = (
+            validate_series(core_event.get("series"))
+            if core_event.get("series") != old_core_event.get("series")
+            else []
+        )
         return all_errors + [
-            invalid(NAMES_IN_ERRORS.get(field, field), internal_value(type_, now.get(field)), IMMUTABLE)
+            invalid(NAMES_IN_ERRORS.get(field, field), internal_value(type_, core_event.get(field)), IMMUTABLE)
             for field, type_ in _IMMUTABLE_FIELDS
-            if (now.get(field) or None) != (before.get(field) or None)
+            if (core_event.get(field) or None) != (old_core_event.get(field) or None)
         ]
 
     def stored_as(self, info: ResourceInfo) -> ResourceInfo:
@@ -99,9 +103,9 @@ class EventStrategy(Strategy):
         return stored
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
-        shown = rename_fields(decode(value), FROM_CORE)
-        del shown["kind"], shown["apiVersion"]
-        return encode_object(info, shown)
+        converted = rename_fields(decode(value), FROM_CORE)
+        del converted["kind"], converted["apiVersion"]
+        return encode_object(info, converted)
 
     def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"

@@ -38,15 +38,15 @@ def set_defaults_flow_schema(obj: Object) -> None:
 
 def print_flow_schema(value: Doc, now: Now) -> Row:
     spec = part(value, "spec") or {}
-    missing = "?"
+    dangling = "?"
     for condition in part(value, "status", "conditions") or ():
         if condition.get("type") == "Dangling":
-            missing = condition.get("status", "?")
+            dangling = condition.get("status", "?")
     return [
         part(spec, "priorityLevelConfiguration", "name") or "",
         spec.get("matchingPrecedence", 0),
         part(spec, "distinguisherMethod", "type") or NONE,
-        missing,
+        dangling,
     ]
 
 

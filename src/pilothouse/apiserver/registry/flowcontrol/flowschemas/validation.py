@@ -38,27 +38,33 @@ def validate_flow_schema(obj: Object) -> ErrorList:
 
 
 def _validate_matching_precedence(precedence: int, name: str) -> ErrorList:
-    texts = {
+    violations = {
         "must be a positive value": precedence <= 0,
         f"must not be greater than {_MAX_MATCHING_PRECEDENCE}": precedence > _MAX_MATCHING_PRECEDENCE,
         "only the schema named 'exempt' may have matchingPrecedence 1": precedence == 1 and name != "exempt",
     }
-    return [invalid("spec.matchingPrecedence", precedence, text) for text, applies in texts.items() if applies]
+    return [
+        invalid("spec.matchingPrecedence", precedence, detail)
+        for detail, is_violated in violations.items()
+        if is_violated
+    ]
 
 
 def _validate_policy_rules_with_subjects(rule: Object, path: str) -> ErrorList:
-    subjects, resources, urls = (rule.get(field) or () for field in ("subjects", "resourceRules", "nonResourceRules"))
+    subjects, resource_rules, non_resource_rules = (
+        rule.get(field) or () for field in ("subjects", "resourceRules", "nonResourceRules")
+    )
     errors: ErrorList = []
     for position, subject in enumerate(subjects):
         errors += _validate_subject(subject, f"{path}.subjects[{position}]")
     if not subjects:
         errors.append(required(f"{path}.subjects", "subjects must contain at least one value"))
-    if not resources and not urls:
+    if not resource_rules and not non_resource_rules:
         errors.append(required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
-    for position, one in enumerate(resources):
-        errors += _validate_resource_policy_rule(one, f"{path}.resourceRules[{position}]")
-    for position, one in enumerate(urls):
-        errors += _validate_non_resource_policy_rule(one, f"{path}.nonResourceRules[{position}]")
+    for position, resource_rule in enumerate(resource_rules):
+        errors += _validate_resource_policy_rule(resource_rule, f"{path}.resourceRules[{position}]")
+    for position, non_resource_rule in enumerate(non_resource_rules):
+        errors += _validate_non_resource_policy_rule(non_resource_rule, f"{path}.nonResourceRules[{position}]")
     return errors
 
 
@@ -75,10 +81,14 @@ def _validate_subject(subject: Object, path: str) -> ErrorList:
         errors.append(required(f"{child_path}.name"))
     if value is not None and kind == "ServiceAccount":
         errors += _validate_service_account_subject(value, child_path)
-    for other in ("serviceAccount", "user", "group"):
-        if other != field and subject.get(other) is not None:
-            owner = next(name for name, subject_field in _SUBJECTS.items() if subject_field == other)
-            errors.append(forbidden(f"{path}.{other}", f"{other} is forbidden when subject kind is not '{owner}'"))
+    for other_field in ("serviceAccount", "user", "group"):
+        if other_field != field and subject.get(other_field) is not None:
+            other_kind = next(name for name, subject_field in _SUBJECTS.items() if subject_field == other_field)
+            errors.append(
+                forbidden(
+                    f"{path}.{other_field}", f"{other_field} is forbidden when subject kind is not '{other_kind}'"
+                )
+            )
     return errors
 
 
@@ -93,10 +103,10 @@ def _validate_service_account_subject(account: Object, path: str) -> ErrorList:
     return errors + [invalid(child_path, namespace, msg) for msg in dns_label_errors(namespace)]
 
 
-def _validate_wildcard(values: Sequence[str], path: str, called: str) -> ErrorList:
+def _validate_wildcard(values: Sequence[str], path: str, noun: str) -> ErrorList:
     if "*" not in values or len(values) < 2:
         return []
-    return [invalid(path, list(values), f"if '*' is present, must not specify other {called}")]
+    return [invalid(path, list(values), f"if '*' is present, must not specify other {noun}")]
 
 
 def _validate_verb(verbs: Sequence[str], path: str) -> ErrorList:
@@ -109,26 +119,26 @@ def _validate_verb(verbs: Sequence[str], path: str) -> ErrorList:
 
 def _validate_resource_policy_rule(rule: Object, path: str) -> ErrorList:
     errors = _validate_verb(rule.get("verbs") or (), f"{path}.verbs")
-    for field, called, one in (
+    for field, noun, singular in (
         ("apiGroups", "api groups", "api group"),
         ("resources", "resources", "resource"),
     ):
         values, child_path = rule.get(field) or (), f"{path}.{field}"
         if not values:
-            errors.append(required(child_path, f"resource rules must supply at least one {one}"))
-        errors += _validate_wildcard(values, child_path, called)
+            errors.append(required(child_path, f"resource rules must supply at least one {singular}"))
+        errors += _validate_wildcard(values, child_path, noun)
     namespaces, child_path = rule.get("namespaces") or (), f"{path}.namespaces"
     if not namespaces and not rule.get("clusterScope"):
-        text = "resource rules that are not cluster scoped must supply at least one namespace"
-        errors.append(required(child_path, text))
+        detail = "resource rules that are not cluster scoped must supply at least one namespace"
+        errors.append(required(child_path, detail))
     elif "*" in namespaces:
         errors += _validate_wildcard(namespaces, child_path, "namespaces")
     else:
-        begin = "each member of this list must be '*' or a DNS-1123 label; "
+        prefix = "each member of this list must be '*' or a DNS-1123 label; "
         errors += [
-            invalid(f"{child_path}[{position}]", namespace, begin + text)
+            invalid(f"{child_path}[{position}]", namespace, prefix + msg)
             for position, namespace in enumerate(namespaces)
-            for text in dns_label_errors(namespace)
+            for msg in dns_label_errors(namespace)
         ]
     return errors
 
@@ -156,4 +166,4 @@ def _url_error(url: str) -> str:
         ("//" in url, "must not contain double slash"),
         (stars > 1 or (stars == 1 and not url.endswith("/*")), "wildcard can only do suffix matching"),
     )
-    return next((text for is_violated, text in rules if is_violated), "")
+    return next((detail for is_violated, detail in rules if is_violated), "")

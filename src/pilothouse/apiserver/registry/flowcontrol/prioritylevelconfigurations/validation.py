@@ -57,8 +57,8 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
             errors += _validate_share(exempt, "spec.exempt") + _validate_percent(exempt, "spec.exempt")
         return errors
     if kind != "Limited":
-        found = not_supported("spec.type", kind, _LEVELS) if kind else required("spec.type")
-        return [*errors, found]
+        error = not_supported("spec.type", kind, _LEVELS) if kind else required("spec.type")
+        return [*errors, error]
     if exempt is not None:
         errors.append(forbidden("spec.exempt", "must be nil if the type is Limited"))
     if limited is None:
@@ -66,10 +66,10 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
     errors += _validate_share(limited, "spec.limited")
     errors += _validate_limit_response(limited.get("limitResponse") or {}, "spec.limited.limitResponse")
     errors += _validate_percent(limited, "spec.limited")
-    borrowed = limited.get("borrowingLimitPercent")
-    if borrowed is not None and borrowed < 0:
+    borrowing_limit = limited.get("borrowingLimitPercent")
+    if borrowing_limit is not None and borrowing_limit < 0:
         path, detail = "spec.limited.borrowingLimitPercent", f"if specified, {_NATURAL}"
-        errors.append(invalid(path, borrowed, detail))
+        errors.append(invalid(path, borrowing_limit, detail))
     return errors
 
 
@@ -100,24 +100,24 @@ def _validate_limit_response(response: Object, path: str) -> ErrorList:
 
 
 def _validate_queuing_configuration(queuing: Object, path: str) -> ErrorList:
-    queues, hand, length = (queuing[field] for field in ("queues", "handSize", "queueLengthLimit"))
+    queues, hand_size, queue_length_limit = (queuing[field] for field in ("queues", "handSize", "queueLengthLimit"))
     errors: ErrorList = []
 
-    def report(field: str, value: int, text: str) -> None:
-        errors.append(invalid(f"{path}.{field}", value, text))
+    def report(field: str, value: int, detail: str) -> None:
+        errors.append(invalid(f"{path}.{field}", value, detail))
 
-    if length <= 0:
-        report("queueLengthLimit", length, "must be positive")
+    if queue_length_limit <= 0:
+        report("queueLengthLimit", queue_length_limit, "must be positive")
     if queues <= 0:
         report("queues", queues, "must be positive")
     elif queues > _MAX_QUEUES:
         report("queues", queues, f"must not be greater than {_MAX_QUEUES}")
-    if hand <= 0:
-        report("handSize", hand, "must be positive")
-    elif hand > queues:
-        report("handSize", hand, f"should not be greater than queues ({queues})")
-    elif math.ceil(math.log2(queues) * hand) > _MAX_ENTROPY_BITS:
-        bits = f"required entropy bits of deckSize {queues} and handSize {hand}"
+    if hand_size <= 0:
+        report("handSize", hand_size, "must be positive")
+    elif hand_size > queues:
+        report("handSize", hand_size, f"should not be greater than queues ({queues})")
+    elif math.ceil(math.log2(queues) * hand_size) > _MAX_ENTROPY_BITS:
+        bits = f"required entropy bits of deckSize {queues} and handSize {hand_size}"
         detail = f"{bits} should not be greater than {_MAX_ENTROPY_BITS}"
-        report("handSize", hand, detail)
+        report("handSize", hand_size, detail)
     return errors

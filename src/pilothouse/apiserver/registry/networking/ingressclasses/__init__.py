@@ -68,11 +68,11 @@ def _validate_ingress_class_parameters(parameters: Object, path: str) -> ErrorLi
 
 def print_ingress_class(value: Doc, now: Now) -> Row:
     parameters = part(value, "spec", "parameters")
-    shown = NONE
+    parameters_text = NONE
     if parameters:
         group = parameters.get("apiGroup")
-        shown = f"{parameters.get('kind')}{f'.{group}' if group else ''}/{parameters.get('name')}"
-    return [part(value, "spec", "controller") or "", shown]
+        parameters_text = f"{parameters.get('kind')}{f'.{group}' if group else ''}/{parameters.get('name')}"
+    return [part(value, "spec", "controller") or "", parameters_text]
 
 
 REGISTRATION = Registration(

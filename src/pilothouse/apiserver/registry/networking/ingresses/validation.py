@@ -23,7 +23,7 @@ _WILDCARD_TEXT = (
     "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
 )
 _BAD_SEQUENCES = ("//", "/./", "/../", "%2f", "%2F")
-_BAD_ENDS = ("/..", "/.")
+_BAD_SUFFIXES = ("/..", "/.")
 _NOT_AN_IP_ADDRESS = "must be a DNS name, not an IP address"
 _CLASS = "kubernetes.io/ingress.class"
 _MAX_HOST_LENGTH = 253
@@ -37,11 +37,15 @@ def validate_ingress_more(obj: Object) -> ErrorList:
 
 
 def validate_ingress_status_update(obj: Object, old: Object) -> ErrorList:
-    before = {one.get("ip") for one in _load_balancer_ingress(old)}
+    old_ips = {ingress.get("ip") for ingress in _load_balancer_ingress(old)}
     errors: ErrorList = []
-    for position, one in enumerate(_load_balancer_ingress(obj)):
-        path, ip, host = f"status.loadBalancer.ingress[{position}]", one.get("ip") or "", one.get("hostname") or ""
-        if ip and ip not in before:
+    for position, ingress in enumerate(_load_balancer_ingress(obj)):
+        path, ip, host = (
+            f"status.loadBalancer.ingress[{position}]",
+            ingress.get("ip") or "",
+            ingress.get("hostname") or "",
+        )
+        if ip and ip not in old_ips:
             errors += [invalid(f"{path}.ip", ip, msg) for msg in ip_errors(ip)]
         if host:
             msgs = [*dns_subdomain_errors(host), *([_NOT_AN_IP_ADDRESS] if parse_ip_sloppy(host) is not None else [])]
@@ -68,8 +72,8 @@ def validate_ingress_spec(spec: Object) -> ErrorList:
         paths = rule["http"].get("paths") or []
         if not paths:
             errors.append(required(f"{path}.http.paths"))
-        for index, entry in enumerate(paths):
-            errors += _validate_http_ingress_path(entry, f"{path}.http.paths[{index}]")
+        for index, ingress_path in enumerate(paths):
+            errors += _validate_http_ingress_path(ingress_path, f"{path}.http.paths[{index}]")
     for position, tls in enumerate(spec.get("tls") or ()):
         for index, host in enumerate(tls.get("hosts") or ()):
             errors += _validate_tls_secret_name(host, f"spec.tls[{position}].hosts[{index}]")
@@ -98,9 +102,9 @@ def _validate_tls_secret_name(host: str, path: str) -> ErrorList:
     return [invalid(path, host, msg) for msg in detail]
 
 
-def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
+def _validate_http_ingress_path(ingress_path: Object, path: str) -> ErrorList:
     errors: ErrorList = []
-    kind, child_path = entry.get("pathType"), entry.get("path") or ""
+    kind, child_path = ingress_path.get("pathType"), ingress_path.get("path") or ""
     if not kind:
         # As upstream, the other fields are not validated.
         return [required(f"{path}.pathType", "pathType must be specified")]
@@ -112,16 +116,16 @@ def _validate_http_ingress_path(entry: Object, path: str) -> ErrorList:
         if not child_path.startswith("/"):
             errors.append(invalid(f"{path}.path", child_path, "must be an absolute path"))
         errors += [
-            invalid(f"{path}.path", child_path, f"must not contain '{text}'")
-            for text in _BAD_SEQUENCES
-            if text in child_path
+            invalid(f"{path}.path", child_path, f"must not contain '{sequence}'")
+            for sequence in _BAD_SEQUENCES
+            if sequence in child_path
         ]
         errors += [
-            invalid(f"{path}.path", child_path, f"cannot end with '{text}'")
-            for text in _BAD_ENDS
-            if child_path.endswith(text)
+            invalid(f"{path}.path", child_path, f"cannot end with '{suffix}'")
+            for suffix in _BAD_SUFFIXES
+            if child_path.endswith(suffix)
         ]
-    return errors + _validate_ingress_backend(entry.get("backend") or {}, f"{path}.backend")
+    return errors + _validate_ingress_backend(ingress_path.get("backend") or {}, f"{path}.backend")
 
 
 def _validate_ingress_typed_local_object_reference(reference: Object, path: str) -> ErrorList:

@@ -30,8 +30,8 @@ class IPAddressStrategy(Strategy):
         return errors + ingress_validation.validate_path_segments(parent, "spec.parentRef", fields)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        spec, before = obj.get("spec") or {}, old.get("spec") or {}
-        return validate_immutable_fields(spec, before, "spec", {"parentRef": "*networking.ParentReference"})
+        spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+        return validate_immutable_fields(spec, old_spec, "spec", {"parentRef": "*networking.ParentReference"})
 
     @staticmethod
     def validate_name(name: str) -> list[str]:
@@ -45,8 +45,8 @@ def print_ip_address(value: Doc, now: Now) -> Row:
     if not parent:
         return [NONE, age_of(value, now)]
     group, namespace = parent.get("group"), parent.get("namespace")
-    shown = f"{parent.get('resource')}{f'.{group}' if group else ''}/{f'{namespace}/' if namespace else ''}"
-    return [shown + str(parent.get("name")), age_of(value, now)]
+    parent_text = f"{parent.get('resource')}{f'.{group}' if group else ''}/{f'{namespace}/' if namespace else ''}"
+    return [parent_text + str(parent.get("name")), age_of(value, now)]
 
 
 REGISTRATION = Registration(

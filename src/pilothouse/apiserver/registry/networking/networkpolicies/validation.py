@@ -16,8 +16,8 @@ _POLICY_TYPES = ("Ingress", "Egress")
 PEERS = (("ingress", "from"), ("egress", "to"))
 
 
-def validate_network_policy_spec(spec: Object, known: Collection[str]) -> ErrorList:
-    """``ValidateNetworkPolicySpec``. ``known``: CIDRs of the stored object, which are accepted."""
+def validate_network_policy_spec(spec: Object, valid_old_cidrs: Collection[str]) -> ErrorList:
+    """``ValidateNetworkPolicySpec``. ``valid_old_cidrs``: CIDRs of the stored object, which are accepted."""
     errors = validate_label_selector(spec.get("podSelector") or {}, "spec.podSelector")
     for field, peers in PEERS:
         for position, rule in enumerate(spec.get(field) or ()):
@@ -25,7 +25,7 @@ def validate_network_policy_spec(spec: Object, known: Collection[str]) -> ErrorL
             for index, port in enumerate(rule.get("ports") or ()):
                 errors += _validate_network_policy_port(port, f"{path}.ports[{index}]")
             for index, peer in enumerate(rule.get(peers) or ()):
-                errors += _validate_network_policy_peer(peer, f"{path}.{peers}[{index}]", known)
+                errors += _validate_network_policy_peer(peer, f"{path}.{peers}[{index}]", valid_old_cidrs)
     kinds = spec.get("policyTypes") or []
     if len(kinds) > 2:
         return [*errors, invalid("spec.policyTypes", kinds, "may not specify more than two policyTypes")]
@@ -51,21 +51,21 @@ def _validate_network_policy_port(port: Object, path: str) -> ErrorList:
             errors.append(invalid(f"{path}.endPort", end, PORT_RANGE))
         return errors
     if end is not None:
-        text = "may not be specified when `port` is " + ("not specified" if number is None else "non-numeric")
-        errors.append(invalid(f"{path}.endPort", end, text))
+        detail = "may not be specified when `port` is " + ("not specified" if number is None else "non-numeric")
+        errors.append(invalid(f"{path}.endPort", end, detail))
     if number is not None:
-        errors += [invalid(f"{path}.port", number, text) for text in port_name_errors(number)]
+        errors += [invalid(f"{path}.port", number, msg) for msg in port_name_errors(number)]
     return errors
 
 
-def _validate_network_policy_peer(peer: Object, path: str, known: Collection[str]) -> ErrorList:
+def _validate_network_policy_peer(peer: Object, path: str, valid_old_cidrs: Collection[str]) -> ErrorList:
     errors: ErrorList = []
     selectors = [field for field in ("podSelector", "namespaceSelector") if peer.get(field) is not None]
     for field in selectors:
         errors += validate_label_selector(peer[field], f"{path}.{field}")
     block = peer.get("ipBlock")
     if block is not None:
-        errors += _validate_ip_block(block, f"{path}.ipBlock", known)
+        errors += _validate_ip_block(block, f"{path}.ipBlock", valid_old_cidrs)
         if selectors:
             errors.append(forbidden(path, "may not specify both ipBlock and another peer"))
     elif not selectors:
@@ -73,19 +73,23 @@ def _validate_network_policy_peer(peer: Object, path: str, known: Collection[str
     return errors
 
 
-def _validate_ip_block(block: Object, path: str, known: Collection[str]) -> ErrorList:
+def _validate_ip_block(block: Object, path: str, valid_old_cidrs: Collection[str]) -> ErrorList:
     cidr = block.get("cidr") or ""
     if not cidr:
         return [required(f"{path}.cidr")]
-    errors = validate_cidr_for_legacy_field(cidr, f"{path}.cidr", known)
+    errors = validate_cidr_for_legacy_field(cidr, f"{path}.cidr", valid_old_cidrs)
     network = parse_cidr_sloppy(cidr)
     if network is None:
         return errors
-    for index, excluded in enumerate(block.get("except") or ()):
-        child_path, inner = f"{path}.except[{index}]", parse_cidr_sloppy(excluded)
-        errors += validate_cidr_for_legacy_field(excluded, child_path, known)
-        if inner is None:
+    for index, except_cidr in enumerate(block.get("except") or ()):
+        child_path, except_network = f"{path}.except[{index}]", parse_cidr_sloppy(except_cidr)
+        errors += validate_cidr_for_legacy_field(except_cidr, child_path, valid_old_cidrs)
+        if except_network is None:
             continue
-        if inner.version != network.version or inner.prefixlen <= network.prefixlen or inner[0] not in network:
-            errors.append(invalid(child_path, excluded, "must be a strict subset of `cidr`"))
+        if (
+            except_network.version != network.version
+            or except_network.prefixlen <= network.prefixlen
+            or except_network[0] not in network
+        ):
+            errors.append(invalid(child_path, except_cidr, "must be a strict subset of `cidr`"))
     return errors

@@ -36,16 +36,16 @@ class ServiceCIDRStrategy(Strategy):
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        after: Sequence[str] = (obj.get("spec") or {}).get("cidrs") or []
-        before: Sequence[str] = (old.get("spec") or {}).get("cidrs") or []
-        if len(after) != len(before) and (len(before), len(after)) != (1, 2):
-            return [invalid("spec.cidrs", list(after), IMMUTABLE)]
-        found = [
-            invalid(f"spec.cidrs[{position}]", after[position], IMMUTABLE)
-            for position, cidr in enumerate(before)
-            if after[position] != cidr
+        cidrs: Sequence[str] = (obj.get("spec") or {}).get("cidrs") or []
+        old_cidrs: Sequence[str] = (old.get("spec") or {}).get("cidrs") or []
+        if len(cidrs) != len(old_cidrs) and (len(old_cidrs), len(cidrs)) != (1, 2):
+            return [invalid("spec.cidrs", list(cidrs), IMMUTABLE)]
+        all_errors = [
+            invalid(f"spec.cidrs[{position}]", cidrs[position], IMMUTABLE)
+            for position, cidr in enumerate(old_cidrs)
+            if cidrs[position] != cidr
         ]
-        return found if len(after) == len(before) else found + self.validate(obj)
+        return all_errors if len(cidrs) == len(old_cidrs) else all_errors + self.validate(obj)
 
 
 def print_service_cidr(value: Doc, now: Now) -> Row:

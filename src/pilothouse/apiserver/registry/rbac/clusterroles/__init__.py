@@ -21,9 +21,9 @@ class ClusterRoleStrategy(RoleStrategy):
             errors.append(required("aggregationRule.clusterRoleSelectors", detail))
         for position, selector in enumerate((rule or {}).get("clusterRoleSelectors") or ()):
             path = f"aggregationRule.clusterRoleSelectors[{position}]"
-            found = validate_label_selector(selector, path)
-            errors += found
-            if found:
+            selector_errors = validate_label_selector(selector, path)
+            errors += selector_errors
+            if selector_errors:
                 # Upstream reports the selector that could not be parsed, which is nil.
                 errors.append(invalid(path, None, "invalid label selector."))
         return errors

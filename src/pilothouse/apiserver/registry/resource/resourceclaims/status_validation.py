@@ -55,7 +55,7 @@ _INVALID_INTERFACE_ADDRESS = "must be a valid address in CIDR form, (e.g. 10.9.8
 def _device_key(device: Object) -> DeviceKey:
     """The ID of a device or of a share of it, with the field names for messages."""
     fields = (("Driver", "driver"), ("Pool", "pool"), ("Device", "device"), ("ShareID", "shareID"))
-    return tuple((shown, device.get(field) or "") for shown, field in fields)
+    return tuple((name_in_message, device.get(field) or "") for name_in_message, field in fields)
 
 
 def _allocated(status: Object) -> set[DeviceKey]:
@@ -63,21 +63,25 @@ def _allocated(status: Object) -> set[DeviceKey]:
     return {_device_key(result) for result in devices.get("results") or ()}
 
 
-def drop_deallocated_devices(status: Object, before: Object) -> None:
+def drop_deallocated_devices(status: Object, old_status: Object) -> None:
     """Drop the statuses of devices that are no longer allocated (``dropDeallocatedStatusDevices``)."""
     if not status.get("devices"):
         return
-    deallocated = _allocated(before) - _allocated(status)
+    deallocated = _allocated(old_status) - _allocated(status)
     status["devices"] = [device for device in status["devices"] if _device_key(device) not in deallocated]
     if not status["devices"]:
         del status["devices"]
 
 
 def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
-    status, before = obj.get("status") or {}, old.get("status") or {}
-    users, allocation = status.get("reservedFor") or [], status.get("allocation")
+    status, old_status = obj.get("status") or {}, old.get("status") or {}
+    consumers, allocation = status.get("reservedFor") or [], status.get("allocation")
     errors = validate_set(
-        users, _MAX_RESERVED_FOR, "status.reservedFor", _validate_consumer_reference, lambda user: user.get("uid") or ""
+        consumers,
+        _MAX_RESERVED_FOR,
+        "status.reservedFor",
+        _validate_consumer_reference,
+        lambda consumer: consumer.get("uid") or "",
     )
     allocated = _allocated(status)
     errors += validate_set(
@@ -87,25 +91,25 @@ def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
         lambda device, path: _validate_allocated_device_status(device, path, allocated),
         _device_key,
     )
-    if users and allocation is None:
+    if consumers and allocation is None:
         errors.append(forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
     elif obj["metadata"].get("deletionTimestamp") and any(
-        user not in (before.get("reservedFor") or ()) for user in users
+        consumer not in (old_status.get("reservedFor") or ()) for consumer in consumers
     ):
         detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
         errors.append(forbidden("status.reservedFor", detail))
     if allocation is None:
         return errors
-    if before.get("allocation") is None:
+    if old_status.get("allocation") is None:
         names = request_names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or ())
         return errors + _validate_allocation(allocation, "status.allocation", names)
-    if allocation != before["allocation"]:
+    if allocation != old_status["allocation"]:
         errors.append(invalid("status.allocation", internal_value("*resource.AllocationResult", allocation), IMMUTABLE))
     return errors
 
 
-def _validate_consumer_reference(user: Object, path: str) -> ErrorList:
-    return [required(f"{path}.{field}") for field in ("resource", "name", "uid") if not user.get(field)]
+def _validate_consumer_reference(consumer: Object, path: str) -> ErrorList:
+    return [required(f"{path}.{field}") for field in ("resource", "name", "uid") if not consumer.get(field)]
 
 
 def _validate_allocation(allocation: Object, path: str, names: Names) -> ErrorList:
@@ -120,7 +124,7 @@ def _validate_allocation(allocation: Object, path: str, names: Names) -> ErrorLi
         devices.get("config") or [],
         _MAX_CONFIGURATIONS,
         f"{path}.devices.config",
-        lambda one, path: _validate_configuration(one, path, names),
+        lambda config, path: _validate_configuration(config, path, names),
     )
     if allocation.get("nodeSelector") is not None:
         errors += validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
@@ -178,14 +182,14 @@ def _validate_network(data: Object, path: str) -> ErrorList:
     return all_errors + validate_set(ips, _MAX_ADDRESSES, f"{path}.ips", _validate_address, lambda ip: ip)
 
 
-def _validate_address(text: str, path: str) -> ErrorList:
+def _validate_address(address: str, path: str) -> ErrorList:
     """``IsValidInterfaceAddress``: an IP address with a prefix length."""
     try:
-        interface = ipaddress.ip_interface(text) if "/" in text else None
+        interface = ipaddress.ip_interface(address) if "/" in address else None
     except ValueError:
         interface = None
     if interface is None:
-        return [invalid(path, text, _INVALID_INTERFACE_ADDRESS)]
-    if str(interface) != text:
-        return [invalid(path, text, f'must be in canonical form ("{interface}")')]
+        return [invalid(path, address, _INVALID_INTERFACE_ADDRESS)]
+    if str(interface) != address:
+        return [invalid(path, address, f'must be in canonical form ("{interface}")')]
     return []

@@ -25,7 +25,7 @@ from pilothouse.machinery.names import dns_subdomain_errors
 _MAX_ITEMS = 32
 _MAX_FIRST_AVAILABLE = 8
 _MODES = ("All", "ExactCount")
-_ONE_KIND = "exactly one of `exactly` or `firstAvailable` is required"
+_ONE_OF_REQUEST_TYPES = "exactly one of `exactly` or `firstAvailable` is required"
 
 
 def validate_resource_claim_template(spec: Object) -> ErrorList:
@@ -43,8 +43,8 @@ def validate_resource_claim_template(spec: Object) -> ErrorList:
 def validate_device_class(spec: Object, old: Object | None) -> ErrorList:
     """``validateDeviceClassSpec``. Unchanged selectors are not compiled again."""
     selectors = spec.get("selectors") or []
-    stored = old is not None and selectors == (old.get("selectors") or [])
-    errors = validate_selectors(selectors, "spec.selectors", stored=stored)
+    is_unchanged = old is not None and selectors == (old.get("selectors") or [])
+    errors = validate_selectors(selectors, "spec.selectors", is_unchanged=is_unchanged)
     errors += validate_slice(spec.get("config") or [], _MAX_ITEMS, "spec.config", validate_device_configuration)
     name = spec.get("extendedResourceName")
     if name is not None and not is_extended_resource_name(name):
@@ -68,9 +68,9 @@ def validate_resource_claim_spec(claim: Object, path: str) -> ErrorList:
         claim.get("config") or [],
         _MAX_ITEMS,
         f"{path}.config",
-        lambda one, path: (
-            validate_request_references(one.get("requests") or [], f"{path}.requests", names)
-            + validate_device_configuration(one, path)
+        lambda config, path: (
+            validate_request_references(config.get("requests") or [], f"{path}.requests", names)
+            + validate_device_configuration(config, path)
         ),
     )
 
@@ -80,19 +80,20 @@ def _validate_device_request(request: Object, path: str) -> ErrorList:
     all_errors = validate_label(request.get("name") or "", f"{path}.name")
     exactly, subrequests = request.get("exactly"), request.get("firstAvailable") or []
     if exactly is not None and subrequests:
-        return [*all_errors, invalid(path, None, f"{_ONE_KIND}, but multiple fields are set")]
+        return [*all_errors, invalid(path, None, f"{_ONE_OF_REQUEST_TYPES}, but multiple fields are set")]
     if exactly is not None:
         return all_errors + _validate_device_sub_request(exactly, f"{path}.exactly")
     if not subrequests:
-        return [*all_errors, required(path, _ONE_KIND)]
+        return [*all_errors, required(path, _ONE_OF_REQUEST_TYPES)]
     return all_errors + validate_set(
         subrequests,
         _MAX_FIRST_AVAILABLE,
         f"{path}.firstAvailable",
-        lambda one, path: (
-            validate_label(one.get("name") or "", f"{path}.name") + _validate_device_sub_request(one, path)
+        lambda subrequest, path: (
+            validate_label(subrequest.get("name") or "", f"{path}.name")
+            + _validate_device_sub_request(subrequest, path)
         ),
-        lambda one: one.get("name") or "",
+        lambda subrequest: subrequest.get("name") or "",
     )
 
 

@@ -127,15 +127,15 @@ def print_resource_pool_status_request(value: Doc, now: Now) -> Row:
         return [driver, *(_PENDING for _ in (*_TOTALS, "errors", "pools")), "Pending", _PENDING]
     pools, count = part(status, "pools") or (), part(status, "poolCount") or 0
     finished, *_others = conditions
-    shown = finished["type"]
-    if shown == "Complete" and len(pools) < count:
-        shown = f"Complete ({len(pools)}/{count} pools)"
+    status_text = finished["type"]
+    if status_text == "Complete" and len(pools) < count:
+        status_text = f"Complete ({len(pools)}/{count} pools)"
     return [
         driver,
         *(str(sum(pool.get(field) or 0 for pool in pools)) for field in _TOTALS),
         str(sum(bool(pool.get("validationError")) for pool in pools)),
         str(count),
-        shown,
+        status_text,
         age(finished.get("lastTransitionTime"), now),
     ]
 

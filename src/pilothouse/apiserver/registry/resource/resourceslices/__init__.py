@@ -39,10 +39,10 @@ class ResourceSliceStrategy(Strategy):
         return slice_validation.validate_resource_slice(obj.get("spec") or {}, None)
 
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
-        spec, before = obj.get("spec") or {}, old.get("spec") or {}
-        if spec == before:
+        spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+        if spec == old_spec:
             return []
-        return slice_validation.validate_resource_slice(spec, before)
+        return slice_validation.validate_resource_slice(spec, old_spec)
 
     def unsupported_field(self, path: str) -> str:
         return f"field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {path}"

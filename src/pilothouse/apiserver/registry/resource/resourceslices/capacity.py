@@ -28,9 +28,9 @@ def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) ->
         if policy.get(field) and policy.get("default") is None:
             return [required(f"{child_path}.default", f"required when {field} is defined")]
     try:
-        capacity_value = _amount(capacity.get("value"))
+        capacity_value = _quantity(capacity.get("value"))
         if values:
-            return _validate_value(values, _amount(policy["default"]), capacity_value, f"{child_path}.validValues")
+            return _validate_value(values, _quantity(policy["default"]), capacity_value, f"{child_path}.validValues")
         return (
             _validate_range(bounds, policy.get("default"), capacity_value, f"{child_path}.validRange") if bounds else []
         )
@@ -38,17 +38,17 @@ def validate_device_capacity(capacity: Object, path: str, *, is_shared: bool) ->
         return []  # reported when the type is decoded
 
 
-def _amount(text: Any) -> Quantity:
-    return parse_quantity(str(text))
+def _quantity(value: Any) -> Quantity:
+    return parse_quantity(str(value))
 
 
 def _validate_value(values: list[Any], default: Quantity, capacity_value: Quantity, path: str) -> ErrorList:
     """``validateRequestPolicyValidValues``: sorted and unique, none above the capacity."""
-    amounts = [_amount(value) for value in values]
+    quantities = [_quantity(value) for value in values]
     errors = [
-        invalid(f"{path}[{position}]", str(after), "values must be sorted in ascending order")
-        for position, (before, after) in enumerate(itertools.pairwise(amounts), 1)
-        if before > after
+        invalid(f"{path}[{position}]", str(current), "values must be sorted in ascending order")
+        for position, (previous, current) in enumerate(itertools.pairwise(quantities), 1)
+        if previous > current
     ]
 
     def validate(amount: Quantity, path: str) -> ErrorList:
@@ -58,8 +58,8 @@ def _validate_value(values: list[Any], default: Quantity, capacity_value: Quanti
             else []
         )
 
-    errors += validate_set(amounts, _MAX_VALUES, path, validate, lambda amount: str(amount.value))
-    if default not in amounts:
+    errors += validate_set(quantities, _MAX_VALUES, path, validate, lambda amount: str(amount.value))
+    if default not in quantities:
         errors.append(invalid(path, str(default), "default value is not valid according to the requestPolicy"))
     return errors
 
@@ -68,33 +68,33 @@ def _validate_range(bounds: Object, default_text: Any, capacity_value: Quantity,
     """``validateRequestPolicyRange``: a minimum, with optional maximum and step."""
     if bounds.get("min") is None:
         return [required(f"{path}.min", "required when validRange is defined")]
-    default, low = _amount(default_text), _amount(bounds["min"])
-    high = _amount(bounds["max"]) if bounds.get("max") is not None else None
+    default, minimum = _quantity(default_text), _quantity(bounds["min"])
+    maximum = _quantity(bounds["max"]) if bounds.get("max") is not None else None
     errors: ErrorList = []
 
-    def report(field: str, amount: Quantity, text: str) -> None:
-        errors.append(invalid(f"{path}.{field}", str(amount), text))
+    def report(field: str, amount: Quantity, detail: str) -> None:
+        errors.append(invalid(f"{path}.{field}", str(amount), detail))
 
-    if low > capacity_value:
-        report("min", low, f"min is larger than capacity value: {capacity_value}")
-    if default < low:
-        report("default", default, f"default is less than min: {low}")
-    if high is not None:
-        if low > high:
-            report("max", low, f"min is larger than max: {high}")
-        if high > capacity_value:
-            report("max", high, f"max is larger than capacity value: {capacity_value}")
-        if default > high:
-            report("default", default, f"default is more than max: {high}")
+    if minimum > capacity_value:
+        report("min", minimum, f"min is larger than capacity value: {capacity_value}")
+    if default < minimum:
+        report("default", default, f"default is less than min: {minimum}")
+    if maximum is not None:
+        if minimum > maximum:
+            report("max", minimum, f"min is larger than max: {maximum}")
+        if maximum > capacity_value:
+            report("max", maximum, f"max is larger than capacity value: {capacity_value}")
+        if default > maximum:
+            report("default", default, f"default is more than max: {maximum}")
     if bounds.get("step") is None:
         return errors
-    step = _amount(bounds["step"])
+    step = _quantity(bounds["step"])
     if step.value <= 0:
         report("step", step, "must be greater than zero")
         return errors
-    if low + step > capacity_value:
-        report("step", step, f"one step {low + step} is larger than capacity value: {capacity_value}")
-    for amount in (default, high):
-        if amount is not None and (amount.value - low.value) % step.value:
-            report("step", amount, f"value is not a multiple of a given step ({step}) from ({low})")
+    if minimum + step > capacity_value:
+        report("step", step, f"one step {minimum + step} is larger than capacity value: {capacity_value}")
+    for amount in (default, maximum):
+        if amount is not None and (amount.value - minimum.value) % step.value:
+            report("step", amount, f"value is not a multiple of a given step ({step}) from ({minimum})")
     return errors

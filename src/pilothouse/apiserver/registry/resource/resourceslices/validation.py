@@ -47,32 +47,34 @@ def validate_resource_slice(spec: Object, old: Object | None) -> ErrorList:
     if old is not None:
         errors += validate_immutable_fields(pool, old.get("pool") or {}, "spec.pool", {"name": "string"})
         errors += validate_immutable_fields(spec, old, "spec", {"driver": "string", "nodeName": "*string"})
-    paths, fields_set = _validate_slice_node_selection(spec)
-    errors += paths
-    which = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+    node_selection_errors, fields_set = _validate_slice_node_selection(spec)
+    errors += node_selection_errors
+    detail = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
     if not fields_set:
-        errors.append(required("spec", which))
+        errors.append(required("spec", detail))
     elif len(fields_set) > 1:
-        errors.append(invalid("spec", f"{{{', '.join(fields_set)}}}", f"{which}, but multiple fields are set"))
+        errors.append(invalid("spec", f"{{{', '.join(fields_set)}}}", f"{detail}, but multiple fields are set"))
     devices, shared = spec.get("devices") or [], spec.get("sharedCounters") or []
     if devices and shared:
         errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
     is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
-    known = {device.get("name"): device for device in (old or {}).get("devices") or ()}
-    per_device = spec.get("perDeviceNodeSelection") is True
+    old_devices = {device.get("name"): device for device in (old or {}).get("devices") or ()}
+    per_device_node_selection = spec.get("perDeviceNodeSelection") is True
     errors += validate_set(
         devices,
         _MAX_DEVICES_WITH_TAINTS_OR_COUNTERS if is_advanced else _MAX_DEVICES,
         "spec.devices",
-        lambda device, path: _validate_device(device, known.get(device.get("name")), path, per_device),
+        lambda device, path: _validate_device(
+            device, old_devices.get(device.get("name")), path, per_device_node_selection
+        ),
         lambda device: device.get("name") or "",
     )
     return errors + validate_set(
         shared,
         _MAX_COUNTER_SETS,
         "spec.sharedCounters",
-        lambda one, path: _validate_counters(one, path, "name"),
-        lambda one: one.get("name") or "",
+        lambda counter_set, path: _validate_counters(counter_set, path, "name"),
+        lambda counter_set: counter_set.get("name") or "",
     )
 
 
@@ -93,34 +95,36 @@ def _validate_slice_node_selection(spec: Object) -> tuple[ErrorList, list[str]]:
     if spec.get("nodeSelector") is not None and len(terms) != 1:
         path, detail = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
         errors.append(invalid(path, internal_value("[]core.NodeSelectorTerm", terms), detail))
-    per_device = spec.get("perDeviceNodeSelection")
-    if per_device:
+    per_device_node_selection = spec.get("perDeviceNodeSelection")
+    if per_device_node_selection:
         fields_set.append("`perDeviceNodeSelection`")
-    elif per_device is not None:
-        errors.append(invalid("spec.perDeviceNodeSelection", per_device, "must be either unset or set to true"))
+    elif per_device_node_selection is not None:
+        errors.append(
+            invalid("spec.perDeviceNodeSelection", per_device_node_selection, "must be either unset or set to true")
+        )
     return errors, fields_set
 
 
-def _validate_node_selection(holder: Object, path: str, empty: str) -> tuple[ErrorList, list[str]]:
+def _validate_node_selection(holder: Object, path: str, empty_detail: str) -> tuple[ErrorList, list[str]]:
     errors: ErrorList = []
     fields_set: list[str] = []
-    name, selector, everywhere = (holder.get(field) for field in _NODE_FIELDS)
+    name, selector, all_nodes = (holder.get(field) for field in _NODE_FIELDS)
     if name:
         fields_set.append("`nodeName`")
         errors += [invalid(f"{path}.nodeName", name, msg) for msg in dns_subdomain_errors(name)]
     elif name is not None:
-        errors.append(invalid(f"{path}.nodeName", name, empty))
+        errors.append(invalid(f"{path}.nodeName", name, empty_detail))
     if selector is not None:
         fields_set.append("`nodeSelector`")
         errors += validate_node_selector(selector, f"{path}.nodeSelector")
-    if everywhere:
+    if all_nodes:
         fields_set.append("`allNodes`")
-    elif everywhere is not None:
-        errors.append(invalid(f"{path}.allNodes", everywhere, "must be either unset or set to true"))
+    elif all_nodes is not None:
+        errors.append(invalid(f"{path}.allNodes", all_nodes, "must be either unset or set to true"))
     return errors, fields_set
 
 
-def _validate_device(device: Object, old: Object | None, path: str, per_device: bool) -> ErrorList:
+def _validate_device(device: Object, old: Object | None, path: str, per_device_node_selection: bool) -> ErrorList:
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     errors = validate_label(device.get("name") or "", f"{path}.name")
     if len(attributes) + len(capacity) > _MAX_MEMBERS:
@@ -133,7 +137,7 @@ def _validate_device(device: Object, old: Object | None, path: str, per_device: 
             capacity,
             f"{path}.capacity",
             validate_qualified_name,
-            lambda one, path: validate_device_capacity(one, path, is_shared=is_shared),
+            lambda item, path: validate_device_capacity(item, path, is_shared=is_shared),
         )
     taints = device.get("taints") or []
     if old is None or taints != (old.get("taints") or []):
@@ -142,19 +146,19 @@ def _validate_device(device: Object, old: Object | None, path: str, per_device: 
         device.get("consumesCounters") or [],
         _MAX_CONSUMED,
         f"{path}.consumesCounters",
-        lambda one, path: _validate_counters(one, path, "counterSet"),
-        lambda one: one.get("counterSet") or "",
+        lambda item, path: _validate_counters(item, path, "counterSet"),
+        lambda item: item.get("counterSet") or "",
     )
     return (
         errors
-        + _validate_device_node_selection(device, path, per_device)
+        + _validate_device_node_selection(device, path, per_device_node_selection)
         + validate_device_binding_parameters(device, path)
     )
 
 
-def _validate_device_node_selection(device: Object, path: str, per_device: bool) -> ErrorList:
-    """The fields that select the nodes of a device. ``per_device``: ``perDeviceNodeSelection`` is set."""
-    if not per_device:
+def _validate_device_node_selection(device: Object, path: str, per_device_node_selection: bool) -> ErrorList:
+    """The fields that select the nodes of a device; they require ``perDeviceNodeSelection`` in the slice."""
+    if not per_device_node_selection:
         if all(device.get(field) is None for field in _NODE_FIELDS):
             return []
         detail = (
@@ -163,21 +167,21 @@ def _validate_device_node_selection(device: Object, path: str, per_device: bool)
         )
         return [invalid(path, None, detail)]
     errors, fields_set = _validate_node_selection(device, path, "must not be empty")
-    which = (
+    one_of_detail = (
         "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "
         "true in the ResourceSlice spec"
     )
     if not fields_set:
-        errors.append(required(path, which))
+        errors.append(required(path, one_of_detail))
     elif len(fields_set) > 1:
-        errors.append(invalid(path, f"{{{', '.join(fields_set)}}}", which))
+        errors.append(invalid(path, f"{{{', '.join(fields_set)}}}", one_of_detail))
     return errors
 
 
 def _validate_attribute(attribute: Object, path: str) -> ErrorList:
-    text, version = attribute.get("string"), attribute.get("version")
+    string, version = attribute.get("string"), attribute.get("version")
     errors: ErrorList = []
-    if text is not None and len(text.encode()) > _MAX_VALUE_LENGTH:
+    if string is not None and len(string.encode()) > _MAX_VALUE_LENGTH:
         errors.append(too_long(f"{path}.string", _MAX_VALUE_LENGTH))
     if version is not None:
         child_path = f"{path}.version"

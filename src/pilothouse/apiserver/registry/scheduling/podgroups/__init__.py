@@ -60,11 +60,11 @@ def _validate_reference(reference: Object, path: str) -> ErrorList:
     workload = reference.get("workload")
     if workload is None:
         return [invalid(path, "", "must specify one of: `workload`")]
-    name, template = workload.get("workloadName") or "", workload.get("podGroupTemplateName") or ""
+    name, template_name = workload.get("workloadName") or "", workload.get("podGroupTemplateName") or ""
     return [
         *scheduling_validation.validate_names(name, f"{path}.workload.workloadName", dns_subdomain_errors(name)),
         *scheduling_validation.validate_names(
-            template, f"{path}.workload.podGroupTemplateName", dns_label_errors(template)
+            template_name, f"{path}.workload.podGroupTemplateName", dns_label_errors(template_name)
         ),
     ]
 

@@ -27,13 +27,13 @@ class PriorityClassStrategy(Strategy):
         name, value = obj["metadata"].get("name") or "", obj["value"]
         errors: ErrorList = []
         if name.startswith("system-"):
-            detail = _reserved_name_error(name, value, obj.get("globalDefault") or False)
-            if detail:
+            reason = _reserved_name_error(name, value, obj.get("globalDefault") or False)
+            if reason:
                 reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
-                errors.append(forbidden("metadata.name", reserved + detail))
+                errors.append(forbidden("metadata.name", reserved + reason))
         elif value > _MAX_USER_PRIORITY:
-            text = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"
-            errors.append(forbidden("value", text))
+            detail = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"
+            errors.append(forbidden("value", detail))
         policy = obj["preemptionPolicy"]
         if policy not in _PREEMPTION:
             errors.append(not_supported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
@@ -48,11 +48,11 @@ class PriorityClassStrategy(Strategy):
 
 def _reserved_name_error(name: str, value: int, is_default: bool) -> str:
     """The error if the class is not one of the system classes (``IsKnownSystemPriorityClass``)."""
-    known = _SYSTEM_PRIORITIES.get(name)
-    if known is None:
+    known_value = _SYSTEM_PRIORITIES.get(name)
+    if known_value is None:
         return f"{name} is not a known system priority class"
-    if value != known:
-        return f"value of {name} PriorityClass must be {known}"
+    if value != known_value:
+        return f"value of {name} PriorityClass must be {known_value}"
     return f"globalDefault of {name} PriorityClass must be false" if is_default else ""
 
 

@@ -35,10 +35,12 @@ class WorkloadStrategy(Strategy):
         return errors + _validate_templates(spec.get("podGroupTemplates") or (), "spec.podGroupTemplates")
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        changed = scheduling_validation.validate_immutable_spec_field(obj, old, "podGroupTemplates")
-        if changed:
-            changed += _validate_template_count(obj["spec"].get("podGroupTemplates") or (), "spec.podGroupTemplates")
-        return scheduling_validation.validate_immutable_spec_field(obj, old, "controllerRef") + changed
+        template_errors = scheduling_validation.validate_immutable_spec_field(obj, old, "podGroupTemplates")
+        if template_errors:
+            template_errors += _validate_template_count(
+                obj["spec"].get("podGroupTemplates") or (), "spec.podGroupTemplates"
+            )
+        return scheduling_validation.validate_immutable_spec_field(obj, old, "controllerRef") + template_errors
 
 
 def _validate_controller(reference: Object, path: str) -> ErrorList:
@@ -63,8 +65,10 @@ def _validate_templates(templates: Sequence[Object], path: str) -> ErrorList:
     names = [template.get("name") or "" for template in templates]
     for position, template in enumerate(templates):
         if names[position] in names[:position]:
-            shown = {name: template.get(name) for name in ("name", "schedulingPolicy", "schedulingConstraints")}
-            errors.append(duplicate(f"{path}[{position}]", shown_struct(shown.items())))
+            template_fields = {
+                name: template.get(name) for name in ("name", "schedulingPolicy", "schedulingConstraints")
+            }
+            errors.append(duplicate(f"{path}[{position}]", shown_struct(template_fields.items())))
     for position, template in enumerate(templates):
         child_path, name = f"{path}[{position}]", names[position]
         errors += scheduling_validation.validate_names(name, f"{child_path}.name", dns_label_errors(name))

@@ -13,15 +13,15 @@ _MAX_NODE_ID_LENGTH = 256
 
 def validate_csi_node(obj: Object) -> ErrorList:
     errors: ErrorList = []
-    seen: list[str] = []
+    driver_names: list[str] = []
     for position, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
         path, name = f"spec.drivers[{position}]", driver.get("name") or ""
         errors += validate_csi_driver_name(name, f"{path}.name")
         errors += _validate_node_id(driver.get("nodeID") or "", f"{path}.nodeID")
         errors += validate_nonnegative_fields(driver.get("allocatable") or {}, f"{path}.allocatable", ("count",))
-        if name in seen:
+        if name in driver_names:
             errors.append(duplicate(f"{path}.name", name))
-        seen.append(name)
+        driver_names.append(name)
         errors += _validate_topology_key(driver.get("topologyKeys") or (), path)
     return errors
 
@@ -30,9 +30,9 @@ def validate_csi_node_update(obj: Object, old: Object) -> ErrorList:
     old_drivers, drivers = (((o.get("spec") or {}).get("drivers") or ()) for o in (old, obj))
     return [
         invalid("spec.drivers", internal_value("storage.CSINodeDriver", _immutable_fields(driver)), IMMUTABLE)
-        for before in old_drivers
+        for old_driver in old_drivers
         for driver in drivers
-        if driver.get("name") == before.get("name") and _immutable_fields(driver) != _immutable_fields(before)
+        if driver.get("name") == old_driver.get("name") and _immutable_fields(driver) != _immutable_fields(old_driver)
     ]
 
 

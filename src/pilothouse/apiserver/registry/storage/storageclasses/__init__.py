@@ -15,13 +15,13 @@ _MAX_PARAMETERS = 512
 _MAX_PARAMETERS_BYTES = 256 * 1024
 
 
-def encoded_size(texts: Mapping[str, str]) -> int:
-    return sum(len(name.encode()) + len(text.encode()) for name, text in texts.items())
+def encoded_size(strings: Mapping[str, str]) -> int:
+    return sum(len(name.encode()) + len(value.encode()) for name, value in strings.items())
 
 
-def validate_provisioner_and_parameters(of: Object, driver_field: str) -> ErrorList:
+def validate_provisioner_and_parameters(obj: Object, driver_field: str) -> ErrorList:
     """``validateProvisioner`` and ``validateParameters``; ``driver_field`` has the name of the driver."""
-    driver, parameters = (of.get(driver_field) or "").lower(), of.get("parameters") or {}
+    driver, parameters = (obj.get(driver_field) or "").lower(), obj.get("parameters") or {}
     errors = [] if driver else [required(driver_field)]
     if driver:
         errors += [invalid(driver_field, driver, msg) for msg in qualified_name_errors(driver)]
@@ -37,25 +37,27 @@ def validate_provisioner_and_parameters(of: Object, driver_field: str) -> ErrorL
 def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     # Upstream's list starts with an empty term per term, of which every term without expressions is a duplicate.
-    before: list[dict[str, frozenset[str]]] = [{} for _ in terms]
+    raw_topologies: list[dict[str, frozenset[str]]] = [{} for _ in terms]
     for position, term in enumerate(terms):
         child_path = f"{path}[{position}].matchLabelExpressions"
         expressions: dict[str, frozenset[str]] = {}
-        for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
+        for expression_position, expression in enumerate(term.get("matchLabelExpressions") or ()):
             key, values = expression.get("key") or "", expression.get("values") or ()
             if not values:
-                errors.append(required(f"{child_path}[{number}].values"))
+                errors.append(required(f"{child_path}[{expression_position}].values"))
             errors += [
-                duplicate(f"{child_path}[{number}].values[{index}]", value)
+                duplicate(f"{child_path}[{expression_position}].values[{index}]", value)
                 for index, value in enumerate(values)
                 if value in values[:index]
             ]
-            errors += [invalid(f"{child_path}[{number}].key", key, msg) for msg in qualified_name_errors(key)]
+            errors += [
+                invalid(f"{child_path}[{expression_position}].key", key, msg) for msg in qualified_name_errors(key)
+            ]
             if key in expressions:
-                errors.append(duplicate(f"{child_path}[{number}].key", key))
+                errors.append(duplicate(f"{child_path}[{expression_position}].key", key))
             expressions[key] = frozenset(values)
-        errors += [duplicate(child_path, "") for other in before if other == expressions]
-        before.append(expressions)
+        errors += [duplicate(child_path, "") for topology in raw_topologies if topology == expressions]
+        raw_topologies.append(expressions)
     return errors
 
 

@@ -29,11 +29,11 @@ def validate_volume_attachment(obj: Object) -> ErrorList:
 
 def _validate_attachment_source(source: Object, path: str) -> ErrorList:
     name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
-    one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+    detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
     if name is None and inline is None:
-        return [required(path, one)]
+        return [required(path, detail)]
     if name is not None and inline is not None:
-        return [forbidden(path, one)]
+        return [forbidden(path, detail)]
     if inline is not None:
         return validate_inline_persistent_volume_spec(inline, f"{path}.inlineVolumeSpec")
     return [] if name else [required(f"{path}.persistentVolumeName", "must specify non empty persistentVolumeName")]

@@ -46,27 +46,30 @@ class StorageVersionMigrationStrategy(Strategy):
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         # Since v1.36 a terminal condition and Running may be true at the same time.
-        status, before = obj.get("status") or {}, old.get("status") or {}
-        version, known = status.get("resourceVersion") or "", before.get("resourceVersion") or ""
+        status, old_status = obj.get("status") or {}, old.get("status") or {}
+        version, old_version = status.get("resourceVersion") or "", old_status.get("resourceVersion") or ""
         errors: ErrorList = []
         if version and compare(version, version) is None:
             errors.append(invalid("status.resourceVersion", version, f"resource version is not well formed: {version}"))
         conditions = status.get("conditions") or []
         errors += validate_conditions(conditions, "status.conditions")
-        if known and version != known:
+        if old_version and version != old_version:
             errors.append(invalid("status.resourceVersion", version, IMMUTABLE))
         if _is_condition_true(status, "Succeeded") and _is_condition_true(status, "Failed"):
             detail = "Both success and failed conditions cannot be true at the same time"
             errors.append(invalid("status.conditions", internal_value(_CONDITIONS, conditions), detail))
         for type_, name in (("Succeeded", "Success"), ("Failed", "Failed")):
-            if _is_condition_true(before, type_) and not _is_condition_true(status, type_):
+            if _is_condition_true(old_status, type_) and not _is_condition_true(status, type_):
                 detail = f"{name} condition cannot be set to false once it is true"
                 errors.append(invalid("status.conditions", internal_value(_CONDITIONS, conditions), detail))
         return errors
 
 
 def _is_condition_true(status: Object, type_: str) -> bool:
-    return any(one.get("type") == type_ and one.get("status") == "True" for one in status.get("conditions") or ())
+    return any(
+        condition.get("type") == type_ and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
 
 
 REGISTRATION = Registration(
