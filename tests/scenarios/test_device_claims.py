@@ -40,9 +40,9 @@ class DeviceScheduler(User):
 
     async def _place(self, pod: Doc) -> None:
         meta, said = pod["metadata"], pod["status"].get("resourceClaimStatuses") or []
-        made = {status["name"]: status.get("resourceClaimName") for status in said}
+        created = {status["name"]: status.get("resourceClaimName") for status in said}
         for entry in pod["spec"].get("resourceClaims") or []:
-            name = entry.get("resourceClaimName") or made.get(entry["name"])
+            name = entry.get("resourceClaimName") or created.get(entry["name"])
             claim = await self.get(f"{CLAIMS}/{name}") if name else None
             if claim is None or "deletionTimestamp" in claim["metadata"]:
                 return
@@ -147,7 +147,7 @@ async def test_claims_are_kept_while_in_use_and_released_afterwards(simulation: 
     await end(simulation, user)
     (invariant,) = simulation.invariants
     assert isinstance(invariant, DeviceClaims)
-    assert invariant.made
+    assert invariant.created
     assert invariant.cleared
 
 

@@ -81,7 +81,7 @@ async def under_faults(
 
 def partitioned(management: str, partition: int) -> tuple[Invariant]:
     ordered = management == "OrderedReady"
-    return (StatefulSets(ordered=ordered, missing=1, replicas=REPLICAS, held=partition),)
+    return (StatefulSets(ordered=ordered, missing=1, replicas=REPLICAS, partition=partition),)
 
 
 @pytest.mark.simulation(invariants=partitioned)

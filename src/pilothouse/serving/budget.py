@@ -36,16 +36,16 @@ class Budget:
     @contextmanager
     def hold(self, limit: asyncio.Timeout) -> Iterator[Reservation]:
         """Reserve bytes, none at first. ``limit`` expires when the request has to be aborted."""
-        held = Reservation(limit, asyncio.get_running_loop().time())
-        self._holders[held] = None
+        reservation = Reservation(limit, asyncio.get_running_loop().time())
+        self._holders[reservation] = None
         try:
-            yield held
+            yield reservation
         finally:
-            self._release(held)
+            self._release(reservation)
 
-    def grow(self, held: Reservation, size: int) -> None:
+    def grow(self, reservation: Reservation, size: int) -> None:
         """Reserve more bytes."""
-        held.size += size
+        reservation.size += size
         self._size += size
         now = asyncio.get_running_loop().time()
         while self._size > self._most:
@@ -56,7 +56,7 @@ class Budget:
             if not oldest.limit.expired():
                 oldest.limit.reschedule(now)
 
-    def _release(self, held: Reservation) -> None:
-        if held in self._holders:
-            del self._holders[held]
-            self._size -= held.size
+    def _release(self, reservation: Reservation) -> None:
+        if reservation in self._holders:
+            del self._holders[reservation]
+            self._size -= reservation.size

@@ -106,16 +106,16 @@ def load_or_make_authority(directory: Path, name: str, common_name: str, now: da
     """The CA in ``<name>.crt`` and ``<name>.key``, created if neither file exists. An expired one is an error."""
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     if not certificate.exists() and not key.exists():
-        made = make_authority(common_name, now)
-        made.save(certificate, key)
-        return made
-    kept = Pair.load(certificate, key)
-    if kept.not_after <= now:
+        authority = make_authority(common_name, now)
+        authority.save(certificate, key)
+        return authority
+    existing = Pair.load(certificate, key)
+    if existing.not_after <= now:
         raise ValueError(
-            f"the CA certificate {certificate} expired at {kept.not_after}; remove it and its key to get a new one "
+            f"the CA certificate {certificate} expired at {existing.not_after}; remove it and its key to get a new one "
             "(clients then need the new one too)"
         )
-    return kept
+    return existing
 
 
 def load_or_issue_server(
@@ -125,9 +125,13 @@ def load_or_issue_server(
     another CA, or lacks a host."""
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     if certificate.exists() and key.exists():
-        kept = Pair.load(certificate, key)
-        if kept.not_after - now > RENEW_BEFORE and _normal(hosts) <= _hosts_of(kept) and _is_signed_by(kept, authority):
-            return kept
+        existing = Pair.load(certificate, key)
+        if (
+            existing.not_after - now > RENEW_BEFORE
+            and _normal(hosts) <= _hosts_of(existing)
+            and _is_signed_by(existing, authority)
+        ):
+            return existing
     issued = issue_server(authority, hosts, now)
     issued.save(certificate, key)
     return issued
@@ -193,8 +197,8 @@ def _usage(*, authority: bool) -> "x509.KeyUsage":
 
 
 def _name(common_name: str, organizations: Iterable[str] = ()) -> "x509.Name":
-    parts = [x509.NameAttribute(oid.NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
-    return x509.Name([*parts, x509.NameAttribute(oid.NameOID.COMMON_NAME, common_name)])
+    attributes = [x509.NameAttribute(oid.NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
+    return x509.Name([*attributes, x509.NameAttribute(oid.NameOID.COMMON_NAME, common_name)])
 
 
 def _new_key() -> "ec.EllipticCurvePrivateKey":
@@ -235,24 +239,26 @@ def _is_signed_by(pair: Pair, authority: Pair) -> bool:
 
 def is_issued_for(pair: Pair, hosts: Iterable[str], bundle: bytes) -> bool:
     """Whether the certificate is for all of these hosts, and signed by a CA in ``bundle``."""
-    return _normal(hosts) <= _hosts_of(pair) and any(_is_signed_by(pair, Pair(each, b"")) for each in split(bundle))
+    return _normal(hosts) <= _hosts_of(pair) and any(_is_signed_by(pair, Pair(ca, b"")) for ca in split(bundle))
 
 
 def split(bundle: bytes) -> list[bytes]:
     """The certificates of a bundle, each PEM. Raises ``ValueError`` if there is none."""
-    return [each.public_bytes(serialization.Encoding.PEM) for each in x509.load_pem_x509_certificates(bundle)]
+    return [
+        certificate.public_bytes(serialization.Encoding.PEM) for certificate in x509.load_pem_x509_certificates(bundle)
+    ]
 
 
 def not_expired(bundle: bytes, now: datetime.datetime) -> list[bytes]:
     """Those certificates of a bundle that have not expired."""
-    return [each for each in split(bundle) if _certificate(each).not_valid_after_utc > now]
+    return [certificate for certificate in split(bundle) if _certificate(certificate).not_valid_after_utc > now]
 
 
 def certificate_names(pair: Pair) -> tuple[str, ...]:
     """The host names of a certificate: its common name if that is one, and its alternative names (apiserver
     ``dynamiccertificates/named_certificates.go``, v0.36)."""
     certificate = _certificate(pair.certificate)
-    names = [str(found.value) for found in certificate.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)]
+    names = [str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)]
     names = [name for name in names if "." in name.strip(".") or name.isalnum()]
     try:
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

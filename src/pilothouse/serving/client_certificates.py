@@ -46,12 +46,12 @@ class Authorities:
         if not chain:
             return "no certificate was sent"
         try:
-            leaf, *others = [x509.load_der_x509_certificate(der) for der in chain[: _DEEPEST + 1]]
-            for certificate in (leaf, *others):
+            leaf, *intermediates = [x509.load_der_x509_certificate(der) for der in chain[: _DEEPEST + 1]]
+            for certificate in (leaf, *intermediates):
                 costly = _costly(certificate)
                 if costly is not None:
                     return costly
-            return _Search(self._roots, others, now).verification_error(leaf)
+            return _Search(self._roots, intermediates, now).verification_error(leaf)
         except (ValueError, TypeError) as error:
             return f"it can't be read: {error}"
 
@@ -60,10 +60,10 @@ class _Search:
     """The search for a path from one certificate to a root."""
 
     def __init__(
-        self, roots: Sequence["x509.Certificate"], others: Sequence["x509.Certificate"], now: datetime.datetime
+        self, roots: Sequence["x509.Certificate"], intermediates: Sequence["x509.Certificate"], now: datetime.datetime
     ) -> None:
         self._roots = roots
-        self._others = others
+        self._others = intermediates
         self._now = now
         self._signatures = 0.0
         self._reason = "signed by unknown authority"
@@ -82,11 +82,11 @@ class _Search:
         if len(path) > _DEEPEST:
             return False
         return any(
-            other not in path
-            and _is_authority(other)
-            and self._issued(other, certificate, len(path))
-            and self._has_path(other, [*path, other])
-            for other in self._others
+            intermediate not in path
+            and _is_authority(intermediate)
+            and self._issued(intermediate, certificate, len(path))
+            and self._has_path(intermediate, [*path, intermediate])
+            for intermediate in self._others
         )
 
     def _issued(self, issuer: "x509.Certificate", certificate: "x509.Certificate", below: int) -> bool:

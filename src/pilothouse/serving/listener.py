@@ -111,12 +111,12 @@ class Listener:
         self._loop.remove_reader(connected)
         del self._silent[connected]
         try:
-            gone = not connected.recv(1, socket.MSG_PEEK)
+            closed = not connected.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
-            gone = False
+            closed = False
         except OSError:
-            gone = True
-        if gone:
+            closed = True
+        if closed:
             connected.close()
         else:
             self._readable.append(connected)

@@ -50,10 +50,10 @@ def set_groups(context: ssl.SSLContext, names: Sequence[str]) -> bool:
     library, pointer = _library(), _pointer(context)
     if library is None or pointer is None:
         return False
-    done = bool(library.SSL_CTX_ctrl(pointer, _SET_GROUPS_LIST, 0, ":".join(names).encode()) == 1)
+    supported = bool(library.SSL_CTX_ctrl(pointer, _SET_GROUPS_LIST, 0, ":".join(names).encode()) == 1)
     # OpenSSL keeps errors per thread until they are read, and the next caller would get this one.
     library.ERR_clear_error()
-    return done
+    return supported
 
 
 def _pointer(context: ssl.SSLContext) -> int | None:

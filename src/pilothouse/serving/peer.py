@@ -46,9 +46,9 @@ def presented_by(scope: Mapping[str, Any]) -> tuple[Peer | None, str]:
 
 def mark_authenticated(scope: Mapping[str, Any]) -> None:
     """Mark the connection as authenticated: it is not closed to make room for others."""
-    mark = (scope.get("extensions") or {}).get(AUTHENTICATED)
-    if mark is not None:
-        mark()
+    callback = (scope.get("extensions") or {}).get(AUTHENTICATED)
+    if callback is not None:
+        callback()
 
 
 def read_peer(tls: Any) -> Peer | None:

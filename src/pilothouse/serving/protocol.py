@@ -131,7 +131,7 @@ class State:
         strangers[connection] = None  # move to the end
         if len(strangers) > self.limits.strangers:
             _log.info("Closing an unauthenticated connection, because too many are open", v=2)
-            next((one for one in strangers if one.is_backlogged), next(iter(strangers))).drop()
+            next((candidate for candidate in strangers if candidate.is_backlogged), next(iter(strangers))).drop()
         self._resume_writing()
         return connection in strangers
 
@@ -353,12 +353,12 @@ class Connection(asyncio.Protocol):
         if data.count(b"\n") <= _LINES:
             self._parse(data)
             return
-        for at in range(0, len(data), _SLICE):
+        for offset in range(0, len(data), _SLICE):
             if self._waiting:
-                self._unfed = data[at:]
+                self._unfed = data[offset:]
                 self._pause_reading()
                 return
-            self._parse(data[at : at + _SLICE])
+            self._parse(data[offset : offset + _SLICE])
 
     def _parse(self, data: bytes) -> None:
         parser = self._parser
@@ -535,9 +535,9 @@ class Connection(asyncio.Protocol):
     def _stop_parsing(self) -> None:
         """Ignore all further data. Previous requests get their responses, then the connection is closed."""
         self._parser = None
-        last = self._waiting[-1] if self._waiting else self._active
-        if last is not None:
-            last.keep_alive = False
+        last_exchange = self._waiting[-1] if self._waiting else self._active
+        if last_exchange is not None:
+            last_exchange.keep_alive = False
 
     def _break_off(self, status: int, phrase: bytes) -> None:
         """A request is invalid. Previous requests get their responses, then the connection is closed."""
@@ -564,12 +564,12 @@ class Connection(asyncio.Protocol):
     def _close_if_idle(self) -> None:
         self._idle_timer = None
         # One timer per connection that checks from time to time is cheaper than one per request.
-        silent = 0.0 if self._active is not None else self._loop.time() - self._idle_since
-        left = self._idle_seconds - silent
-        if left <= 0:
+        idle = 0.0 if self._active is not None else self._loop.time() - self._idle_since
+        remaining = self._idle_seconds - idle
+        if remaining <= 0:
             self.close()
         else:
-            self._idle_timer = self._loop.call_later(left, self._close_if_idle)
+            self._idle_timer = self._loop.call_later(remaining, self._close_if_idle)
 
 
 class _RejectedError(Exception):

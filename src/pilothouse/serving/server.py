@@ -108,8 +108,8 @@ class Server:
                 type=socket.SOCK_STREAM,
                 flags=socket.AI_PASSIVE,
             )[0]
-        last = self.port + self._more_ports if self.port else 0
-        for port in range(self.port, last + 1):
+        last_port = self.port + self._more_ports if self.port else 0
+        for port in range(self.port, last_port + 1):
             listening = socket.socket(family, socket.SOCK_STREAM)
             try:
                 with _describing_errors(self.host, port):
@@ -125,7 +125,7 @@ class Server:
                     return listening
             except PortInUse:
                 listening.close()
-                if port == last:
+                if port == last_port:
                     raise
             except BaseException:
                 listening.close()
@@ -179,19 +179,19 @@ def _without_idna(host: str) -> str | bytes:
 @contextmanager
 def _describing_errors(host: str, port: int) -> Iterator[None]:
     """Raise errors with the address and a solution."""
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         yield
     except socket.gaierror as error:
-        raise CannotListen(f"can't listen on {place}: the host name does not resolve ({error.strerror})") from error
+        raise CannotListen(f"can't listen on {address}: the host name does not resolve ({error.strerror})") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(
-                f"can't listen on {place}: another program does; "
+                f"can't listen on {address}: another program does; "
                 "stop it, or choose another port (port 0 takes a free one)"
             ) from error
         if error.errno == errno.EACCES:
-            raise CannotListen(f"can't listen on {place}: ports below 1024 need privileges") from error
-        raise CannotListen(f"can't listen on {place}: {error.strerror}") from error
+            raise CannotListen(f"can't listen on {address}: ports below 1024 need privileges") from error
+        raise CannotListen(f"can't listen on {address}: {error.strerror}") from error
     except OverflowError as error:
-        raise CannotListen(f"can't listen on {place}: ports go from 0 to 65535") from error
+        raise CannotListen(f"can't listen on {address}: ports go from 0 to 65535") from error

@@ -423,10 +423,10 @@ class Simulation:
             return "\n\nwhy it was written:\n" + "\n".join(steps.plain_times(steps.tree_lines(done.value)))
         raise AssertionError("reading a store does not wait")
 
-    def _observed(self, process: Process, seen: Observation) -> None:
+    def _observed(self, process: Process, observation: Observation) -> None:
         for invariant in self.invariants:
             try:
-                invariant.observed(process, seen)
+                invariant.observed(process, observation)
             except Exception as error:  # noqa: BLE001 # raised here it would only fail a sync, not the run
                 context = {"message": "an observer failed", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)

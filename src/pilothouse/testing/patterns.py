@@ -91,13 +91,13 @@ class Reference(Invariant):
         """Record the names of the program's processes."""
         self._program = process.name.partition("#")[0]
 
-    def observed(self, _process: Process, seen: Observation) -> None:
+    def observed(self, _process: Process, observation: Observation) -> None:
         """A request of the program."""
-        if not isinstance(seen, Sent):
+        if not isinstance(observation, Sent):
             return
-        if seen.call.verb == "watch":
-            self._watched.add(f"{seen.call.group}/{seen.call.resource}/")
-        elif seen.call.is_write and seen.call.resource not in _UNCOUNTED and self._counting:
+        if observation.call.verb == "watch":
+            self._watched.add(f"{observation.call.group}/{observation.call.resource}/")
+        elif observation.call.is_write and observation.call.resource not in _UNCOUNTED and self._counting:
             self.writes += 1
 
     def committed(self, change: Change, origin: Origin | None) -> None:
@@ -138,11 +138,11 @@ def perturbations(reference: Reference, patterns: Iterable[Pattern]) -> tuple[Fa
 
 def _stale(changes: list[Seen]) -> list[Fault]:
     faults: list[Fault] = []
-    for seen in changes:
-        if seen.by_program:
-            faults.append(StaleCache(key=seen.key, nth=seen.nth, seconds=STALE_SECONDS))
+    for observation in changes:
+        if observation.by_program:
+            faults.append(StaleCache(key=observation.key, nth=observation.nth, seconds=STALE_SECONDS))
         # Before its first change the object was not there, or was as it had been all the time.
-        faults.append(StaleRestart(key=seen.key, nth=seen.nth, seconds=RESTART_SECONDS))
+        faults.append(StaleRestart(key=observation.key, nth=observation.nth, seconds=RESTART_SECONDS))
     return faults
 
 
@@ -150,9 +150,9 @@ def _unobserved(changes: list[Seen]) -> list[Fault]:
     """Changes by the program itself are known to it; changes caused by its observation would never happen."""
     faults: list[Fault] = []
     foreign = {(change.key, change.nth) for change in changes if not change.by_program}
-    for seen in changes:
-        if (seen.key, seen.nth + 1) in foreign:
-            faults.append(MissedChange(key=seen.key, nth=seen.nth, until=seen.nth + 1))
-        if not seen.by_program:
-            faults.append(DownDuringChange(key=seen.key, nth=seen.nth, down=DOWN_SECONDS))
+    for observation in changes:
+        if (observation.key, observation.nth + 1) in foreign:
+            faults.append(MissedChange(key=observation.key, nth=observation.nth, until=observation.nth + 1))
+        if not observation.by_program:
+            faults.append(DownDuringChange(key=observation.key, nth=observation.nth, down=DOWN_SECONDS))
     return faults

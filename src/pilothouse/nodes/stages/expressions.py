@@ -60,15 +60,15 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens: list[tuple[str, str, int]] = []
-        at = 0
-        while text[at:].strip():
-            match = _TOKEN.match(text, at)
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
             if match is None:
-                at += len(text[at:]) - len(text[at:].lstrip())
-                raise ExpressionError(text, at, f"{text[at]!r} is not supported")
+                position += len(text[position:]) - len(text[position:].lstrip())
+                raise ExpressionError(text, position, f"{text[position]!r} is not supported")
             kind = match.lastgroup or ""
             self._tokens.append((kind, match[kind], match.start(kind)))
-            at = match.end()
+            position = match.end()
         self._at = 0
 
     def parse(self) -> Expression:
@@ -111,18 +111,18 @@ class _Parser:
         return left
 
     def _alternative(self) -> Expression:
-        left = self._either()
+        left = self._or_expression()
         if self._accept("//"):
             return _otherwise(left, self._alternative())
         return left
 
-    def _either(self) -> Expression:
-        left = self._every()
+    def _or_expression(self) -> Expression:
+        left = self._and_expression()
         while self._accept("or"):
-            left = _binary(left, self._every(), lambda a, b: _truth(a) or _truth(b))
+            left = _binary(left, self._and_expression(), lambda a, b: _truth(a) or _truth(b))
         return left
 
-    def _every(self) -> Expression:
+    def _and_expression(self) -> Expression:
         left = self._comparison()
         while self._accept("and"):
             left = _binary(left, self._comparison(), lambda a, b: _truth(a) and _truth(b))
@@ -245,13 +245,13 @@ def _identity(value: Any) -> Results:
     return [value]
 
 
-def _chain(first: Expression, then: Expression) -> Expression:
+def _chain(left: Expression, right: Expression) -> Expression:
     def run(value: Any) -> Results:
-        results = first(value)
+        results = left(value)
         return (
-            then(results[0])
+            right(results[0])
             if len(results) == 1
-            else [result for intermediate in results for result in then(intermediate)]
+            else [result for intermediate in results for result in right(intermediate)]
         )
 
     return run
@@ -430,14 +430,14 @@ def _test(value: str, pattern: str) -> bool:
         raise _Failure(f"{pattern!r} is no pattern: {error}") from error
 
 
-def _contains(value: Any, part: Any) -> bool:
-    if _kind(value) != _kind(part):
-        raise _Failure(f"{_kind(value)} cannot contain {_kind(part)}")
+def _contains(value: Any, other: Any) -> bool:
+    if _kind(value) != _kind(other):
+        raise _Failure(f"{_kind(value)} cannot contain {_kind(other)}")
     if isinstance(value, dict):
-        return all(key in value and _contains(value[key], item) for key, item in part.items())
+        return all(key in value and _contains(value[key], item) for key, item in other.items())
     if isinstance(value, list):
-        return all(any(_kind(a) == _kind(b) and _contains(a, b) for a in value) for b in part)
-    return part in value if isinstance(value, str) else bool(value == part)
+        return all(any(_kind(a) == _kind(b) and _contains(a, b) for a in value) for b in other)
+    return other in value if isinstance(value, str) else bool(value == other)
 
 
 def _to_number(value: Any) -> Any:

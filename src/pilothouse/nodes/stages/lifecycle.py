@@ -41,8 +41,8 @@ _MEDIA = {
 def matches(stage: Stage, document: Document) -> bool:
     """Whether a stage is for this object as it is."""
     meta = document.get("metadata") or {}
-    for wanted, actual in ((stage.labels, meta.get("labels")), (stage.annotations, meta.get("annotations"))):
-        if any((actual or {}).get(key) != value for key, value in wanted.items()):
+    for selector, actual in ((stage.labels, meta.get("labels")), (stage.annotations, meta.get("annotations"))):
+        if any((actual or {}).get(key) != value for key, value in selector.items()):
             return False
     return all(_holds(requirement, document) for requirement in stage.requirements)
 
@@ -87,10 +87,10 @@ def choose(stages: Sequence[Stage], document: Document, random: Random) -> Stage
     candidates = possible(stages, document)
     if len(candidates) < 2:
         return candidates[0][0] if candidates else None
-    left = random.randrange(sum(weight for _stage, weight in candidates))
+    remaining = random.randrange(sum(weight for _stage, weight in candidates))
     for stage, weight in candidates:
-        left -= weight
-        if left < 0:
+        remaining -= weight
+        if remaining < 0:
             return stage
     raise AssertionError("one of the weights is the last")
 
@@ -152,35 +152,35 @@ def _seconds(value: ValueFrom | None, document: Document, now: datetime.datetime
 def finalizer_operations(step: ChangeFinalizers, present: Sequence[str]) -> list[dict[str, Any]]:
     """The JSON patch of a change of finalizers, empty if there is nothing to change."""
     operations: list[dict[str, Any]] = []
-    gone = [index for index in reversed(range(len(present))) if present[index] in step.remove]
-    empty = step.empty or (bool(step.remove) and len(gone) == len(present))
-    left: Sequence[str] = () if empty else present
+    removed_indexes = [index for index in reversed(range(len(present))) if present[index] in step.remove]
+    empty = step.empty or (bool(step.remove) and len(removed_indexes) == len(present))
+    remaining: Sequence[str] = () if empty else present
     if empty and present:
         operations.append({"op": "remove", "path": "/metadata/finalizers"})
     elif not empty:
-        operations += [{"op": "remove", "path": f"/metadata/finalizers/{index}"} for index in gone]
-    if step.add and not left:
+        operations += [{"op": "remove", "path": f"/metadata/finalizers/{index}"} for index in removed_indexes]
+    if step.add and not remaining:
         operations.append({"op": "add", "path": "/metadata/finalizers", "value": list(step.add)})
     elif step.add:
-        new = [value for value in step.add if value not in left]
+        new = [value for value in step.add if value not in remaining]
         operations += [{"op": "add", "path": "/metadata/finalizers/-", "value": value} for value in new]
     return operations
 
 
 def patch_body(stage: Stage, step: ApplyPatch, document: Document, context: Context) -> tuple[str, bytes]:
     """Media type and body of a patch. Raises ``StageError`` where the template fails, or is no YAML once rendered."""
-    where = f"{step.where} for {document.get('metadata', {}).get('name', '')}"
+    location = f"{step.location} for {document.get('metadata', {}).get('name', '')}"
     try:
         text = step.template.render(document, context)
     except TemplateError as error:
-        raise StageError(f"{where}, {error}") from error
+        raise StageError(f"{location}, {error}") from error
     try:
         value = parse_yaml(text)
     except yaml.YAMLError as error:
-        raise StageError(f"{where}: it renders to what is not valid YAML: {yaml_error_text(error)}") from error
+        raise StageError(f"{location}: it renders to what is not valid YAML: {yaml_error_text(error)}") from error
     if step.type == "json":
         if not isinstance(value, list) or not all(isinstance(operation, dict) for operation in value):
-            raise StageError(f"{where}: a JSON patch is a list of operations")
+            raise StageError(f"{location}: a JSON patch is a list of operations")
         if step.root:
             value = [{**operation, "path": f"/{step.root}{operation.get('path', '')}"} for operation in value]
     elif step.root:

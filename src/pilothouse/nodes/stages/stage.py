@@ -69,7 +69,7 @@ class ApplyPatch(msgspec.Struct, frozen=True):
     """Patch the object with the rendered template, as the value of the field ``root`` if that is set."""
 
     template: Template
-    where: str
+    location: str
     root: str = ""
     subresource: str = ""
     type: str = ""
@@ -104,9 +104,9 @@ def load_stages(paths: Sequence[str]) -> tuple[Stage, ...]:
     for path in paths:
         for file in _files(pathlib.Path(os.path.expanduser(path))):
             stages += _read(file)
-    seen: dict[tuple[str, str], Stage] = {}
+    by_name: dict[tuple[str, str], Stage] = {}
     for stage in stages:
-        existing = seen.setdefault((stage.kind, stage.name), stage)
+        existing = by_name.setdefault((stage.kind, stage.name), stage)
         if existing is not stage:
             raise StageError(f"{stage}: {existing.source} has a stage of this name for {stage.kind}s too")
     return tuple(stages)
@@ -171,18 +171,18 @@ class _Node:
     """An object in a document with its path, for error messages. ``check_unknown_fields`` rejects fields that were not
     read before."""
 
-    def __init__(self, value: Any, where: str) -> None:
+    def __init__(self, value: Any, location: str) -> None:
         if value is None:
             value = {}
         if not isinstance(value, dict):
-            raise StageError(f"{where}: expected an object, got {type(value).__name__}")
+            raise StageError(f"{location}: expected an object, got {type(value).__name__}")
         self.value = value
-        self.where = where
+        self.location = location
         self._read_fields: set[str] = set()
 
     def child(self, name: str) -> "_Node":
         self._read_fields.add(name)
-        return _Node(self.value.get(name), f"{self.where}.{name}")
+        return _Node(self.value.get(name), f"{self.location}.{name}")
 
     def has(self, name: str) -> bool:
         self._read_fields.add(name)
@@ -197,7 +197,7 @@ class _Node:
     def number(self, name: str) -> int | None:
         value: int | None = self._of(name, int, None)
         if value is not None and value < 0:
-            raise StageError(f"{self.where}.{name}: must not be negative, got {value}")
+            raise StageError(f"{self.location}.{name}: must not be negative, got {value}")
         return value
 
     def items(self, name: str) -> list[Any]:
@@ -207,17 +207,17 @@ class _Node:
         values = self._of(name, dict, {})
         for key, value in values.items():
             if not isinstance(value, str):
-                raise StageError(f"{self.where}.{name}[{key!r}]: expected a string, got {type(value).__name__}")
+                raise StageError(f"{self.location}.{name}[{key!r}]: expected a string, got {type(value).__name__}")
         return dict(values)
 
-    def reject(self, name: str, why: str) -> None:
+    def reject(self, name: str, reason: str) -> None:
         if self.has(name):
-            raise StageError(f"{self.where}.{name}: {why}")
+            raise StageError(f"{self.location}.{name}: {reason}")
 
     def check_unknown_fields(self) -> None:
         unknown = sorted(set(self.value) - self._read_fields)
         if unknown:
-            raise StageError(f"{self.where}.{unknown[0]}: no such field")
+            raise StageError(f"{self.location}.{unknown[0]}: no such field")
 
     def _of(self, name: str, kind: type, default: Any) -> Any:
         self._read_fields.add(name)
@@ -225,7 +225,7 @@ class _Node:
         if value is None:
             return default
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise StageError(f"{self.where}.{name}: expected {kind.__name__}, got {type(value).__name__}")
+            raise StageError(f"{self.location}.{name}: expected {kind.__name__}, got {type(value).__name__}")
         return value
 
 
@@ -239,15 +239,17 @@ def stage_from(document: Any, source: str) -> Stage | None:
     name = root.child("metadata").text("name")
     if not name:
         raise StageError(f"{source}: a stage has no metadata.name")
-    root.where = f"{source}: stage {name!r}: "
+    root.location = f"{source}: stage {name!r}: "
     root.child("status")
     spec = root.child("spec")
     root.check_unknown_fields()
-    spec.where = f"{source}: stage {name!r}: spec"
+    spec.location = f"{source}: stage {name!r}: spec"
     reference = spec.child("resourceRef")
     group, kind = reference.text("apiGroup") or "v1", reference.text("kind")
     if group != "v1" or kind not in KINDS:
-        raise StageError(f"{reference.where}: {kind or 'no kind'} of {group} is not supported, only Node and Pod of v1")
+        raise StageError(
+            f"{reference.location}: {kind or 'no kind'} of {group} is not supported, only Node and Pod of v1"
+        )
     reference.check_unknown_fields()
     selected = spec.has("selector") or "selector" in spec.value
     selector = spec.child("selector")
@@ -259,7 +261,7 @@ def stage_from(document: Any, source: str) -> Stage | None:
         labels=selector.texts("matchLabels"),
         annotations=selector.texts("matchAnnotations"),
         requirements=tuple(
-            _requirement(_Node(item, f"{selector.where}.matchExpressions[{number}]"))
+            _requirement(_Node(item, f"{selector.location}.matchExpressions[{number}]"))
             for number, item in enumerate(selector.items("matchExpressions"))
         ),
         weight=_value(spec, "weight", "weightFrom") or ValueFrom(0),
@@ -281,20 +283,20 @@ def _requirement(node: _Node) -> Requirement:
         node = jq
     operator, values = node.text("operator"), node.items("values")
     if operator not in OPERATORS:
-        raise StageError(f"{node.where}.operator: {operator!r} is none of {', '.join(OPERATORS)}")
+        raise StageError(f"{node.location}.operator: {operator!r} is none of {', '.join(OPERATORS)}")
     if (operator in ("In", "NotIn")) != bool(values):
         need = "needs values" if operator in ("In", "NotIn") else "takes no values"
-        raise StageError(f"{node.where}.values: {operator} {need}")
-    query = _query(node.text("key"), f"{node.where}.key")
+        raise StageError(f"{node.location}.values: {operator} {need}")
+    query = _query(node.text("key"), f"{node.location}.key")
     node.check_unknown_fields()
     return Requirement(query, operator, frozenset(str(value) for value in values))
 
 
-def _query(text: str, where: str) -> Query:
+def _query(text: str, location: str) -> Query:
     try:
         return compile_expression(text)
     except ExpressionError as error:
-        raise StageError(f"{where}: {error}") from error
+        raise StageError(f"{location}: {error}") from error
 
 
 def _delay(delay: _Node) -> ValueFrom:
@@ -305,15 +307,15 @@ def _value(node: _Node, constant: str, source: str) -> ValueFrom | None:
     value = node.number(constant)
     if not node.has(source):
         return None if value is None else ValueFrom(value)
-    part = node.child(source)
-    part.reject("cel", "CEL is not supported; write the expression in jq")
-    if part.has("jq"):
-        jq = part.child("jq")
-        query = _query(jq.text("expression"), f"{jq.where}.expression")
+    value_from = node.child(source)
+    value_from.reject("cel", "CEL is not supported; write the expression in jq")
+    if value_from.has("jq"):
+        jq = value_from.child("jq")
+        query = _query(jq.text("expression"), f"{jq.location}.expression")
         jq.check_unknown_fields()
     else:
-        query = _query(part.text("expressionFrom"), f"{part.where}.expressionFrom")
-    part.check_unknown_fields()
+        query = _query(value_from.text("expressionFrom"), f"{value_from.location}.expressionFrom")
+    value_from.check_unknown_fields()
     # Without a constant, delay and weight are 0; without a constant there is no jitter unless the expression finds one.
     return ValueFrom(0 if value is None and not constant.startswith("jitter") else value, query)
 
@@ -322,7 +324,7 @@ def _steps(spec: _Node) -> list[Step]:
     if spec.has("steps"):
         steps: list[Step] = []
         for number, item in enumerate(spec.items("steps")):
-            node = _Node(item, f"{spec.where}.steps[{number}]")
+            node = _Node(item, f"{spec.location}.steps[{number}]")
             node.reject("apply", "is not supported")
             steps += _event_and_finalizers(node)
             if node.flag("delete"):
@@ -340,10 +342,10 @@ def _steps(spec: _Node) -> list[Step]:
     subresource = node.text("statusSubresource") or "status"
     node.reject("statusPatchAs", "impersonation is not supported: nodes write as themselves")
     if patches:
-        steps += [_patch(_Node(item, f"{node.where}.patches[{n}]")) for n, item in enumerate(patches)]
+        steps += [_patch(_Node(item, f"{node.location}.patches[{n}]")) for n, item in enumerate(patches)]
     elif template:
-        where = f"{node.where}.statusTemplate"
-        steps.append(ApplyPatch(_template(template, where), where, "status", subresource))
+        location = f"{node.location}.statusTemplate"
+        steps.append(ApplyPatch(_template(template, location), location, "status", subresource))
     if node.flag("delete"):
         steps.append(Delete())
     node.check_unknown_fields()
@@ -357,13 +359,16 @@ def _event_and_finalizers(node: _Node) -> list[Step]:
         steps.append(SendEvent(event.text("type") or "Normal", event.text("reason"), event.text("message")))
         event.check_unknown_fields()
     if node.has("finalizers"):
-        part = node.child("finalizers")
+        finalizers = node.child("finalizers")
         add, remove = (
-            tuple(_Node(item, f"{part.where}.{field}[{n}]").text("value") for n, item in enumerate(part.items(field)))
+            tuple(
+                _Node(item, f"{finalizers.location}.{field}[{n}]").text("value")
+                for n, item in enumerate(finalizers.items(field))
+            )
             for field in ("add", "remove")
         )
-        steps.append(ChangeFinalizers(add, remove, part.flag("empty")))
-        part.check_unknown_fields()
+        steps.append(ChangeFinalizers(add, remove, finalizers.flag("empty")))
+        finalizers.check_unknown_fields()
     return steps
 
 
@@ -371,17 +376,17 @@ def _patch(node: _Node) -> ApplyPatch:
     node.reject("impersonation", "is not supported: nodes write as themselves")
     kind = node.text("type")
     if kind not in PATCH_TYPES:
-        raise StageError(f"{node.where}.type: {kind!r} is none of {', '.join(PATCH_TYPES[1:])}")
-    where = f"{node.where}.template"
+        raise StageError(f"{node.location}.type: {kind!r} is none of {', '.join(PATCH_TYPES[1:])}")
+    location = f"{node.location}.template"
     patch = ApplyPatch(
-        _template(node.text("template"), where), where, node.text("root"), node.text("subresource"), kind
+        _template(node.text("template"), location), location, node.text("root"), node.text("subresource"), kind
     )
     node.check_unknown_fields()
     return patch
 
 
-def _template(text: str, where: str) -> Template:
+def _template(text: str, location: str) -> Template:
     try:
         return Template(text)
     except TemplateError as error:
-        raise StageError(f"{where}, {error}") from error
+        raise StageError(f"{location}, {error}") from error

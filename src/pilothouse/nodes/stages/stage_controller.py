@@ -142,35 +142,35 @@ class StageController:
         if node in self._index:
             self._queue.add(_key(meta))
 
-    def _on_delete(self, thing: Pod | Node) -> None:
-        uid = thing.metadata.uid
-        if isinstance(thing, Pod):
+    def _on_delete(self, obj: Pod | Node) -> None:
+        uid = obj.metadata.uid
+        if isinstance(obj, Pod):
             self._own.pop(uid, None)
             self._addresses.release_all(uid)
-        self._outages.forget(self._node_of(thing), _key(thing.metadata))
-        self._queue.add(_key(thing.metadata))
+        self._outages.forget(self._node_of(obj), _key(obj.metadata))
+        self._queue.add(_key(obj.metadata))
 
     def _node_changed(self, node: str) -> None:
         if not self._outages.is_down(node):
-            for thing in self._informer.cache.list():
-                if self._node_of(thing) == node:
-                    self._queue.add(_key(thing.metadata))
+            for obj in self._informer.cache.list():
+                if self._node_of(obj) == node:
+                    self._queue.add(_key(obj.metadata))
 
-    def _node_of(self, thing: Pod | Node) -> str:
-        return thing.spec.node_name if isinstance(thing, Pod) else thing.metadata.name
+    def _node_of(self, obj: Pod | Node) -> str:
+        return obj.spec.node_name if isinstance(obj, Pod) else obj.metadata.name
 
     # One object
 
     async def _reconcile(self, key: str) -> Requeue | None:
-        thing: Pod | Node | None = self._informer.cache.get(key)
-        if thing is None:
+        obj: Pod | Node | None = self._informer.cache.get(key)
+        if obj is None:
             self._jobs.pop(key, None)
             return None
-        node = self._node_of(thing)
+        node = self._node_of(obj)
         if node not in self._index or self._outages.is_down(node):
             return None
         job = self._jobs.get(key)
-        meta = thing.metadata
+        meta = obj.metadata
         if job is not None and job.uid == meta.uid and is_newer(job.floor, meta.resource_version):
             return None  # the watch will deliver the written version
         if job is None or job.uid != meta.uid or job.version != meta.resource_version:
@@ -179,11 +179,11 @@ class StageController:
             job = self._jobs[key] = self._match(raw, meta.resource_version, meta.uid)
         if job.stage is None:
             return None
-        left = job.due - self._env.monotonic()
-        if left > 0:
-            return Requeue(after=left)
-        late = self._outages.lateness(node, key)
-        return Requeue(after=late) if late > 0 else await self._apply_stage(key, job, thing)
+        delay = job.due - self._env.monotonic()
+        if delay > 0:
+            return Requeue(after=delay)
+        lateness = self._outages.lateness(node, key)
+        return Requeue(after=lateness) if lateness > 0 else await self._apply_stage(key, job, obj)
 
     def _match(self, raw: bytes, version: str, uid: str) -> _Job:
         document: dict[str, Any] = msgspec.json.decode(raw)
@@ -195,14 +195,14 @@ class StageController:
         delay = draw_delay(stage, document, self._env.now(), self._random)
         return _Job(version, uid, stage, document, self._env.monotonic() + delay)
 
-    async def _apply_stage(self, key: str, job: _Job, thing: Pod | Node) -> Requeue | None:
+    async def _apply_stage(self, key: str, job: _Job, obj: Pod | Node) -> Requeue | None:
         stage = job.stage
         assert stage is not None, "only a stage can be played"
         try:
             while job.step < len(stage.steps):
-                if job.step and not self._informer.cache.still_has(thing.metadata):
+                if job.step and not self._informer.cache.still_has(obj.metadata):
                     break  # it was deleted meanwhile: state of a step would never be dropped
-                await self._apply_step(stage, stage.steps[job.step], job, thing)
+                await self._apply_step(stage, stage.steps[job.step], job, obj)
                 job.step += 1
         except NotFound:
             job.stage = None
@@ -218,19 +218,21 @@ class StageController:
             meta = _meta(written)
             job.floor = meta.resource_version
             if stage.immediate:
-                again = self._jobs[key] = self._match(written, meta.resource_version, meta.uid)
-                again.floor = meta.resource_version
-                return Requeue(after=again.due - self._env.monotonic()) if again.stage is not None else None
+                next_job = self._jobs[key] = self._match(written, meta.resource_version, meta.uid)
+                next_job.floor = meta.resource_version
+                return Requeue(after=next_job.due - self._env.monotonic()) if next_job.stage is not None else None
         return None
 
-    async def _apply_step(self, stage: Stage, step: Any, job: _Job, thing: Pod | Node) -> None:
-        node, meta = self._node_of(thing), thing.metadata
+    async def _apply_step(self, stage: Stage, step: Any, job: _Job, obj: Pod | Node) -> None:
+        node, meta = self._node_of(obj), obj.metadata
         client = self._clients[node]
         record_decision(f"stage {stage.name} of {stage.source}: {type(step).__name__} on {self._kind.kind} {meta.name}")
         match step:
             case SendEvent():
-                about = object_reference(PODS, meta) if isinstance(thing, Pod) else object_reference(NODES, meta)
-                self._record_event(node, about, step.reason, step.message, warning=step.type == "Warning", always=True)
+                reference = object_reference(PODS, meta) if isinstance(obj, Pod) else object_reference(NODES, meta)
+                self._record_event(
+                    node, reference, step.reason, step.message, warning=step.type == "Warning", always=True
+                )
             case ChangeFinalizers():
                 operations = finalizer_operations(step, job.document["metadata"].get("finalizers") or [])
                 if operations:
@@ -240,24 +242,24 @@ class StageController:
                 await client.delete(self._kind, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
                 job.written = None
             case ApplyPatch():
-                media, body = patch_body(stage, step, job.document, self._context(node, thing))
+                media, body = patch_body(stage, step, job.document, self._context(node, obj))
                 try:
                     job.written = await client.patch(
                         self._kind.raw, meta.name, Patch(media, body), meta.namespace, subresource=step.subresource
                     )
                 except ApiError as error:
                     if error.code in (400, 403, 405, 415, 422):
-                        raise StageError(f"{step.where} for {meta.name}: {error}") from error
+                        raise StageError(f"{step.location} for {meta.name}: {error}") from error
                     raise
 
     # Functions for templates
 
-    def _context(self, node: str, thing: Pod | Node) -> dict[str, Callable[..., Any]]:
+    def _context(self, node: str, obj: Pod | Node) -> dict[str, Callable[..., Any]]:
         def pod_ip(_node: str = "", host: bool = False, uid: str = "", *_name: str) -> str:
             if host:
                 return node_address(self._index[node])
-            uid = uid or thing.metadata.uid
-            current = thing.status.pod_ip if isinstance(thing, Pod) else ""
+            uid = uid or obj.metadata.uid
+            current = obj.status.pod_ip if isinstance(obj, Pod) else ""
             if uid not in self._own:
                 self._own[uid] = current or self._addresses.take(uid)
             return self._own[uid]
@@ -297,6 +299,6 @@ def _meta(raw: bytes) -> ObjectMeta:
     return msgspec.json.decode(raw, type=_Written).metadata
 
 
-def _rfc3339(at: datetime.datetime) -> str:
+def _rfc3339(time: datetime.datetime) -> str:
     """Go's ``time.RFC3339Nano``: no trailing zeros."""
-    return format_micro_time(at)[:-1].rstrip("0").rstrip(".") + "Z"
+    return format_micro_time(time)[:-1].rstrip("0").rstrip(".") + "Z"

@@ -143,11 +143,11 @@ class _Parser:
 
     def _else(self, keyword: str) -> Execute:
         if self._at < len(self._words):
-            again = self._words[self._at].text
+            word = self._words[self._at].text
             # ``{{else if}}`` is an ``if`` inside the ``else``, closed by the same ``{{end}}``.
-            if again in ("if", "with") and again == keyword:
+            if word in ("if", "with") and word == keyword:
                 self._at += 1
-                return self._control(again)
+                return self._control(word)
             raise self._unexpected()
         position = self._position
         body, end = self._block()
@@ -158,19 +158,19 @@ class _Parser:
     def _range_variables(self, keyword: str) -> list[str]:
         words = self._words
         names: list[str] = []
-        at = self._at
-        while at < len(words) and words[at].kind == "variable":
-            names.append(words[at].text)
-            at += 1
-            if at < len(words) and words[at].text == ",":
-                at += 1
+        index = self._at
+        while index < len(words) and words[index].kind == "variable":
+            names.append(words[index].text)
+            index += 1
+            if index < len(words) and words[index].text == ",":
+                index += 1
                 continue
             break
-        if not names or at >= len(words) or words[at].text != ":=":
+        if not names or index >= len(words) or words[index].text != ":=":
             return []
         if len(names) > (2 if keyword == "range" else 1):
             raise self._unexpected()
-        self._at = at + 1
+        self._at = index + 1
         return names
 
     # Values
@@ -189,12 +189,12 @@ class _Parser:
     def _command(self, piped: Evaluate | None) -> Evaluate:
         if self._at >= len(self._words):
             raise error_at(self._source, self._position, "missing value for command")
-        first = self._words[self._at]
-        if first.kind == "name" and first.text not in ("true", "false", "nil"):
-            return self._call(first, piped)
+        word = self._words[self._at]
+        if word.kind == "name" and word.text not in ("true", "false", "nil"):
+            return self._call(word, piped)
         value = self._operand()
         if piped is not None or (self._at < len(self._words) and self._words[self._at].text not in ("|", ")")):
-            raise error_at(self._source, first.position, f"can't give an argument to {first.text!r}")
+            raise error_at(self._source, word.position, f"can't give an argument to {word.text!r}")
         return value
 
     def _call(self, name: Word, piped: Evaluate | None) -> Evaluate:
@@ -395,8 +395,8 @@ def _with(value: Evaluate, slots: list[int], body: Execute, otherwise: Execute) 
 
 def _range(value: Evaluate, slots: list[int], body: Execute, otherwise: Execute) -> Execute:
     def run(frame: Frame, dot: Any, out: list[str]) -> None:
-        rows = _rows(value(frame, dot))
-        for key, item in rows:
+        entries = _rows(value(frame, dot))
+        for key, item in entries:
             if slots:
                 frame.slots[slots[-1]] = item
             if len(slots) == 2:
@@ -407,7 +407,7 @@ def _range(value: Evaluate, slots: list[int], body: Execute, otherwise: Execute)
                 continue
             except _Break:
                 break
-        if not rows:
+        if not entries:
             otherwise(frame, dot, out)
 
     return run

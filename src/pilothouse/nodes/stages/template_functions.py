@@ -112,18 +112,18 @@ _VERB = re.compile(r"%(?P<flags>[-+0 #]*)(?P<width>\d*)(?:\.(?P<precision>\d+))?
 
 
 def _printf(pattern: str, *arguments: Any) -> str:
-    left = list(arguments)
+    remaining = list(arguments)
 
     def fill(match: re.Match[str]) -> str:
         verb = match["verb"]
         if verb == "%":
             return "%"
-        if not left:
+        if not remaining:
             return f"%!{verb}(MISSING)"
-        return _format(left.pop(0), verb, match["flags"], match["width"], match["precision"])
+        return _format(remaining.pop(0), verb, match["flags"], match["width"], match["precision"])
 
     text = _VERB.sub(fill, pattern)
-    return text + (f"%!(EXTRA {', '.join(f'{_kind(a)}={show(a)}' for a in left)})" if left else "")
+    return text + (f"%!(EXTRA {', '.join(f'{_kind(a)}={show(a)}' for a in remaining)})" if remaining else "")
 
 
 def _format(value: Any, verb: str, flags: str, width: str, precision: str | None) -> str:
@@ -197,7 +197,7 @@ def _modulo(a: Any, b: Any) -> int:
 
 
 def _dict(*pairs: Any) -> dict[str, Any]:
-    return {show(pairs[at]): pairs[at + 1] if at + 1 < len(pairs) else "" for at in range(0, len(pairs), 2)}
+    return {show(pairs[index]): pairs[index + 1] if index + 1 < len(pairs) else "" for index in range(0, len(pairs), 2)}
 
 
 def _default(fallback: Any, value: Any = None) -> Any:

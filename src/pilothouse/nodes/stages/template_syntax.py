@@ -74,10 +74,10 @@ def error_at(source: str, position: int, reason: str) -> TemplateError:
 
 def split(source: str) -> Iterator[Text | Action]:
     """The parts of a template. Raises ``TemplateError``."""
-    at, trim = 0, False
+    position, trim = 0, False
     while True:
-        start = source.find(_LEFT, at)
-        text = source[at:] if start < 0 else source[at:start]
+        start = source.find(_LEFT, position)
+        text = source[position:] if start < 0 else source[position:start]
         trims_left = start >= 0 and source.startswith("-", start + 2) and source[start + 3 : start + 4].isspace()
         text = text.lstrip() if trim else text
         text = text.rstrip() if trims_left else text
@@ -87,34 +87,34 @@ def split(source: str) -> Iterator[Text | Action]:
             return
         comment = _COMMENT.match(source, start)
         if comment is not None:
-            at, trim = comment.end(), comment[2] is not None
+            position, trim = comment.end(), comment[2] is not None
             continue
         words: list[Word] = []
-        at, trim = _words(source, start + (3 if trims_left else 2), start, words)
+        position, trim = _words(source, start + (3 if trims_left else 2), start, words)
         yield Action(tuple(words), start)
 
 
-def _words(source: str, at: int, start: int, words: list[Word]) -> tuple[int, bool]:
+def _words(source: str, position: int, start: int, words: list[Word]) -> tuple[int, bool]:
     """Collect the words of the action that starts at ``start``; returns its end and whether it trims."""
     joined = False
     while True:
-        if source.startswith(_RIGHT, at):
-            return at + 2, False
-        if _RIGHT_TRIM.match(source, at):
-            return at + 4, True
-        match = _WORD.match(source, at)
+        if source.startswith(_RIGHT, position):
+            return position + 2, False
+        if _RIGHT_TRIM.match(source, position):
+            return position + 4, True
+        match = _WORD.match(source, position)
         if match is None:
-            if at >= len(source):
+            if position >= len(source):
                 raise error_at(source, start, "the action is not closed")
-            raise error_at(source, at, f"{source[at]!r} is not supported in an action")
+            raise error_at(source, position, f"{source[position]!r} is not supported in an action")
         kind = match.lastgroup or ""
         # ``.5`` and ``1.a`` are not numbers here; a sign is part of a number only where an operand may be.
         if kind != "space":
-            words.append(Word(kind, match[0], at, joined))
+            words.append(Word(kind, match[0], position, joined))
         # Of several spaces before a closing ``-}}`` the last one belongs to it.
-        at = match.end()
-        if kind == "space" and source.startswith("-" + _RIGHT, at):
-            at -= 1
+        position = match.end()
+        if kind == "space" and source.startswith("-" + _RIGHT, position):
+            position -= 1
         joined = kind != "space"
 
 

@@ -33,7 +33,7 @@ class Invariant:
     def started(self, process: "Process") -> None:
         """A manager process was started, and has not sent a request yet."""
 
-    def observed(self, process: "Process", seen: Observation) -> None:
+    def observed(self, process: "Process", observation: Observation) -> None:
         """A request, response or watch event was exchanged between this process and the server."""
 
     def settled(self) -> None:

@@ -55,15 +55,15 @@ class Attachments(Invariant):
         self.moved += self._last.get(volume, node) != node
         self._last[volume] = node
         disk = self._disk(volume)
-        others = sorted(
+        other_nodes = sorted(
             attachment.spec.node_name
             for attachment in self._attachments.values()
             if attachment is not now
             and attachment.status.attached
             and attachment.spec.source.persistent_volume_name == volume
         )
-        if disk is not None and disk.exclusive and others:
-            raise Violation(f"{volume} is attached to {node}, and to {others}")
+        if disk is not None and disk.exclusive and other_nodes:
+            raise Violation(f"{volume} is attached to {node}, and to {other_nodes}")
 
     def _check_detached(self, before: VolumeAttachment) -> None:
         volume, name = before.spec.source.persistent_volume_name or "", before.spec.node_name

@@ -78,9 +78,9 @@ class Autoscalers(Invariant):
         """The limit of a policy, relative to the size at the start of its period."""
         since = self._now() - policy.period_seconds
         sizes = self._sizes[key]
-        start = next((size for at, size in reversed(sizes) if at <= since), sizes[0][1])
-        step = policy.value if policy.type == "Pods" else start * policy.value / 100
-        return math.ceil(start + step) if direction > 0 else math.trunc(start - step)
+        start = next((size for time, size in reversed(sizes) if time <= since), sizes[0][1])
+        change = policy.value if policy.type == "Pods" else start * policy.value / 100
+        return math.ceil(start + change) if direction > 0 else math.trunc(start - change)
 
     def settled(self) -> None:
         """At the end the replicas equal ``desiredReplicas``, and metrics are available."""

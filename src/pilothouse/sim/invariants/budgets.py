@@ -36,11 +36,11 @@ class Budgets(Invariant):
                 self._lost.append(now)
                 return
             self.evicted += 1
-            self._lost = [at for at in self._lost if at > now - self._lag]
-            left = sum(1 for pod in self._pods.values() if _is_healthy(pod))
-            if left + len(self._lost) < self._least:
+            self._lost = [lost_at for lost_at in self._lost if lost_at > now - self._lag]
+            healthy = sum(1 for pod in self._pods.values() if _is_healthy(pod))
+            if healthy + len(self._lost) < self._least:
                 raise Violation(
-                    f"{change.key} is evicted, {left} healthy pods are left, {self._least} must be: {origin}"
+                    f"{change.key} is evicted, {healthy} healthy pods are left, {self._least} must be: {origin}"
                 )
 
     def settled(self) -> None:

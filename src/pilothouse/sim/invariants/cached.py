@@ -31,7 +31,7 @@ class _List(View, Generic[T], frozen=True):
     """Empty lists of metadata are null."""
 
 
-class Shown(Generic[T]):
+class InformerCache(Generic[T]):
     """The objects of a resource as last delivered to a process.
 
     ``on_change(old, new)`` is called for each object that is added, changed or removed; within one list the cache is
@@ -49,9 +49,9 @@ class Shown(Generic[T]):
         self._resource = resource
         self._informers = informers
         # The types are created at run time, which type checkers can't follow.
-        event, many = cast("Any", _Event)[view], cast("Any", _List)[view]
-        self._event: msgspec.json.Decoder[_Event[T]] = msgspec.json.Decoder(event)
-        self._list: msgspec.json.Decoder[_List[T]] = msgspec.json.Decoder(many)
+        event_type, list_type = cast("Any", _Event)[view], cast("Any", _List)[view]
+        self._event: msgspec.json.Decoder[_Event[T]] = msgspec.json.Decoder(event_type)
+        self._list: msgspec.json.Decoder[_List[T]] = msgspec.json.Decoder(list_type)
         self._on_change = on_change
         self._objects: dict[str, T] = {}
         self.is_filled = False
@@ -64,9 +64,9 @@ class Shown(Generic[T]):
         """By ``namespace/name``."""
         return self._objects
 
-    def observe(self, seen: Observation) -> None:
+    def observe(self, observation: Observation) -> None:
         """Process a request or response of the process."""
-        match seen:
+        match observation:
             case Opened(call, request, 200) if call.resource == self._resource and self._is_informer(request.headers):
                 self._streams[id(call)] = (call, {} if "sendInitialEvents=true" in request.target else None)
             case Delivered(call, lines) if id(call) in self._streams:

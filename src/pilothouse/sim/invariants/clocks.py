@@ -16,8 +16,8 @@ def recent(env: Env, within: float) -> list[datetime.datetime]:
     assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"
     since = asyncio.get_running_loop().time() - within
     instants = [clock.now()]
-    for at, seconds in reversed(clock.jumps):
-        if at < since:
+    for jumped_at, seconds in reversed(clock.jumps):
+        if jumped_at < since:
             break
         instants.append(instants[-1] - datetime.timedelta(seconds=seconds))
     return [*instants, instants[-1] - datetime.timedelta(seconds=within)]

@@ -35,20 +35,20 @@ class CronJobs(Invariant):
         reference = controller_of(job.metadata)
         if reference is None or reference.kind != "CronJob":
             return
-        moment = job.metadata.annotations[SCHEDULED]
-        moments = self.moments.setdefault(reference.name, [])
-        if moment in moments:
-            raise Violation(f"{reference.name} was started twice for {moment}")
-        moments.append(moment)
+        scheduled_text = job.metadata.annotations[SCHEDULED]
+        scheduled_texts = self.moments.setdefault(reference.name, [])
+        if scheduled_text in scheduled_texts:
+            raise Violation(f"{reference.name} was started twice for {scheduled_text}")
+        scheduled_texts.append(scheduled_text)
         owner = next((cron_job for cron_job in self._owners.values() if cron_job.metadata.uid == reference.uid), None)
-        due, created = datetime.datetime.fromisoformat(moment), job.metadata.creation_timestamp
-        if created is not None and created < due:
-            raise Violation(f"{job.metadata.name} was created at {created}, before {moment}")
+        scheduled_time, created = datetime.datetime.fromisoformat(scheduled_text), job.metadata.creation_timestamp
+        if created is not None and created < scheduled_time:
+            raise Violation(f"{job.metadata.name} was created at {created}, before {scheduled_text}")
         since = owner.metadata.creation_timestamp if owner is not None else None
-        if since is not None and due < since:
-            raise Violation(f"{job.metadata.name} is for {moment}, before {reference.name} was created")
+        if since is not None and scheduled_time < since:
+            raise Violation(f"{job.metadata.name} is for {scheduled_text}, before {reference.name} was created")
         if self._forbid:
-            running = [other.metadata.name for other in self._jobs.values() if not is_finished(other)]
+            running = [running_job.metadata.name for running_job in self._jobs.values() if not is_finished(running_job)]
             if len(running) > 1:
                 raise Violation(f"concurrent Jobs of {reference.name}: {sorted(running)}")
 

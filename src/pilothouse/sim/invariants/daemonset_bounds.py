@@ -13,7 +13,7 @@ from pilothouse.controllers.workloads.daemonset.pod_template import HASH_LABEL, 
 from pilothouse.controllers.workloads.daemonset.rolling import Bounds, bounds_of
 from pilothouse.semantics.pods import is_active, is_ready
 from pilothouse.sim.invariants import Violation
-from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.invariants.cached import InformerCache
 from pilothouse.sim.invariants.daemonsets import Daemons, owner_of
 from pilothouse.sim.story import Origin
 
@@ -30,16 +30,16 @@ class DaemonSetBounds(Daemons):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: dict[int, Shown[Pod]] = {}
+        self._caches: dict[int, InformerCache[Pod]] = {}
         self.deletions = 0
         self.surges = 0
 
-    def observed(self, process: "Process", seen: Observation) -> None:
-        super().observed(process, seen)
-        shown = self._shown.get(process.number)
-        if shown is None:
-            shown = self._shown[process.number] = Shown("pods", Pod, lambda _old, _new: None)
-        shown.observe(seen)
+    def observed(self, process: "Process", observation: Observation) -> None:
+        super().observed(process, observation)
+        cache = self._caches.get(process.number)
+        if cache is None:
+            cache = self._caches[process.number] = InformerCache("pods", Pod, lambda _old, _new: None)
+        cache.observe(observation)
 
     def pod_changed(self, key: str, old: Pod | None, new: Pod | None, origin: Origin | None) -> None:
         """Check a deletion or creation by the DaemonSet controller."""
@@ -56,11 +56,13 @@ class DaemonSetBounds(Daemons):
         if owner is None or not self._was_observed_available(process, pod):
             return
         desired = [name for name, placement in self.placements(owner).items() if placement.should_run]
-        live = [other for other in self.live_pods(owner.metadata.uid) if other.metadata.name != pod.metadata.name]
+        live = [
+            live_pod for live_pod in self.live_pods(owner.metadata.uid) if live_pod.metadata.name != pod.metadata.name
+        ]
         if node not in desired:
             return
         self.deletions += 1
-        serving = {target_node(other) for other in live if is_ready(other)}
+        serving = {target_node(live_pod) for live_pod in live if is_ready(live_pod)}
         bounds = self._bounds(owner, len(desired))
         if bounds.surge:
             if node not in serving and not self.stale:
@@ -80,28 +82,38 @@ class DaemonSetBounds(Daemons):
         live = self.live_pods(owner.metadata.uid)
         desired = sum(1 for placement in self.placements(owner).values() if placement.should_run)
         bounds = self._bounds(owner, desired)
-        beside = [other for other in live if target_node(other) == node and other.metadata.name != pod.metadata.name]
-        if not bounds.surge or not any(self._was_observed_available(process, other) for other in beside):
+        other_pods = [
+            live_pod
+            for live_pod in live
+            if target_node(live_pod) == node and live_pod.metadata.name != pod.metadata.name
+        ]
+        if not bounds.surge or not any(self._was_observed_available(process, live_pod) for live_pod in other_pods):
             return
         self.surges += 1
         current = pod.metadata.labels.get(HASH_LABEL)
         surging = []
         for name in sorted(self.nodes):
-            here = [other for other in live if target_node(other) == name]
-            coming = [
-                other for other in here if other.metadata.labels.get(HASH_LABEL) == current and not is_ready(other)
+            pods_on_node = [live_pod for live_pod in live if target_node(live_pod) == name]
+            new_pods = [
+                live_pod
+                for live_pod in pods_on_node
+                if live_pod.metadata.labels.get(HASH_LABEL) == current and not is_ready(live_pod)
             ]
             # A new pod may always be created next to an unavailable one.
-            leaving = [other for other in here if other not in coming and self._was_observed_available(process, other)]
-            if coming and leaving:
+            old_pods = [
+                live_pod
+                for live_pod in pods_on_node
+                if live_pod not in new_pods and self._was_observed_available(process, live_pod)
+            ]
+            if new_pods and old_pods:
                 surging.append(name)
         allowed = bounds.surge * (1 + len(self.stale))
         if len(surging) > allowed:
             raise Violation(f"with {pod.metadata.name} there are two pods on {surging}; {allowed} are allowed")
 
     def _was_observed_available(self, process: int, pod: Pod) -> bool:
-        shown = self._shown[process].objects.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
-        return shown is not None and is_active(shown) and is_ready(shown)
+        cached_pod = self._caches[process].objects.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
+        return cached_pod is not None and is_active(cached_pod) and is_ready(cached_pod)
 
     @staticmethod
     def _bounds(owner: DaemonSet, desired: int) -> Bounds:

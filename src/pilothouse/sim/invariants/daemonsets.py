@@ -67,8 +67,8 @@ class Daemons(Invariant):
     def set_changed(self, old: DaemonSet | None, new: DaemonSet) -> None:
         """Called for each write of a DaemonSet."""
 
-    def observed(self, process: "Process", seen: Observation) -> None:
-        self.stale.observed(process, seen)
+    def observed(self, process: "Process", observation: Observation) -> None:
+        self.stale.observed(process, observation)
 
     def placements(self, owner: DaemonSet) -> dict[str, Placement]:
         """The decision for each node."""
@@ -126,20 +126,20 @@ class DaemonSets(Daemons):
             return
         self.created += 1
         node = target_node(pod)
-        beside = [
+        other_pods = [
             other
             for other in self.pods.values()
             if other is not pod and owner_of(other) == owner and target_node(other) == node
         ]
         if owner in self._surged:
-            others = [other for other in beside if is_active(other)]
-            twins = [other for other in others if _hash(other) == _hash(pod)]
-            many = max(len(others) - 1, len(twins))
+            counted = [other for other in other_pods if is_active(other)]
+            same_hash = [other for other in counted if _hash(other) == _hash(pod)]
+            extra = max(len(counted) - 1, len(same_hash))
         else:
-            others = [other for other in beside if not is_terminal(other)]
-            many = len(others)
-        if many > len(self.stale):
-            names = sorted(other.metadata.name for other in others)
+            counted = [other for other in other_pods if not is_terminal(other)]
+            extra = len(counted)
+        if extra > len(self.stale):
+            names = sorted(other.metadata.name for other in counted)
             raise Violation(f"{key} is one pod too many on {node}, which has {names}")
 
     def settled(self) -> None:
@@ -154,15 +154,17 @@ class DaemonSets(Daemons):
         name, status = owner.metadata.name, owner.status
         placements = self.placements(owner)
         pods = self.live_pods(owner.metadata.uid)
-        on = Counter(target_node(pod) for pod in pods)
+        pods_by_node = Counter(target_node(pod) for pod in pods)
         desired = sorted(node for node, placement in placements.items() if placement.should_run)
-        kept = sorted(
+        tolerated = sorted(
             node for node, placement in placements.items() if placement.should_continue and not placement.should_run
         )
-        if any(on[node] != 1 for node in desired) or any(
-            count > 1 or node not in (*desired, *kept) for node, count in on.items()
+        if any(pods_by_node[node] != 1 for node in desired) or any(
+            count > 1 or node not in (*desired, *tolerated) for node, count in pods_by_node.items()
         ):
-            raise Violation(f"{name} wants a pod on {desired}, may keep one on {kept}, and has them on {dict(on)}")
+            raise Violation(
+                f"{name} wants a pod on {desired}, may keep one on {tolerated}, and has them on {dict(pods_by_node)}"
+            )
         current = self._check_revisions(owner, pods)
         generation = template_generation(owner.metadata.annotations)
 
@@ -177,7 +179,7 @@ class DaemonSets(Daemons):
             raise Violation(f"{name} observed {status.observed_generation}, is {owner.metadata.generation}")
         if status.current_number_scheduled + status.number_misscheduled != len(pods):
             raise Violation(f"{name} has {len(pods)} pods and reports {status}")
-        if any(on[node] for node in kept):
+        if any(pods_by_node[node] for node in tolerated):
             return  # as upstream, a NoSchedule taint on the node of a pod is observed with the next event only
         ready = sum(1 for pod in pods if is_ready(pod))
         updated = sum(1 for pod in pods if new(pod))
@@ -197,28 +199,32 @@ class DaemonSets(Daemons):
     def _check_revisions(self, owner: DaemonSet, pods: list[Pod]) -> str:
         """Check the revisions. Returns the hash of the current one."""
         name = owner.metadata.name
-        own = [
+        owned = [
             revision
             for revision in self.revisions.values()
             if (reference := controller_of(revision.metadata)) is not None and reference.uid == owner.metadata.uid
         ]
-        if not own:
+        if not owned:
             raise Violation(f"{name} has no revision")
         patch = template_patch(owner.spec.template)
-        current = newest(sorted(own, key=lambda revision: revision.metadata.name))
+        current = newest(sorted(owned, key=lambda revision: revision.metadata.name))
         # There may be two with the same template: if a user creates one, the controller finds it with the next sync.
-        same = [revision.metadata.name for revision in own if equal_revision(revision.data, patch)]
-        if current.metadata.name not in same:
-            raise Violation(f"the template of {name} is held by {same}; the newest revision is {current.metadata.name}")
+        matching = [revision.metadata.name for revision in owned if equal_revision(revision.data, patch)]
+        if current.metadata.name not in matching:
+            raise Violation(
+                f"the template of {name} is held by {matching}; the newest revision is {current.metadata.name}"
+            )
         hashes = {_hash(pod) for pod in pods}
-        free = [
+        unused = [
             revision
-            for revision in own
+            for revision in owned
             if revision is not current and revision.metadata.labels.get(HASH_LABEL) not in hashes
         ]
         limit = 10 if owner.spec.revision_history_limit is None else owner.spec.revision_history_limit
-        if free and len(own) - 1 > limit:
-            raise Violation(f"{name} keeps {len(own) - 1} old revisions, {len(free)} of no use, and may keep {limit}")
+        if unused and len(owned) - 1 > limit:
+            raise Violation(
+                f"{name} keeps {len(owned) - 1} old revisions, {len(unused)} of no use, and may keep {limit}"
+            )
         return current.metadata.labels.get(HASH_LABEL, "")
 
 

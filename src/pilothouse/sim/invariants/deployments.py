@@ -44,8 +44,8 @@ class Deployments(Invariant):
     def settled(self) -> None:
         """At the end one ReplicaSet has all pods, and the status is correct."""
         for owner in self._deployments.values():
-            own = [replica_set for replica_set in self._sets.values() if _is_of(replica_set, owner)]
-            used = [replica_set.metadata.name for replica_set in own if replica_set.spec.replicas]
+            replica_sets = [replica_set for replica_set in self._sets.values() if _is_of(replica_set, owner)]
+            used = [replica_set.metadata.name for replica_set in replica_sets if replica_set.spec.replicas]
             status = owner.status
             reported = (status.updated_replicas, status.replicas, status.available_replicas, status.observed_generation)
             if len(used) != 1 or reported != (self._replicas,) * 3 + (owner.metadata.generation,):

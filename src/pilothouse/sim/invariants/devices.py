@@ -15,13 +15,13 @@ from pilothouse.storage import Change
 class DeviceClaims(Invariant):
     """All ResourceClaims, if schedulers reserve a claim before they bind the pod.
 
-    ``made`` counts claims created for pods, ``cleared`` deallocations (for tests).
+    ``created`` counts claims created for pods, ``cleared`` deallocations (for tests).
     """
 
     def __init__(self) -> None:
         self._claims = Objects("resource.k8s.io/resourceclaims/", ResourceClaim)
         self._pods = Objects("/pods/", Pod)
-        self.made = 0
+        self.created = 0
         self.cleared = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
@@ -39,10 +39,10 @@ class DeviceClaims(Invariant):
 
     def _check_claim_change(self, key: str, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
         if before is None:
-            self.made += now is not None and bool(now.metadata.owner_references)
+            self.created += now is not None and bool(now.metadata.owner_references)
             return
         allocated = now is not None and now.status.allocation is not None
-        kept = {user.uid for user in now.status.reserved_for} if now is not None else set()  # never iterated
+        reserved_uids = {user.uid for user in now.status.reserved_for} if now is not None else set()  # never iterated
         self.cleared += before.status.allocation is not None and not allocated
         namespace = key.partition("/")[0]
         for user in before.status.reserved_for:
@@ -51,7 +51,7 @@ class DeviceClaims(Invariant):
                 continue
             if before.status.allocation is not None and not allocated:
                 raise Violation(f"claim {key} was deallocated while pod {user.name} uses it")
-            if user.uid not in kept:
+            if user.uid not in reserved_uids:
                 raise Violation(f"claim {key} is not reserved any more for pod {user.name}, which uses it")
 
     def settled(self) -> None:

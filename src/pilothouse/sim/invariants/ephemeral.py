@@ -13,14 +13,14 @@ from pilothouse.storage import Change
 
 class EphemeralClaims(Invariant):
     """All pods with ephemeral volumes, and all claims owned by pods. Claims of users with such names are not checked.
-    ``made`` counts created claims (for tests)."""
+    ``created`` counts created claims (for tests)."""
 
     def __init__(self) -> None:
         self._pods = Objects("/pods/", Pod)
         self._claims = Objects("/persistentvolumeclaims/", PersistentVolumeClaim)
         self._expected: dict[str, str] = {}
         """The volume, by pod uid and claim, for every pod that ever existed."""
-        self.made = 0
+        self.created = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         _key, _before, pod = self._pods.follow(change) or ("", None, None)
@@ -40,7 +40,7 @@ class EphemeralClaims(Invariant):
             return
         if owner is None:
             return
-        self.made += 1
+        self.created += 1
         if f"{owner.uid}:{key}" not in self._expected:
             raise Violation(f"claim {key} was created for {owner.name}, which has no such volume")
 

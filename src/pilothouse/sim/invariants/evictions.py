@@ -98,7 +98,7 @@ class Evictions(Invariant):
         read = self._reads.newest(origin, name, max_age=MAX_AGE)
         if read is None:
             raise Violation(f"{key}: {origin}, and node {name} was not read live before that")
-        at, node = read
+        read_at, node = read
         if node is None:
             return
         bound = self._bound[key]
@@ -107,20 +107,21 @@ class Evictions(Invariant):
         recent = [t for i, (_since, t) in enumerate(bound.tolerations) if _until(bound.tolerations, i) > now - MAX_AGE]
         stays = [shortest(taints, tolerations) for tolerations in recent]
         if all(seconds == FOREVER for seconds in stays):
-            raise Violation(f"{key} is evicted and tolerates what node {name} had {now - at:.3f} s ago: {taints}")
+            raise Violation(f"{key} is evicted and tolerates what node {name} had {now - read_at:.3f} s ago: {taints}")
         if any(seconds is None for seconds in stays):
             return
-        began, least = self._tainted_since(name, bound, at)
-        if now - began < least - 0.001:
+        tainted_since, toleration_seconds = self._tainted_since(name, bound, read_at)
+        if now - tainted_since < toleration_seconds - 0.001:
             raise Violation(
-                f"{key} is evicted {now - began:.3f} s after node {name} was tainted; it tolerates {least} s"
+                f"{key} is evicted {now - tainted_since:.3f} s after node {name} was tainted; it tolerates "
+                f"{toleration_seconds} s"
             )
 
-    def _tainted_since(self, name: str, bound: _Bound, at: float) -> tuple[float, float]:
+    def _tainted_since(self, name: str, bound: _Bound, read_at: float) -> tuple[float, float]:
         """The time since which the pod was observably on a node with taints, and the shortest time for which it
         tolerated any of them."""
-        history = [entry for entry in self._taints[name] if entry[0] <= at]
-        began, least = at, FOREVER
+        history = [entry for entry in self._taints[name] if entry[0] <= read_at]
+        tainted_since, shortest_seconds = read_at, FOREVER
         next_taints: Taints = ()
         for index in range(len(history) - 1, -1, -1):
             since, taints = history[index]
@@ -132,12 +133,12 @@ class Evictions(Invariant):
                 if next_taints and _shows_a_gap(history[:index], next_taints):
                     break
                 continue
-            began, next_taints = max(since, bound.since), taints
-            least = min(least, *counting)
-        return began, least
+            tainted_since, next_taints = max(since, bound.since), taints
+            shortest_seconds = min(shortest_seconds, *counting)
+        return tainted_since, shortest_seconds
 
-    def observed(self, process: "Process", seen: Observation) -> None:
-        self._reads.observe(process, seen)
+    def observed(self, process: "Process", observation: Observation) -> None:
+        self._reads.observe(process, observation)
 
     def settled(self) -> None:
         """At the end no pod remains that does not tolerate its node's taints, or only for some time."""
@@ -164,9 +165,9 @@ def shortest(taints: Taints, tolerations: tuple[Toleration, ...]) -> float | Non
 
 def _shows_a_gap(before: list[tuple[float, Taints]], after: Taints) -> bool:
     """Whether the taints are observably not the previous ones: same key, different ``timeAdded``."""
-    last: Taints = next((taints for _since, taints in reversed(before) if taints), ())
-    times = {(taint.key, taint.effect): taint.time_added for taint in last}
-    return not any(taint in last for taint in after) and any(
+    previous: Taints = next((taints for _since, taints in reversed(before) if taints), ())
+    times = {(taint.key, taint.effect): taint.time_added for taint in previous}
+    return not any(taint in previous for taint in after) and any(
         taint.time_added is not None and times.get((taint.key, taint.effect)) not in (None, taint.time_added)
         for taint in after
     )

@@ -11,7 +11,7 @@ import msgspec
 from pilothouse.api.meta import Object, OwnerReference
 from pilothouse.client.interceptor import Observation
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.invariants.cached import METADATA_INFORMERS, Shown
+from pilothouse.sim.invariants.cached import METADATA_INFORMERS, InformerCache
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
@@ -41,7 +41,7 @@ class Garbage(Invariant):
         self._orphaning: dict[str, tuple[int, frozenset[str]]] = {}
         """By the uid of an owner with finalizer ``orphan``: the process that was running when its deletion was
         requested, and the keys of the dependents that this process had observed."""
-        self._shown: dict[int, dict[str, Shown[Object]]] = {}
+        self._caches: dict[int, dict[str, InformerCache[Object]]] = {}
         self._process = 0
         self.deleted = 0
         self.orphaned = 0
@@ -50,15 +50,15 @@ class Garbage(Invariant):
 
     def started(self, process: "Process") -> None:
         self._process = process.number
-        self._shown[process.number] = {
-            resource: Shown(resource, Object, lambda _old, _new: None, informers=METADATA_INFORMERS)
+        self._caches[process.number] = {
+            resource: InformerCache(resource, Object, lambda _old, _new: None, informers=METADATA_INFORMERS)
             for resource, _namespaced in sorted(self._kinds.values())
         }
 
-    def observed(self, process: "Process", seen: Observation) -> None:
-        shown = self._shown[process.number].get(seen.call.resource)
-        if shown is not None:
-            shown.observe(seen)
+    def observed(self, process: "Process", observation: Observation) -> None:
+        cache = self._caches[process.number].get(observation.call.resource)
+        if cache is not None:
+            cache.observe(observation)
 
     # Writes
 
@@ -72,11 +72,13 @@ class Garbage(Invariant):
         self._record(change.key, old, new)
 
     def _check(self, key: str, old: Object, new: Object | None, origin: Origin) -> None:
-        goes = old.metadata.deletion_timestamp is None and (new is None or new.metadata.deletion_timestamp is not None)
-        if goes:
-            living = [ref.name for ref in old.metadata.owner_references if self._exists(old, ref)]
-            if living or not old.metadata.owner_references:
-                raise Violation(f"{key} is deleted by the garbage collector; its existing owners: {living}")
+        is_deleted = old.metadata.deletion_timestamp is None and (
+            new is None or new.metadata.deletion_timestamp is not None
+        )
+        if is_deleted:
+            existing_owners = [ref.name for ref in old.metadata.owner_references if self._exists(old, ref)]
+            if existing_owners or not old.metadata.owner_references:
+                raise Violation(f"{key} is deleted by the garbage collector; its existing owners: {existing_owners}")
             unknown = [
                 ref.kind for ref in old.metadata.owner_references if (ref.api_version, ref.kind) not in self._kinds
             ]
@@ -85,9 +87,9 @@ class Garbage(Invariant):
             self.deleted += 1
         if new is None:
             return
-        kept = {ref.uid for ref in new.metadata.owner_references}
+        remaining_uids = {ref.uid for ref in new.metadata.owner_references}
         for ref in old.metadata.owner_references:
-            if ref.uid in kept:
+            if ref.uid in remaining_uids:
                 continue
             if ref.uid in self._orphaning:
                 self.orphaned += 1
@@ -97,14 +99,16 @@ class Garbage(Invariant):
             self._check_orphans(key, old)
 
     def _check_orphans(self, key: str, owner: Object) -> None:
-        process, shown = self._orphaning.get(owner.metadata.uid, (0, frozenset()))
+        process, observed_dependents = self._orphaning.get(owner.metadata.uid, (0, frozenset()))
         if process != self._process:
             return
-        left = [
-            source for source in sorted(shown) if source in self._objects and _refers_to(self._objects[source], owner)
+        dependents = [
+            source
+            for source in sorted(observed_dependents)
+            if source in self._objects and _refers_to(self._objects[source], owner)
         ]
-        if left:
-            raise Violation(f"{key} is released although {left} still refer to it and should have been orphaned")
+        if dependents:
+            raise Violation(f"{key} is released although {dependents} still refer to it and should have been orphaned")
 
     def _record(self, key: str, old: Object | None, new: Object | None) -> None:
         if old is not None:
@@ -123,19 +127,19 @@ class Garbage(Invariant):
             self._orphaning[meta.uid] = (self._process, frozenset(self._observed_dependents(new)))
 
     def _observed_dependents(self, owner: Object) -> list[str]:
-        shown = self._shown.get(self._process, {})
+        caches = self._caches.get(self._process, {})
         return [
             key
             for key, obj in self._objects.items()
-            if _refers_to(obj, owner) and self._was_observed(shown, obj, owner)
+            if _refers_to(obj, owner) and self._was_observed(caches, obj, owner)
         ]
 
-    def _was_observed(self, shown: dict[str, Shown[Object]], obj: Object, owner: Object) -> bool:
+    def _was_observed(self, caches: dict[str, InformerCache[Object]], obj: Object, owner: Object) -> bool:
         resource, _namespaced = self._kinds.get((obj.api_version, obj.kind), ("", False))
-        if resource not in shown:
+        if resource not in caches:
             return False
-        seen = shown[resource].objects.get(f"{obj.metadata.namespace}/{obj.metadata.name}")
-        return seen is not None and seen.metadata.uid == obj.metadata.uid and _refers_to(seen, owner)
+        cached = caches[resource].objects.get(f"{obj.metadata.namespace}/{obj.metadata.name}")
+        return cached is not None and cached.metadata.uid == obj.metadata.uid and _refers_to(cached, owner)
 
     def _exists(self, dependent: Object, ref: OwnerReference) -> bool:
         return ref.uid not in self._waiting and self._has_owner_object(dependent, ref)
@@ -155,33 +159,33 @@ class Garbage(Invariant):
         excused = self._excused()
         for key, obj in self._objects.items():
             meta = obj.metadata
-            left = [finalizer for finalizer in meta.finalizers if finalizer in {FOREGROUND, ORPHAN}]
-            if left and meta.uid not in excused:
-                raise Violation(f"{key} still has the finalizers {left}")
+            pending_finalizers = [finalizer for finalizer in meta.finalizers if finalizer in {FOREGROUND, ORPHAN}]
+            if pending_finalizers and meta.uid not in excused:
+                raise Violation(f"{key} still has the finalizers {pending_finalizers}")
             if meta.uid in excused or self._cannot_be_collected(obj):
                 continue
-            gone = [
+            absent_owners = [
                 f"{ref.kind} {ref.name}"
                 for ref in meta.owner_references
                 if not self._exists(obj, ref) and not (ref.uid in excused and self._has_owner_object(obj, ref))
             ]
-            if gone:
-                raise Violation(f"{key} still refers to owners that do not exist: {gone}")
+            if absent_owners:
+                raise Violation(f"{key} still refers to owners that do not exist: {absent_owners}")
 
     def _excused(self) -> set[str]:
         """Uids of owners that wait for a dependent that can never be collected, directly or indirectly."""
         excused: set[str] = set()
         while True:
-            more = {
+            blocked = {
                 ref.uid
                 for obj in self._objects.values()
                 if obj.metadata.uid in excused or self._cannot_be_collected(obj)
                 for ref in obj.metadata.owner_references
                 if ref.block_owner_deletion and ref.uid in self._waiting
             } - excused
-            if not more:
+            if not blocked:
                 return excused
-            excused |= more
+            excused |= blocked
 
     def _cannot_be_collected(self, obj: Object) -> bool:
         """Whether it has a reference to a kind that is not served, or from a cluster-scoped object to a namespaced

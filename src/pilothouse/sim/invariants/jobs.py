@@ -26,7 +26,7 @@ class _PodResults:
 
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}
-        self.made: dict[str, None] = {}
+        self.created: dict[str, None] = {}
         self.succeeded: dict[str, str] = {}
         """The completion index of the pod, "" if it has none."""
         self.lost: dict[str, None] = {}
@@ -47,12 +47,12 @@ class Jobs(Invariant):
         self._pods: dict[str, Pod] = {}
 
     @property
-    def made(self) -> int:
+    def created(self) -> int:
         """The number of pods created for Jobs."""
-        return sum(len(results.made) for results in self._results.values())
+        return sum(len(results.created) for results in self._results.values())
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        gone = change.type == "DELETED"
+        deleted = change.type == "DELETED"
         if update := self._jobs.follow(change):
             _key, before, now = update
             if now is not None:
@@ -60,11 +60,11 @@ class Jobs(Invariant):
         elif change.key.startswith("/pods/"):
             self._pods.pop(change.key, None)
             pod = _pod(change.value)
-            if not gone:
+            if not deleted:
                 self._pods[change.key] = pod
-            self._record(change.key, pod, gone)
+            self._record(change.key, pod, deleted)
 
-    def _record(self, key: str, pod: Pod, gone: bool) -> None:
+    def _record(self, key: str, pod: Pod, deleted: bool) -> None:
         reference = controller_of(pod.metadata)
         if reference is None or reference.kind != "Job":
             return
@@ -73,27 +73,29 @@ class Jobs(Invariant):
         results.pods.pop(uid, None)
         if phase == "Succeeded":
             results.succeeded.setdefault(uid, pod.metadata.annotations.get(INDEX, ""))
-        if phase == "Failed" or pod.metadata.deletion_timestamp is not None or gone:
+        if phase == "Failed" or pod.metadata.deletion_timestamp is not None or deleted:
             results.lost[uid] = None
-        if gone:
+        if deleted:
             return
         results.pods[uid] = pod
-        is_new = uid not in results.made
-        results.made[uid] = None
-        job = next((other for other in self._jobs.values() if other.metadata.uid == reference.uid), None)
+        is_new = uid not in results.created
+        results.created[uid] = None
+        job = next((candidate for candidate in self._jobs.values() if candidate.metadata.uid == reference.uid), None)
         if is_new and self._bounded and job is not None:
             self._check_new(key, job, results)
 
     def _check_new(self, key: str, job: Job, results: _PodResults) -> None:
         active = [pod for pod in results.pods.values() if is_active(pod)]
-        most = 1 if job.spec.parallelism is None else job.spec.parallelism
-        if len(active) > most:
-            raise Violation(f"{key} is active pod number {len(active)} of {job.metadata.name}, {most} are allowed")
+        parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
+        if len(active) > parallelism:
+            raise Violation(
+                f"{key} is active pod number {len(active)} of {job.metadata.name}, {parallelism} are allowed"
+            )
         desired = job.spec.completions
         if desired is not None and len(active) + len(results.succeeded) > desired:
-            done = len(results.succeeded)
+            succeeded = len(results.succeeded)
             raise Violation(
-                f"{key} was created for {job.metadata.name}: {done} of {desired} are done, {len(active)} run"
+                f"{key} was created for {job.metadata.name}: {succeeded} of {desired} are done, {len(active)} run"
             )
 
     def _check_status(self, job: Job, before: Job | None) -> None:
@@ -135,15 +137,17 @@ class Jobs(Invariant):
         if not is_finished(job):
             raise Violation(f"{name} has not finished: {status}")
         uncounted = status.uncounted_terminated_pods
-        rest = (status.active, status.terminating, status.ready)
-        if any(rest) or (uncounted is not None and (uncounted.succeeded or uncounted.failed)):
+        running_counts = (status.active, status.terminating, status.ready)
+        if any(running_counts) or (uncounted is not None and (uncounted.succeeded or uncounted.failed)):
             raise Violation(f"{name} has finished and reports {status}")
         results = self._results.get(job.metadata.uid, _PodResults())
-        done = len({*results.succeeded.values()}) if job.spec.completion_mode == "Indexed" else len(results.succeeded)
+        succeeded = (
+            len({*results.succeeded.values()}) if job.spec.completion_mode == "Indexed" else len(results.succeeded)
+        )
         if self._bounded and (
-            status.succeeded != done or status.failed != len(results.lost.keys() - results.succeeded)
+            status.succeeded != succeeded or status.failed != len(results.lost.keys() - results.succeeded)
         ):
-            raise Violation(f"{name} reports {status}; {done} succeeded and {len(results.lost)} were lost")
+            raise Violation(f"{name} reports {status}; {succeeded} succeeded and {len(results.lost)} were lost")
         desired = job.spec.completions or 0
         if true_condition(job, "Complete") and job.spec.success_policy is None and status.succeeded < desired:
             raise Violation(f"{name} is complete with {status.succeeded} of {desired}")

@@ -63,10 +63,10 @@ class LabelWarnings(Invariant):
                 self._check(event)
 
     def _check(self, event: Event) -> None:
-        about = event.involved_object
-        pod = self._pods.get(about.uid)
+        reference = event.involved_object
+        pod = self._pods.get(reference.uid)
         if pod is None:
-            raise Violation(f"a warning is about pod {about.name}, which never existed")
+            raise Violation(f"a warning is about pod {reference.name}, which never existed")
         self.reports += 1
         message = event.message.removeprefix(COMBINED)
         near, far = _NEAR.fullmatch(message), _FAR.fullmatch(message)
@@ -74,16 +74,18 @@ class LabelWarnings(Invariant):
         if conflict is None or event.reason != f"{conflict[1]}Conflict":
             raise Violation(f"unknown warning: {event.reason} {event.message}")
         if not _has(pod, conflict[1], conflict[2]):
-            raise Violation(f"pod {about.name} reports {conflict[1]} {conflict[2]!r}, which is not its own")
+            raise Violation(f"pod {reference.name} reports {conflict[1]} {conflict[2]!r}, which is not its own")
         if near is None:
             return
-        others = self._named.get(f"{about.namespace}/{near[3]}", [])
-        if near[2] == near[4] or not any(_has(other, near[1], near[4]) and self._share(pod, other) for other in others):
-            raise Violation(f"pod {about.name} has a warning about {near[3]}, with which it has no conflict")
+        named_pods = self._named.get(f"{reference.namespace}/{near[3]}", [])
+        if near[2] == near[4] or not any(
+            _has(other, near[1], near[4]) and self._share(pod, other) for other in named_pods
+        ):
+            raise Violation(f"pod {reference.name} has a warning about {near[3]}, with which it has no conflict")
 
-    def _share(self, one: MountingPod, other: MountingPod) -> bool:
+    def _share(self, pod: MountingPod, other: MountingPod) -> bool:
         """Whether the two pods ever used the same volume."""
-        return one.metadata.uid != other.metadata.uid and not self._used(one).isdisjoint(self._used(other))
+        return pod.metadata.uid != other.metadata.uid and not self._used(pod).isdisjoint(self._used(other))
 
     def _used(self, pod: MountingPod) -> set[str]:
         claims = [volume.persistent_volume_claim for volume in pod.spec.volumes]
@@ -91,7 +93,7 @@ class LabelWarnings(Invariant):
         return {handle for name in names for handle in self._bound.get(name, ())}
 
 
-def _has(pod: MountingPod, about: str, value: str) -> bool:
+def _has(pod: MountingPod, kind: str, value: str) -> bool:
     """Whether the pod, with all its containers, has this label or policy. Without a label the volume is relabeled
     recursively."""
     context = pod.spec.security_context
@@ -99,5 +101,5 @@ def _has(pod: MountingPod, about: str, value: str) -> bool:
     label = f"{options.user}:{options.role}:{options.type}:{options.level}" if options is not None else ":::"
     policy = (context.se_linux_change_policy if context is not None else None) or "MountOption"
     if policy == "Recursive" or label == ":::":
-        return value == ("" if about == "SELinuxLabel" else "Recursive")
-    return value == (label if about == "SELinuxLabel" else policy)
+        return value == ("" if kind == "SELinuxLabel" else "Recursive")
+    return value == (label if kind == "SELinuxLabel" else policy)

@@ -23,17 +23,17 @@ class LiveReads:
     def __init__(self) -> None:
         self._reads: dict[_Key, tuple[float, Node | None]] = {}
 
-    def observe(self, process: "Process", seen: Observation) -> None:
+    def observe(self, process: "Process", observation: Observation) -> None:
         """Process a request or response of a process."""
-        if not isinstance(seen, Answered) or seen.injected:
+        if not isinstance(observation, Answered) or observation.injected:
             return
-        call = seen.call
-        if call.verb != "get" or call.resource != "nodes" or "resourceVersion=" in seen.request.target:
+        call = observation.call
+        if call.verb != "get" or call.resource != "nodes" or "resourceVersion=" in observation.request.target:
             return
-        agent = seen.request.headers.get("user-agent", "")
+        agent = observation.request.headers.get("user-agent", "")
         key = (process.name, agent.rpartition("/")[2].rpartition(":")[2], call.name)
-        if seen.response.status in (200, 404):
-            node = _node(seen.response.body) if seen.response.status == 200 else None
+        if observation.response.status in (200, 404):
+            node = _node(observation.response.body) if observation.response.status == 200 else None
             self._reads[key] = (asyncio.get_running_loop().time(), node)
 
     def newest(self, origin: Origin, node: str, *, max_age: float) -> tuple[float, Node | None] | None:

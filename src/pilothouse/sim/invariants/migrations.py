@@ -39,13 +39,13 @@ class Migrations(Invariant):
         self.removed = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        gone = change.type == "DELETED"
+        deleted = change.type == "DELETED"
         if change.key.startswith(self._prefix):
-            self._check_object(change.key, None if gone else _object(change.value), origin)
-        elif change.key == f"{_DEFINITIONS}{self._resource.resource}.{self._resource.group}" and not gone:
+            self._check_object(change.key, None if deleted else _object(change.value), origin)
+        elif change.key == f"{_DEFINITIONS}{self._resource.resource}.{self._resource.group}" and not deleted:
             self._check_definition(_definition.one(change.value, lambda: change.key), origin)
         elif change.key.startswith(_MIGRATIONS):
-            self._check_migration(change.key.removeprefix(_MIGRATIONS), None if gone else _migration(change.value))
+            self._check_migration(change.key.removeprefix(_MIGRATIONS), None if deleted else _migration(change.value))
 
     def _check_object(self, key: str, now: dict[str, Any] | None, origin: Origin | None) -> None:
         before = self._objects.pop(key, None)
@@ -78,12 +78,12 @@ class Migrations(Invariant):
             return
         self._migrations[name] = now
         if before is not None and before.metadata.uid == now.metadata.uid:
-            begun, begins = before.status.resource_version, now.status.resource_version
-            if begun and begun != begins:
-                raise Violation(f"migration {name} started at {begun}, and now at {begins}")
-        runs = sorted(one for one, migration in self._migrations.items() if _runs(migration))
-        if len(runs) > 1:
-            raise Violation(f"migrations {runs} run concurrently")
+            old_version, new_version = before.status.resource_version, now.status.resource_version
+            if old_version and old_version != new_version:
+                raise Violation(f"migration {name} started at {old_version}, and now at {new_version}")
+        running = sorted(other for other, migration in self._migrations.items() if _runs(migration))
+        if len(running) > 1:
+            raise Violation(f"migrations {running} run concurrently")
 
     def settled(self) -> None:
         """At the end no migration is pending or running."""
@@ -97,8 +97,8 @@ class Migrations(Invariant):
 
 def _runs(migration: StorageVersionMigration) -> bool:
     conditions = migration.status.conditions
-    over = is_condition_true(conditions, "Succeeded") or is_condition_true(conditions, "Failed")
-    return is_condition_true(conditions, "Running") and not over
+    is_finished = is_condition_true(conditions, "Succeeded") or is_condition_true(conditions, "Failed")
+    return is_condition_true(conditions, "Running") and not is_finished
 
 
 def _content(obj: dict[str, Any]) -> dict[str, Any]:

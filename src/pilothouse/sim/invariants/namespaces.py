@@ -48,9 +48,9 @@ class Namespaces(Invariant):
         if change.type == "DELETED":
             self.ended += 1
             self._terminating.pop(name, None)
-            left = sorted(self._content.get(name, ()))
-            if left:
-                raise Violation(f"namespace {name} was removed before its content: {left}")
+            remaining = sorted(self._content.get(name, ()))
+            if remaining:
+                raise Violation(f"namespace {name} was removed before its content: {remaining}")
             return
         namespace = _object(change.value)
         if namespace.metadata.deletion_timestamp is not None:

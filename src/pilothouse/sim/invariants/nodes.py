@@ -12,7 +12,7 @@ from pilothouse.client.interceptor import Observation
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, node_ready_condition
 from pilothouse.semantics.pods import ready_condition
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.invariants.cached import InformerCache
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
@@ -61,7 +61,7 @@ class NodeHealth(Invariant):
         """When nodes were tainted, by process and zone."""
         self._disrupted: dict[str, float] = {}
         """Zones in which no node may be tainted, with the time of the disruption."""
-        self._shown: dict[int, tuple[Shown[Lease], Shown[Node]]] = {}
+        self._caches: dict[int, tuple[InformerCache[Lease], InformerCache[Node]]] = {}
         self._last_write = 0.0
         self.tainted = 0
         self.marked = 0
@@ -80,30 +80,33 @@ class NodeHealth(Invariant):
             elif new is None and old is not None:
                 # Changes that are reverted before the next pass are not observed.
                 signs = self._signs[process.name, old.metadata.name]
-                signs[:] = [at for at in signs if _now() - at > self._limits.period]
+                signs[:] = [observed_at for observed_at in signs if _now() - observed_at > self._limits.period]
 
         def node_changed(old: Node | None, new: Node | None) -> None:
             if new is not None and (old is None or _heartbeat(old) != _heartbeat(new)):
                 record(new.metadata.name)
 
-        self._shown[process.number] = (Shown("leases", Lease, lease_changed), Shown("nodes", Node, node_changed))
+        self._caches[process.number] = (
+            InformerCache("leases", Lease, lease_changed),
+            InformerCache("nodes", Node, node_changed),
+        )
 
-    def observed(self, process: "Process", seen: Observation) -> None:
-        for shown in self._shown[process.number]:
-            shown.observe(seen)
+    def observed(self, process: "Process", observation: Observation) -> None:
+        for cache in self._caches[process.number]:
+            cache.observe(observation)
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        ours = origin is not None and origin.controller == CONTROLLER
+        by_controller = origin is not None and origin.controller == CONTROLLER
         if change.key.startswith("/nodes/"):
             name, node = change.key.removeprefix("/nodes/"), _node(change.value)
             before = self._nodes.get(name)
-            if origin is not None and ours and before is not None and change.type == "MODIFIED":
+            if origin is not None and by_controller and before is not None and change.type == "MODIFIED":
                 self._last_write = _now()
                 self._check_node(name, before, node, origin)
             self._record_node(name, before, None if change.type == "DELETED" else node)
         elif change.key.startswith("/pods/"):
             before_pod, pod = self._pods.get(change.key), _pod(change.value)
-            if origin is not None and ours and before_pod is not None and origin.call.subresource == "status":
+            if origin is not None and by_controller and before_pod is not None and origin.call.subresource == "status":
                 self._check_label(change.key, before_pod, pod)
             if change.type == "DELETED":
                 self._pods.pop(change.key, None)

@@ -21,10 +21,12 @@ class OldPods:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def observed(self, process: "Process", seen: Observation) -> None:
+    def observed(self, process: "Process", observation: Observation) -> None:
         replica = process.wire.replica
-        if replica is None or not isinstance(seen, Opened | Answered) or seen.call.resource != "pods":
+        if replica is None or not isinstance(observation, Opened | Answered) or observation.call.resource != "pods":
             return
-        first = seen.call.verb == "list" or (seen.call.verb == "watch" and "sendInitialEvents" in seen.request.target)
-        if first and "resourceVersion=0" in seen.request.target and replica.revision < self.newest_change:
+        is_initial = observation.call.verb == "list" or (
+            observation.call.verb == "watch" and "sendInitialEvents" in observation.request.target
+        )
+        if is_initial and "resourceVersion=0" in observation.request.target and replica.revision < self.newest_change:
             self._numbers[process.number] = None

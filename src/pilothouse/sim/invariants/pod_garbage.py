@@ -59,8 +59,8 @@ class PodGarbage(Invariant):
         if node is not None and not (leaving and is_out_of_service(node)):
             raise Violation(f"{key}: {origin}, but node {name} exists, and when last read it was not out of service")
 
-    def observed(self, process: "Process", seen: Observation) -> None:
-        self._reads.observe(process, seen)
+    def observed(self, process: "Process", observation: Observation) -> None:
+        self._reads.observe(process, observation)
 
     def settled(self) -> None:
         """At the end no garbage remains, except objects with finalizers."""
@@ -84,6 +84,6 @@ def is_out_of_service(node: Node) -> bool:
 def _uid_precondition(origin: Origin) -> str:
     """The uid in the preconditions of a deletion or patch, or empty."""
     body: dict[str, Any] = msgspec.json.decode(origin.body) if origin.body else {}
-    part: dict[str, Any] = body.get("preconditions" if origin.call.verb == "delete" else "metadata") or {}
-    uid: str = part.get("uid", "")
+    fields: dict[str, Any] = body.get("preconditions" if origin.call.verb == "delete" else "metadata") or {}
+    uid: str = fields.get("uid", "")
     return uid

@@ -15,7 +15,7 @@ from pilothouse.api.scheduling import POD_GROUPS
 from pilothouse.client.interceptor import Observation
 from pilothouse.semantics.pods import is_terminal
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.invariants.cached import InformerCache
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
@@ -37,41 +37,43 @@ class PodGroups(Invariant):
     def __init__(self) -> None:
         self._groups = Objects(f"{POD_GROUPS.group}/{POD_GROUPS.resource}/", dict[str, Any])
         self._pods = Objects("/pods/", Pod)
-        self._shown: dict[str, Pod] = {}
+        self._observed_pods: dict[str, Pod] = {}
         self._since: dict[str, float] = {}
         """The observations of the current process, with the time of each pod."""
-        self._feed: Shown[Pod] | None = None
+        self._feed: InformerCache[Pod] | None = None
         self.kept = 0
 
     def started(self, process: "Process") -> None:
-        self._shown, self._since = {}, {}
-        self._feed = Shown(PODS.resource, Pod, self._observe_pod)
+        self._observed_pods, self._since = {}, {}
+        self._feed = InformerCache(PODS.resource, Pod, self._observe_pod)
 
-    def observed(self, process: "Process", seen: Observation) -> None:
+    def observed(self, process: "Process", observation: Observation) -> None:
         assert self._feed is not None, "the process has started"
-        self._feed.observe(seen)
+        self._feed.observe(observation)
 
     def _observe_pod(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._shown.pop(old.metadata.uid, None)
+            self._observed_pods.pop(old.metadata.uid, None)
             self._since.pop(old.metadata.uid, None)
         if new is not None:
-            self._shown[new.metadata.uid] = new
+            self._observed_pods[new.metadata.uid] = new
             self._since.setdefault(new.metadata.uid, asyncio.get_running_loop().time())
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if not self._pods.follow(change) and (update := self._groups.follow(change)):
-            self._check(*update, ours=origin is not None and origin.controller == CONTROLLER)
+            self._check(*update, by_controller=origin is not None and origin.controller == CONTROLLER)
 
-    def _check(self, key: str, before: dict[str, Any] | None, now: dict[str, Any] | None, *, ours: bool) -> None:
+    def _check(
+        self, key: str, before: dict[str, Any] | None, now: dict[str, Any] | None, *, by_controller: bool
+    ) -> None:
         if before is None:
             return
-        was, lost = _meta(before), _protected(before) and not _protected(now)
-        if was.deletion_timestamp is None and now is not None and _meta(now).deletion_timestamp is not None:
+        old_meta, finalizer_removed = _meta(before), _protected(before) and not _protected(now)
+        if old_meta.deletion_timestamp is None and now is not None and _meta(now).deletion_timestamp is not None:
             self.kept += bool(self._members(key))
-        if not ours:
+        if not by_controller:
             return
-        if lost and was.deletion_timestamp is None:
+        if finalizer_removed and old_meta.deletion_timestamp is None:
             raise Violation(f"group {key} lost its finalizer while it is not being deleted")
         if _protected(now) and not _protected(before):
             raise Violation(f"group {key} got a finalizer that only admission sets")
@@ -80,10 +82,10 @@ class PodGroups(Invariant):
         visible_since = asyncio.get_running_loop().time() - SLOWEST_REQUEST
         users = sorted(
             pod.metadata.name
-            for uid, pod in self._shown.items()
+            for uid, pod in self._observed_pods.items()
             if self._since[uid] < visible_since and _group_of(pod) == key and not is_terminal(pod)
         )
-        if lost and users:
+        if finalizer_removed and users:
             raise Violation(f"group {key} was released while {users} belong to it")
 
     def _members(self, key: str) -> list[str]:
@@ -113,5 +115,5 @@ def _protected(group: dict[str, Any] | None) -> bool:
 
 def _content(group: dict[str, Any]) -> dict[str, Any]:
     """The content without the finalizers."""
-    own = ("finalizers", "resourceVersion", "managedFields", "generation")
-    return {**group, "metadata": {name: value for name, value in group["metadata"].items() if name not in own}}
+    ignored = ("finalizers", "resourceVersion", "managedFields", "generation")
+    return {**group, "metadata": {name: value for name, value in group["metadata"].items() if name not in ignored}}

@@ -38,9 +38,9 @@ class Protection(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         self._clock += 1
-        gone = change.type == "DELETED"
+        deleted = change.type == "DELETED"
         if change.key.startswith(_PODS):
-            self._record_pod(change.key.removeprefix(_PODS), None if gone else _pod(change.value))
+            self._record_pod(change.key.removeprefix(_PODS), None if deleted else _pod(change.value))
         elif claim := self._claims.follow(change):
             self._check_claim(*claim)
         elif volume := self._volumes.follow(change):
@@ -87,12 +87,12 @@ class Protection(Invariant):
         for name, volume in self._volumes.items():
             self._check(f"volume {name}", volume.metadata, VOLUME, used=volume.status.phase == "Bound")
 
-    def _check(self, what: str, meta: ObjectMeta, finalizer: str, *, used: bool) -> None:
+    def _check(self, description: str, meta: ObjectMeta, finalizer: str, *, used: bool) -> None:
         if meta.deletion_timestamp is None:
             if finalizer not in meta.finalizers:
-                raise Violation(f"{what} has no finalizer")
+                raise Violation(f"{description} has no finalizer")
         elif finalizer in meta.finalizers and not used:
-            raise Violation(f"{what} is being deleted and unused, and still exists")
+            raise Violation(f"{description} is being deleted and unused, and still exists")
 
 
 def _uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -102,8 +102,8 @@ def _uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
         v.persistent_volume_claim is not None and v.persistent_volume_claim.claim_name == name for v in pod.spec.volumes
     ):
         return True
-    over = meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds == 0
-    return name in claim_names(pod) and is_claim_for_pod(claim, pod) and not over
+    terminated = meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds == 0
+    return name in claim_names(pod) and is_claim_for_pod(claim, pod) and not terminated
 
 
 def _has(obj: PersistentVolumeClaim | PersistentVolume | None, finalizer: str) -> bool:

@@ -12,7 +12,7 @@ from pilothouse.machinery.labels import Selector, selector_from
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_active, is_ready, is_terminating
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.invariants.cached import InformerCache
 
 if TYPE_CHECKING:
     from pilothouse.sim.process import Process
@@ -54,28 +54,28 @@ class StatusBehindCache(Invariant):
         self._caches: dict[int, _Cache] = {}
         self.checked = 0
 
-    def observed(self, process: "Process", seen: Observation) -> None:
+    def observed(self, process: "Process", observation: Observation) -> None:
         cache = self._caches.get(process.number)
         if cache is None:
             cache = self._caches[process.number] = _Cache()
-        cache.pods.observe(seen)
-        cache.owners.observe(seen)
-        if isinstance(seen, Sent):
-            call = seen.call
+        cache.pods.observe(observation)
+        cache.owners.observe(observation)
+        if isinstance(observation, Sent):
+            call = observation.call
             if call.resource == "pods" and call.verb == "patch":
-                for reference in _patch(seen.request.body).metadata.owner_references:
+                for reference in _patch(observation.request.body).metadata.owner_references:
                     cache.note_claim(reference.uid)
             elif (call.resource, call.subresource, call.verb) == ("replicasets", "status", "update"):
                 self.checked += 1
-                _check(cache, _set(seen.request.body))
+                _check(cache, _set(observation.request.body))
 
 
 class _Cache:
     def __init__(self) -> None:
         self.counts: dict[str, _Counts] = {}
         self._claims: set[str] = set()
-        self.owners = Shown("replicasets", ReplicaSet, self._owner_changed)
-        self.pods = Shown("pods", Pod, self._pod_changed)
+        self.owners = InformerCache("replicasets", ReplicaSet, self._owner_changed)
+        self.pods = InformerCache("pods", Pod, self._pod_changed)
 
     def note_claim(self, uid: str) -> None:
         self._claims.add(uid)
@@ -137,10 +137,10 @@ def _check(cache: _Cache, written: ReplicaSet) -> None:
         if status.replicas > len(counts.ever):
             raise Violation(f"{name} has {status.replicas} replicas, {len(counts.ever)} pods were observed in total")
         return
-    for what, reported, shown in (
+    for field, reported, observed in (
         ("replicas", status.replicas, counts.active),
         ("readyReplicas", status.ready_replicas, counts.ready),
         ("terminatingReplicas", status.terminating_replicas or 0, counts.terminating),
     ):
-        if reported not in shown:
-            raise Violation(f"{name} has {what} {reported}; the cache had {sorted(shown)}")
+        if reported not in observed:
+            raise Violation(f"{name} has {field} {reported}; the cache had {sorted(observed)}")

@@ -98,8 +98,8 @@ class ReplicaSets(Invariant):
                 f"{self._largest.get(owner, 0)}, after {len(self._stale)} starts with an old list (burst {self._burst})"
             )
 
-    def observed(self, process: "Process", seen: Observation) -> None:
-        self._stale.observed(process, seen)
+    def observed(self, process: "Process", observation: Observation) -> None:
+        self._stale.observed(process, observation)
 
     def settled(self) -> None:
         """At the end each ReplicaSet has exactly the desired pods, and reports that."""

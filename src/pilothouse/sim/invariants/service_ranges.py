@@ -39,13 +39,13 @@ class ServiceRanges(Invariant):
         self.removed = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        gone = change.type == "DELETED"
+        deleted = change.type == "DELETED"
         if update := self._ranges.follow(change):
             self._check(*update, origin)
         elif change.key.startswith(_ADDRESSES):
             address = ipaddress.ip_address(change.key.removeprefix(_ADDRESSES))
             self._addresses.discard(address)
-            if not gone and MANAGED.items() <= _address(change.value).metadata.labels.items():
+            if not deleted and MANAGED.items() <= _address(change.value).metadata.labels.items():
                 self._addresses.add(address)
 
     def _check(self, name: str, before: ServiceCIDR | None, now: ServiceCIDR | None, origin: Origin | None) -> None:

@@ -29,14 +29,14 @@ class StatefulSets(Invariant):
         ordered: bool = False,
         missing: int | None = None,
         replicas: int = 0,
-        held: int = 0,
+        partition: int = 0,
         claims: tuple[str, ...] = (),
         limit: int = 10,
     ) -> None:
         self._ordered = ordered
         self._missing = missing
         self._replicas = replicas
-        self._held = held
+        self._partition = partition
         self._templates = claims
         self._limit = limit
         self._owners = Objects("apps/statefulsets/default/", StatefulSet)
@@ -45,7 +45,7 @@ class StatefulSets(Invariant):
         self._revisions = Objects("apps/controllerrevisions/default/", ControllerRevision)
         self._first: dict[str, str] = {}
         self._complete = False
-        self.made = 0
+        self.created = 0
         """The number of created pods."""
         self.most_missing = 0
         """The maximum number of missing pods, after all were ready once."""
@@ -72,7 +72,7 @@ class StatefulSets(Invariant):
 
     def _check_new(self, name: str, pod: Pod) -> None:
         """Check a created pod: it has the identity of its name, and is next in order."""
-        self.made += 1
+        self.created += 1
         parent, _dash, ordinal = name.rpartition("-")
         labels = pod.metadata.labels
         reported = (
@@ -88,19 +88,21 @@ class StatefulSets(Invariant):
             if desired not in mounted or desired not in self._claims:
                 raise Violation(f"{name} was created with the claims {mounted}, existing are {sorted(self._claims)}")
         revision = labels.get(REVISION, "")
-        if int(ordinal) < self._held and self._first.setdefault(name, revision) != revision:
+        if int(ordinal) < self._partition and self._first.setdefault(name, revision) != revision:
             raise Violation(f"{name} is below the partition and was created from {revision}, not {self._first[name]}")
         if not self._ordered:
             return
         for lower in range(int(ordinal)):
-            other = self._pods.get(f"{parent}-{lower}")
-            if other is None or not _is_serving(other):
+            predecessor = self._pods.get(f"{parent}-{lower}")
+            if predecessor is None or not _is_serving(predecessor):
                 raise Violation(f"{name} was created while {parent}-{lower} is missing or not ready")
 
     def _check_deletion(self, name: str) -> None:
         """Check a deletion. A pod below it may be terminating because of an update that started before a scale-down."""
         above = [
-            other for other, pod in self._pods.items() if _is_terminating(pod) and _ordinal(other) > _ordinal(name)
+            pod_name
+            for pod_name, pod in self._pods.items()
+            if _is_terminating(pod) and _ordinal(pod_name) > _ordinal(name)
         ]
         if self._ordered and above:
             raise Violation(f"{name} was deleted while {sorted(above)} are still terminating")
@@ -124,20 +126,20 @@ class StatefulSets(Invariant):
             rolling = spec.update_strategy.rolling_update
             partition = (rolling.partition or 0) if rolling is not None else 0
             names = {f"{name}-{ordinal}" for ordinal in range(start, start + desired)}
-            own = {key: pod for key, pod in self._pods.items() if _is_of(pod, owner)}
-            if set(own) != names or not all(map(_is_serving, own.values())):
-                raise Violation(f"{name} wants {sorted(names)}, there are {sorted(own)}")
+            pods = {key: pod for key, pod in self._pods.items() if _is_of(pod, owner)}
+            if set(pods) != names or not all(map(_is_serving, pods.values())):
+                raise Violation(f"{name} wants {sorted(names)}, there are {sorted(pods)}")
             newest = max(self._revisions.values(), key=lambda revision: revision.revision).metadata.name
             if status.update_revision != newest:
                 raise Violation(f"{name} has updateRevision {status.update_revision}, the newest is {newest}")
             old = sorted(
                 key
-                for key, pod in own.items()
+                for key, pod in pods.items()
                 if _ordinal(key) >= start + partition and pod.metadata.labels.get(REVISION) != newest
             )
             if old and spec.update_strategy.type == "RollingUpdate":
                 raise Violation(f"{old} were not updated to {newest}")
-            updated = sum(1 for pod in own.values() if pod.metadata.labels.get(REVISION) == newest)
+            updated = sum(1 for pod in pods.values() if pod.metadata.labels.get(REVISION) == newest)
             reported = (
                 status.observed_generation,
                 status.replicas,
@@ -149,10 +151,10 @@ class StatefulSets(Invariant):
                 raise Violation(f"{name} reports {reported}")
             if updated == desired and status.current_revision != newest:
                 raise Violation(f"{name} has currentRevision {status.current_revision}, all pods are of {newest}")
-            live = {status.current_revision, newest, *(pod.metadata.labels.get(REVISION, "") for pod in own.values())}
-            spare = [revision for revision in self._revisions if revision not in live]
-            if len(spare) > self._limit:
-                raise Violation(f"{name} keeps {sorted(spare)}")
+            live = {status.current_revision, newest, *(pod.metadata.labels.get(REVISION, "") for pod in pods.values())}
+            unused = [revision for revision in self._revisions if revision not in live]
+            if len(unused) > self._limit:
+                raise Violation(f"{name} keeps {sorted(unused)}")
 
 
 def _ordinal(name: str) -> int:

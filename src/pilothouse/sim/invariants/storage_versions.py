@@ -40,13 +40,13 @@ class StorageVersions(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         self._clock += 1
-        gone = change.type == "DELETED"
+        deleted = change.type == "DELETED"
         if change.key.startswith(_LEASES):
-            self._record_lease(change.key.removeprefix(_LEASES), None if gone else _lease(change.value))
+            self._record_lease(change.key.removeprefix(_LEASES), None if deleted else _lease(change.value))
         is_collectors = origin is not None and origin.controller == DESCRIPTOR.client_name
         if change.key.startswith(_PREFIX):
             name = change.key.removeprefix(_PREFIX)
-            self._check_version(name, None if gone else _version(change.value), is_collectors=is_collectors)
+            self._check_version(name, None if deleted else _version(change.value), is_collectors=is_collectors)
         elif is_collectors:
             raise Violation(f"the collector has written {change.key}")
 
@@ -72,41 +72,41 @@ class StorageVersions(Invariant):
     def _check(self, name: str, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
         assert before is not None, "it makes none"
         old, new = entries(before), entries(now)
-        gone = [server for server in old if server not in new]
-        for server in gone:
+        removed = [server for server in old if server not in new]
+        for server in removed:
             self._check_removal(name, server)
-        self.removed += len(gone)
+        self.removed += len(removed)
         if now is None:
             self.deleted += 1
             return
-        if list(new.items()) != [(server, entry) for server, entry in old.items() if server in new] or not gone:
+        if list(new.items()) != [(server, entry) for server, entry in old.items() if server in new] or not removed:
             raise Violation(f"{name} had {list(old.values())}, which the collector changed to {list(new.values())}")
         if _user_content(before) != _user_content(now):
-            raise Violation(f"{name} was changed by the removal of {gone}")
+            raise Violation(f"{name} was changed by the removal of {removed}")
         versions = {entry["encodingVersion"] for entry in new.values()}
         common = versions.pop() if len(versions) == 1 else None
-        status = {one["type"]: one["status"] for one in now["status"]["conditions"]}
+        status = {condition["type"]: condition["status"] for condition in now["status"]["conditions"]}
         if now["status"].get("commonEncodingVersion") != common or status["AllEncodingVersionsEqual"] != str(
             common is not None
         ):
             raise Violation(f"{name} does not have the common version {common}: {now['status']}")
 
     def _check_removal(self, name: str, server: str) -> None:
-        came = self._running.get(server)
-        if came is None:
+        started = self._running.get(server)
+        if started is None:
             return
-        commit, at = came
+        commit, started_at = started
         if self._written[name, server] > commit:
             raise Violation(f"{name} has lost the entry that {server} has written since its start")
-        if asyncio.get_running_loop().time() - at > ON_ITS_WAY:
+        if asyncio.get_running_loop().time() - started_at > ON_ITS_WAY:
             raise Violation(f"{name} has lost {server}, which is running")
 
     def settled(self) -> None:
         """At the end there are no entries of servers that do not exist."""
         for name, storage_version in self._versions.items():
-            left = [server for server in entries(storage_version) if server not in self._running]
-            if left:
-                raise Violation(f"{name} still has entries of {left}")
+            absent = [server for server in entries(storage_version) if server not in self._running]
+            if absent:
+                raise Violation(f"{name} still has entries of {absent}")
 
 
 def entries(storage_version: dict[str, Any] | None) -> dict[str, dict[str, Any]]:

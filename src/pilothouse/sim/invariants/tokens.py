@@ -35,13 +35,13 @@ class Tokens(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         self._clock += 1
-        gone = change.type == "DELETED"
+        deleted = change.type == "DELETED"
         if change.key.startswith(_ACCOUNTS):
-            self._record_account(change.key.removeprefix(_ACCOUNTS), None if gone else _account(change.value))
+            self._record_account(change.key.removeprefix(_ACCOUNTS), None if deleted else _account(change.value))
         elif change.key.startswith(_SECRETS):
             by_manager = origin is not None and origin.program.startswith("manager")
             key = change.key.removeprefix(_SECRETS)
-            before, now = self._secrets.get(key), None if gone else _secret(change.value)
+            before, now = self._secrets.get(key), None if deleted else _secret(change.value)
             if now is not None and now.type != SECRET_TYPE:
                 return
             if by_manager and now is not None:

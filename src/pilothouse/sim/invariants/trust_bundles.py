@@ -12,7 +12,7 @@ from pilothouse.api.certificates import ClusterTrustBundle
 from pilothouse.client.interceptor import Observation
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import DESCRIPTOR
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.invariants.cached import InformerCache
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
@@ -33,8 +33,8 @@ class _ProcessState:
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self.known: set[str] = set()  # never iterated
-        self.shown = Shown("clustertrustbundles", ClusterTrustBundle, self._bundle_changed)
+        self.names: set[str] = set()  # never iterated
+        self.cache = InformerCache("clustertrustbundles", ClusterTrustBundle, self._bundle_changed)
 
     def _bundle_changed(self, _old: ClusterTrustBundle | None, new: ClusterTrustBundle | None) -> None:
         if new is not None:
@@ -43,7 +43,7 @@ class _ProcessState:
     def add(self, bundle: ClusterTrustBundle) -> None:
         """Record an observed bundle."""
         if bundle.metadata.name == name_of(bundle.spec.trust_bundle):
-            self.known.add(bundle.spec.trust_bundle)
+            self.names.add(bundle.spec.trust_bundle)
 
 
 class TrustBundles(Invariant):
@@ -63,8 +63,8 @@ class TrustBundles(Invariant):
     def started(self, process: "Process") -> None:
         self._lives[process.name] = _ProcessState(len(self._contents) - 1)
 
-    def observed(self, process: "Process", seen: Observation) -> None:
-        self._lives[process.name].shown.observe(seen)
+    def observed(self, process: "Process", observation: Observation) -> None:
+        self._lives[process.name].cache.observe(observation)
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         is_own = origin is not None and origin.controller == DESCRIPTOR.client_name
@@ -97,7 +97,7 @@ class TrustBundles(Invariant):
         name = before.metadata.name
         if before.spec.signer_name != _SIGNER:
             raise Violation(f"bundle {name} of {before.spec.signer_name} was removed, and is of another signer")
-        desired = [content for content in self._contents[state.first :] if content in state.known]
+        desired = [content for content in self._contents[state.first :] if content in state.names]
         if not any(name_of(content) != name for content in desired):
             raise Violation(f"bundle {name} was removed before the current one existed")
 

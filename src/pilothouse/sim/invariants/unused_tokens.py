@@ -23,7 +23,7 @@ from pilothouse.semantics.service_accounts import (
     TRACKING,
 )
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.invariants.cached import Shown
+from pilothouse.sim.invariants.cached import InformerCache
 from pilothouse.sim.invariants.clocks import recent
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
@@ -47,9 +47,11 @@ class _ProcessState:
 
     def __init__(self, process: "Process") -> None:
         self._env = process.wire.env
-        self._secrets = Shown("secrets", Secret, lambda old, _new: self._keep(self._old_secrets, old))
-        self._accounts = Shown("serviceaccounts", ServiceAccount, lambda old, _new: self._keep(self._old_accounts, old))
-        self._pods = Shown("pods", SecretsOfPod, self._pods_changed)
+        self._secrets = InformerCache("secrets", Secret, lambda old, _new: self._keep(self._old_secrets, old))
+        self._accounts = InformerCache(
+            "serviceaccounts", ServiceAccount, lambda old, _new: self._keep(self._old_accounts, old)
+        )
+        self._pods = InformerCache("pods", SecretsOfPod, self._pods_changed)
         self._old_secrets: list[Secret] = []
         self._old_accounts: list[ServiceAccount] = []
         self._named: frozenset[str] = frozenset()
@@ -60,17 +62,20 @@ class _ProcessState:
         self._is_answered = True
         self.tracked_since: datetime.date | None = None
 
-    def observe(self, seen: Observation) -> None:
+    def observe(self, observation: Observation) -> None:
         """Something passed between the process and the server."""
-        for shown in (self._secrets, self._accounts, self._pods):
-            shown.observe(seen)
-        if not isinstance(seen, Sent | Answered) or (seen.call.verb, seen.call.name) != ("get", TRACKING):
+        for cache in (self._secrets, self._accounts, self._pods):
+            cache.observe(observation)
+        if not isinstance(observation, Sent | Answered) or (observation.call.verb, observation.call.name) != (
+            "get",
+            TRACKING,
+        ):
             return
-        if isinstance(seen, Sent):
+        if isinstance(observation, Sent):
             self._begin()
-        elif seen.response.status == 200:
+        elif observation.response.status == 200:
             self._is_answered = True
-            self.tracked_since = date_of(_document(seen.response.body)["data"].get("since", ""))
+            self.tracked_since = date_of(_document(observation.response.body)["data"].get("since", ""))
 
     def _begin(self) -> None:
         if self._is_answered:
@@ -126,8 +131,8 @@ class UnusedTokens(Invariant):
     def started(self, process: "Process") -> None:
         self._processes[process.name] = _ProcessState(process)
 
-    def observed(self, process: "Process", seen: Observation) -> None:
-        self._processes[process.name].observe(seen)
+    def observed(self, process: "Process", observation: Observation) -> None:
+        self._processes[process.name].observe(observation)
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if origin is None or origin.controller != DESCRIPTOR.client_name:
@@ -163,7 +168,7 @@ class UnusedTokens(Invariant):
             raise Violation(f"secret {key} was changed by its mark")
 
     def _check(
-        self, key: str, process_state: _ProcessState, states: list[Secret], what: str, *, is_marked: bool
+        self, key: str, process_state: _ProcessState, states: list[Secret], action: str, *, is_marked: bool
     ) -> None:
         """Whether marking or deletion was allowed, for one of its states at one of the moments."""
         reason = "was never observed"
@@ -173,7 +178,7 @@ class UnusedTokens(Invariant):
                 if protection is None:
                     return
                 reason = protection
-        raise Violation(f"secret {key} was {what}, and {reason}")
+        raise Violation(f"secret {key} was {action}, and {reason}")
 
     def _protection(
         self, process_state: _ProcessState, secret: Secret, moment: datetime.datetime, *, is_marked: bool

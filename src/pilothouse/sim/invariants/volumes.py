@@ -21,7 +21,7 @@ _CLAIMS, _VOLUMES = "/persistentvolumeclaims/", "/persistentvolumes/"
 class Volumes(Invariant):
     """All claims and volumes of a cluster in which users delete no volumes and remove no links.
 
-    ``made`` and ``bound`` count created claims and bound volumes (for tests).
+    ``bound`` counts bound volumes (for tests).
     """
 
     def __init__(self) -> None:
@@ -30,17 +30,17 @@ class Volumes(Invariant):
         self.bound = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        gone = change.type == "DELETED"
+        deleted = change.type == "DELETED"
         if change.key.startswith(_CLAIMS):
             key = change.key.removeprefix(_CLAIMS)
             before = self._claims.pop(key, None)
-            if not gone:
+            if not deleted:
                 self._claims[key] = now = _claim(change.value)
                 self._check_claim(key, before, now)
         elif change.key.startswith(_VOLUMES):
             name = change.key.removeprefix(_VOLUMES)
             old = self._volumes.pop(name, None)
-            if not gone:
+            if not deleted:
                 self._volumes[name] = new = _volume(change.value)
                 self._check_volume(name, old, new)
             elif old is not None:
@@ -62,13 +62,13 @@ class Volumes(Invariant):
     def _check_claim(self, key: str, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim) -> None:
         name = now.spec.volume_name
         if now.status.phase == "Bound":
-            others = [
-                other
-                for other, claim in self._claims.items()
-                if other != key and claim.spec.volume_name == name and claim.status.phase == "Bound"
+            bound_claims = [
+                claim_key
+                for claim_key, claim in self._claims.items()
+                if claim_key != key and claim.spec.volume_name == name and claim.status.phase == "Bound"
             ]
-            if others:
-                raise Violation(f"{key} and {sorted(others)} are both bound to {name}")
+            if bound_claims:
+                raise Violation(f"{key} and {sorted(bound_claims)} are both bound to {name}")
             if before is None or before.status.phase != "Bound":
                 self.bound += 1
                 volume = self._volumes.get(name)

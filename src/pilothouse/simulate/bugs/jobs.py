@@ -92,7 +92,7 @@ async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
         await user.create(run="20m", completions=1, parallelism=1)
         await asyncio.sleep(330.0)
     await simulation.settle(quiet=2400.0)
-    check(only_invariant(simulation, Jobs).made == 1, "more than one pod was created")
+    check(only_invariant(simulation, Jobs).created == 1, "more than one pod was created")
 
 
 OLD_JOB = Bug(
@@ -129,7 +129,7 @@ async def counted_pod_is_deleted(simulation: Simulation) -> None:
         await user.request("DELETE", f"{PODS}/{counted[0]}", {"gracePeriodSeconds": 0})
         await asyncio.sleep(60.0)
     await simulation.settle()
-    check(only_invariant(simulation, Jobs).made == 2, "not two pods were created")
+    check(only_invariant(simulation, Jobs).created == 2, "not two pods were created")
 
 
 BEYOND_REMAINING = Bug(
@@ -208,11 +208,11 @@ async def pods_end_with_an_error(simulation: Simulation, limit: int | None = Non
     jobs = only_invariant(simulation, Jobs)
     for _ in range(1000):
         await asyncio.sleep(1.0)
-        check(jobs.made <= 100, f"{jobs.made} pods were created for one completion")
+        check(jobs.created <= 100, f"{jobs.created} pods were created for one completion")
         conditions = (await user.status()).get("conditions") or []
         if any(condition["type"] == "Failed" for condition in conditions):
             break
-    check(jobs.made == 7, f"{jobs.made} pods were created, not 7")
+    check(jobs.created == 7, f"{jobs.created} pods were created, not 7")
     check(simulation.env.monotonic() - began > 10 + 20 + 40 + 80 + 160 + 320, "they were created too fast")
     await simulation.settle()
     check((await user.status())["failed"] == 7, "not all of them were counted")

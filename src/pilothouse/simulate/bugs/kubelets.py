@@ -77,9 +77,12 @@ class Kubelet:
             wiring.die()
             task.cancel()
 
-    def _observe(self, seen: Observation) -> None:
-        if isinstance(seen, Sent) and (seen.call.resource, seen.call.subresource) == ("pods", "status"):
-            self.reported[seen.call.name] = None
+    def _observe(self, observation: Observation) -> None:
+        if isinstance(observation, Sent) and (observation.call.resource, observation.call.subresource) == (
+            "pods",
+            "status",
+        ):
+            self.reported[observation.call.name] = None
 
 
 @OLD_SERVER.scenario(

@@ -199,11 +199,14 @@ async def count_all(self: _Apply, plan: Plan) -> None:
 class StatusAccepted(Invariant):
     """The API server rejects no status of a StatefulSet as invalid."""
 
-    def observed(self, process: Process, seen: Observation) -> None:
+    def observed(self, process: Process, observation: Observation) -> None:
         """Check a response."""
-        if isinstance(seen, Answered) and (seen.call.resource, seen.response.status) == ("statefulsets", 422):
-            message = msgspec.json.decode(seen.response.body)["message"]
-            raise Violation(f"the API server rejects the status of {seen.call.name}: {message}")
+        if isinstance(observation, Answered) and (observation.call.resource, observation.response.status) == (
+            "statefulsets",
+            422,
+        ):
+            message = msgspec.json.decode(observation.response.body)["message"]
+            raise Violation(f"the API server rejects the status of {observation.call.name}: {message}")
 
 
 @NEGATIVE_COUNT.scenario(
