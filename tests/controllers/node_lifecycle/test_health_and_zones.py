@@ -370,7 +370,7 @@ def test_unique_queue() -> None:
     queue.done("b")
     assert queue.head(0.0) == "a"
     assert not queue.add("b", 1.0), "it was dealt with"
-    assert queue.add("b", 1.0, again=True), "unless the taint is gone"
+    assert queue.add("b", 1.0, force=True), "unless the taint is gone"
     queue.remove("a")
     assert queue.head(1.0) == "b"
     queue.remove("b")

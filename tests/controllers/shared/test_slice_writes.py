@@ -37,8 +37,8 @@ def counted(world: World) -> list[float]:
 
 async def test_creates_come_before_updates_and_updates_before_deletes(world: World) -> None:
     writes = writes_of(world)
-    assert await writes.apply(KEY, [one("a"), one("b")], [], [], why="a test")
-    assert await writes.apply(KEY, [one("c")], [again("a")], [one("b"), one("gone")], why="a test")
+    assert await writes.apply(KEY, [one("a"), one("b")], [], [], reason="a test")
+    assert await writes.apply(KEY, [one("c")], [again("a")], [one("b"), one("gone")], reason="a test")
     assert verbs(world) == ["create", "create", "create", "update", "delete", "delete"]
     assert counted(world) == [3, 1, 1], "what was gone already is no change"
 
@@ -55,10 +55,10 @@ async def test_first_failed_write_stops(world: World, verb: str, before: list[st
     admin = SliceWrites(
         world.admin, SliceTracker(lambda: ""), world.metrics.counter("others", "Others", ("operation",))
     )
-    await admin.apply(KEY, [one("a"), one("b"), one("c")], [], [], why="a test")
+    await admin.apply(KEY, [one("a"), one("b"), one("c")], [], [], reason="a test")
     world.faults.add(Rule(fail(500), verb=verb))
     with pytest.raises(NotWritten, match=f"^failed to {verb} .*EndpointSlice: injected fault$"):
-        await writes_of(world).apply(KEY, [one("d")], [again("a")], [one("b"), one("c")], why="a test")
+        await writes_of(world).apply(KEY, [one("d")], [again("a")], [one("b"), one("c")], reason="a test")
     assert verbs(world) == before
     assert counted(world) == changes
 
@@ -67,7 +67,7 @@ async def test_terminating_namespace_is_skipped(world: World) -> None:
     await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "ending"}})
     await world.delete("/api/v1/namespaces/ending")
     mine = [one(name, "ending") for name in ("a", "b", "c")]
-    assert not await writes_of(world).apply("ending/web", mine, [again("d")], [one("e")], why="a test")
+    assert not await writes_of(world).apply("ending/web", mine, [again("d")], [one("e")], reason="a test")
     assert verbs(world) == ["create"]
     assert counted(world) == [0, 0, 0]
 
@@ -75,7 +75,7 @@ async def test_terminating_namespace_is_skipped(world: World) -> None:
 async def test_writes_must_be_observed_before_the_next_sync(world: World) -> None:
     tracker = SliceTracker(lambda: "")
     writes = writes_of(world, tracker)
-    await writes.apply(KEY, [one("a")], [], [], why="a test")
+    await writes.apply(KEY, [one("a")], [], [], reason="a test")
     with pytest.raises(StaleSlices):
         tracker.check(KEY, [])
     path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/a"

@@ -39,14 +39,14 @@ def template_patch(template: bytes | msgspec.Raw) -> bytes:
     return _written({"spec": {"template": value}})
 
 
-def equal_revision(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
+def equal_revision(lhs: bytes | msgspec.Raw, rhs: bytes | msgspec.Raw) -> bool:
     """Whether two revisions are of the same template, however they are spelled.
 
     Upstream compares bytes. Controllers before v1.34 wrote ``"creationTimestamp":null`` into the template's metadata,
     which later ones treat as a difference; here it is ignored.
     """
-    first, second = bytes(one), bytes(other)
-    return first == second or _canonical(first) == _canonical(second)
+    lhs_bytes, rhs_bytes = bytes(lhs), bytes(rhs)
+    return lhs_bytes == rhs_bytes or _canonical(lhs_bytes) == _canonical(rhs_bytes)
 
 
 @bounded_cache(REVISIONS_KEPT_DECODED, max_length=TEMPLATE_BYTES)
@@ -121,9 +121,9 @@ def new_revision(
     )
 
 
-def next_revision(others: Iterable[ControllerRevision]) -> int:
+def next_revision(revisions: Iterable[ControllerRevision]) -> int:
     """The next revision number."""
-    return max((revision.revision for revision in others), default=0) + 1
+    return max((revision.revision for revision in revisions), default=0) + 1
 
 
 def newest(revisions: Sequence[ControllerRevision]) -> ControllerRevision:

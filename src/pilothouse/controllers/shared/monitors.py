@@ -207,11 +207,11 @@ class ResourceMonitors(ABC):
         now = asyncio.get_running_loop().time()
         self._rests_until = now + DISCOVERY_GAP_SECONDS
         for name, since in list(self._expected.items()):
-            again = next((since + seconds for seconds in DISCOVERY_DELAY_SECONDS if since + seconds > now), None)
-            if name in self._served or again is None:
+            retry_at = next((since + seconds for seconds in DISCOVERY_DELAY_SECONDS if since + seconds > now), None)
+            if name in self._served or retry_at is None:
                 del self._expected[name]
             else:
-                self._schedule(again)
+                self._schedule(retry_at)
 
     async def _resync_monitors(self, *, stops: bool) -> None:
         self._settled = False

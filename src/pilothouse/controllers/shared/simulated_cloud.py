@@ -77,7 +77,7 @@ class SimulatedBalancers:
         self._balancers.pop(service.metadata.uid, None)
 
     def _addresses(self, service: Service, existing: Balancer | None) -> tuple[str, ...]:
-        taken = {
+        used = {
             address
             for balancer in self._balancers.values()
             if balancer is not existing
@@ -93,12 +93,12 @@ class SimulatedBalancers:
             network = RANGES[family]
             desired = service.spec.load_balancer_ip
             if desired and ipaddress.ip_address(desired).version == network.version:
-                if desired in taken or ipaddress.ip_address(desired) not in network:
+                if desired in used or ipaddress.ip_address(desired) not in network:
                     raise ValueError(f"address {desired} is taken, or not in {network}")
                 addresses.append(desired)
                 continue
-            reusable = [address for address in before if _is_in(address, network) and address not in taken]
-            addresses.append(reusable[0] if reusable else _first_free(network, taken))
+            reusable = [address for address in before if _is_in(address, network) and address not in used]
+            addresses.append(reusable[0] if reusable else _first_free(network, used))
         return tuple(addresses)
 
 
@@ -142,8 +142,8 @@ def _is_in(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network)
     return bool(address) and ipaddress.ip_address(address) in network
 
 
-def _first_free(network: ipaddress.IPv4Network | ipaddress.IPv6Network, taken: set[str]) -> str:
+def _first_free(network: ipaddress.IPv4Network | ipaddress.IPv6Network, used: set[str]) -> str:
     for address in network.hosts():
-        if str(address) not in taken:
+        if str(address) not in used:
             return str(address)
     raise ValueError(f"no address is left in {network}")

@@ -53,11 +53,11 @@ def changed_body(raw: bytes, endpoint_slice: EndpointSlice) -> bytes:
 
 
 class NotWritten(Exception):
-    """A request for a slice failed. ``doing`` names it as in upstream's error, such as ``create EndpointSlice``."""
+    """A request for a slice failed. ``operation`` names it as in upstream's error, such as ``create EndpointSlice``."""
 
-    def __init__(self, doing: str, error: ApiError | OSError) -> None:
-        super().__init__(f"failed to {doing}: {error}")
-        self.doing = doing
+    def __init__(self, operation: str, error: ApiError | OSError) -> None:
+        super().__init__(f"failed to {operation}: {error}")
+        self.operation = operation
         self.error = error
 
 
@@ -77,15 +77,15 @@ class SliceWrites:
         updates: Iterable[tuple[EndpointSlice, bytes]],
         deletes: Iterable[EndpointSlice],
         *,
-        why: str,
+        reason: str,
     ) -> bool:
-        """Create, then update (with the request bodies), then delete slices, until the first failure. ``why`` is the
+        """Create, then update (with the request bodies), then delete slices, until the first failure. ``reason`` is the
         reason that is recorded with each write. Returns False if the namespace is terminating. Raises
         ``NotWritten``."""
         for endpoint_slice in creates:
             record_decision(
                 f"a slice for {len(endpoint_slice.endpoints or ())} {endpoint_slice.address_type} endpoints "
-                f"is created: {why}"
+                f"is created: {reason}"
             )
             try:
                 await self._create(key, endpoint_slice)
@@ -95,13 +95,13 @@ class SliceWrites:
                 raise NotWritten("create EndpointSlice", error) from error
         for endpoint_slice, body in updates:
             name, number = endpoint_slice.metadata.name, len(endpoint_slice.endpoints or ())
-            record_decision(f"{name} gets {number} {endpoint_slice.address_type} endpoints: {why}")
+            record_decision(f"{name} gets {number} {endpoint_slice.address_type} endpoints: {reason}")
             try:
                 await self._update(key, endpoint_slice, body)
             except (ApiError, OSError) as error:
                 raise NotWritten(f"update {endpoint_slice.metadata.name} EndpointSlice", error) from error
         for endpoint_slice in deletes:
-            record_decision(f"{endpoint_slice.metadata.name} is left without endpoints and deleted: {why}")
+            record_decision(f"{endpoint_slice.metadata.name} is left without endpoints and deleted: {reason}")
             try:
                 await self.delete(key, endpoint_slice)
             except (ApiError, OSError) as error:

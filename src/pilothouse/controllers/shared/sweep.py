@@ -18,7 +18,7 @@ class Sweep(ManagedController, Generic[T]):
     """Subclass it and implement ``reason``. ``what`` names the objects in the log."""
 
     def __init__(
-        self, context: ControllerContext, name: str, kind: Kind[T], *, period: float, queue_name: str, what: str
+        self, context: ControllerContext, name: str, kind: Kind[T], *, period: float, queue_name: str, description: str
     ) -> None:
         informer = context.informer(kind)
         super().__init__(context, name, queue_name=queue_name)
@@ -26,7 +26,7 @@ class Sweep(ManagedController, Generic[T]):
         self._kind = kind
         self._cache = informer.cache
         self._period = period
-        self._what = what
+        self._description = description
         self.queue.add(SYNC)
 
     @abstractmethod
@@ -36,17 +36,17 @@ class Sweep(ManagedController, Generic[T]):
     async def reconcile(self, key: str) -> Requeue | None:
         """One pass over all objects. Failures are logged and retried in the next pass."""
         for obj in self._cache.list():
-            why = self.reason(obj)
-            if why is None:
+            reason = self.reason(obj)
+            if reason is None:
                 continue
             meta = obj.metadata
             begin_sync(self.name, object_key(meta), current_triggers())
-            record_decision(f"the {self._what} is deleted: {why}")
+            record_decision(f"the {self._description} is deleted: {reason}")
             try:
                 await self._client.delete(self._kind, meta.name, meta.namespace, uid=meta.uid)
             except (NotFound, Conflict):
                 continue  # it was deleted, or another one with its name exists
             except (ApiError, OSError) as error:
-                text = f"Error while attempting to clean a {self._what}"
+                text = f"Error while attempting to clean a {self._description}"
                 self.log.error(text, error=error, name=object_key(meta))  # noqa: TRY400  # no traceback: the server said no
         return Requeue(self._period)

@@ -137,9 +137,9 @@ class ItemProcessor:
             located = self._locate(owner)
             dependents = owner.dependent_nodes()
             for start in range(0, len(dependents), ORPHANS_AT_ONCE):
-                part = dependents[start : start + ORPHANS_AT_ONCE]
+                batch = dependents[start : start + ORPHANS_AT_ONCE]
                 results = await asyncio.gather(
-                    *(self._orphan_dependent(one, owner.uid) for one in part), return_exceptions=True
+                    *(self._orphan_dependent(dependent, owner.uid) for dependent in batch), return_exceptions=True
                 )
                 for failure in results:
                     if failure is not None:
@@ -155,9 +155,9 @@ class ItemProcessor:
 
     async def _orphan_dependent(self, dependent: Node, owner_uid: str) -> None:
         owner = self._graph.get(owner_uid)
-        by = owner_uid if owner is None else _describe(owner)
+        described = owner_uid if owner is None else _describe(owner)
         record_decision(
-            f"{by} is being deleted and orphans its dependents: {_describe(dependent)} loses its reference to it"
+            f"{described} is being deleted and orphans its dependents: {_describe(dependent)} loses its reference to it"
         )
         await self._remove_owners(dependent, self._locate(dependent), (owner_uid,))
 

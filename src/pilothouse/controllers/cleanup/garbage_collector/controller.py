@@ -75,7 +75,7 @@ class GarbageCollector:
         self._unverified: set[str] = set()  # queued only because no informer has the object yet; never iterated
         self.pools = [
             WorkerPool(
-                f"{self.name}-{what}",
+                f"{self.name}-{suffix}",
                 queue,
                 work,
                 workers=options.concurrent_syncs,
@@ -83,7 +83,7 @@ class GarbageCollector:
                 log=log,
                 component=self.name,
             )
-            for what, queue, work in (
+            for suffix, queue, work in (
                 ("delete", self._attempt_to_delete, self._attempt_to_delete_worker),
                 ("orphan", self._attempt_to_orphan, self._attempt_to_orphan_worker),
             )

@@ -79,7 +79,7 @@ class NamespacedResourcesDeleter:
         content_errors: list[str] = []
         discovery_error, parsing_error = lookup_errors
         pods = [resource for resource in resources if _resource_of(resource).is_pods]
-        others = [resource for resource in resources if not _resource_of(resource).is_pods]
+        other_resources = [resource for resource in resources if not _resource_of(resource).is_pods]
         for resource in pods:
             error = await self._delete_and_count(totals, namespace, deleted_at, resource)
             if error:
@@ -95,7 +95,7 @@ class NamespacedResourcesDeleter:
                 discovery_error=discovery_error, parsing_error=parsing_error, content_errors=tuple(content_errors)
             )
             return DeletionResult(outcome=outcome, errors=tuple(errors), estimate_seconds=totals.estimate_seconds)
-        for resource in others:
+        for resource in other_resources:
             error = await self._delete_and_count(totals, namespace, deleted_at, resource)
             if error:
                 errors.append(error)

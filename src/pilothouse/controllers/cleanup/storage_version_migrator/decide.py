@@ -50,11 +50,14 @@ class NextMigration(msgspec.Struct, frozen=True):
 
 def next_migration(migrations: Iterable[StorageVersionMigration]) -> NextMigration:
     """The migrations to complete, and the next one to start: the oldest, then by name, unless one is running."""
-    by_age = sorted(migrations, key=lambda one: (one.metadata.creation_timestamp or _EPOCH, one.metadata.name))
-    ended = tuple(one for one in by_age if is_running(one) and is_terminal(one))
-    if any(is_running(one) and not is_terminal(one) for one in by_age):
+    by_age = sorted(migrations, key=lambda svm: (svm.metadata.creation_timestamp or _EPOCH, svm.metadata.name))
+    ended = tuple(svm for svm in by_age if is_running(svm) and is_terminal(svm))
+    if any(is_running(svm) and not is_terminal(svm) for svm in by_age):
         return NextMigration(ended)
-    return NextMigration(ended, next((one for one in by_age if not is_running(one) and not is_terminal(one)), None))
+    return NextMigration(
+        ended,
+        next((svm for svm in by_age if not is_running(svm) and not is_terminal(svm)), None),
+    )
 
 
 # Resource ---------------------------------------------------------------------------------------------------------
@@ -62,7 +65,12 @@ def next_migration(migrations: Iterable[StorageVersionMigration]) -> NextMigrati
 
 def resource_for(discovery: Discovery, desired: GroupResource) -> Resource | None:
     return next(
-        (one for one in discovery.resources() if (one.group, one.name) == (desired.group, desired.resource)), None
+        (
+            served
+            for served in discovery.resources()
+            if (served.group, served.name) == (desired.group, desired.resource)
+        ),
+        None,
     )
 
 
@@ -142,7 +150,7 @@ def with_resource_version(raw: bytes, resource_version: str) -> bytes:
 
 
 def _with_conditions(raw: bytes, conditions: Iterable[Condition]) -> bytes:
-    return replace_fields(raw, {"status.conditions": _json([_condition_json(one) for one in conditions])})
+    return replace_fields(raw, {"status.conditions": _json([_condition_json(condition) for condition in conditions])})
 
 
 def _condition_json(condition: Condition) -> dict[str, Any]:

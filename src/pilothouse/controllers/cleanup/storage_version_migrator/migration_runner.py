@@ -40,7 +40,7 @@ class MigrationRunner:
 
     async def reconcile(self, resource: GroupResource) -> Requeue | None:
         """Record the completed migrations, then let the next one run."""
-        if next_migration(one for one in self._migrations.list() if one.spec.resource == resource) == NextMigration():
+        if next_migration(svm for svm in self._migrations.list() if svm.spec.resource == resource) == NextMigration():
             return None
         live = (await self._client.list_all(STORAGE_VERSION_MIGRATIONS, keep_raw=True)).items
         raw = {

@@ -70,9 +70,9 @@ class NodeRouteController(ManagedController):
         await each(planned.delete, self._delete_route, at_once=AT_ONCE)
         missing: dict[str, None] = {}
 
-        async def create(what: tuple[Node, Route]) -> None:
-            if not await self._create_route(*what):
-                missing[what[0].metadata.name] = None
+        async def create(node_and_route: tuple[Node, Route]) -> None:
+            if not await self._create_route(*node_and_route):
+                missing[node_and_route[0].metadata.name] = None
 
         await each(planned.create, create, at_once=AT_ONCE)
         by_name = {route.node for route in routes}  # never iterated

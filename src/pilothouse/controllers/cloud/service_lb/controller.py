@@ -173,10 +173,10 @@ class ServiceLBController(ManagedController):
             except Exception as error:
                 raise LoadBalancerError(f"failed to delete load balancer: {error}") from error
         if has_finalizer(service):
-            why = (
+            reason = (
                 "is being deleted" if service.metadata.deletion_timestamp else "does not need a load balancer any more"
             )
-            record_decision(f"Service {key} {why}, and its load balancer is deleted: its finalizer is removed")
+            record_decision(f"Service {key} {reason}, and its load balancer is deleted: its finalizer is removed")
             body = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER], "uid": service.metadata.uid}}
             try:
                 await self._patch(service, body)

@@ -202,22 +202,21 @@ class DeviceTaintEvictionController(ManagedController):
         return None
 
     async def _evict_pod(self, key: str, uid: str, eviction: Eviction) -> None:
-        why = ", ".join(str(reason) for reason in eviction.reasons)
-        record_decision(f"pod {key} uses devices with taints that it does not tolerate (any more): {why}")
+        reasons = ", ".join(str(reason) for reason in eviction.reasons)
+        record_decision(f"pod {key} uses devices with taints that it does not tolerate (any more): {reasons}")
         try:
-            done = await self._delete_pod(key, uid)
+            deleted = await self._delete_pod(key, uid)
         except NotFound as error:
             if not is_about(error, split_key(key)[1]):
                 raise
-            done = False
+            deleted = False
         except Conflict as error:
             raise RetryLater(str(error)) from error  # another pod of its name: the next sync will find it
         self._due.pop(key, None)
         self._evicted[key] = uid
-        if not done:
+        if not deleted:
             return
         late = max(0.0, (self.env.now() - eviction.at).total_seconds())
-        reasons = ", ".join(str(reason) for reason in eviction.reasons)
         self.log.info("Evicted pod by deleting it", v=2, pod=key, latency=late, reason=reasons)
         self._deletions.inc()
         self._latency.observe(late)

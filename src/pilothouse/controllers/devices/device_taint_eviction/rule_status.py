@@ -79,13 +79,13 @@ def new_condition(rule: DeviceTaintRule, counts: Counts) -> Condition | None:
     return None if same else transition_at
 
 
-def _pods(number: int, one: str, many: str) -> str:
-    return f"1 pod {one}" if number == 1 else f"{number} pods {many}"
+def _pods(number: int, singular: str, plural: str) -> str:
+    return f"1 pod {singular}" if number == 1 else f"{number} pods {plural}"
 
 
 def _namespaces(counts: Counts) -> str:
     return "1 namespace" if counts.namespaces == 1 else f"{counts.namespaces} different namespaces"
 
 
-def _devices(number: int, which: str) -> str:
-    return f"1 {which} device" if number == 1 else f"{number} {which} devices"
+def _devices(number: int, state: str) -> str:
+    return f"1 {state} device" if number == 1 else f"{number} {state} devices"

@@ -61,6 +61,6 @@ def _entry(pool: Pool) -> dict[str, object]:
             # The API's limit is in bytes. Names of drivers and pools are ASCII; half of another character would be
             # invalid.
             entry["validationError"] = text.encode()[:_ERROR_BYTES].decode(errors="ignore")
-        case other:
-            assert_never(other)
+        case unreachable:
+            assert_never(unreachable)
     return entry

@@ -62,7 +62,7 @@ class RequestCleaner(Sweep[CertificateSigningRequest]):
             CERTIFICATE_SIGNING_REQUESTS,
             period=PERIOD_SECONDS,
             queue_name="certificatesigningrequest_cleaner",
-            what="certificate request",
+            description="certificate request",
         )
 
     def reason(self, csr: CertificateSigningRequest) -> str | None:

@@ -21,7 +21,7 @@ def desired_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | No
         return None
     # Roles that select each other can exchange two orders forever: A is B's rules and y, B is A's and x, so that (x y),
     # (y x) becomes (y x), (x y). Upstream keeps writing as long as both are synced alternately.
-    nested = any(other.aggregation_rule is not None for other in selected)
+    nested = any(selected_role.aggregation_rule is not None for selected_role in selected)
     if nested and len(rules) == len(role.rules) and set(rules) == set(role.rules):
         return None
     return rules
@@ -30,7 +30,7 @@ def desired_rules(role: ClusterRole, roles: Sequence[ClusterRole]) -> Rules | No
 def _selected_roles(role: ClusterRole, roles: Sequence[ClusterRole]) -> list[ClusterRole]:
     """The roles that its selectors match, selector by selector, then by name, so that the result is stable."""
     assert role.aggregation_rule is not None, "it has an aggregationRule"
-    by_name = sorted(roles, key=lambda other: other.metadata.name)
+    by_name = sorted(roles, key=lambda cluster_role: cluster_role.metadata.name)
     selected = []
     for selector in role.aggregation_rule.cluster_role_selectors:
         matches = selector_from(selector).matches

@@ -28,7 +28,7 @@ class PodRequestCleaner(Sweep[Object]):
             POD_CERTIFICATE_REQUESTS,
             period=PERIOD_SECONDS,
             queue_name="podcertificaterequest_cleaner",
-            what="PodCertificateRequest",
+            description="PodCertificateRequest",
         )
 
     def reason(self, pcr: Object) -> str | None:

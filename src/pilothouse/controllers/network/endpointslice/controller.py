@@ -196,10 +196,10 @@ class EndpointSliceController(ManagedController):
         plan, events = self._with_hints(key, service, plan, address_type)
         plan = recycle_slices(plan, service)
         try:
-            why = f"{len(pods)} pods match the selector of Service {key}; +{plan.added} -{plan.removed} endpoints"
-            await self._write_plan(key, service, plan, raws, trigger_time, why)
+            trigger = f"{len(pods)} pods match the selector of Service {key}; +{plan.added} -{plan.removed} endpoints"
+            await self._write_plan(key, service, plan, raws, trigger_time, trigger)
         except NotWritten as failed:
-            errors.append(f"failed to {failed.doing} for Service {key}: {failed.error}")
+            errors.append(f"failed to {failed.operation} for Service {key}: {failed.error}")
         reference = object_reference(SERVICES, service.metadata)
         for kind, reason, message in events:
             self._recorder.event(reference, kind, reason, f"{message}, addressType: {address_type}")
@@ -233,17 +233,17 @@ class EndpointSliceController(ManagedController):
         return without_hints(plan), events
 
     async def _write_plan(
-        self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str, why: str
+        self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str, reason: str
     ) -> None:
         creates = plan.creates if service.metadata.deletion_timestamp is None else ()
-        done = await self._writes.apply(
+        applied = await self._writes.apply(
             key,
             (triggered(endpoint_slice, trigger_time) for endpoint_slice in creates),
             _updates(plan, raws, trigger_time),
             plan.deletes,
-            why=why,
+            reason=reason,
         )
-        if not done:
+        if not applied:
             return
         topology = "Auto" if is_topology_enabled(service.metadata.annotations) else "Disabled"
         distribution = service.spec.traffic_distribution

@@ -159,14 +159,14 @@ def reconcile_by_port_mapping(
         else:
             unchanged[name] = list(endpoints)
     added = len(remaining)
-    rest = list(remaining.values())
+    unplaced = list(remaining.values())
     for open_list in sorted(changed.values(), key=len, reverse=True):
-        rest = _fill_slice(open_list, rest, max_endpoints)
+        unplaced = _fill_slice(open_list, unplaced, max_endpoints)
     creates: list[EndpointSlice] = []
-    while rest:
-        name = _get_slice_to_fill(unchanged, len(rest), max_endpoints) if len(rest) < max_endpoints else ""
+    while unplaced:
+        name = _get_slice_to_fill(unchanged, len(unplaced), max_endpoints) if len(unplaced) < max_endpoints else ""
         filled: list[Endpoint] = unchanged.pop(name) if name else []
-        rest = _fill_slice(filled, rest, max_endpoints)
+        unplaced = _fill_slice(filled, unplaced, max_endpoints)
         if name:
             changed[name] = filled
         else:
@@ -183,11 +183,11 @@ def reconcile_by_port_mapping(
     return Plan(creates=tuple(creates), updates=updates, deletes=tuple(deletes), added=added, removed=removed)
 
 
-def _fill_slice(endpoints: list[Endpoint], rest: list[Endpoint], max_endpoints: int) -> list[Endpoint]:
+def _fill_slice(endpoints: list[Endpoint], unplaced: list[Endpoint], max_endpoints: int) -> list[Endpoint]:
     """Move endpoints to the list until it is full, and return the rest."""
     room = max(0, max_endpoints - len(endpoints))
-    endpoints += rest[:room]
-    return rest[room:]
+    endpoints += unplaced[:room]
+    return unplaced[room:]
 
 
 def _get_slice_to_fill(slices: dict[str, list[Endpoint]], count: int, max_endpoints: int) -> str:

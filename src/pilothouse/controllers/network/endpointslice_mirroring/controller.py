@@ -94,8 +94,8 @@ class EndpointSliceMirroringController(ManagedController):
         creates = plan.creates if endpoints.metadata.deletion_timestamp is None else ()
         try:
             bodies = ((endpoint_slice, new_body(endpoint_slice)) for endpoint_slice in plan.updates)
-            why = f"mirrored from the Endpoints {key}, {desired.skipped} addresses are skipped"
-            await self._writes.apply(key, creates, bodies, plan.deletes, why=why)
+            reason = f"mirrored from the Endpoints {key}, {desired.skipped} addresses are skipped"
+            await self._writes.apply(key, creates, bodies, plan.deletes, reason=reason)
         except NotWritten as failed:
             raise failed.error from failed
 

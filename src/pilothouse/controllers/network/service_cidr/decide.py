@@ -35,9 +35,9 @@ def overlapping_service_cidrs(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR
     """The names of those that share an address with it, itself included if it is among them."""
     networks = networks_of(cidr)
     return [
-        other.metadata.name
-        for other in all_cidrs
-        if any(prefixes_overlap(other_network, network) for other_network in networks_of(other) for network in networks)
+        service_cidr.metadata.name
+        for service_cidr in all_cidrs
+        if any(prefixes_overlap(covered, network) for covered in networks_of(service_cidr) for network in networks)
     ]
 
 
@@ -56,7 +56,7 @@ def has_finalizer(cidr: ServiceCIDR) -> bool:
 
 
 def is_contained(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> bool:
-    covering = [network for other in _others(cidr, all_cidrs) for network in networks_of(other)]
+    covering = [network for service_cidr in _others(cidr, all_cidrs) for network in networks_of(service_cidr)]
     return all(any(contains(network, network_of_cidr) for network in covering) for network_of_cidr in networks_of(cidr))
 
 
@@ -79,7 +79,9 @@ def _others(cidr: ServiceCIDR, all_cidrs: Iterable[ServiceCIDR]) -> list[Service
     """Those that may contain others: not those that are being deleted, because two deleted at once would rely on each
     other, nor those without the finalizer, which may be deleted at any moment. Upstream counts both."""
     return [
-        other
-        for other in all_cidrs
-        if other.metadata.name != cidr.metadata.name and not is_deleting(other) and has_finalizer(other)
+        service_cidr
+        for service_cidr in all_cidrs
+        if service_cidr.metadata.name != cidr.metadata.name
+        and not is_deleting(service_cidr)
+        and has_finalizer(service_cidr)
     ]

@@ -155,10 +155,13 @@ class NodeIpamController(ManagedController):
 
     def _occupy_cidrs(self, node: Node) -> None:
         meta = node.metadata
-        others = self.allocator.occupy_cidrs(meta.name, meta.uid, meta.resource_version, node.spec.pod_cidrs)
-        if others:
+        conflicting = self.allocator.occupy_cidrs(meta.name, meta.uid, meta.resource_version, node.spec.pod_cidrs)
+        if conflicting:
             self.log.error(
-                "Nodes have the same pod addresses", node=meta.name, podCIDRs=list(node.spec.pod_cidrs), others=others
+                "Nodes have the same pod addresses",
+                node=meta.name,
+                podCIDRs=list(node.spec.pod_cidrs),
+                others=conflicting,
             )
 
     def _allocate_cidrs(self, meta: ObjectMeta) -> NodeAllocation:

@@ -78,13 +78,13 @@ class RangeAllocator:
             return []
         self.release(name)
         blocks, error = self._parse_blocks(name, ranges)
-        others = self._nodes_with_blocks(blocks)
+        conflicting = self._nodes_with_blocks(blocks)
         self._store(
             name, NodeAllocation(uid=uid, version=version, ranges=tuple(ranges), blocks=blocks, is_written=True)
         )
         if error:
             raise InvalidPodCIDRs(error)
-        return others
+        return conflicting
 
     def reserve(self, name: str, uid: str, version: str) -> NodeAllocation:
         """Choose a block of each family, or return the node's blocks. Raises ``CIDRRangeNoCIDRsRemaining``."""

@@ -124,9 +124,9 @@ def _masks(options: IpamFlags, clusters: tuple[Network, ...]) -> tuple[int, ...]
         mask_sizes = {4: options.mask_size, 6: options.mask_size}
     else:
         version = clusters[0].version
-        other = 6 if version == 4 else 4
-        if mask_sizes[other]:
+        absent = 6 if version == 4 else 4
+        if mask_sizes[absent]:
             raise ValueError(
-                f"usage of --node-cidr-mask-size-ipv{other} is not allowed for a single-stack IPv{version} cluster"
+                f"usage of --node-cidr-mask-size-ipv{absent} is not allowed for a single-stack IPv{version} cluster"
             )
     return tuple(mask_sizes[cluster.version] or DEFAULT_MASK[cluster.version] for cluster in clusters)

@@ -60,13 +60,13 @@ class NodeLifecycleController(ManagedController):
         self._node_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller", metrics)
         self._pod_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_controller_pods", metrics)
         self._zone_queue: WorkQueue[str] = WorkQueue(env, "node_lifecycle_zones", metrics)
-        for what, queue, act, workers in (
+        for suffix, queue, act, workers in (
             ("nodes", self._node_queue, self._sync_node, NODE_WORKERS),
             ("pods", self._pod_queue, self._process_pod, POD_WORKERS),
             ("zones", self._zone_queue, self._do_no_execute_tainting_pass, 1),
         ):
             self.add_worker_pool(
-                WorkerPool(f"{self.name}-{what}", queue, act, workers=workers, metrics=metrics, log=self.log)
+                WorkerPool(f"{self.name}-{suffix}", queue, act, workers=workers, metrics=metrics, log=self.log)
             )
         self._monitor = NodeMonitor(
             env=env,

@@ -264,7 +264,7 @@ class NodeMonitor:
                 node, [taint], [opposite], while_ready_is=ready.status
             )
             await self._request(name, swap_now)
-        elif not has_taint(node, taint) and queue.add(name, self._env.monotonic(), again=True):
+        elif not has_taint(node, taint) and queue.add(name, self._env.monotonic(), force=True):
             self._log.info("Node is not ready or not heard of. Adding it to the Taint queue", v=2, node=name)
             self._taint(zone)
 
@@ -293,11 +293,11 @@ class NodeMonitor:
             self._log.error("Error while getting node", error=error, node=name)
             return True
 
-    async def _mark_node_as_reachable(self, node: Node, why: str) -> None:
+    async def _mark_node_as_reachable(self, node: Node, reason: str) -> None:
         """Remove both NoExecute taints. Failures are retried in the next pass."""
         for taint in (UNREACHABLE, NOT_READY):
             if has_taint(node, taint):
-                record_decision(f"taint {taint.key}:NoExecute of node {node.metadata.name} goes: {why}")
+                record_decision(f"taint {taint.key}:NoExecute of node {node.metadata.name} goes: {reason}")
                 await self._request(node.metadata.name, self._node_writes.remove_taints(node, [taint]))
 
     async def _request(self, name: str, request: Awaitable[object]) -> None:
@@ -337,8 +337,8 @@ class NodeMonitor:
             self._log.info("Controller detected that all Nodes are not-Ready. Entering master disruption mode")
             for node in nodes:
                 self.taint_queue_of(zone_of(node)).remove(node.metadata.name)
-            why = "no node of any zone is ready (master disruption mode)"
-            await each(nodes, lambda node: self._mark_node_as_reachable(node, why), at_once=AT_ONCE)
+            reason = "no node of any zone is ready (master disruption mode)"
+            await each(nodes, lambda node: self._mark_node_as_reachable(node, reason), at_once=AT_ONCE)
         if decided.reset_heartbeats:
             self._log.info("Controller detected that some Nodes are Ready. Exiting master disruption mode")
             at = self._env.perf_counter()

@@ -32,10 +32,10 @@ class TaintQueue:
     def __len__(self) -> int:
         return len(self._due)
 
-    def add(self, name: str, now: float, *, again: bool = False) -> bool:
-        """Enqueue the node. False if it is queued already, or was processed: ``again`` enqueues it all the same, when
+    def add(self, name: str, now: float, *, force: bool = False) -> bool:
+        """Enqueue the node. False if it is queued already, or was processed: ``force`` enqueues it all the same, when
         the taint is missing. A queued node keeps its position."""
-        if name in self._due or (name in self._seen and not again):
+        if name in self._due or (name in self._seen and not force):
             return False
         self._seen[name] = None
         self._due[name] = now

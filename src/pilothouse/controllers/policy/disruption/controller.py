@@ -100,11 +100,11 @@ class DisruptionController(ManagedController):
         self._sizes: dict[str, int] = {}  # how many pods the larger budgets had when they were synced
         self._rechecks: WorkQueue[str] = WorkQueue(context.env, "disruption_recheck", context.metrics)
         self._stale: WorkQueue[str] = WorkQueue(context.env, "stale_pod_disruption", context.metrics)
-        for what, queue, act in (
+        for suffix, queue, act in (
             ("recheck", self._rechecks, self._recheck_pdb),
             ("stale-pods", self._stale, self._sync_stale_pod_disruption),
         ):
-            pool = WorkerPool(f"{self.name}-{what}", queue, act, metrics=context.metrics, log=self.log)
+            pool = WorkerPool(f"{self.name}-{suffix}", queue, act, metrics=context.metrics, log=self.log)
             self.add_worker_pool(pool)
         budgets.add_handler(
             lambda budget, _initial: self._enqueue(budget),

@@ -70,7 +70,7 @@ class ResourceQuotaController:
         self._added_to: WorkQueue[str] = WorkQueue(env, "resourcequota_added", metrics)
         self.pools = [
             WorkerPool(
-                f"{self.name}-{what}",
+                f"{self.name}-{suffix}",
                 queue,
                 sync,
                 workers=options.concurrent_syncs,
@@ -78,7 +78,7 @@ class ResourceQuotaController:
                 log=log,
                 component=self.name,
             )
-            for what, queue, sync in (
+            for suffix, queue, sync in (
                 ("primary", self._queue, self._sync),
                 ("priority", self._urgent, self._sync),
                 ("added", self._added_to, self._raise_usage),

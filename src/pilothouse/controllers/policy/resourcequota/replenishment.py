@@ -36,7 +36,7 @@ def has_pod_quota_changed(old: Pod, new: Pod, now: datetime.datetime) -> bool:
 
 def _allocated_resources(pod: Pod) -> dict[str, ResourceRequirements]:
     statuses: tuple[ContainerStatus, ...] = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    return {one.name: one.resources for one in statuses if one.resources is not None}
+    return {status.name: status.resources for status in statuses if status.resources is not None}
 
 
 def has_service_quota_changed(old: Service, new: Service, _now: datetime.datetime) -> bool:

@@ -22,8 +22,8 @@ def scopes_of(quota: ResourceQuota) -> tuple[ScopeRequirement, ...]:
     return (
         *(ScopeRequirement(scope_name=scope, operator="Exists") for scope in quota.spec.scopes),
         *(
-            ScopeRequirement(scope_name=one.scope_name, operator=one.operator, values=one.values)
-            for one in (selector.match_expressions if selector is not None else ())
+            ScopeRequirement(scope_name=expression.scope_name, operator=expression.operator, values=expression.values)
+            for expression in (selector.match_expressions if selector is not None else ())
         ),
     )
 

@@ -90,7 +90,7 @@ def configuration(policy: ValidatingAdmissionPolicy, warnings: Sequence[tuple[st
     another one, which is then never checked if its generation is smaller.
     """
     meta = policy.metadata
-    listed = [{"fieldRef": path, "warning": what} for path, what in warnings]
+    listed = [{"fieldRef": path, "warning": warning} for path, warning in warnings]
     checking = {"expressionWarnings": listed} if listed else {}
     return {
         "kind": "ValidatingAdmissionPolicy",

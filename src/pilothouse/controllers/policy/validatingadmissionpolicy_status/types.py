@@ -43,7 +43,7 @@ class Schemas:
                 self._documents[path] = document.components.get("schemas") or {}
         schemas = self._documents[path]
         for key, schema in schemas.items():
-            kinds = [TypeName(one["group"], one["version"], one["kind"]) for one in schema.get(_KINDS) or ()]
+            kinds = [TypeName(kind["group"], kind["version"], kind["kind"]) for kind in schema.get(_KINDS) or ()]
             if kinds == [name]:
                 return filled(schemas, schema, (key,))
         return None
@@ -69,6 +69,6 @@ def filled(schemas: Mapping[str, Schema], schema: Schema, above: tuple[str, ...]
 
 def _referred(schema: Schema) -> str:
     reference = schema.get("$ref") or ""
-    for one in schema.get("allOf") or ():
-        reference = reference or one.get("$ref") or ""  # wrapped, so that it can have a description of its own
+    for item in schema.get("allOf") or ():
+        reference = reference or item.get("$ref") or ""  # wrapped, so that it can have a description of its own
     return str(reference).removeprefix(_REFERENCE)

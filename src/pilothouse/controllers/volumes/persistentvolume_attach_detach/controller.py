@@ -428,10 +428,12 @@ class AttachDetachController(ManagedController):
                 continue
             volume, node = pair
             if disk.exclusive:
-                others = [other for other in self._actual.get_nodes_for_attached_volume(volume) if other != node]
-                if others:
+                other_nodes = [
+                    node_name for node_name in self._actual.get_nodes_for_attached_volume(volume) if node_name != node
+                ]
+                if other_nodes:
                     if not desired.reported:
-                        users = self._desired.get_volume_pods_on_nodes(others, volume)
+                        users = self._desired.get_volume_pods_on_nodes(other_nodes, volume)
                         for pod, message in multi_attach_messages(disk, desired.pods.values(), users):
                             self._record_event(pod, WARNING, "FailedAttachVolume", message)
                         desired.reported = True

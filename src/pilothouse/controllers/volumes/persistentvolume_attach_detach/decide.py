@@ -72,15 +72,15 @@ def multi_attach_messages(disk: Disk, waiting: Iterable[Pod], users: Sequence[Po
     prefix = f"Multi-Attach error for volume {quote(disk.volume)} "
     reported: list[tuple[Pod, str]] = []
     for pod in waiting:
-        here = [user.metadata.name for user in users if user.metadata.namespace == pod.metadata.namespace]
-        others = len(users) - len(here)
+        same_namespace = [user.metadata.name for user in users if user.metadata.namespace == pod.metadata.namespace]
+        other_count = len(users) - len(same_namespace)
         if not users:
             text = "Volume is already exclusively attached to one node and can't be attached to another"
-        elif here:
-            text = f"Volume is already used by pod(s) {', '.join(here)}"
-            if others:
-                text += f" and {others} pod(s) in different namespaces"
+        elif same_namespace:
+            text = f"Volume is already used by pod(s) {', '.join(same_namespace)}"
+            if other_count:
+                text += f" and {other_count} pod(s) in different namespaces"
         else:
-            text = f"Volume is already used by {others} pod(s) in different namespaces"
+            text = f"Volume is already used by {other_count} pod(s) in different namespaces"
         reported.append((pod, prefix + text))
     return reported

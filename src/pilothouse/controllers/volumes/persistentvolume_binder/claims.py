@@ -147,10 +147,10 @@ def _sync_unbound_claim_with_volume(claim: PersistentVolumeClaim, context: Claim
         return StayPending(event)
     # The bind-completed annotation was removed.
     reference, meta = volume.spec.claim_ref, claim.metadata
-    key, other = f"{meta.namespace}/{meta.name}", f"{reference.namespace}/{reference.name}"
+    key, claimed_by = f"{meta.namespace}/{meta.name}", f"{reference.namespace}/{reference.name}"
     return InvalidClaim(
         event,
-        f"invalid binding of claim {quote(key)} to volume {quote(name)}: volume already claimed by {quote(other)}",
+        f"invalid binding of claim {quote(key)} to volume {quote(name)}: volume already claimed by {quote(claimed_by)}",
     )
 
 

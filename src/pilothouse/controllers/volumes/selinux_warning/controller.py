@@ -153,8 +153,8 @@ def _owner(volume: PersistentVolume) -> str:
 
 
 def _labels(conflict: Conflict) -> tuple[str, ...]:
-    pod, other = split_key(conflict.pod), split_key(conflict.other)
-    return (conflict.property_name, *pod, conflict.value, *other, conflict.other_value)
+    pod, other_pod = split_key(conflict.pod), split_key(conflict.other)
+    return (conflict.property_name, *pod, conflict.value, *other_pod, conflict.other_value)
 
 
 build = SELinuxWarningController

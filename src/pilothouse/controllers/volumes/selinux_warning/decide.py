@@ -34,11 +34,11 @@ def parts_of(label: str) -> tuple[str, ...]:
     return (*parts, *[""] * (_PARTS - len(parts)))
 
 
-def labels_conflict(one: str, other: str) -> bool:
+def labels_conflict(label_a: str, label_b: str) -> bool:
     """Whether one node cannot mount a volume with both labels (``ControllerSELinuxTranslator.Conflicts``). An unset
     user, role or type matches any, since the node completes it. An unset level does not: it is not completed
     (kubernetes#133425)."""
-    *other_parts, level = zip(parts_of(one), parts_of(other), strict=True)
+    *other_parts, level = zip(parts_of(label_a), parts_of(label_b), strict=True)
     return level[0] != level[1] or any(a != b for a, b in other_parts if a and b)
 
 
@@ -132,12 +132,12 @@ def use_of(context: PodSecurityContext | None, label: str) -> VolumeUse:
     return VolumeUse("", RECURSIVE) if policy == RECURSIVE or not label else VolumeUse(label, policy)
 
 
-def conflicts_between(one: VolumeUse, other: VolumeUse) -> Iterator[tuple[str, str, str]]:
+def conflicts_between(pod_use: VolumeUse, other_use: VolumeUse) -> Iterator[tuple[str, str, str]]:
     """The properties in which two uses of a volume conflict, with both values."""
-    if one.policy != other.policy:
-        yield "SELinuxChangePolicy", one.policy, other.policy
-    if labels_conflict(one.label, other.label):
-        yield "SELinuxLabel", one.label, other.label
+    if pod_use.policy != other_use.policy:
+        yield "SELinuxChangePolicy", pod_use.policy, other_use.policy
+    if labels_conflict(pod_use.label, other_use.label):
+        yield "SELinuxLabel", pod_use.label, other_use.label
 
 
 def reason_of(conflict: Conflict) -> str:
@@ -147,13 +147,13 @@ def reason_of(conflict: Conflict) -> str:
 def message_of(conflict: Conflict) -> str:
     """The message for the pod. Name and label of a pod in another namespace are not revealed."""
     property_name, value = conflict.property_name, f'"{conflict.value}"'
-    namespace, other = split_key(conflict.other)
+    namespace, other_pod = split_key(conflict.other)
     if split_key(conflict.pod)[0] != namespace:
         # Upstream has no space here.
-        rest = f"another pod that uses the same volume as this pod with a different {property_name}"
-        return f"{property_name}{value} conflicts with {rest}{_SAME_NODE}"
-    rest = f'pod {other} that uses the same volume as this pod with {property_name} "{conflict.other_value}"'
-    return f"{property_name} {value} conflicts with {rest}{_SAME_NODE}"
+        subject = f"another pod that uses the same volume as this pod with a different {property_name}"
+        return f"{property_name}{value} conflicts with {subject}{_SAME_NODE}"
+    subject = f'pod {other_pod} that uses the same volume as this pod with {property_name} "{conflict.other_value}"'
+    return f"{property_name} {value} conflicts with {subject}{_SAME_NODE}"
 
 
 def mixed_labels_message(volume: str) -> str:

@@ -27,13 +27,13 @@ class _Volume:
         if not self.mountable:
             return
         conflicting: list[tuple[str, list[tuple[str, str, str]]]] = []
-        for used, others in self.users.items():
+        for used, other_pods in self.users.items():
             differences = list(conflicts_between(use, used))
             if differences:
-                conflicting += ((other, differences) for other in others)
-        for other, differences in sorted(conflicting):
+                conflicting += ((other_pod, differences) for other_pod in other_pods)
+        for other_pod, differences in sorted(conflicting):
             for property_name, value, other_value in differences:
-                yield Conflict(property_name, pod, value, other, other_value)
+                yield Conflict(property_name, pod, value, other_pod, other_value)
 
     def all_conflicts(self) -> Iterator[Conflict]:
         """The conflicts of all pods, each from both sides."""

@@ -243,19 +243,19 @@ class DaemonSetController(ManagedController):
         """Adopt matching pods without controller and release own ones that no longer match, until there are no more:
         pods that appear during the requests must be claimed before others are created in their place."""
         claims: Claims[Pod] | None = None
-        done: dict[str, None] = {}
-        while candidates := self._pods_to_claim(sync, done):
-            done.update((object_key(pod.metadata), None) for pod in candidates)
+        processed: dict[str, None] = {}
+        while candidates := self._pods_to_claim(sync, processed):
+            processed.update((object_key(pod.metadata), None) for pod in candidates)
             claims = claims or self._gate.pod_claims(sync.key, sync.meta, sync.selector)
             for pod in await claims.claim(candidates):
                 self._add_adopted_pod(sync, pod)
             self._observe(sync)
 
-    def _pods_to_claim(self, sync: _SyncContext, done: Container[str]) -> list[Pod]:
+    def _pods_to_claim(self, sync: _SyncContext, processed: Container[str]) -> list[Pod]:
         matches = sync.selector.matches
         orphans = self._pods.by_index(CONTROLLER_INDEX, sync.meta.namespace)
         candidates = [pod for pod in orphans if matches(pod.metadata.labels)] + sync.node_pods.non_matching_pods()
-        return [pod for pod in candidates if object_key(pod.metadata) not in done]
+        return [pod for pod in candidates if object_key(pod.metadata) not in processed]
 
     def _add_adopted_pod(self, sync: _SyncContext, pod: Pod) -> None:
         """Count an adopted pod at once, so that its node gets no second one; the event of the adoption will repeat

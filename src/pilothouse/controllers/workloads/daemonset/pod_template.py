@@ -32,23 +32,23 @@ class PinnedTemplate:
     """The template of one revision. ``for_node`` returns the one for a pod on that node."""
 
     def __init__(self, template: bytes | msgspec.Raw, *, revision_hash: str, generation: int | None) -> None:
-        whole = _fields.decode(template)
-        meta = _object(whole.get("metadata"))
+        pod_template = _fields.decode(template)
+        meta = _object(pod_template.get("metadata"))
         labels: dict[str, Any] = msgspec.json.decode(meta.get("labels") or b"{}") or {}
         if generation is not None:
             labels[GENERATION_LABEL] = str(generation)
         if revision_hash:
             labels[HASH_LABEL] = revision_hash
         meta["labels"] = msgspec.Raw(_encode(labels))
-        spec = _object(whole.get("spec"))
+        spec = _object(pod_template.get("spec"))
         host_network = bytes(spec.get("hostNetwork") or b"") == b"true"
         spec["tolerations"] = _with_tolerations(spec.get("tolerations"), host_network)
         # Last, so that the part after the node's name is short.
         spec["affinity"] = _pinned(spec.pop("affinity", None))
         body = replace_fields(template, {"metadata": _encode(meta), "spec": None})
         front = body[:-1] + (b"," if len(body) > 2 else b"")
-        before, place, after = (front + b'"spec":' + _encode(spec) + b"}").partition(_encode(_PLACE))
-        assert place, "the pin names a node"
+        before, placeholder, after = (front + b'"spec":' + _encode(spec) + b"}").partition(_encode(_PLACE))
+        assert placeholder, "the pin names a node"
         self._before = before
         self._after = after
 

@@ -25,9 +25,9 @@ def daemon_tolerations(*, host_network: bool) -> tuple[Toleration, ...]:
     )
 
 
-def match_toleration(one: Toleration, other: Toleration) -> bool:
+def match_toleration(lhs: Toleration, rhs: Toleration) -> bool:
     """Whether two tolerations are equal except for their duration (``MatchToleration``)."""
-    return (one.key, one.effect, one.operator, one.value) == (other.key, other.effect, other.operator, other.value)
+    return (lhs.key, lhs.effect, lhs.operator, lhs.value) == (rhs.key, rhs.effect, rhs.operator, rhs.value)
 
 
 def with_daemon_tolerations(tolerations: Iterable[Toleration], *, host_network: bool) -> tuple[Toleration, ...]:

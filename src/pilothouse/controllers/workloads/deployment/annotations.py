@@ -47,16 +47,16 @@ def max_revision(sets: Iterable[ReplicaSet]) -> int:
 
 def last_revision(sets: Iterable[ReplicaSet]) -> int:
     """The second highest revision, 0 if there is none (``LastRevision``)."""
-    highest = second = 0
+    highest = second_highest = 0
     for rs in sets:
         revision = revision_of(rs.metadata.annotations)
         if revision is None:
             continue
         if revision >= highest:
-            second, highest = highest, revision
-        elif revision > second:
-            second = revision
-    return second
+            second_highest, highest = highest, revision
+        elif revision > second_highest:
+            second_highest = revision
+    return second_highest
 
 
 def replicas_annotation(annotations: Mapping[str, str], name: str) -> int | None:

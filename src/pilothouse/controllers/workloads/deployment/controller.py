@@ -181,14 +181,14 @@ class DeploymentController(ManagedController):
     # Decide, apply, report
 
     async def _sync_deployment(self, sync: SyncContext) -> Requeue | None:
-        way = sync_case(sync.deployment, sync.sets)
-        if way is not SyncCase.REPORT:
+        case = sync_case(sync.deployment, sync.sets)
+        if case is not SyncCase.REPORT:
             condition = check_paused_conditions(sync.deployment, self.env.now())
             if condition is not None:
                 current = sync.deployment.status
                 await sync.write_status(replace(current, conditions=with_condition(current.conditions, condition)))
         await sync.sync_revision()
-        match way:
+        match case:
             case SyncCase.REPORT:
                 await sync.write_status(self._calculate_status(sync))
                 return None

@@ -222,11 +222,11 @@ class SyncContext:
             if before == step.size and not (step.annotate and annotations != rs.metadata.annotations):
                 continue
             direction = "up" if before < step.size else "down"
-            what = (
+            scaling = (
                 "noted as sized for this" if before == step.size else f"scaled {direction} from {before} to {step.size}"
             )
             revision = _revision(rs.metadata.annotations)
-            record_decision(f"ReplicaSet {step.name} (revision {revision}) is {what}: {step.reason}")
+            record_decision(f"ReplicaSet {step.name} (revision {revision}) is {scaling}: {step.reason}")
             changes = {"spec.replicas": _encode(step.size), "metadata.annotations": _encode(annotations)}
             await self._put_set(step.name, changes)
             if before != step.size:

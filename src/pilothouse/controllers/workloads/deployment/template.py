@@ -29,9 +29,9 @@ _encode = msgspec.json.Encoder().encode
 _ordered = msgspec.json.Encoder(order="sorted").encode
 
 
-def equal_ignore_hash(one: msgspec.Raw | bytes, other: msgspec.Raw | bytes) -> bool:
+def equal_ignore_hash(template_1: msgspec.Raw | bytes, template_2: msgspec.Raw | bytes) -> bool:
     """Whether two templates are equal, but for the hash label."""
-    return _canonical_template(bytes(one)) == _canonical_template(bytes(other))
+    return _canonical_template(bytes(template_1)) == _canonical_template(bytes(template_2))
 
 
 @bounded_cache(TEMPLATES_KEPT, max_length=TEMPLATE_BYTES)

@@ -307,7 +307,7 @@ class _SyncContext:
             pods=selected,
             current=target.scale.spec.replicas,
             reported=target.scale.status.replicas,
-            tolerances=tolerances_of(up, down, options.tolerance, own=options.own_tolerance),
+            tolerances=tolerances_of(up, down, options.tolerance, configurable=options.own_tolerance),
             delays=self._of._delays,
             now=self._env.now(),
             pod_level_resources=options.pod_level_resources,

@@ -24,13 +24,13 @@ def _compared(current: MetricValueStatus, target: MetricTarget) -> str:
     if current.average_utilization is not None and target.average_utilization:
         ratio = current.average_utilization / target.average_utilization
         return f"{current.average_utilization}%, target {target.average_utilization}%, ratio {ratio:.2f}"
-    for current_value, target_value, what in (
+    for current_value, target_value, unit in (
         (current.average_value, target.average_value, " per pod"),
         (current.value, target.value, ""),
     ):
         if current_value is not None and target_value is not None:
             divisor = _number(target_value)
-            text = f"{current_value}{what}, target {target_value}"
+            text = f"{current_value}{unit}, target {target_value}"
             return f"{text}, ratio {_number(current_value) / divisor:.2f}" if divisor else text
     return "no value"
 

@@ -92,10 +92,10 @@ def calculate_requests(
 
 def _request_of(pod: Pod, resource: str, desired: str, *, pod_level_resources: bool) -> int:
     if pod_level_resources and not desired and _has_pod_level_requests(pod):
-        whole = effective_requests(pod)
-        if resource not in whole:
+        requests = effective_requests(pod)
+        if resource not in requests:
             raise MetricUnavailable(f"missing pod-level request for {resource} in Pod {pod.metadata.name}")
-        return whole[resource] if resource == CPU else whole[resource] * 1000
+        return requests[resource] if resource == CPU else requests[resource] * 1000
     total = 0
     for container in _running_containers(pod):
         if desired and container.name != desired:

@@ -76,13 +76,13 @@ class MetricApis:
 
     async def resource(self, resource: str, namespace: str, selector: Selector, container: str) -> dict[str, Sample]:
         """The usage of a resource by each pod, or by its container of that name."""
-        what = "resource metrics API"
+        api = "resource metrics API"
         target = f"/apis/{RESOURCE_METRICS}/namespaces/{quote(namespace)}/pods"
         response = await self._read(
-            what, _with(target, labelSelector=str(selector)), "pods.metrics.k8s.io", _PodMetricsList
+            api, _with(target, labelSelector=str(selector)), "pods.metrics.k8s.io", _PodMetricsList
         )
         if not response.items:
-            raise MetricUnavailable(f"no metrics returned from {what}")
+            raise MetricUnavailable(f"no metrics returned from {api}")
         samples: dict[str, Sample] = {}
         try:
             for pod in response.items:
@@ -91,7 +91,7 @@ class MetricApis:
                     window = parse_duration(pod.window) if pod.window else 0.0
                     samples[pod.metadata.name] = Sample(value, pod.timestamp, window)
         except (QuantityError, DurationError) as error:
-            raise MetricUnavailable(f"unable to fetch metrics from {what}: {error}") from error
+            raise MetricUnavailable(f"unable to fetch metrics from {api}: {error}") from error
         return samples
 
     def _used(self, pod: _PodMetrics, resource: str, container: str) -> int | None:
@@ -147,13 +147,13 @@ class MetricApis:
 
     async def external(self, metric: str, namespace: str, selector: Selector) -> list[int]:
         """The values of an external metric."""
-        what = "external metrics API"
+        api = "external metrics API"
         target = f"/apis/{EXTERNAL_METRICS}/namespaces/{quote(namespace)}/{quote(metric)}"
         response = await self._read(
-            what, _with(target, labelSelector=str(selector)), f"{metric}.external.metrics.k8s.io", _MetricValues
+            api, _with(target, labelSelector=str(selector)), f"{metric}.external.metrics.k8s.io", _MetricValues
         )
         if not response.items:
-            raise MetricUnavailable(f"no metrics returned from {what}")
+            raise MetricUnavailable(f"no metrics returned from {api}")
         return [_milli(item, "external") for item in response.items]
 
     async def _custom_values(self, target: str, request_target: str) -> tuple[_MetricValue, ...]:
@@ -192,13 +192,13 @@ class MetricApis:
             raise MetricUnavailable(f"unable to fetch metrics from custom metrics API: {reason}")
         return resources[0].group_resource
 
-    async def _read(self, what: str, target: str, request_target: str, view: type[T]) -> T:
+    async def _read(self, api: str, target: str, request_target: str, view: type[T]) -> T:
         try:
             response = await self._client.request("GET", target)
             return msgspec.json.decode(response.body, type=view)
         except (ApiError, OSError, msgspec.MsgspecError) as error:
             raise MetricUnavailable(
-                f"unable to fetch metrics from {what}: {_error_text(error, 'get', request_target)}"
+                f"unable to fetch metrics from {api}: {_error_text(error, 'get', request_target)}"
             ) from error
 
 

@@ -57,13 +57,17 @@ class MetricFailed(Exception):
         """Whether the spec of the autoscaler is wrong."""
 
 
-def tolerances_of(up: HPAScalingRules | None, down: HPAScalingRules | None, default: float, *, own: bool) -> Tolerances:
+def tolerances_of(
+    up: HPAScalingRules | None, down: HPAScalingRules | None, default: float, *, configurable: bool
+) -> Tolerances:
     """The tolerances of an autoscaler: its own if allowed and set, else the default."""
-    return Tolerances(_tolerance(down, default, own=own), _tolerance(up, default, own=own))
+    return Tolerances(
+        _tolerance(down, default, configurable=configurable), _tolerance(up, default, configurable=configurable)
+    )
 
 
-def _tolerance(rules: HPAScalingRules | None, default: float, *, own: bool) -> float:
-    if not own or rules is None or rules.tolerance is None:
+def _tolerance(rules: HPAScalingRules | None, default: float, *, configurable: bool) -> float:
+    if not configurable or rules is None or rules.tolerance is None:
         return default
     quantity = parse_quantity(rules.tolerance)
     return float(quantity.mantissa * 10.0**quantity.exponent)
@@ -116,7 +120,7 @@ class Proposals(msgspec.Struct, frozen=True):
                 "invalid resource metric source: neither an average utilization target nor an average value (usage) "
                 "target was set"
             )
-        what = "usage" if desired is not None else "utilization"
+        value_kind = "usage" if desired is not None else "utilization"
         try:
             try:
                 samples = await self.apis.resource(resource, self.namespace, self.selector, container)
@@ -128,7 +132,7 @@ class Proposals(msgspec.Struct, frozen=True):
                 assert percent is not None, "one of the two is set"
                 count = by_utilization(self.pods, samples, resource, container, percent)
         except MetricUnavailable as error:
-            raise MetricUnavailable(f"failed to get {resource} {what}: {error}") from error
+            raise MetricUnavailable(f"failed to get {resource} {value_kind}: {error}") from error
         average = _shown(count.average, BINARY if resource == "memory" else DECIMAL)
         if desired is not None:
             return count.replicas, f"{resource} resource", MetricValueStatus(average_value=average)
@@ -164,20 +168,20 @@ class Proposals(msgspec.Struct, frozen=True):
         return Proposal(replicas, name, MetricStatus(type="Object", object=inner))
 
     async def _object_count(self, source: ObjectMetricSource) -> tuple[int, str, MetricValueStatus]:
-        metric, target, about = source.metric, source.target, source.described_object
+        metric, target, reference = source.metric, source.target, source.described_object
         shared = target.type == "AverageValue" and target.average_value is not None
         if not shared and not (target.type == "Value" and target.value is not None):
             raise _Reason("invalid object metric source: neither a value target nor an average value target was set")
         try:
             selector = _selector_of(metric.selector)
             try:
-                value = await self.apis.object(metric.name, self.namespace, about, selector)
+                value = await self.apis.object(metric.name, self.namespace, reference, selector)
             except MetricUnavailable as error:
-                on = f"{about.kind} {self.namespace}/{about.name}"
-                raise MetricUnavailable(f"unable to get metric {metric.name}: {error} on {on}") from error
+                described = f"{reference.kind} {self.namespace}/{reference.name}"
+                raise MetricUnavailable(f"unable to get metric {metric.name}: {error} on {described}") from error
             if not shared:
                 replicas = by_value(self.pods, value, _milli(target.value or ""))
-                return replicas, f"{about.kind} metric {metric.name}", MetricValueStatus(value=_shown(value))
+                return replicas, f"{reference.kind} metric {metric.name}", MetricValueStatus(value=_shown(value))
             count = by_share(self.pods, value, _milli(target.average_value or ""))
         except MetricUnavailable as error:
             text = f"failed to get {metric.name} object metric: {error}" if shared else str(error)

@@ -22,28 +22,28 @@ class Blueprint(msgspec.Struct, frozen=True):
     """With the finalizer, and of an indexed Job the environment variable."""
 
     def of_index(self, index: int, annotations: dict[str, str]) -> bytes:
-        whole: dict[str, Any] = msgspec.json.decode(self.template)
-        meta = whole["metadata"]
+        template: dict[str, Any] = msgspec.json.decode(self.template)
+        meta = template["metadata"]
         annotations_of_template = {INDEX: str(index)}
         meta["annotations"] = {**(meta.get("annotations") or {}), **annotations_of_template, **annotations}
         meta["labels"] = {**(meta.get("labels") or {}), **annotations_of_template}
-        whole["spec"]["hostname"] = f"{self.name}-{index}"
-        return msgspec.json.encode(whole)
+        template["spec"]["hostname"] = f"{self.name}-{index}"
+        return msgspec.json.encode(template)
 
 
 def draw(job: Job, selector: Selector | None, _before: Blueprint | None) -> Blueprint:
     """The blueprint of a Job."""
-    whole: dict[str, Any] = msgspec.json.decode(job.spec.template)
-    meta = whole.setdefault("metadata", {})
+    template: dict[str, Any] = msgspec.json.decode(job.spec.template)
+    meta = template.setdefault("metadata", {})
     finalizers = meta.get("finalizers") or []
     if TRACKING not in finalizers:
         meta["finalizers"] = [*finalizers, TRACKING]
     if is_indexed(job):
         path = f"metadata.labels['{INDEX}']"
         for kind in ("initContainers", "containers"):
-            for container in whole.get("spec", {}).get(kind) or []:
+            for container in template.get("spec", {}).get(kind) or []:
                 variables = container.get("env") or []
                 if all(variable.get("name") != _VARIABLE for variable in variables):
                     source = {"fieldRef": {"fieldPath": path}}
                     container["env"] = [*variables, {"name": _VARIABLE, "valueFrom": source}]
-    return Blueprint(selector, job.metadata.name, msgspec.json.encode(whole))
+    return Blueprint(selector, job.metadata.name, msgspec.json.encode(template))

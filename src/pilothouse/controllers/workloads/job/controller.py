@@ -315,10 +315,10 @@ class JobController(ManagedController):
 
     # Pods
 
-    async def _delete_active_pods(self, sync: _SyncJobContext, pods: Iterable[Pod], why: str) -> bool:
+    async def _delete_active_pods(self, sync: _SyncJobContext, pods: Iterable[Pod], reason: str) -> bool:
         """Delete the active pods of a Job that is finishing. Returns whether all deletes succeeded."""
         to_delete = list(pods)
-        record_decision(f"active pods are deleted: {why}")
+        record_decision(f"active pods are deleted: {reason}")
         reference = object_reference(JOBS, sync.job.metadata)
 
         async def delete(pod: Pod) -> None:
@@ -449,13 +449,13 @@ class JobController(ManagedController):
         status = tracking.count_pods_without_finalizer(plan.status, tracked)
         if is_indexed(job):
             status = replace(status, succeeded=plan.status.succeeded)
-        over = ending is not None and error is None and tracking.has_ended(plan, status, ending)
-        if ending is not None and over:
+        ended = ending is not None and error is None and tracking.has_ended(plan, status, ending)
+        if ending is not None and ended:
             status = finished(status, ending, self.env.now())
         if status != plan.status:
             await self._put_status(key, sync, status)
             self._record_job_pod_finished(job, plan.status, status)
-        if ending is not None and over:
+        if ending is not None and ended:
             if self._jobs.still_has(job.metadata):
                 self._finished[key] = job.metadata.uid
             self._record_job_finished(job, ending, status)
@@ -523,12 +523,12 @@ class JobController(ManagedController):
             label = "global" if job.spec.backoff_limit_per_index is None else "perIndex"
             succeeded = self._more(job, before.completed_indexes, after.completed_indexes)
             more_failed = self._more(job, before.failed_indexes or "", after.failed_indexes or "")
-            for result, more in (("succeeded", succeeded), ("failed", more_failed)):
-                if more > 0:
-                    self._metrics.finished_indexes.labels(result, label).inc(more)
-        for result, more in (("succeeded", succeeded), ("failed", after.failed - before.failed)):
-            if more > 0:
-                self._metrics.pods_finished.labels(mode, result).inc(more)
+            for result, count in (("succeeded", succeeded), ("failed", more_failed)):
+                if count > 0:
+                    self._metrics.finished_indexes.labels(result, label).inc(count)
+        for result, count in (("succeeded", succeeded), ("failed", after.failed - before.failed)):
+            if count > 0:
+                self._metrics.pods_finished.labels(mode, result).inc(count)
 
     @staticmethod
     def _more(job: Job, before: str, after: str) -> int:

@@ -156,8 +156,8 @@ def _kept(observed: Observed, active: Iterable[Pod], completed: Indexes, failed:
         index = index_of_pod(pod)
         if index < 0 or index >= completions or index in running or index in completed or index in failed:
             continue
-        other = delayed_pods.get(index)
-        if other is None or _history(pod) > _history(other):
+        current = delayed_pods.get(index)
+        if current is None or _history(pod) > _history(current):
             delayed_pods[index] = pod
     return delayed_pods
 
@@ -317,9 +317,9 @@ def decide_pods(observed: Observed, census: Census) -> RemovePods | CreatePods |
     missing = min(missing, BURST)
     per_index = spec.backoff_limit_per_index is not None
     if not per_index:
-        rest = backoff.get_remaining_time(observed.failures, observed.now)
-        if rest > 0:
-            return Wait(max(_SHORTEST_WAIT, rest))
+        remaining_time = backoff.get_remaining_time(observed.failures, observed.now)
+        if remaining_time > 0:
+            return Wait(max(_SHORTEST_WAIT, remaining_time))
     if not is_indexed(job):
         return CreatePods(missing)
     failed = Indexes() if census.failed_indexes is None else census.failed_indexes

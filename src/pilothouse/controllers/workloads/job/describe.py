@@ -27,8 +27,8 @@ def describe_creation(job: Job, census: Census, action: CreatePods) -> str:
     text = f"{describe_parallelism(job, census)}, backoffLimit {_limit(job)}: {created}"
     if not action.indexes:
         return text
-    more = ", …" if len(action.indexes) > _SHOWN else ""
-    return f"{text}, for the indexes {', '.join(map(str, action.indexes[:_SHOWN]))}{more}"
+    ellipsis = ", …" if len(action.indexes) > _SHOWN else ""
+    return f"{text}, for the indexes {', '.join(map(str, action.indexes[:_SHOWN]))}{ellipsis}"
 
 
 def describe_ending(job: Job, census: Census, ending: Ending) -> str:

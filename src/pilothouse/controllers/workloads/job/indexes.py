@@ -86,9 +86,9 @@ class Indexes:
                 parts.append(f"{first}{',' if last == first + 1 else '-'}{last}")
         return ",".join(parts)
 
-    def plus(self, more: Iterable[int]) -> "Indexes":
+    def plus(self, indexes: Iterable[int]) -> "Indexes":
         merged: list[Interval] = []
-        for first, last in sorted((*self.intervals, *((index, index) for index in more))):
+        for first, last in sorted((*self.intervals, *((index, index) for index in indexes))):
             if merged and first <= merged[-1][1] + 1:
                 merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
             else:
@@ -109,11 +109,11 @@ def index_of_pod(pod: Pod) -> int:
     return index_of(pod.metadata.annotations)
 
 
-def first_pending_indexes(count: int, completions: int, *taken: Iterable[int] | Indexes) -> list[int]:
-    """The ``count`` lowest indexes that are not in ``taken``."""
+def first_pending_indexes(count: int, completions: int, *used: Iterable[int] | Indexes) -> list[int]:
+    """The ``count`` lowest indexes that are not in ``used``."""
     if count <= 0:
         return []
-    sets = [indexes if isinstance(indexes, Indexes) else frozenset(indexes) for indexes in taken]
+    sets = [indexes if isinstance(indexes, Indexes) else frozenset(indexes) for indexes in used]
     free: list[int] = []
     for index in range(completions):
         if not any(index in taken_indexes for taken_indexes in sets):

@@ -38,13 +38,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def count_pods_without_finalizer(status: JobStatus, tracked: Collection[str]) -> JobStatus:
     """Count uids of pods that have no finalizer."""
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    good = tuple(uid for uid in uncounted.succeeded if uid in tracked)
-    bad = tuple(uid for uid in uncounted.failed if uid in tracked)
+    succeeded = tuple(uid for uid in uncounted.succeeded if uid in tracked)
+    failed = tuple(uid for uid in uncounted.failed if uid in tracked)
     return replace(
         status,
-        succeeded=status.succeeded + len(uncounted.succeeded) - len(good),
-        failed=status.failed + len(uncounted.failed) - len(bad),
-        uncounted_terminated_pods=UncountedTerminatedPods(succeeded=good, failed=bad),
+        succeeded=status.succeeded + len(uncounted.succeeded) - len(succeeded),
+        failed=status.failed + len(uncounted.failed) - len(failed),
+        uncounted_terminated_pods=UncountedTerminatedPods(succeeded=succeeded, failed=failed),
     )
 
 
@@ -55,7 +55,7 @@ def plan(observed: Observed, census: Census, status: JobStatus, ending: Ending |
     completions = job.spec.completions or 0
     status = count_pods_without_finalizer(status, observed.tracked)
     before = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    good, bad = dict.fromkeys(before.succeeded), dict.fromkeys(before.failed)
+    uncounted_succeeded, uncounted_failed = dict.fromkeys(before.succeeded), dict.fromkeys(before.failed)
     new_indexes: dict[int, None] = {}
     release: list[Pod] = []
     handled: list[str] = []
@@ -71,23 +71,26 @@ def plan(observed: Observed, census: Census, status: JobStatus, ending: Ending |
         release.append(pod)
         index = index_of_pod(pod)
         counts_here = not indexed or 0 <= index < completions
-        if pod.status.phase == "Succeeded" and uid not in bad:
+        if pod.status.phase == "Succeeded" and uid not in uncounted_failed:
             if not indexed:
-                good[uid] = None
+                uncounted_succeeded[uid] = None
             elif counts_here and index not in census.completed_before:
                 new_indexes[index] = None
-        elif (failed or (ending is not None and not ending.success)) and uid not in bad and counts_here:
+        elif (failed or (ending is not None and not ending.success)) and uid not in uncounted_failed and counts_here:
             matched = match_pod_failure_policy(job.spec.pod_failure_policy, pod)
             if matched.action:
                 handled.append(matched.action)
             if matched.counts:
-                bad[uid] = None
-        if len(new_indexes) + len(good) + len(bad) >= MAX_UNCOUNTED_PODS:
+                uncounted_failed[uid] = None
+        if len(new_indexes) + len(uncounted_succeeded) + len(uncounted_failed) >= MAX_UNCOUNTED_PODS:
             # The next sync processes the rest.
             full = True
             break
     status = replace(
-        status, uncounted_terminated_pods=UncountedTerminatedPods(succeeded=tuple(good), failed=tuple(bad))
+        status,
+        uncounted_terminated_pods=UncountedTerminatedPods(
+            succeeded=tuple(uncounted_succeeded), failed=tuple(uncounted_failed)
+        ),
     )
     if indexed:
         completed = census.completed_before.plus(new_indexes)

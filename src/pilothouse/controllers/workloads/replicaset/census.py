@@ -67,7 +67,7 @@ class Census:
     def remove(self, pod: Pod) -> None:
         self._count(pod, -1)
 
-    def _count(self, pod: Pod, by: int) -> None:
+    def _count(self, pod: Pod, delta: int) -> None:
         owner = self._owner_key(pod)
         if owner is None:
             return
@@ -79,19 +79,19 @@ class Census:
         if tally is None:
             tally = tallies[labels] = Tally()
         if pod.status.phase in {"Succeeded", "Failed"}:
-            tally.others += by
+            tally.others += delta
         elif pod.metadata.deletion_timestamp is not None:
-            tally.terminating += by
+            tally.terminating += delta
         else:
-            tally.active += by
+            tally.active += delta
             if is_ready(pod):
-                tally.ready += by
+                tally.ready += delta
             ranked_pods = self._ranked_pods.get(owner)
-            if ranked_pods is not None and not (ranked_pods.add if by > 0 else ranked_pods.remove)(pod):
+            if ranked_pods is not None and not (ranked_pods.add if delta > 0 else ranked_pods.remove)(pod):
                 # A new list replaces the whole cache before handlers are called for its pods. Pods ranked in between
                 # are already newer.
                 self.dismiss(owner)
-        if by < 0 and not tally.total:
+        if delta < 0 and not tally.total:
             del tallies[labels]
             if not tallies:
                 del self._owners[owner]

@@ -97,9 +97,9 @@ class ActivePodsWithRanks:
         number of active pods of related owners by node; it is called only if rule 5 is reached.
 
         Pods on which one rule decides together share a range of ranks."""
-        rest: list[_Group] = [(kind, list(pods.values())) for kind, pods in self._kinds.items()]
+        groups: list[_Group] = [(kind, list(pods.values())) for kind, pods in self._kinds.items()]
         if count >= self._count:
-            return [PodToDelete(pod, "all are deleted") for _kind, pods in rest for pod in pods]
+            return [PodToDelete(pod, "all are deleted") for _kind, pods in groups for pod in pods]
         chosen = _Chosen(self._count)
         bucket = _Buckets(now)
         before: tuple[tuple[_Question, _Reason], ...] = (
@@ -108,21 +108,24 @@ class ActivePodsWithRanks:
             (lambda kind: kind.ready, lambda _answer: "not ready"),
             (lambda kind: kind.cost if use_deletion_cost else 0, lambda cost: f"pod-deletion-cost {cost}"),
         )
-        for question, reason in before:
-            rest = _choose_groups([(question(kind), (kind, some)) for kind, some in rest], count, chosen, reason)
+        for criterion, reason in before:
+            groups = _choose_groups([(criterion(kind), (kind, some)) for kind, some in groups], count, chosen, reason)
         if len(chosen) < count and (related_by_node := neighbours()):
             related = "{} active pods of related owners on its node"
-            rest = _choose_groups(
-                list(_by_node(rest, related_by_node)), count, chosen, lambda value: related.format(-value)
+            groups = _choose_groups(
+                list(_by_node(groups, related_by_node)), count, chosen, lambda value: related.format(-value)
             )
         if len(chosen) < count:
             recent = "ready for a shorter time (by powers of two)"
-            rest = _choose_groups(
-                [(bucket[kind.ready_since], (kind, some)) for kind, some in rest], count, chosen, lambda _answer: recent
+            groups = _choose_groups(
+                [(bucket[kind.ready_since], (kind, some)) for kind, some in groups],
+                count,
+                chosen,
+                lambda _answer: recent,
             )
             missing = count - len(chosen)
-            last_rules = _LastRules(rest, bucket)
-            for pod in islice(_by_ready_time(rest, missing, bucket), missing):
+            last_rules = _LastRules(groups, bucket)
+            for pod in islice(_by_ready_time(groups, missing, bucket), missing):
                 chosen.add([pod], last_rules.that_decided(pod))
         return chosen.victims
 
@@ -140,9 +143,9 @@ class ActivePodsWithRanks:
         if youngest <= 0:
             return []
         return [
-            float((now - born) // millisecond // youngest)
+            float((now - created) // millisecond // youngest)
             for pod in chosen_pods
-            if (born := pod.metadata.creation_timestamp) is not None and is_ready(pod)
+            if (created := pod.metadata.creation_timestamp) is not None and is_ready(pod)
         ]
 
 
@@ -251,13 +254,13 @@ def _merged(lines: list[list[Pod]]) -> Iterable[Pod]:
     heads = [(line[0].metadata.uid, line[0].metadata.name, index, 0) for index, line in enumerate(lines)]
     heapq.heapify(heads)
     while heads:
-        _uid, _name, index, place = heads[0]
+        _uid, _name, index, position = heads[0]
         line = lines[index]
-        yield line[place]
-        place += 1
-        if place < len(line):
-            following = line[place].metadata
-            heapq.heapreplace(heads, (following.uid, following.name, index, place))
+        yield line[position]
+        position += 1
+        if position < len(line):
+            following = line[position].metadata
+            heapq.heapreplace(heads, (following.uid, following.name, index, position))
         else:
             heapq.heappop(heads)
 
@@ -278,7 +281,7 @@ class _LastRules:
         reasons = []
         if any(restarts != kind.restarts for restarts, _age in line):
             reasons.append(f"{sum(kind.restarts)} restarts")
-        if any(restarts == kind.restarts and other != age for restarts, other in line):
+        if any(restarts == kind.restarts and other_age != age for restarts, other_age in line):
             reasons.append("created later (by powers of two)")
         if line[kind.restarts, age] > 1 or len(self._lines) > 1:
             reasons.append("smaller uid")

@@ -167,9 +167,9 @@ class StatefulSetController(ManagedController):
         except STEP_ERRORS as error:
             try:
                 await self._history.truncate(owner, revisions, live)
-            except STEP_ERRORS as second:
+            except STEP_ERRORS as cleanup_error:
                 # The first failure is raised; this one is only logged.
-                self.log.warning("Failed to clean up revisions", key=key, problem=str(second), first=str(error))
+                self.log.warning("Failed to clean up revisions", key=key, problem=str(cleanup_error), first=str(error))
             raise
         await self._history.truncate(owner, revisions, live)
         return requeue

@@ -59,7 +59,9 @@ def _volumes(raw: msgspec.Raw | None, pod: str, claims: Iterable[ClaimTemplate])
     volumes: list[Any] = [
         {"name": claim.name, "persistentVolumeClaim": {"claimName": claim.claim_name(pod)}} for claim in claims
     ]
-    taken = {claim.name for claim in claims}
-    others = [] if raw is None else _raws.decode(raw)
-    volumes += [volume for volume in others if msgspec.json.decode(volume, type=_Named).name not in taken]
+    claim_names = {claim.name for claim in claims}
+    template_volumes = [] if raw is None else _raws.decode(raw)
+    volumes += [
+        volume for volume in template_volumes if msgspec.json.decode(volume, type=_Named).name not in claim_names
+    ]
     return _encode(volumes)

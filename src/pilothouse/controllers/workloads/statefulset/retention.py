@@ -140,12 +140,14 @@ def is_claim_owner_updated_properly(owners: Owners, keeping: ClaimRetention) -> 
 
 def updated_owner_refs(owners: Owners, keeping: ClaimRetention) -> Owners:
     """The owners that the claim should have. Others' references stay."""
-    others = tuple(
+    kept_references = tuple(
         reference
         for reference in owners
         if not keeping.owner.is_named_by(reference) and not keeping.pod.is_named_by(reference)
     )
     if has_unexpected_controller(owners, keeping):
-        return others
-    other_uids = {reference.uid for reference in others}
-    return others + tuple(holder.reference() for holder in keeping.desired_owners() if holder.uid not in other_uids)
+        return kept_references
+    other_uids = {reference.uid for reference in kept_references}
+    return kept_references + tuple(
+        holder.reference() for holder in keeping.desired_owners() if holder.uid not in other_uids
+    )

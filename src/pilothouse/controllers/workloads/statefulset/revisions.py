@@ -50,13 +50,13 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
     return sorted(revisions, key=rank)
 
 
-def equal_with_defaults(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
+def equal_with_defaults(lhs: bytes | msgspec.Raw, rhs: bytes | msgspec.Raw) -> bool:
     """Whether two revisions have the same template with today's defaults.
 
     An upgraded server sets fields that older revisions lack; without this every StatefulSet would then roll for nothing
     (gate ``StatefulSetSemanticRevisionComparison``).
     """
-    return _filled_in(bytes(one)) == _filled_in(bytes(other))
+    return _filled_in(bytes(lhs)) == _filled_in(bytes(rhs))
 
 
 @bounded_cache(1024, max_length=TEMPLATE_BYTES)

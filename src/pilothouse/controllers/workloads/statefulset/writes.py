@@ -211,11 +211,11 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
 
     def _record_pod_event(self, verb: str, pod: str, failure: Exception | None) -> None:
         title = verb.title()
-        what = f"{title} Pod {pod} in StatefulSet {self.owner.name}"
+        message = f"{title} Pod {pod} in StatefulSet {self.owner.name}"
         if failure is None:
-            self.recorder.event(self.about, NORMAL, f"Successful{title}", f"{what} successful")
+            self.recorder.event(self.about, NORMAL, f"Successful{title}", f"{message} successful")
         else:
-            self.recorder.event(self.about, WARNING, f"Failed{title}", f"{what} failed error: {failure}")
+            self.recorder.event(self.about, WARNING, f"Failed{title}", f"{message} failed error: {failure}")
 
     def _record_claim_event(self, claim: str, pod: str, failure: Exception | None) -> None:
         if failure is None:
