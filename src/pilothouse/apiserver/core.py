@@ -284,7 +284,7 @@ class Core:
         if info.custom is None or info.custom.converter is None:
             return await self.long_work.run(size, function, *args, **kwargs)
         results: dict[conversions.Key, Object | StatusError] = {}
-        token = conversions.known.set(results)
+        token = conversions.conversion_results.set(results)
         try:
             for _ in range(_MOST_CONVERSIONS):
                 try:
@@ -297,7 +297,7 @@ class Core:
                 except StatusError as error:
                     results[needed.key] = error
         finally:
-            conversions.known.reset(token)
+            conversions.conversion_results.reset(token)
         raise errors.plain(
             f"managedFields are in too many versions: they need more than {_MOST_CONVERSIONS} conversions"
         )

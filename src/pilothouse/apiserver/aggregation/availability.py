@@ -112,7 +112,7 @@ class Availability(Follower):
         if status == before:
             return None
         obj["status"] = status
-        self._core.managed_fields.updated_by_server(self._info, record.value, obj, "status")
+        self._core.managed_fields.update_on_server_update(self._info, record.value, obj, "status")
         try:
             staged = stage_object(self._core.store, self._info, record.key, obj, expected=record.revision)
         except Mismatch:

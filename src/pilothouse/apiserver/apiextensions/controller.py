@@ -366,7 +366,7 @@ class CustomResources:
 
     async def _write(self, record: Record, definition: Object) -> None:
         definition["metadata"] = dict(definition["metadata"])
-        self._core.managed_fields.updated_by_server(self._info, record.value, definition, "status")
+        self._core.managed_fields.update_on_server_update(self._info, record.value, definition, "status")
         await self._commit(
             record, lambda: stage_object(self._core.store, self._info, record.key, definition, expected=record.revision)
         )

@@ -162,7 +162,7 @@ def stage_roles(core: Core) -> Staged | None:
             continue
         changed = reconciled(msgspec.json.decode(record.value), desired)
         if changed is not None:
-            core.managed_fields.updated_by_server(info, record.value, changed)
+            core.managed_fields.update_on_server_update(info, record.value, changed)
             staged = _write(core, info, changed, expected=record.revision)
     return staged
 
@@ -178,7 +178,7 @@ def stage_current(core: Core, group: str, resource: str, desired: Object) -> Sta
     changed = {**known, **{field: value for field, value in desired.items() if field != "metadata"}}
     if changed == known:
         return None
-    core.managed_fields.updated_by_server(info, record.value, changed)
+    core.managed_fields.update_on_server_update(info, record.value, changed)
     return _write(core, info, changed, expected=record.revision)
 
 
@@ -200,7 +200,7 @@ def _complete(core: Core, info: ResourceInfo, obj: Object, uid: str, now: str) -
     if strategy.generation_fields and strategy.generation_on_create:
         meta["generation"] = 1
     strategy.set_defaults(obj)
-    core.managed_fields.stage_created(info, obj)
+    core.managed_fields.update_on_server_create(info, obj)
     strategy.prepare_for_create(obj, now)
     strategy.canonicalize(obj)
 

@@ -40,7 +40,7 @@ async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
         return await _create(core, call, config, repeated, options)
 
     def applied(live: Object, known: bytes) -> tuple[Object, bytes]:
-        new, owners = core.managed_fields.applied(call, live, known, config, options)
+        new, owners = core.managed_fields.apply(call, live, known, config, options)
         if twice is not None:
             raise twice
         return _validate_merged(call, new, options, config), owners
@@ -55,8 +55,8 @@ async def _create(core: Core, call: Call, config: Object, repeated: list[str], o
     info = call.info
     type_ = core.managed_fields.tracker(info).type
     await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
-    size, applied = call.size, core.managed_fields.applied
-    new, owners = await core.run_converting(info, size, applied, call, None, b"", config, options)
+    size, apply_config = call.size, core.managed_fields.apply
+    new, owners = await core.run_converting(info, size, apply_config, call, None, b"", config, options)
     new = _with_name(call, new)
     twice = handle_duplicates(call, options, repeated)
     if twice is not None:

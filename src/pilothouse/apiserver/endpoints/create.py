@@ -107,7 +107,7 @@ def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: 
     if owners is None:
         if "ownerReferences" in obj["metadata"]:
             call.warnings += object_meta.dedup_owner_references(obj["metadata"], admitted=False)
-        core.managed_fields.created(call, obj, options, sent)
+        core.managed_fields.update_on_create(call, obj, options, sent)
     else:
         set_managed_fields(obj, owners)
 

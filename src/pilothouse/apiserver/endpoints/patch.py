@@ -18,7 +18,7 @@ from pilothouse.apiserver.endpoints.request_objects import check_patched, check_
 from pilothouse.apiserver.endpoints.update import Change, Transform, apply_change
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
-from pilothouse.apiserver.registry.generic.managed_fields import split
+from pilothouse.apiserver.registry.generic.managed_fields import split_managed_fields
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.bodies import check_size
 from pilothouse.apiserver.serializers.results import ObjectResult
@@ -56,7 +56,7 @@ async def patch(core: Core, call: Call) -> ObjectResult:
 def stored_owners(core: Core, call: Call) -> list[Any]:
     """The managedFields of the object that a call is about, as it is stored now."""
     record = core.store.staged(call.key)
-    entries = b"" if record is None else split(record.value)[1]
+    entries = b"" if record is None else split_managed_fields(record.value)[1]
     return msgspec.json.decode(entries, type=list[Any]) if entries else []
 
 

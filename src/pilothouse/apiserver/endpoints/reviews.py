@@ -180,7 +180,7 @@ class _Reviews:
         if spec.get("expirationSeconds") is None:
             spec["expirationSeconds"] = 3600
         seconds: int = spec["expirationSeconds"]
-        core.managed_fields.created_review(call, request, read_write_options(call.request_info.query, "CreateOptions"))
+        core.managed_fields.update_review(call, request, read_write_options(call.request_info.query, "CreateOptions"))
         owners = metadata.pop("managedFields", None)
         for invalid, words in (
             (seconds < 600, "may not specify a duration less than 10 minutes"),
@@ -290,7 +290,7 @@ def _read_owned(core: Core, call: Call, kind: str) -> dict[str, Any]:
     """The review in the body, with managedFields: upstream returns the created object, which has them (apiserver
     ``pkg/endpoints/handlers/create.go``, v1.36)."""
     review = _read(call, kind)
-    core.managed_fields.created_review(call, review, read_write_options(call.request_info.query, "CreateOptions"))
+    core.managed_fields.update_review(call, review, read_write_options(call.request_info.query, "CreateOptions"))
     return review
 
 

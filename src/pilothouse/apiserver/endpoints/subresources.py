@@ -162,7 +162,7 @@ async def _update_replicas(
         live = scale_of(call, obj, not_set=_NOT_SET)
         before = live["metadata"]["resourceVersion"]
         sent = desired(scale_of(call, obj, not_set=_NOT_SET))
-        scale, owners = core.managed_fields.scaled(call, live, sent, known, options, applied=applied)
+        scale, owners = core.managed_fields.update_scale(call, live, sent, known, options, is_apply=applied)
         if applied:
             _check_replicas(call, scale)
         meta = scale.get("metadata") or {}

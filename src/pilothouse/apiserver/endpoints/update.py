@@ -36,10 +36,10 @@ from pilothouse.apiserver.options import WriteOptions, read_write_options
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.registry.generic import object_meta
 from pilothouse.apiserver.registry.generic.managed_fields import (
+    equal_ignoring_timestamps,
     remember_size,
-    same_but_for_times,
     set_managed_fields,
-    split,
+    split_managed_fields,
     warn_untracked,
     without_unchanged_managed_fields,
 )
@@ -209,7 +209,7 @@ async def apply_change(core: Core, call: Call, change: Change, options: WriteOpt
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
-        plain, owners = split(await core.shown(call.info, record.value))
+        plain, owners = split_managed_fields(await core.shown(call.info, record.value))
         size = call.size + len(plain)
         old, obj, new_owners = await core.run_converting(call.info, size, make, plain, owners, record.key)
         meta: Object = obj.setdefault("metadata", {})
@@ -253,7 +253,7 @@ def _patched_version(meta: Object, old: Object) -> str:
 async def read_stored(core: Core, call: Call, record: Record, *, fresh: bool = False) -> Object:
     """A stored object in the version of the call, free to be changed; its managedFields stay encoded. ``fresh`` as in
     ``Core.shown``."""
-    plain, owners = split(await core.shown(call.info, record.value, fresh=fresh))
+    plain, owners = split_managed_fields(await core.shown(call.info, record.value, fresh=fresh))
     obj = decode(plain, record.key)
     set_managed_fields(obj, owners)
     return obj
@@ -274,7 +274,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
             call.warnings += object_meta.dedup_owner_references(meta, admitted=False)
         if attempt.new_owners is not None:
             return attempt.new_owners
-        return core.managed_fields.updated(call, old, obj, known, options) if change.tracked else known
+        return core.managed_fields.update(call, old, obj, known, options) if change.tracked else known
 
     owners = await core.run_converting(info, attempt.size, complete)
     set_managed_fields(obj, owners)
@@ -294,7 +294,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     admission = core.admission_of(call)
     await admission.admit(write)
     admission.allocate(write)
-    if owners != known and same_but_for_times(obj, old, owners, known):
+    if owners != known and equal_ignoring_timestamps(obj, old, owners, known):
         obj["metadata"]["managedFields"] = old_meta["managedFields"]
     if part is not None:
         part.prepare(obj, old)

@@ -7,7 +7,7 @@ from typing import Any
 from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, LEASES, MERGE, PODS, REPLICA_SETS, STRATEGIC, Answer, Api
 from tests.tables import cases
 
-from pilothouse.apiserver.registry.generic.managed_fields import split
+from pilothouse.apiserver.registry.generic.managed_fields import split_managed_fields
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
@@ -236,7 +236,7 @@ async def test_managed_fields_are_extracted_from_any_stored_object(api: Api) -> 
         whole = json.loads(value)
         expected = whole["metadata"].pop("managedFields")
         for form in (value, value + b"\n"):  # as it was stored, and as it was not
-            plain, entries = split(form)
+            plain, entries = split_managed_fields(form)
             assert json.loads(entries) == expected
             assert json.loads(plain) == whole
 

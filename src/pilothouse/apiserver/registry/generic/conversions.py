@@ -14,7 +14,7 @@ from pilothouse.machinery.apply import ConversionFailed
 
 Key = tuple[ResourceInfo, bytes]
 """The target version, and the object as JSON."""
-known: ContextVar[dict[Key, Object | StatusError] | None] = ContextVar("known", default=None)
+conversion_results: ContextVar[dict[Key, Object | StatusError] | None] = ContextVar("known", default=None)
 """The results of conversions for the current computation; None outside of ``Core.run_converting``."""
 
 
@@ -30,7 +30,7 @@ class ConversionNeeded(Exception):
 def converted(obj: Object, target: ResourceInfo) -> Object:
     """The object converted to the version of ``target`` by its webhook; the caller may modify it. Raises
     ``ConversionFailed``."""
-    results = known.get()
+    results = conversion_results.get()
     assert results is not None, "computations that may need conversions are run by `Core.run_converting`"
     key = (target, encode(obj))
     result = results.get(key)

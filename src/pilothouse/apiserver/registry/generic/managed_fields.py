@@ -30,11 +30,11 @@ from pilothouse.machinery.merge_types import MergeType
 _log = Log("apiserver")
 SERVER = "kube-apiserver"
 """The manager of the server's own writes."""
-_NONE: Any = object()
-_ENTRY = b'"fieldsType"'
+_NOT_SENT: Any = object()
+_ENTRY_MARK = b'"fieldsType"'
 _MAX_TRACKERS = 1024
-_MAX_SHARED = 512
-_MAX_SHARED_BODY = 16 * 1024
+_MAX_CREATED_FIELDS = 512
+_MAX_CREATED_BODY = 16 * 1024
 _MAX_SIZES = 4096
 _MAX_REMEMBERED_VALUE = 16 * 1024
 _MAX_NAME = 128
@@ -57,7 +57,7 @@ _START = _MARK + b"["
 """The start of the entries. A label or annotation with this name has a string as value."""
 
 
-def split(value: bytes) -> tuple[bytes, bytes]:
+def split_managed_fields(value: bytes) -> tuple[bytes, bytes]:
     """A stored object without its managedFields, and the encoded managedFields (empty if there are none).
 
     Most writes need only some entries or none, so they are not decoded with the object.
@@ -123,16 +123,16 @@ _sizes: dict[bytes, int] = {}
 
 
 @bounded_cache(1024)
-def _agent_name(agent: str) -> str:
+def _prefix_from_user_agent(agent: str) -> str:
     """The manager without ``fieldManager``: the User-Agent up to the first slash (``prefixFromUserAgent``)."""
     name = agent.partition("/")[0]
-    cut = name.encode()[:_MAX_NAME].decode("utf-8", "ignore")
-    return "".join(char for char in cut if char.isprintable())
+    truncated = name.encode()[:_MAX_NAME].decode("utf-8", "ignore")
+    return "".join(char for char in truncated if char.isprintable())
 
 
 def manager_or_user_agent(call: Call, options: WriteOptions) -> str:
     """The manager of a request (``managerOrUserAgent``)."""
-    return options.field_manager or _agent_name(call.request.headers.get("user-agent", ""))
+    return options.field_manager or _prefix_from_user_agent(call.request.headers.get("user-agent", ""))
 
 
 # Reset fields -------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ _RESET_BY_STATUS: dict[str, FieldSet] = {
 _CONTAINERS = ("f:containers", "f:initContainers")
 
 
-def _only_resources(fields: FieldSet, _version: str) -> FieldSet:
+def _filter_pod_resize(fields: FieldSet, _version: str) -> FieldSet:
     """The fields that a write to pods/resize owns: resources and resize policies of containers."""
     spec: FieldSet = {}
     for list_name in _CONTAINERS:
@@ -167,7 +167,7 @@ def _only_resources(fields: FieldSet, _version: str) -> FieldSet:
     return {"f:spec": spec} if spec else {}
 
 
-def _only_ephemeral(fields: FieldSet, _version: str) -> FieldSet:
+def _filter_ephemeral_containers(fields: FieldSet, _version: str) -> FieldSet:
     containers = fields.get("f:spec", {}).get("f:ephemeralContainers")
     return {} if containers is None else {"f:spec": {"f:ephemeralContainers": containers}}
 
@@ -209,9 +209,11 @@ class Tracker:
         self._reset = self._reset_fields()
         self.skip = frozenset(name[2:] for name, children in self._reset.items() if not children)
         """Top-level fields that are reset completely, and need not be compared."""
-        self._only = {"resize": _only_resources, "ephemeralcontainers": _only_ephemeral}.get(subresource)
+        self._filter = {"resize": _filter_pod_resize, "ephemeralcontainers": _filter_ephemeral_containers}.get(
+            subresource
+        )
         if info.resource != "pods" or info.group:
-            self._only = None
+            self._filter = None
 
     @property
     def type(self) -> MergeType:
@@ -229,8 +231,8 @@ class Tracker:
 
     def filter_fields(self, fields: FieldSet, version: str) -> FieldSet:
         """Remove the fields that writes to this resource or subresource never own."""
-        if self._only is not None:
-            return self._only(fields, version)
+        if self._filter is not None:
+            return self._filter(fields, version)
         return field_sets.recursive_difference(fields, self._reset)
 
     def _version(self, version: str) -> ResourceInfo | None:
@@ -282,7 +284,7 @@ class FieldManager:
     def __init__(self, core: Server) -> None:
         self._core = core
         self._trackers: dict[tuple[ResourceInfo, str], Tracker] = {}
-        self._shared: dict[tuple[ResourceInfo, str, bytes], msgspec.Raw] = {}
+        self._created_fields: dict[tuple[ResourceInfo, str, bytes], msgspec.Raw] = {}
         core.table.on_change(self._invalidate)
 
     def _invalidate(self) -> None:
@@ -297,12 +299,14 @@ class FieldManager:
             tracker = self._trackers[info, subresource] = Tracker(self._core, info, subresource)
         return tracker
 
-    def created(self, call: Call, obj: Object, options: WriteOptions, sent: Any = None) -> None:
+    def update_on_create(self, call: Call, obj: Object, options: WriteOptions, sent: Any = None) -> None:
         """Set the managed fields of a new object: its manager owns all of its fields. ``sent`` are the managedFields of
         the request body."""
         info = call.info
         tracker = self.tracker(info)
-        sent_entries = None if not sent or managed_fields.is_reset(sent) else managed_fields.read_entries(_plain(sent))
+        sent_entries = (
+            None if not sent or managed_fields.is_reset(sent) else managed_fields.read_entries(_decoded(sent))
+        )
         if sent_entries:
             live, writer = tracker.zero, Writer(manager_or_user_agent(call, options), info.api_version)
             try:
@@ -314,8 +318,8 @@ class FieldManager:
                 return
             set_managed_fields(obj, managed_fields.encode_entries(entries) if entries else b"")
             return
-        key = self._shared_key(call, obj)
-        fields = self._shared.get(key) if key is not None else None
+        key = self._created_fields_key(call, obj)
+        fields = self._created_fields.get(key) if key is not None else None
         if fields is None:
             try:
                 new = call.strategy.round_tripped(obj)
@@ -324,9 +328,9 @@ class FieldManager:
                 return  # upstream logs the error and sets none (managedfields/internal/fieldmanager.go, v1.36)
             fields = msgspec.Raw(field_sets.encode_fields(field_set))
             if key is not None:
-                if len(self._shared) >= _MAX_SHARED:
-                    self._shared.clear()
-                self._shared[key] = fields
+                if len(self._created_fields) >= _MAX_CREATED_FIELDS:
+                    self._created_fields.clear()
+                self._created_fields[key] = fields
         if len(fields) <= 2:
             return
         entry = managed_fields.Entry(
@@ -339,14 +343,14 @@ class FieldManager:
         )
         set_managed_fields(obj, managed_fields.encode_entries([entry]))
 
-    def created_review(self, call: Call, review: Object, options: WriteOptions) -> None:
+    def update_review(self, call: Call, review: Object, options: WriteOptions) -> None:
         """Set the managed fields of a review, which is returned but not stored."""
         api_version: str = review["apiVersion"]
         group, _slash, version = api_version.rpartition("/")
         type_ = merge_types.of_kind(group, version, review["kind"])
         versions = Versions(api_version, lambda _version: type_, lambda obj, _source, _target: obj)
         zero = _zero_objects().get(f"{group}/{version}/{review['kind']}", {})
-        field_set = managed_fields.created_fields(zero, review, versions, _everything)
+        field_set = managed_fields.created_fields(zero, review, versions, _keep_all_fields)
         if field_set:
             fields = msgspec.Raw(field_sets.encode_fields(field_set))
             manager, now = manager_or_user_agent(call, options) or "unknown", self._core.time.now()
@@ -355,14 +359,14 @@ class FieldManager:
             )
             set_managed_fields(review, managed_fields.encode_entries([entry]))
 
-    def _shared_key(self, call: Call, obj: Object) -> tuple[ResourceInfo, str, bytes] | None:
+    def _created_fields_key(self, call: Call, obj: Object) -> tuple[ResourceInfo, str, bytes] | None:
         """The cache key for the fields of a new object: its body without its name.
 
         Controllers create many objects from one template. Names are not owned, so bodies that differ only in the name
         have the same fields. A body in which the name occurs more than once is not cached: it may be part of a field.
         """
         body = call.request.body
-        if call.request_info.subresource or len(body) > _MAX_SHARED_BODY:
+        if call.request_info.subresource or len(body) > _MAX_CREATED_BODY:
             return None
         name: str = obj["metadata"].get("name") or ""
         if name:
@@ -372,8 +376,8 @@ class FieldManager:
             body = body.replace(encoded_name, b"")
         return call.info, call.content_type, body
 
-    def stage_created(self, info: ResourceInfo, obj: Object) -> None:
-        """``created`` for an object that the server itself creates."""
+    def update_on_server_create(self, info: ResourceInfo, obj: Object) -> None:
+        """``update_on_create`` for an object that the server itself creates."""
         tracker = self.tracker(info)
         field_set = managed_fields.created_fields(tracker.zero, obj, tracker.versions, tracker.filter_fields)
         if field_set:
@@ -382,10 +386,10 @@ class FieldManager:
             entry = managed_fields.Entry(SERVER, "Update", info.api_version, time, "FieldsV1", fields)
             set_managed_fields(obj, managed_fields.encode_entries([entry]))
 
-    def updated_by_server(self, info: ResourceInfo, old: bytes, obj: Object, subresource: str = "") -> None:
+    def update_on_server_update(self, info: ResourceInfo, old: bytes, obj: Object, subresource: str = "") -> None:
         """Update the managed fields for a write of the server itself. ``old`` is the stored object; managedFields of
         ``obj`` are replaced."""
-        plain, live_entries = split(self._core.view(info, old))
+        plain, live_entries = split_managed_fields(self._core.view(info, old))
         obj["metadata"].pop("managedFields", None)
         if live_entries:
             entries = managed_fields.decode_entries(live_entries)
@@ -397,17 +401,17 @@ class FieldManager:
             )
             set_managed_fields(obj, managed_fields.encode_entries(result) if result else b"")
 
-    def updated(self, call: Call, old: Object, obj: Object, live_entries: bytes, options: WriteOptions) -> bytes:
+    def update(self, call: Call, old: Object, obj: Object, live_entries: bytes, options: WriteOptions) -> bytes:
         """The entries after an update from ``old``, which has the entries ``live_entries``, to ``obj``.
 
         Removes managedFields from ``obj``. Entries that a client sends replace the stored ones, as upstream.
         """
-        sent = obj["metadata"].pop("managedFields", _NONE)
+        sent = obj["metadata"].pop("managedFields", _NOT_SENT)
         subresource = call.request_info.subresource
         entries: Entries | None = None
         uses_sent = False
-        if sent is not _NONE and sent is not None and not subresource:
-            sent = _plain(sent)
+        if sent is not _NOT_SENT and sent is not None and not subresource:
+            sent = _decoded(sent)
             if managed_fields.is_reset(sent):
                 return b""
             if sent and managed_fields.encode(sent) != live_entries:
@@ -419,15 +423,15 @@ class FieldManager:
             entries = managed_fields.decode_entries(live_entries)
         assert entries is not None, "either sent or stored entries exist"
         try:
-            return self.follow(
+            return self.update_entries(
                 call, old, obj, entries, b"" if uses_sent else live_entries, manager_or_user_agent(call, options)
             )
         except ConversionNeeded:
-            if sent is not _NONE:
+            if sent is not _NOT_SENT:
                 obj["metadata"]["managedFields"] = sent  # the computation will be repeated
             raise
 
-    def applied(
+    def apply(
         self, call: Call, live: Object | None, live_entries: bytes, config: Object, options: WriteOptions
     ) -> tuple[Object, bytes]:
         """Server-side apply: the object with the configuration applied, and its entries. ``live`` is None for a create.
@@ -470,12 +474,19 @@ class FieldManager:
             raise errors.plain(f"{failure}: failed to convert new object {object_text} to smd typed: {text}") from None
         return new, managed_fields.encode_entries(result) if result else b""
 
-    def scaled(
-        self, call: Call, old_scale: Object, scale: Object, live_entries: bytes, options: WriteOptions, *, applied: bool
+    def update_scale(
+        self,
+        call: Call,
+        old_scale: Object,
+        scale: Object,
+        live_entries: bytes,
+        options: WriteOptions,
+        *,
+        is_apply: bool,
     ) -> tuple[Object, bytes]:
         """The Scale after a write to /scale, and the entries of the scaled object (``ScaleHandler``).
 
-        ``old_scale`` is the Scale before; ``scale`` is the new one or, if ``applied``, an apply configuration.
+        ``old_scale`` is the Scale before; ``scale`` is the new one or, if ``is_apply``, an apply configuration.
         """
         entries = managed_fields.decode_entries(live_entries) if live_entries else []
         paths = self._replica_paths(call.info)
@@ -483,16 +494,26 @@ class FieldManager:
         types = Versions(scale_fields.VERSION, self._scale_type, lambda obj, _source, _target: obj)
         writer = Writer(manager_or_user_agent(call, options) or "unknown", scale_fields.VERSION, "scale")
         now = self._core.time.now
-        if applied:
+        if is_apply:
             zero: Object = {"metadata": {}, "spec": {}, "status": {"replicas": 0}}
             try:
                 scale, new_scale_entries = managed_fields.apply_config(
-                    scale_entries, zero, old_scale, scale, types, _everything, writer, now(), force=bool(options.force)
+                    scale_entries,
+                    zero,
+                    old_scale,
+                    scale,
+                    types,
+                    _keep_all_fields,
+                    writer,
+                    now(),
+                    force=bool(options.force),
                 )
             except ApplyConflicts as error:
                 raise conflict(error) from None
         elif scale_entries:
-            new_scale_entries = managed_fields.follow(scale_entries, old_scale, scale, types, _everything, writer, now)
+            new_scale_entries = managed_fields.follow(
+                scale_entries, old_scale, scale, types, _keep_all_fields, writer, now
+            )
         else:
             return scale, managed_fields.encode_entries(entries) if entries else b""
         result = scale_fields.to_object(entries, new_scale_entries, paths, call.info.api_version)
@@ -523,7 +544,7 @@ class FieldManager:
 
         return path
 
-    def follow(
+    def update_entries(
         self, call: Call, old: Object, obj: Object, entries: Entries, live_entries: bytes, manager: str
     ) -> bytes:
         """The encoded entries after a write by ``manager``; ``live_entries`` are the encoded entries before it."""
@@ -544,7 +565,7 @@ class FieldManager:
             call.untracked = str(error)
             return b""
         # Duplicate entries are merged by ``decode_entries``, and have to be encoded again.
-        if result is entries and live_entries and live_entries.count(_ENTRY) == len(entries):
+        if result is entries and live_entries and live_entries.count(_ENTRY_MARK) == len(entries):
             return live_entries
         return managed_fields.encode_entries(result) if result else b""
 
@@ -559,11 +580,11 @@ def warn_untracked(call: Call) -> None:
         )
 
 
-def _everything(fields: FieldSet, _version: str) -> FieldSet:
+def _keep_all_fields(fields: FieldSet, _version: str) -> FieldSet:
     return fields
 
 
-def _plain(document: Any) -> Any:
+def _decoded(document: Any) -> Any:
     return msgspec.json.decode(document) if isinstance(document, msgspec.Raw) else document
 
 
@@ -588,7 +609,7 @@ def without_managed_fields(obj: Object) -> Object:
     return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name != "managedFields"}}
 
 
-def same_but_for_times(obj: Object, old: Object, entries: bytes, old_entries: bytes) -> bool:
+def equal_ignoring_timestamps(obj: Object, old: Object, entries: bytes, old_entries: bytes) -> bool:
     """Whether two objects differ only in the timestamps of their entries; such a write is skipped
     (``IgnoreManagedFieldsTimestampsTransformer``)."""
     if obj.keys() != old.keys():
@@ -605,11 +626,11 @@ def same_but_for_times(obj: Object, old: Object, entries: bytes, old_entries: by
 
 
 def _without_times(entries: bytes) -> list[Any]:
-    found = [
+    without_times = [
         (entry.operation, entry.manager, entry.api_version, entry.subresource, bytes(entry.fieldsV1))
         for entry in managed_fields.decode_entries(entries)
     ]
-    return sorted(found)
+    return sorted(without_times)
 
 
 def conflict(error: ApplyConflicts) -> errors.StatusError:

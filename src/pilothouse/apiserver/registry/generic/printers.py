@@ -43,7 +43,7 @@ class Printer(msgspec.Struct, frozen=True, eq=False):
         cells = self.cells(value, now)
         for position, column in enumerate(self.columns):
             if column is NAME:
-                annotations = part(value, "metadata", "annotations") or {} if self.default_annotations else {}
+                annotations = nested_field(value, "metadata", "annotations") or {} if self.default_annotations else {}
                 is_default = any(annotations.get(name) == "true" for name in self.default_annotations)
                 cells.insert(position, name_of(value) + (" (default)" if is_default else ""))
             elif column is AGE:
@@ -63,7 +63,7 @@ def wide(*names: str) -> tuple[Column, ...]:
     return columns(*names, priority=1)
 
 
-def part(value: Doc | None, *path: str) -> Any:
+def nested_field(value: Doc | None, *path: str) -> Any:
     """The value at a path, or None."""
     for name in path:
         if not isinstance(value, Mapping):
@@ -73,43 +73,44 @@ def part(value: Doc | None, *path: str) -> Any:
 
 
 def name_of(value: Doc) -> str:
-    return str(part(value, "metadata", "name") or "")
+    return str(nested_field(value, "metadata", "name") or "")
 
 
 def age_of(value: Doc, now: Now) -> str:
-    return age(part(value, "metadata", "creationTimestamp"), now)
+    return age(nested_field(value, "metadata", "creationTimestamp"), now)
 
 
 def containers_of(pod_spec: Doc | None) -> list[str]:
     """The cells of the Containers and Images columns."""
-    containers = part(pod_spec, "containers") or ()
+    containers = nested_field(pod_spec, "containers") or ()
     return [",".join(str(c.get(field, "")) for c in containers) for field in ("name", "image")]
 
 
 def template_spec_of(value: Doc) -> Doc | None:
     """``spec.template.spec``."""
-    template_spec: Doc | None = part(value, "spec", "template", "spec")
+    template_spec: Doc | None = nested_field(value, "spec", "template", "spec")
     return template_spec
 
 
 def status_count(value: Doc, field: str) -> int:
     """A number of the status."""
-    return part(value, "status", field) or 0
+    return nested_field(value, "status", field) or 0
 
 
 def count_of(*path: str) -> Cells:
     """The number of items of one field."""
-    return lambda value, _now: [len(part(value, *path) or ())]
+    return lambda value, _now: [len(nested_field(value, *path) or ())]
 
 
 def fields_of(*fields: str) -> Cells:
     """The values of fields, by path (``spec.driver``)."""
-    return lambda value, _now: [part(value, *field.split(".")) or "" for field in fields]
+    return lambda value, _now: [nested_field(value, *field.split(".")) or "" for field in fields]
 
 
 NAME_AND_AGE = Printer((NAME, AGE), fields_of())
 NAME_AND_CREATION = Printer(
-    (NAME, Column("Created At", type="date")), lambda value, _now: [part(value, "metadata", "creationTimestamp")]
+    (NAME, Column("Created At", type="date")),
+    lambda value, _now: [nested_field(value, "metadata", "creationTimestamp")],
 )
 """The default printer."""
 
@@ -141,24 +142,24 @@ def human_duration(elapsed: datetime.timedelta) -> str:
         return f"{seconds}s"
     minutes = seconds // 60
     if minutes < 10:
-        return _two(minutes, "m", seconds % 60, "s")
+        return _two_units(minutes, "m", seconds % 60, "s")
     if minutes < 180:
         return f"{minutes}m"
     hours = minutes // 60
     if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
+        return _two_units(hours, "h", minutes % 60, "m")
     if hours < 48:
         return f"{hours}h"
     if hours < 192:
-        return _two(hours // 24, "d", hours % 24, "h")
+        return _two_units(hours // 24, "d", hours % 24, "h")
     if hours < 24 * 365 * 2:
         return f"{hours // 24}d"
     if hours < 24 * 365 * 8:
-        return _two(hours // 24 // 365, "y", hours // 24 % 365, "d")
+        return _two_units(hours // 24 // 365, "y", hours // 24 % 365, "d")
     return f"{hours // 24 // 365}y"
 
 
-def _two(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
+def _two_units(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
     return f"{major}{major_unit}{minor}{minor_unit}" if minor else f"{major}{major_unit}"
 
 
@@ -198,7 +199,7 @@ def format_selector(selector: Mapping[str, Any] | None) -> str:
     return "<error>" if text is None else text or NONE
 
 
-def some(items: Iterable[str], limit: int) -> str:
+def join_with_limit(items: Iterable[str], limit: int) -> str:
     """The first ``limit`` items and the number of the others."""
     listed = list(items)
     text = ",".join(listed[:limit])
@@ -206,10 +207,10 @@ def some(items: Iterable[str], limit: int) -> str:
 
 
 def print_replicas(value: Doc, _now: Now) -> Row:
-    selector = part(value, "spec", "selector")
+    selector = nested_field(value, "spec", "selector")
     is_label_selector = value.get("kind") != "ReplicationController"
     return [
-        part(value, "spec", "replicas") or 0,
+        nested_field(value, "spec", "replicas") or 0,
         status_count(value, "replicas"),
         status_count(value, "readyReplicas"),
         *containers_of(template_spec_of(value)),
@@ -239,14 +240,14 @@ ROLE_BINDING = Printer((NAME, *columns("Role"), AGE, *wide("Users", "Groups", "S
 
 
 def print_admission_policy_binding(value: Doc, _now: Now) -> Row:
-    ref = part(value, "spec", "paramRef")
+    ref = nested_field(value, "spec", "paramRef")
     param_ref = UNSET
     if ref:
         if ref.get("name"):
             param_ref = f"{ref.get('namespace') or '*'}/{ref['name']}"
         elif ref.get("selector") is not None:
             param_ref = format_selector(ref["selector"])
-    return [part(value, "spec", "policyName") or "", param_ref]
+    return [nested_field(value, "spec", "policyName") or "", param_ref]
 
 
 ADMISSION_POLICY_BINDING = Printer((NAME, *columns("PolicyName", "ParamRef"), AGE), print_admission_policy_binding)
@@ -257,15 +258,15 @@ def admission_policy_printer(column: str, field: str) -> Printer:
     ``field``."""
 
     def cells(value: Doc, _now: Now) -> Row:
-        kind = part(value, "spec", "paramKind")
-        count = len(part(value, "spec", field) or ())
+        kind = nested_field(value, "spec", "paramKind")
+        count = len(nested_field(value, "spec", field) or ())
         return [count, f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else UNSET]
 
     return Printer((NAME, *columns(column, type_="integer"), *columns("ParamKind"), AGE), cells)
 
 
 def print_scale(value: Doc, _now: Now) -> Row:
-    return [name_of(value), part(value, "spec", "replicas") or 0, status_count(value, "replicas")]
+    return [name_of(value), nested_field(value, "spec", "replicas") or 0, status_count(value, "replicas")]
 
 
 SCALE = Printer((Column("Name"), *columns("Desired", "Available", type_="integer"), AGE), print_scale)

@@ -7,7 +7,7 @@ from pilothouse.apiserver.conditions import LOCAL, set_condition
 from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, ensure_object, set_default_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, nested_field
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.go_text import quote
@@ -99,10 +99,10 @@ def _validate_remote(spec: Object) -> ErrorList:
 
 
 def print_api_service(value: Doc, now: Now) -> Row:
-    reference = part(value, "spec", "service")
+    reference = nested_field(value, "spec", "service")
     service = f"{reference.get('namespace')}/{reference.get('name')}" if reference else "Local"
     available = "Unknown"
-    for condition in part(value, "status", "conditions") or ():
+    for condition in nested_field(value, "status", "conditions") or ():
         if condition.get("type") == "Available":
             available = condition.get("status", "")
             if available != "True":

@@ -7,7 +7,17 @@ from pilothouse.apiserver.registry.generic.object_fields import (
     validate_immutable_fields,
     validate_nonnegative_fields,
 )
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    nested_field,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 
@@ -37,7 +47,7 @@ class ControllerRevisionStrategy(Strategy):
 
 def print_controller_revision(value: Doc, now: Now) -> Row:
     controller = NONE
-    for owner in part(value, "metadata", "ownerReferences") or ():
+    for owner in nested_field(value, "metadata", "ownerReferences") or ():
         if owner.get("controller"):
             group = owner.get("apiVersion", "").rpartition("/")[0]
             kind = owner.get("kind", "").lower()

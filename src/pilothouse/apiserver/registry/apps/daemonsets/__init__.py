@@ -18,7 +18,7 @@ from pilothouse.apiserver.registry.generic.printers import (
     containers_of,
     format_labels,
     format_selector,
-    part,
+    nested_field,
     status_count,
     template_spec_of,
     wide,
@@ -100,9 +100,9 @@ def print_daemon_set(value: Doc, now: Now) -> Row:
     )
     return [
         *(status_count(value, field) for field in counts),
-        format_labels(part(template_spec_of(value), "nodeSelector")),
+        format_labels(nested_field(template_spec_of(value), "nodeSelector")),
         *containers_of(template_spec_of(value)),
-        format_selector(part(value, "spec", "selector")),
+        format_selector(nested_field(value, "spec", "selector")),
     ]
 
 

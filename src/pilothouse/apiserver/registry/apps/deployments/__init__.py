@@ -13,7 +13,7 @@ from pilothouse.apiserver.registry.generic.printers import (
     Row,
     columns,
     containers_of,
-    part,
+    nested_field,
     selector_text,
     status_count,
     template_spec_of,
@@ -50,9 +50,9 @@ class DeploymentStrategy(WorkloadStrategy):
 
 
 def print_deployment(value: Doc, now: Now) -> Row:
-    selector = selector_text(part(value, "spec", "selector"))
+    selector = selector_text(nested_field(value, "spec", "selector"))
     return [
-        f"{status_count(value, 'readyReplicas')}/{part(value, 'spec', 'replicas') or 0}",
+        f"{status_count(value, 'readyReplicas')}/{nested_field(value, 'spec', 'replicas') or 0}",
         status_count(value, "updatedReplicas"),
         status_count(value, "availableReplicas"),
         *containers_of(template_spec_of(value)),

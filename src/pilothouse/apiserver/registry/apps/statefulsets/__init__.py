@@ -14,7 +14,7 @@ from pilothouse.apiserver.registry.generic.printers import (
     Row,
     columns,
     containers_of,
-    part,
+    nested_field,
     status_count,
     template_spec_of,
     wide,
@@ -89,7 +89,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
 
 def print_stateful_set(value: Doc, now: Now) -> Row:
-    ready = f"{status_count(value, 'readyReplicas')}/{part(value, 'spec', 'replicas') or 0}"
+    ready = f"{status_count(value, 'readyReplicas')}/{nested_field(value, 'spec', 'replicas') or 0}"
     return [ready, *containers_of(template_spec_of(value))]
 
 

@@ -2,11 +2,22 @@
 (v1.36).
 """
 
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, UNSET, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    nested_field,
+)
 
 
 def print_horizontal_pod_autoscaler(value: Doc, now: Now) -> Row:
-    spec, status = part(value, "spec") or {}, part(value, "status") or {}
+    spec, status = nested_field(value, "spec") or {}, nested_field(value, "status") or {}
     target = spec.get("scaleTargetRef") or {}
     minimum = spec.get("minReplicas")
     return [
@@ -37,7 +48,7 @@ def _metric(metric: Doc, current: Doc) -> str:
     field = kind[:1].lower() + kind[1:]
     spec = metric.get(field) or {}
     target = spec.get("target") or {}
-    current_values = part(current, field, "current") or {}
+    current_values = nested_field(current, field, "current") or {}
     prefix = f"{spec.get('name')}: " if field in ("resource", "containerResource") else ""
     if target.get("averageUtilization") is not None:
         utilization = current_values.get("averageUtilization")

@@ -12,13 +12,13 @@ from pilothouse.apiserver.registry.generic.printers import (
     columns,
     containers_of,
     format_selector,
-    part,
+    nested_field,
     wide,
 )
 
 
 def print_cron_job(value: Doc, now: Now) -> Row:
-    spec, status = part(value, "spec") or {}, part(value, "status") or {}
+    spec, status = nested_field(value, "spec") or {}, nested_field(value, "status") or {}
     last_schedule_time = status.get("lastScheduleTime")
     suspend = spec.get("suspend")
     return [
@@ -27,8 +27,8 @@ def print_cron_job(value: Doc, now: Now) -> Row:
         "<unset>" if suspend is None else "True" if suspend else "False",
         len(status.get("active") or ()),
         age(last_schedule_time, now) if last_schedule_time else NONE,
-        *containers_of(part(spec, "jobTemplate", "spec", "template", "spec")),
-        format_selector(part(spec, "jobTemplate", "spec", "selector")),
+        *containers_of(nested_field(spec, "jobTemplate", "spec", "template", "spec")),
+        format_selector(nested_field(spec, "jobTemplate", "spec", "selector")),
     ]
 
 

@@ -11,15 +11,15 @@ from pilothouse.apiserver.registry.generic.printers import (
     containers_of,
     format_selector,
     human_duration,
+    nested_field,
     parse_instant,
-    part,
     template_spec_of,
     wide,
 )
 
 
 def print_job(value: Doc, now: Now) -> Row:
-    spec, status = part(value, "spec") or {}, part(value, "status") or {}
+    spec, status = nested_field(value, "spec") or {}, nested_field(value, "status") or {}
     succeeded = status.get("succeeded") or 0
     if spec.get("completions") is not None:
         completions = f"{succeeded}/{spec['completions']}"
@@ -48,7 +48,7 @@ def _job_status(value: Doc, status: Doc) -> str:
         ("FailureTarget", "FailureTarget"),
         ("SuccessCriteriaMet", "SuccessCriteriaMet"),
     ):
-        if kind in true_conditions or (not kind and part(value, "metadata", "deletionTimestamp")):
+        if kind in true_conditions or (not kind and nested_field(value, "metadata", "deletionTimestamp")):
             return status_text
     return "Running"
 

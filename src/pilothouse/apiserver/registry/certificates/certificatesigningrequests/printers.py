@@ -14,12 +14,12 @@ from pilothouse.apiserver.registry.generic.printers import (
     Row,
     columns,
     human_duration,
-    part,
+    nested_field,
 )
 
 
 def print_certificate_signing_request(value: Doc, now: Now) -> Row:
-    spec, status = part(value, "spec") or {}, part(value, "status") or {}
+    spec, status = nested_field(value, "spec") or {}, nested_field(value, "status") or {}
     kinds = [c.get("type") for c in status.get("conditions") or ()]
     condition = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
     if "Failed" in kinds:

@@ -4,7 +4,17 @@ from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported,
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import ip_errors
 from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, set_default_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, some
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    join_with_limit,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -90,7 +100,7 @@ def print_endpoints(value: Doc, now: Now) -> Row:
         for port in subset.get("ports") or ()
         for address in subset.get("addresses") or ()
     ]
-    return [some(addresses_with_ports, 3) if value.get("subsets") else NONE]
+    return [join_with_limit(addresses_with_ports, 3) if value.get("subsets") else NONE]
 
 
 REGISTRATION = Registration(

@@ -12,24 +12,24 @@ from pilothouse.apiserver.registry.generic.printers import (
     Printer,
     Row,
     columns,
-    part,
+    nested_field,
     wide,
 )
 
 
 def print_node(value: Doc, now: Now) -> Row:
-    status = part(value, "status") or {}
+    status = nested_field(value, "status") or {}
     info = status.get("nodeInfo") or {}
     ready = [c.get("status") == "True" for c in status.get("conditions") or () if c.get("type") == "Ready"]
     status_text = "Unknown" if not ready else "Ready" if ready[0] else "NotReady"
-    if part(value, "spec", "unschedulable"):
+    if nested_field(value, "spec", "unschedulable"):
         status_text += ",SchedulingDisabled"
     kernel = info.get("kernelVersion") or UNKNOWN
     if info.get("architecture"):
         kernel = f"{kernel} ({info['architecture']})"
     return [
         status_text,
-        ",".join(_roles(part(value, "metadata", "labels") or {})) or NONE,
+        ",".join(_roles(nested_field(value, "metadata", "labels") or {})) or NONE,
         info.get("kubeletVersion", ""),
         _address(status, "InternalIP"),
         _address(status, "ExternalIP"),

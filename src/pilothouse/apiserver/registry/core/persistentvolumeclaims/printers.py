@@ -4,7 +4,18 @@
 
 from typing import Any
 
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, UNSET, Doc, Now, Printer, Row, columns, part, wide
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    UNSET,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    nested_field,
+    wide,
+)
 
 _MODES = {
     "ReadWriteOnce": "RWO",
@@ -20,23 +31,23 @@ def access_modes(modes: Any) -> str:
 
 
 def storage_class_of(value: Doc) -> str:
-    annotations = part(value, "metadata", "annotations") or {}
-    return annotations.get(_LEGACY_CLASS) or part(value, "spec", "storageClassName") or ""
+    annotations = nested_field(value, "metadata", "annotations") or {}
+    return annotations.get(_LEGACY_CLASS) or nested_field(value, "spec", "storageClassName") or ""
 
 
 def phase_of(value: Doc) -> str:
-    deleting = part(value, "metadata", "deletionTimestamp")
-    return "Terminating" if deleting else part(value, "status", "phase") or ""
+    deleting = nested_field(value, "metadata", "deletionTimestamp")
+    return "Terminating" if deleting else nested_field(value, "status", "phase") or ""
 
 
 def print_persistent_volume_claim(value: Doc, now: Now) -> Row:
-    spec = part(value, "spec") or {}
+    spec = nested_field(value, "spec") or {}
     bound = bool(spec.get("volumeName"))
     return [
         phase_of(value),
         spec.get("volumeName", ""),
-        (part(value, "status", "capacity", "storage") or "0") if bound else "",
-        access_modes(part(value, "status", "accessModes")) if bound else "",
+        (nested_field(value, "status", "capacity", "storage") or "0") if bound else "",
+        access_modes(nested_field(value, "status", "accessModes")) if bound else "",
         storage_class_of(value),
         spec.get("volumeAttributesClassName") or UNSET,
         spec.get("volumeMode") or UNSET,

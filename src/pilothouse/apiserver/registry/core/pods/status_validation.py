@@ -143,7 +143,7 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
     fields = ("containerName", "resourceName", "requestName")
     for position, mapping in enumerate(mappings):
         child_path = f"{path}.requestMappings[{position}]"
-        name, resource, request = key = tuple(mapping.get(part) or "" for part in fields)
+        name, resource, request = key = tuple(mapping.get(field) or "" for field in fields)
         if name not in containers:
             detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
             errors.append(invalid(f"{child_path}.containerName", name, detail))
@@ -155,7 +155,7 @@ def _validate_extended_resource_claim_status(status: Object, spec: Object) -> Er
             errors.append(invalid(f"{child_path}.resourceName", resource, detail))
         errors += [invalid(f"{path}.requestName", request, msg) for msg in dns_label_errors(request)]
         if key in keys:
-            errors += [duplicate(f"{child_path}.{part}", value) for part, value in zip(fields, key, strict=True)]
+            errors += [duplicate(f"{child_path}.{field}", value) for field, value in zip(fields, key, strict=True)]
         keys.add(key)
     claim = status.get("resourceClaimName") or ""
     if not claim:

@@ -12,7 +12,7 @@ from pilothouse.apiserver.registry.generic.printers import (
     columns,
     containers_of,
     format_labels,
-    part,
+    nested_field,
 )
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -39,8 +39,8 @@ class PodTemplateStrategy(Strategy):
 
 
 def print_pod_template(value: Doc, now: Now) -> Row:
-    labels = format_labels(part(value, "template", "metadata", "labels"))
-    return [*containers_of(part(value, "template", "spec")), labels]
+    labels = format_labels(nested_field(value, "template", "metadata", "labels"))
+    return [*containers_of(nested_field(value, "template", "spec")), labels]
 
 
 REGISTRATION = Registration(

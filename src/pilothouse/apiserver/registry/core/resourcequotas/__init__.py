@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, nested_field
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -36,7 +36,7 @@ def set_defaults_resource_quota(obj: Object) -> None:
 
 
 def print_resource_quota(value: Doc, now: Now) -> Row:
-    hard, used = part(value, "status", "hard") or {}, part(value, "status", "used") or {}
+    hard, used = nested_field(value, "status", "hard") or {}, nested_field(value, "status", "used") or {}
     requests: list[str] = []
     limits: list[str] = []
     for name in sorted(hard):

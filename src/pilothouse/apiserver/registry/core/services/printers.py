@@ -11,13 +11,13 @@ from pilothouse.apiserver.registry.generic.printers import (
     Row,
     columns,
     format_labels,
-    part,
+    nested_field,
     wide,
 )
 
 
 def print_service(value: Doc, now: Now) -> Row:
-    spec = part(value, "spec") or {}
+    spec = nested_field(value, "spec") or {}
     ips = spec.get("clusterIPs") or ([spec["clusterIP"]] if spec.get("clusterIP") else [])
     ports = [
         f"{p.get('port')}:{p['nodePort']}/{p.get('protocol', 'TCP')}"
@@ -40,7 +40,7 @@ def _external_ip(value: Doc, spec: Doc) -> str:
         case "ClusterIP" | "NodePort":
             return ",".join(external) or NONE
         case "LoadBalancer":
-            ingress = part(value, "status", "loadBalancer", "ingress") or ()
+            ingress = nested_field(value, "status", "loadBalancer", "ingress") or ()
             external_ips = sorted({i.get("ip") or i.get("hostname") or "" for i in ingress} - {""}) + external
             return ",".join(external_ips) or "<pending>"
         case "ExternalName":

@@ -7,7 +7,17 @@ from pilothouse.apiserver.registry.generic.object_fields import (
     set_default_fields,
     validate_immutable_fields,
 )
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, UNSET, Doc, Now, Printer, Row, columns, some
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    UNSET,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    join_with_limit,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -64,8 +74,8 @@ def print_endpoint_slice(value: Doc, now: Now) -> Row:
     addresses = [address for e in value.get("endpoints") or () for address in e.get("addresses") or ()]
     return [
         value.get("addressType", ""),
-        some(ports, 3) or UNSET,
-        some(addresses, 3) or UNSET,
+        join_with_limit(ports, 3) or UNSET,
+        join_with_limit(addresses, 3) or UNSET,
     ]
 
 

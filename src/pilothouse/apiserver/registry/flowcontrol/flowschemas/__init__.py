@@ -3,7 +3,17 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    nested_field,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -37,15 +47,15 @@ def set_defaults_flow_schema(obj: Object) -> None:
 
 
 def print_flow_schema(value: Doc, now: Now) -> Row:
-    spec = part(value, "spec") or {}
+    spec = nested_field(value, "spec") or {}
     dangling = "?"
-    for condition in part(value, "status", "conditions") or ():
+    for condition in nested_field(value, "status", "conditions") or ():
         if condition.get("type") == "Dangling":
             dangling = condition.get("status", "?")
     return [
-        part(spec, "priorityLevelConfiguration", "name") or "",
+        nested_field(spec, "priorityLevelConfiguration", "name") or "",
         spec.get("matchingPrecedence", 0),
-        part(spec, "distinguisherMethod", "type") or NONE,
+        nested_field(spec, "distinguisherMethod", "type") or NONE,
         dangling,
     ]
 

@@ -3,7 +3,17 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    nested_field,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -48,9 +58,9 @@ def set_defaults_priority_level_configuration(obj: Object) -> None:
 
 
 def print_priority_level_configuration(value: Doc, now: Now) -> Row:
-    spec = part(value, "spec") or {}
+    spec = nested_field(value, "spec") or {}
     limited = spec.get("limited") or spec.get("exempt") or {}
-    queuing = part(limited, "limitResponse", "queuing") or {}
+    queuing = nested_field(limited, "limitResponse", "queuing") or {}
     shares = limited.get("nominalConcurrencyShares")
     return [
         spec.get("type", ""),

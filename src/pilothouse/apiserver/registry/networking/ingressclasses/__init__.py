@@ -8,7 +8,17 @@ from pilothouse.apiserver.registry.generic.object_fields import (
     set_default_fields,
     validate_immutable_fields,
 )
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    nested_field,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -67,12 +77,12 @@ def _validate_ingress_class_parameters(parameters: Object, path: str) -> ErrorLi
 
 
 def print_ingress_class(value: Doc, now: Now) -> Row:
-    parameters = part(value, "spec", "parameters")
+    parameters = nested_field(value, "spec", "parameters")
     parameters_text = NONE
     if parameters:
         group = parameters.get("apiGroup")
         parameters_text = f"{parameters.get('kind')}{f'.{group}' if group else ''}/{parameters.get('name')}"
-    return [part(value, "spec", "controller") or "", parameters_text]
+    return [nested_field(value, "spec", "controller") or "", parameters_text]
 
 
 REGISTRATION = Registration(

@@ -3,7 +3,18 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, Doc, Now, Printer, Row, columns, part, some
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    join_with_limit,
+    nested_field,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -50,12 +61,14 @@ def set_defaults_ingress(obj: Object) -> None:
 
 
 def print_ingress(value: Doc, now: Now) -> Row:
-    spec = part(value, "spec") or {}
+    spec = nested_field(value, "spec") or {}
     hosts = [rule["host"] for rule in spec.get("rules") or () if rule.get("host")]
-    addresses = {i.get("ip") or i.get("hostname") or "" for i in part(value, "status", "loadBalancer", "ingress") or ()}
+    addresses = {
+        i.get("ip") or i.get("hostname") or "" for i in nested_field(value, "status", "loadBalancer", "ingress") or ()
+    }
     return [
         spec.get("ingressClassName") or NONE,
-        some(hosts, 3) if hosts else "*",
+        join_with_limit(hosts, 3) if hosts else "*",
         ",".join(sorted(addresses - {""})),
         "80, 443" if spec.get("tls") else "80",
     ]

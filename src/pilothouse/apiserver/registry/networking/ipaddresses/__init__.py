@@ -4,7 +4,17 @@ from pilothouse.apiserver.field_errors import ErrorList, invalid, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import canonical_ip_errors
 from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import NAME, NONE, Doc, Now, Printer, Row, age_of, columns, part
+from pilothouse.apiserver.registry.generic.printers import (
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    age_of,
+    columns,
+    nested_field,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -41,7 +51,7 @@ class IPAddressStrategy(Strategy):
 
 def print_ip_address(value: Doc, now: Now) -> Row:
     # Three cells under two column definitions, as upstream.
-    parent = part(value, "spec", "parentRef")
+    parent = nested_field(value, "spec", "parentRef")
     if not parent:
         return [NONE, age_of(value, now)]
     group, namespace = parent.get("group"), parent.get("namespace")

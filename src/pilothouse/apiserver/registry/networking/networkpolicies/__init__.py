@@ -14,7 +14,7 @@ from pilothouse.apiserver.registry.generic.printers import (
     Row,
     columns,
     format_selector,
-    part,
+    nested_field,
 )
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -61,7 +61,7 @@ def _cidrs(spec: Object) -> Iterator[str]:
 
 
 def print_network_policy(value: Doc, now: Now) -> Row:
-    return [format_selector(part(value, "spec", "podSelector"))]
+    return [format_selector(nested_field(value, "spec", "podSelector"))]
 
 
 REGISTRATION = Registration(

@@ -6,7 +6,7 @@ from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import canonical_cidr_errors, parse_cidr_sloppy
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, nested_field
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 
@@ -49,7 +49,7 @@ class ServiceCIDRStrategy(Strategy):
 
 
 def print_service_cidr(value: Doc, now: Now) -> Row:
-    return [",".join(part(value, "spec", "cidrs") or ())]
+    return [",".join(nested_field(value, "spec", "cidrs") or ())]
 
 
 REGISTRATION = Registration(

@@ -4,7 +4,7 @@ from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions, validate_label_selector
 from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, nested_field
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -50,9 +50,9 @@ class PodDisruptionBudgetStrategy(Strategy):
 
 
 def print_pod_disruption_budget(value: Doc, now: Now) -> Row:
-    spec = part(value, "spec") or {}
+    spec = nested_field(value, "spec") or {}
     limits = ["N/A" if spec.get(f) is None else str(spec[f]) for f in ("minAvailable", "maxUnavailable")]
-    return [*limits, part(value, "status", "disruptionsAllowed") or 0]
+    return [*limits, nested_field(value, "status", "disruptionsAllowed") or 0]
 
 
 REGISTRATION = Registration(

@@ -7,7 +7,7 @@ from pilothouse.apiserver.registry.generic.object_fields import (
     set_default_fields,
     validate_immutable_fields,
 )
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, nested_field
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -55,12 +55,12 @@ class ResourceClaimStrategy(Strategy):
 
 
 def print_resource_claim(value: Doc, now: Now) -> Row:
-    states = ["deleted"] if part(value, "metadata", "deletionTimestamp") else []
-    if part(value, "status", "allocation") is None:
+    states = ["deleted"] if nested_field(value, "metadata", "deletionTimestamp") else []
+    if nested_field(value, "status", "allocation") is None:
         states += [] if states else ["pending"]
     else:
         states += ["allocated"]
-        if part(value, "status", "reservedFor"):
+        if nested_field(value, "status", "reservedFor"):
             states += ["reserved"]
     return [",".join(states)]
 

@@ -14,7 +14,7 @@ from pilothouse.apiserver.registry.generic.object_fields import (
     set_default_fields,
     validate_immutable_fields,
 )
-from pilothouse.apiserver.registry.generic.printers import NAME, Doc, Now, Printer, Row, age, columns, part
+from pilothouse.apiserver.registry.generic.printers import NAME, Doc, Now, Printer, Row, age, columns, nested_field
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import dns_subdomain_errors
@@ -121,11 +121,11 @@ _PENDING = "-"
 
 def print_resource_pool_status_request(value: Doc, now: Now) -> Row:
     """The sums over all reported pools (KEP-5677, v1.36)."""
-    status, driver = part(value, "status"), part(value, "spec", "driver") or ""
-    conditions = [c for c in part(status, "conditions") or () if c.get("type") in _FINISHED_CONDITIONS]
+    status, driver = nested_field(value, "status"), nested_field(value, "spec", "driver") or ""
+    conditions = [c for c in nested_field(status, "conditions") or () if c.get("type") in _FINISHED_CONDITIONS]
     if status is None or not conditions:
         return [driver, *(_PENDING for _ in (*_TOTALS, "errors", "pools")), "Pending", _PENDING]
-    pools, count = part(status, "pools") or (), part(status, "poolCount") or 0
+    pools, count = nested_field(status, "pools") or (), nested_field(status, "poolCount") or 0
     finished, *_others = conditions
     status_text = finished["type"]
     if status_text == "Complete" and len(pools) < count:

@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import set_default_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, nested_field
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.registry.resource.resourceclaims import LIST_ATTRIBUTES
@@ -49,8 +49,8 @@ class ResourceSliceStrategy(Strategy):
 
 
 def print_resource_slice(value: Doc, now: Now) -> Row:
-    spec = part(value, "spec") or {}
-    pool = part(spec, "pool", "name") or ""
+    spec = nested_field(value, "spec") or {}
+    pool = nested_field(spec, "pool", "name") or ""
     return [spec.get("nodeName", ""), spec.get("driver", ""), pool]
 
 

@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, nested_field
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -70,7 +70,7 @@ def _validate_reference(reference: Object, path: str) -> ErrorList:
 
 
 def print_pod_group(value: Doc, now: Now) -> Row:
-    conditions = {condition.get("type"): condition for condition in part(value, "status", "conditions") or ()}
+    conditions = {condition.get("type"): condition for condition in nested_field(value, "status", "conditions") or ()}
     scheduled, disrupted = conditions.get("PodGroupScheduled"), conditions.get("DisruptionTarget")
     status = "Pending"
     if scheduled is not None:
@@ -78,8 +78,8 @@ def print_pod_group(value: Doc, now: Now) -> Row:
     if disrupted is not None:
         status = disrupted.get("reason") or ""
     return [
-        "Basic" if part(value, "spec", "schedulingPolicy", "gang") is None else "Gang",
-        part(value, "spec", "podGroupTemplateRef", "workload", "workloadName") or "<none>",
+        "Basic" if nested_field(value, "spec", "schedulingPolicy", "gang") is None else "Gang",
+        nested_field(value, "spec", "podGroupTemplateRef", "workload", "workloadName") or "<none>",
         status,
     ]
 

@@ -3,7 +3,18 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, NONE, UNSET, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    nested_field,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -56,7 +67,7 @@ def set_defaults_csi_driver(obj: Object) -> None:
 
 
 def print_csi_driver(value: Doc, now: Now) -> Row:
-    spec = part(value, "spec") or {}
+    spec = nested_field(value, "spec") or {}
     audiences = ",".join(r.get("audience", "") for r in spec.get("tokenRequests") or ())
     attach = spec.get("attachRequired")
     return [

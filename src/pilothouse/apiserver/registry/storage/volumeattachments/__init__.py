@@ -3,7 +3,17 @@
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
-from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Column, Doc, Now, Printer, Row, columns, part
+from pilothouse.apiserver.registry.generic.printers import (
+    AGE,
+    NAME,
+    Column,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    columns,
+    nested_field,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -32,9 +42,9 @@ class VolumeAttachmentStrategy(Strategy):
 
 
 def print_volume_attachment(value: Doc, now: Now) -> Row:
-    spec = part(value, "spec") or {}
-    volume = part(spec, "source", "persistentVolumeName") or ""
-    attached = bool(part(value, "status", "attached"))
+    spec = nested_field(value, "spec") or {}
+    volume = nested_field(spec, "source", "persistentVolumeName") or ""
+    attached = bool(nested_field(value, "status", "attached"))
     return [spec.get("attacher", ""), volume, spec.get("nodeName", ""), attached]
 
 
