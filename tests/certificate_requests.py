@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from pilothouse.serving.certificates import Pair, make_authority
+from pilothouse.serving.certificates import Pair, create_authority
 
 Doc = dict[str, Any]
 
@@ -96,4 +96,4 @@ def certificate_in(found: Doc) -> x509.Certificate | None:
 @functools.cache
 def authority(now: datetime.datetime, name: str = "test-ca") -> Pair:
     """A CA that is valid from an hour before ``now``."""
-    return make_authority(name, now)
+    return create_authority(name, now)

@@ -12,7 +12,7 @@ from typing import Any, Self
 from tests.apiserver.apiextensions.conversion.things import good
 
 from pilothouse.env import Env
-from pilothouse.serving.certificates import issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_server
 
 Object = dict[str, Any]
 
@@ -23,7 +23,7 @@ class ConversionWebhook:
 
     def __init__(self, directory: Path) -> None:
         now = Env().now()
-        authority = make_authority("webhooks", now)
+        authority = create_authority("webhooks", now)
         pair = issue_server(authority, ["127.0.0.1", "localhost"], now)
         pair.save(directory / "webhook.crt", directory / "webhook.key")
         self.ca_bundle = base64.b64encode(authority.certificate).decode()

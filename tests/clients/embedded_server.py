@@ -23,7 +23,7 @@ from pilothouse.apiserver.server import ApiServer
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.loops import run
 from pilothouse.serving import Server
-from pilothouse.serving.certificates import issue_client, issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_client, issue_server
 from pilothouse.serving.tls import ServerTls
 from pilothouse.storage import Store
 
@@ -38,7 +38,7 @@ class EmbeddedServer:
         self._store = store or store_factory()
         self.url = ""
         self._env = Env()
-        self._authority = make_authority("test-ca", self._env.now())
+        self._authority = create_authority("test-ca", self._env.now())
         self._started: Future[str] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._finish: asyncio.Event | None = None

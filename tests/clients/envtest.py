@@ -19,7 +19,7 @@ from tests.connections import insecure_context
 from tests.programs import Program, environment, free_port
 
 from pilothouse.env import Env
-from pilothouse.serving.certificates import issue_client, issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_client, issue_server
 
 START_SECONDS = STOP_SECONDS = 20.0
 POLL_SECONDS = 0.1
@@ -149,11 +149,11 @@ class Environment:
 
     def _write_certificates(self) -> None:
         now = Env().now()
-        authority = make_authority("envtest-environment", now)
+        authority = create_authority("envtest-environment", now)
         (self.directory / "server-ca.crt").write_bytes(authority.certificate)
         hosts = ["localhost", "kubernetes.default.svc", "127.0.0.1"]
         issue_server(authority, hosts, now).save(self.cert_dir / "apiserver.crt", self.cert_dir / "apiserver.key")
-        self._client_authority = make_authority("client-cert-auth", now)
+        self._client_authority = create_authority("client-cert-auth", now)
         (self.cert_dir / "client-cert-auth-ca.crt").write_bytes(self._client_authority.certificate)
         signer = rsa.generate_private_key(65537, 2048)
         private = signer.private_bytes(

@@ -10,7 +10,7 @@ import yaml
 from tests.programs import free_port, pilothouse, until
 from tests.real.test_secure_port import get
 
-from pilothouse.serving.certificates import Pair, issue_client, make_authority
+from pilothouse.serving.certificates import Pair, create_authority, issue_client
 
 RS_ONLY = "--controllers=replicaset"
 """The manager's own identity has no more rights than it needs."""
@@ -69,7 +69,7 @@ def test_user_certificate_is_authenticated_and_authorized(ground: Ground) -> Non
 
 
 def test_certificate_of_another_ca_is_rejected(ground: Ground) -> None:
-    stranger = ground.login("mallory", "system:masters", authority=make_authority("other", NOW))
+    stranger = ground.login("mallory", "system:masters", authority=create_authority("other", NOW))
     assert get(ground.port, "/metrics", certificate=stranger)[0] == 401
 
 

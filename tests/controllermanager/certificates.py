@@ -5,11 +5,11 @@ import ssl
 import msgspec
 
 from pilothouse.env.virtual import START
-from pilothouse.serving.certificates import Pair, issue_client, make_authority
+from pilothouse.serving.certificates import Pair, create_authority, issue_client
 from pilothouse.serving.peer import Peer
 
 NOW = START
-USERS, OTHERS, PROXIES = (make_authority(name, NOW) for name in ("users", "others", "proxies"))
+USERS, OTHERS, PROXIES = (create_authority(name, NOW) for name in ("users", "others", "proxies"))
 
 
 def peer(authority: Pair, name: str, *groups: str) -> Peer:

@@ -19,9 +19,9 @@ def test_equal_values_are_one_object() -> None:
 
 def test_size_is_bounded() -> None:
     values: SharedValues[int] = SharedValues()
-    for number in range(10 * shared_values._MOST):
+    for number in range(10 * shared_values._MAX_VALUES):
         values.share(number, number)
-        assert len(values._known) <= shared_values._MOST
+        assert len(values._known) <= shared_values._MAX_VALUES
 
 
 class _Named(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ from pilothouse.operator.configurations import CONFIGURATIONS
 from pilothouse.operator.manifests import manifests
 from pilothouse.operator.webhook_certificates import Certificates, from_secret, renewed
 from pilothouse.operator.webhook_server import CHECK_SECONDS, CertificateRotator
-from pilothouse.serving.certificates import AUTHORITY_DAYS, ISSUED_DAYS, Pair, make_authority, split
+from pilothouse.serving.certificates import AUTHORITY_DAYS, ISSUED_DAYS, Pair, create_authority, split
 from pilothouse.storage import MemoryStore
 from pilothouse.testing import AsyncCluster, async_plane
 from pilothouse.testing.running import ProgramUnderTest
@@ -108,7 +108,10 @@ def test_after_a_long_pause_everything_is_new() -> None:
         ({"tls.key": b""}, "Secret default/a has no tls.key"),
         ({"ca.crt": b"x"}, "Secret default/a: .*"),
         ({"tls.crt": b"x"}, "Secret default/a: the certificate and the key can't be read"),
-        ({"ca.key": make_authority("other", START).key}, "Secret default/a: the key is not the key of the certificate"),
+        (
+            {"ca.key": create_authority("other", START).key},
+            "Secret default/a: the key is not the key of the certificate",
+        ),
     ],
 )
 def test_a_secret_that_cannot_be_used_is_explained(changed: dict[str, bytes], message: str) -> None:

@@ -24,7 +24,7 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.operator import WebhookSettings, webhook_server
 from pilothouse.operator.manifests import manifests
 from pilothouse.operator.webhook_server import WebhookServer
-from pilothouse.serving.certificates import ISSUED_DAYS, issue_server, make_authority
+from pilothouse.serving.certificates import ISSUED_DAYS, create_authority, issue_server
 from pilothouse.storage import MemoryStore
 
 LOOPBACK = "127.0.0.1"
@@ -114,7 +114,7 @@ async def test_certificates_are_rotated_in_all_replicas_while_they_serve(
 @pytest.mark.real_loop(timeout=60)
 async def test_certificates_of_others_are_files(client: Client, tmp_path: Path) -> None:
     env, now = Env(), datetime.datetime.now(datetime.UTC)
-    authority = make_authority("others", now)
+    authority = create_authority("others", now)
     issue_server(authority, [HOST], now).save(tmp_path / "tls.crt", tmp_path / "tls.key")
     async with served(client, env, certificate_directory=str(tmp_path)) as port:
         caller = Caller(port, authority.certificate)

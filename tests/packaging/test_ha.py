@@ -20,7 +20,7 @@ from tests.programs import ROOT, free_port
 import programs as declared
 from pilothouse.cli import apiserver, manager, nodes, scheduler
 from pilothouse.env import Env
-from pilothouse.serving.certificates import issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_server
 
 _FLAGS = {"apiserver": apiserver, "manager": manager, "scheduler": scheduler, "nodes": nodes}
 _LAYOUTS = {"local": ha.local(Path("/x"), 6443), "compose": ha.composed()}
@@ -145,7 +145,7 @@ class _Server:
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name, self.ready, self.port = name, True, free_port()
-        pair = issue_server(make_authority("ca", Env().now()), ["127.0.0.1"], Env().now())
+        pair = issue_server(create_authority("ca", Env().now()), ["127.0.0.1"], Env().now())
         pair.save(directory / f"{name}.crt", directory / f"{name}.key")
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(directory / f"{name}.crt", directory / f"{name}.key")

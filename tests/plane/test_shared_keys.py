@@ -15,13 +15,13 @@ from pilothouse.serving import certificates
 def test_the_first_process_creates_the_keys_and_the_others_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = certificates.make_authority
+    made = certificates.create_authority
 
     def slowly(*arguments: Any) -> Any:
         time.sleep(0.02)
         return made(*arguments)
 
-    monkeypatch.setattr(certificates, "make_authority", slowly)
+    monkeypatch.setattr(certificates, "create_authority", slowly)
 
     def token(number: int) -> bytes:
         time.sleep(0.02)

@@ -10,12 +10,12 @@ from tests.programs import free_port, pilothouse, until
 from tests.real.test_secure_port import get
 from tests.real_cluster import RealCluster
 
-from pilothouse.serving.certificates import issue_client, issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_client, issue_server
 
 
 def test_front_proxy_authentication_and_sni_certificates(real_cluster: RealCluster, directory: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
-    authority = make_authority("front", now)
+    authority = create_authority("front", now)
     (directory / "front.crt").write_bytes(authority.certificate)
     proxy, stranger = (directory / "p.crt", directory / "p.key"), (directory / "s.crt", directory / "s.key")
     issue_client(authority, "front-proxy", [], now).save(*proxy)

@@ -12,7 +12,7 @@ import pytest
 from tests.programs import free_port, pilothouse, until
 from tests.real_cluster import ADMIN_TOKEN, RealCluster, missing_programs
 
-from pilothouse.serving.certificates import issue_client, make_authority
+from pilothouse.serving.certificates import create_authority, issue_client
 
 SHORT = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=1s")
 ALL_THREE = "--controllers=replicaset,garbagecollector,namespace"
@@ -187,7 +187,7 @@ PAGES = (
 def test_every_other_path_requires_authorization(served: Served, directory: Path, method: str) -> None:
     stranger = directory / "eve.crt", directory / "eve.key"
     now = datetime.datetime.now(datetime.UTC)
-    issue_client(make_authority("others", now), "eve", ["system:masters"], now).save(*stranger)
+    issue_client(create_authority("others", now), "eve", ["system:masters"], now).save(*stranger)
     nobody = certificate_of(served.cluster.user("nobody", rules=[]), directory)
     for path in PAGES:
         assert get(served.port, path, method=method)[0] == 403, path
@@ -202,7 +202,7 @@ def test_every_other_path_requires_authorization(served: Served, directory: Path
 def test_invalid_client_certificate_is_unauthorized_unless_a_token_is_valid(served: Served, directory: Path) -> None:
     stranger = directory / "eve.crt", directory / "eve.key"
     now = datetime.datetime.now(datetime.UTC)
-    issue_client(make_authority("others", now), "eve", ["system:masters"], now).save(*stranger)
+    issue_client(create_authority("others", now), "eve", ["system:masters"], now).save(*stranger)
     status, text = get(served.port, "/healthz", certificate=stranger)
     assert (status, json.loads(text)["reason"]) == (401, "Unauthorized")
     assert get(served.port, "/metrics", certificate=stranger, token=ADMIN_TOKEN)[0] == 200
@@ -221,7 +221,7 @@ def test_debug_endpoints(served: Served) -> None:
 def test_client_ca_config_map_changes_are_applied(served: Served, directory: Path) -> None:
     cluster = served.cluster
     now = datetime.datetime.now(datetime.UTC)
-    other = make_authority("rotated", now)
+    other = create_authority("rotated", now)
     rotated = directory / "new.crt", directory / "new.key"
     issue_client(other, "newcomer", ["system:masters"], now).save(*rotated)
     path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
@@ -273,7 +273,7 @@ def test_client_ca_added_later_is_used(directory: Path) -> None:
         with served.program as program:
             program.until("Starting controller")
             now = datetime.datetime.now(datetime.UTC)
-            authority = make_authority("late", now)
+            authority = create_authority("late", now)
             certificate = directory / "late.crt", directory / "late.key"
             issue_client(authority, "late", ["system:masters"], now).save(*certificate)
             assert get(served.port, "/metrics", certificate=certificate)[0] == 403, "a certificate proves nothing yet"

@@ -13,11 +13,11 @@ from tests.tables import cases
 from pilothouse.serving import certificates
 from pilothouse.serving.certificates import (
     Pair,
+    create_authority,
     issue_client,
     issue_server,
+    load_or_create_authority,
     load_or_issue_server,
-    load_or_make_authority,
-    make_authority,
 )
 from pilothouse.serving.peer import read_peer
 
@@ -30,7 +30,7 @@ def read(pair: Pair) -> x509.Certificate:
 
 
 def test_ca_has_path_length_zero() -> None:
-    authority = make_authority("pilothouse-ca", NOW)
+    authority = create_authority("pilothouse-ca", NOW)
     made = read(authority)
     assert made.extensions.get_extension_for_class(x509.BasicConstraints).value == x509.BasicConstraints(True, 0)
     assert made.not_valid_after_utc == NOW + 3650 * DAY
@@ -45,7 +45,7 @@ def test_ca_has_path_length_zero() -> None:
 
 
 def test_server_certificate_has_sans_and_chain() -> None:
-    authority = make_authority("ca", NOW)
+    authority = create_authority("ca", NOW)
     issued = issue_server(authority, ["localhost", "kubernetes.default.svc", "127.0.0.1", "::1", "localhost"], NOW)
     names = read(issued).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["localhost", "kubernetes.default.svc"]
@@ -56,7 +56,7 @@ def test_server_certificate_has_sans_and_chain() -> None:
 
 
 def test_certificates_do_not_outlive_their_ca() -> None:
-    authority = make_authority("ca", NOW)
+    authority = create_authority("ca", NOW)
     issued = issue_client(authority, "jane", [], NOW + 3600 * DAY)
     assert issued.not_after == authority.not_after
 
@@ -78,7 +78,7 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSL
 def test_certificates_pass_strict_verification(tmp_path: Path) -> None:
     """Python 3.13 and later verify strictly by default."""
     now = datetime.datetime.now(datetime.UTC)
-    authority = make_authority("ca", now)
+    authority = create_authority("ca", now)
     issue_server(authority, ["localhost"], now).save(tmp_path / "tls.crt", tmp_path / "tls.key")
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
@@ -90,7 +90,7 @@ def test_certificates_pass_strict_verification(tmp_path: Path) -> None:
 
 def test_peer_user_and_groups(tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
-    authority = make_authority("ca", now)
+    authority = create_authority("ca", now)
     issue_server(authority, ["localhost"], now).save(tmp_path / "tls.crt", tmp_path / "tls.key")
     uid = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
     parts = [(NameOID.ORGANIZATION_NAME, "devs"), (uid, "1-2"), (uid, "3-4"), (NameOID.COMMON_NAME, "jane")]
@@ -109,15 +109,15 @@ def test_peer_user_and_groups(tmp_path: Path) -> None:
 
 
 def test_ca_is_created_once_with_a_private_key_file(tmp_path: Path) -> None:
-    first = load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW)
-    assert load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW + 100 * DAY) == first
+    first = load_or_create_authority(tmp_path, "ca", "pilothouse-ca", NOW)
+    assert load_or_create_authority(tmp_path, "ca", "pilothouse-ca", NOW + 100 * DAY) == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "ca.key"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
     with pytest.raises(ValueError, match=r"the CA certificate .*ca\.crt expired at"):
-        load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW + 3651 * DAY)
+        load_or_create_authority(tmp_path, "ca", "pilothouse-ca", NOW + 3651 * DAY)
     (tmp_path / "ca.key").unlink()
     with pytest.raises(FileNotFoundError, match=r"ca\.key"):
-        load_or_make_authority(tmp_path, "ca", "pilothouse-ca", NOW)
+        load_or_create_authority(tmp_path, "ca", "pilothouse-ca", NOW)
 
 
 @cases(
@@ -133,17 +133,17 @@ def test_ca_is_created_once_with_a_private_key_file(tmp_path: Path) -> None:
 def test_server_certificate_is_reused_while_valid(
     tmp_path: Path, hosts: list[str], days: int, other_authority: bool, kept: bool
 ) -> None:
-    authority = make_authority("ca", NOW)
+    authority = create_authority("ca", NOW)
     first = load_or_issue_server(tmp_path, "server", authority, ["localhost", "127.0.0.1"], NOW)
     if other_authority:
-        authority = make_authority("ca", NOW)
+        authority = create_authority("ca", NOW)
     second = load_or_issue_server(tmp_path, "server", authority, hosts, NOW + days * DAY)
     assert (second == first) == kept
     assert Pair.load(tmp_path / "server.crt", tmp_path / "server.key") == second
 
 
 def test_error_names_a_mismatching_key(tmp_path: Path) -> None:
-    one, other = make_authority("one", NOW), make_authority("other", NOW)
+    one, other = create_authority("one", NOW), create_authority("other", NOW)
     Pair(one.certificate, other.key).save(tmp_path / "ca.crt", tmp_path / "ca.key")
     with pytest.raises(ValueError, match=r"ca\.key is not the key of the certificate .*ca\.crt"):
         Pair.load(tmp_path / "ca.crt", tmp_path / "ca.key")

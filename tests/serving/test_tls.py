@@ -10,7 +10,7 @@ import pytest
 from tests.serving.test_server import NOW, answer, connected, echo, exchange, get
 
 from pilothouse.serving import Peer, Server, openssl, peer_of, presented_by
-from pilothouse.serving.certificates import Pair, issue_client, issue_server, make_authority
+from pilothouse.serving.certificates import Pair, create_authority, issue_client, issue_server
 from pilothouse.serving.protocol import Receive, Scope, Send
 from pilothouse.serving.tls import Files, Policy, ServerTls
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real_loop
 
 @pytest.fixture(scope="module")
 def authority() -> Pair:
-    return make_authority("test", NOW)
+    return create_authority("test", NOW)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ async def test_renewed_certificate_is_used_for_new_connections(authority: Pair, 
         issue_server(authority, ["localhost"], NOW, common_name="second").save(certificate, key)
         await asyncio.sleep(1.01)
         assert await shown(server) == "second", "the next connection is served with it"
-        key.write_bytes(make_authority("other", NOW).key)
+        key.write_bytes(create_authority("other", NOW).key)
         with pytest.raises(ValueError, match="are not a certificate and its key"):
             tls.reload()
         assert await shown(server) == "second"
@@ -142,7 +142,7 @@ REFUSALS = [
 async def test_unverifiable_client_certificate_is_reported_to_the_application(
     authority: Pair, server_pair: Pair, tmp_path: Path, days: int, own_authority: bool, reason: str
 ) -> None:
-    issuer = authority if own_authority else make_authority("other", NOW)
+    issuer = authority if own_authority else create_authority("other", NOW)
     client = issue_client(issuer, "eve", ["system:masters"], NOW + datetime.timedelta(days=days))
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
     seen: list[tuple[Peer | None, str]] = []
@@ -172,7 +172,7 @@ async def test_unverifiable_client_certificate_fails_the_handshake_without_opens
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(openssl, "accept_any_client_certificate", lambda _context: False)
-    issuer = authority if own_authority else make_authority("other", NOW)
+    issuer = authority if own_authority else create_authority("other", NOW)
     client = issue_client(issuer, "eve", ["system:masters"], NOW + datetime.timedelta(days=days))
 
     async def refused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -188,7 +188,7 @@ async def test_unverifiable_client_certificate_fails_the_handshake_without_opens
 
 
 async def test_client_cas_can_be_replaced(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
-    other = make_authority("other", NOW)
+    other = create_authority("other", NOW)
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
     for trusted, believed in ((authority, ["jane", None]), (other, [None, "joe"])):
         tls.trust(trusted.certificate)

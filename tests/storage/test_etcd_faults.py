@@ -10,7 +10,7 @@ from tests.conformance.stores import PlainCodec, PlainKeys, put
 from tests.etcd import Etcd
 
 from pilothouse.env import Env
-from pilothouse.serving.certificates import issue_client, issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_client, issue_server
 from pilothouse.storage import StoreUnavailable
 from pilothouse.storage.etcd.options import EtcdOptions, endpoints_of
 from pilothouse.storage.etcd.store import EtcdStore
@@ -162,7 +162,7 @@ async def test_value_over_the_request_limit_is_rejected(env: Env) -> None:
 
 async def test_tls_with_client_certificates(env: Env, tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
-    authority = make_authority("etcd-ca", now)
+    authority = create_authority("etcd-ca", now)
     server, client = issue_server(authority, ["127.0.0.1"], now), issue_client(authority, "apiserver", [], now)
     for name, content in (
         ("ca.crt", authority.certificate),

@@ -125,7 +125,7 @@ async def test_events_are_batched_for_many_watchers(env: Env, watchers: int, bat
 
 
 async def test_read_ahead_is_bounded(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_WAITING", 3)
+    monkeypatch.setattr(module, "_MAX_WAITING", 3)
     received = Received()
     received.may_go_on.clear()
     following = asyncio.ensure_future(_ended(received))

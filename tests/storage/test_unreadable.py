@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from pilothouse.storage.etcd.values import Values
-from pilothouse.storage.unreadable import shown_key, why_unreadable
+from pilothouse.storage.unreadable import printable_key, why_unreadable
 
 
 class Pair(NamedTuple):
@@ -39,4 +39,4 @@ def test_log_lines_truncate_foreign_keys(value: bytes, caplog: pytest.LogCapture
 
 def test_own_keys_are_logged_completely() -> None:
     key = f"/registry/configmaps/{'n' * 63}/{'x' * 100}"
-    assert shown_key(key) == key
+    assert printable_key(key) == key

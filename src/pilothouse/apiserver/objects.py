@@ -16,7 +16,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.env import Env, Log
 from pilothouse.machinery.times import add_seconds
 from pilothouse.storage import Record, Staged, Store
-from pilothouse.storage.unreadable import is_readable, shown_key
+from pilothouse.storage.unreadable import is_readable, printable_key
 
 Object = dict[str, Any]
 
@@ -75,7 +75,7 @@ def decode(value: bytes, key: str = "") -> Object:
     try:
         return _decode(value)
     except msgspec.DecodeError as error:
-        _log.error("A stored object can't be read", key=shown_key(key), error=error)
+        _log.error("A stored object can't be read", key=printable_key(key), error=error)
         raise errors.unreadable(value, key, error) from None
 
 

@@ -27,7 +27,7 @@ from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.runtime.api_server import WAIT_SECONDS
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.serving import openssl
-from pilothouse.serving.certificates import Pair, issue_server, make_authority
+from pilothouse.serving.certificates import Pair, create_authority, issue_server
 from pilothouse.serving.server import Server
 from pilothouse.serving.tls import Files, Policy, ServerTls
 
@@ -218,4 +218,4 @@ def _self_signed(env: Env, serving: Serving) -> Pair:
     hosts = ["localhost", "127.0.0.1"]
     if serving.bind_address not in {"0.0.0.0", "::", *hosts}:  # noqa: S104  # compared only
         hosts.append(serving.bind_address)
-    return issue_server(make_authority(f"{PROGRAM}-ca", env.now()), hosts, env.now())
+    return issue_server(create_authority(f"{PROGRAM}-ca", env.now()), hosts, env.now())

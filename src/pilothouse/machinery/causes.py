@@ -29,7 +29,7 @@ MAX_DECISION = 500
 _MAX_NAME = 320
 """The maximum length of every other text: a namespace, a slash and a name of 253."""
 _MAX_HEADER = 8 * 1024
-_MOST_MORE = 2**31 - 1
+_MAX_MORE = 2**31 - 1
 
 SYNC = "SYNC"
 """The object was in the initial list, or is repeated by a resync."""
@@ -269,8 +269,8 @@ def read_cause(headers: Mapping[str, str]) -> Cause | None:
         cause.key,
         *(name for trigger in cause.triggers for name in msgspec.structs.astuple(trigger)),
     ]
-    if not 0 <= cause.more <= _MOST_MORE:
-        raise InvalidCause(f"more must be between 0 and {_MOST_MORE}")
+    if not 0 <= cause.more <= _MAX_MORE:
+        raise InvalidCause(f"more must be between 0 and {_MAX_MORE}")
     if len(cause.triggers) > MAX_TRIGGERS or len(cause.decision) > MAX_DECISION or max(map(len, texts)) > _MAX_NAME:
         raise InvalidCause(
             f"at most {MAX_TRIGGERS} triggers, {MAX_DECISION} characters of a decision and {_MAX_NAME} of every other "

@@ -20,7 +20,7 @@ class Absent:
 
 ABSENT = Absent()
 
-_MOST_DEPTH = 100
+_MAX_DEPTH = 100
 """Deeper differences are not separated: custom objects may be nested to the limit of the JSON decoder."""
 _DEEP = "…"
 _MAX_VISITS = 20_000
@@ -75,19 +75,19 @@ def short_json(value: Any, most: int) -> str:
 class _Visits:
     """How many values have still to be compared one by one."""
 
-    __slots__ = ("left",)
+    __slots__ = ("remaining",)
 
     def __init__(self) -> None:
-        self.left = _MAX_VISITS
+        self.remaining = _MAX_VISITS
 
     def take(self, before: Sized, after: Sized) -> bool:
         """Whether the entries of both are compared one by one."""
-        self.left -= len(before) + len(after)
-        return self.left >= 0
+        self.remaining -= len(before) + len(after)
+        return self.remaining >= 0
 
 
 def _of_values(path: str, before: Any, after: Any, depth: int, visits: _Visits) -> Iterator[Difference]:
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         if not _are_equal(before, after):
             yield Difference(path, _DEEP, _DEEP)
     elif isinstance(before, dict) and isinstance(after, dict) and visits.take(before, after):

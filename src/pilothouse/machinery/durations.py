@@ -14,7 +14,7 @@ _UNITS = {
     "h": 3_600_000_000_000,
 }
 _LIMIT = 1 << 63
-_MOST_SECONDS = _LIMIT // 10**9
+_MAX_SECONDS = _LIMIT // 10**9
 
 
 def whole_seconds(seconds: float) -> float:
@@ -22,7 +22,7 @@ def whole_seconds(seconds: float) -> float:
 
     As in Go, 64 bits of nanoseconds wrap around beyond 292 years: int64's maximum is minus one second.
     """
-    if -_MOST_SECONDS <= seconds <= _MOST_SECONDS:
+    if -_MAX_SECONDS <= seconds <= _MAX_SECONDS:
         return seconds
     return ((int(seconds) * 10**9 + _LIMIT) % (2 * _LIMIT) - _LIMIT) / 1e9
 

@@ -243,9 +243,9 @@ def element_order(element: str) -> tuple[Any, ...]:
     if kind == "f":
         return (0, text)
     if kind == "k":
-        return (1, tuple((name, _value_order(value)) for name, value in sorted(_loaded(text).items())))
+        return (1, tuple((name, _value_order(value)) for name, value in sorted(_parse_json(text).items())))
     if kind == "v":
-        return (2, _value_order(_loaded(text)))
+        return (2, _value_order(_parse_json(text)))
     return (3, int(text)) if kind == "i" else (-1, text)
 
 
@@ -264,7 +264,7 @@ def _value_order(value: Any) -> tuple[Any, ...]:
             return (4, json_text(value))
 
 
-def _loaded(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     return json.loads(text)
 
 
@@ -279,22 +279,22 @@ def element_text(element: str) -> str:
     if kind == "f":
         return "." + text
     if kind == "k":
-        return "[" + ",".join(f"{name}={_shown(value)}" for name, value in sorted(_loaded(text).items())) + "]"
+        return "[" + ",".join(f"{name}={_value_text(value)}" for name, value in sorted(_parse_json(text).items())) + "]"
     if kind == "v":
-        return f"[={_shown(_loaded(text))}]"
+        return f"[={_value_text(_parse_json(text))}]"
     return f"[{text}]"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     match value:
         case str():
             return json.dumps(value, ensure_ascii=False)
         case bool():
             return "true" if value else "false"
         case list():
-            return "[" + ",".join(map(_shown, value)) + "]"
+            return "[" + ",".join(map(_value_text, value)) + "]"
         case dict():
-            return "".join(f"{name}={_shown(item)}" for name, item in value.items())
+            return "".join(f"{name}={_value_text(item)}" for name, item in value.items())
         case None:
             return "null"
         case _:

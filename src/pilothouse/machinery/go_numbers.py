@@ -11,7 +11,7 @@ from typing import Any
 from pilothouse.api.schema import Definition, Type
 
 _BITS = {"int32": 32, "int64": 64}
-_LEAST = -(2**63)
+_MIN_INT64 = -(2**63)
 
 
 class ConversionError(ValueError):
@@ -56,6 +56,6 @@ def _fit(value: Any, type_: Type) -> Any:
 
 def _wrapped(number: int, bits: int) -> int:
     # Numbers are converted to floats; beyond 64 bits the result is the minimum.
-    number = number if _LEAST <= number < -_LEAST else _LEAST
+    number = number if _MIN_INT64 <= number < -_MIN_INT64 else _MIN_INT64
     half = 1 << (bits - 1)
     return (number + half) % (1 << bits) - half

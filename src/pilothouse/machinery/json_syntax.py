@@ -165,13 +165,13 @@ class _Scanner:
                 raise self._invalid(character, "in numeric literal")
         if character != ord("0"):
             self._run()
-        if self._at_any(b"."):
+        if self._accept_any(b"."):
             self._some_digits("after decimal point in numeric literal")
-        if self._at_any(b"eE"):
-            self._at_any(b"+-")
+        if self._accept_any(b"eE"):
+            self._accept_any(b"+-")
             self._some_digits("in exponent of numeric literal")
 
-    def _at_any(self, characters: bytes) -> bool:
+    def _accept_any(self, characters: bytes) -> bool:
         found = self._at < len(self._text) and self._text[self._at] in characters
         self._at += found
         return found

@@ -31,7 +31,7 @@ def to_scale(entries: Entries, paths: Paths) -> Entries:
 
 def to_object(entries: Entries, scale: Entries, paths: Paths, version: str) -> Entries:
     """The entries of the object after a write of its Scale; ``version`` is the object's."""
-    scale_entries = {_who(entry): entry for entry in scale if has(entry.fields, REPLICAS)}
+    scale_entries = {_manager_key(entry): entry for entry in scale if has(entry.fields, REPLICAS)}
     result: Entries = []
     for entry in entries:
         path = paths(entry.api_version)
@@ -40,8 +40,8 @@ def to_object(entries: Entries, scale: Entries, paths: Paths, version: str) -> E
         fields = entry.fields
         if not path or not has(fields, path):
             result.append(entry)
-        elif _who(entry) in scale_entries:
-            del scale_entries[_who(entry)]
+        elif _manager_key(entry) in scale_entries:
+            del scale_entries[_manager_key(entry)]
             result.append(entry)
         else:
             remaining = difference(fields, of_paths(path))
@@ -56,7 +56,7 @@ def to_object(entries: Entries, scale: Entries, paths: Paths, version: str) -> E
     return sort_and_cap(result)
 
 
-def _who(entry: Entry) -> tuple[str, str, str, str]:
+def _manager_key(entry: Entry) -> tuple[str, str, str, str]:
     """Upstream's identifier of a manager, which for updates includes the version. As a Scale has another version, an
     update manager of the replicas is never found again, and gets another entry."""
     version = "" if entry.operation == "Apply" else entry.api_version

@@ -7,13 +7,13 @@ import msgspec
 
 T = TypeVar("T")
 
-_MOST = 1024
-_LONGEST = 4096
+_MAX_VALUES = 1024
+_MAX_KEY_LENGTH = 4096
 """The characters of the largest keys that are cached: those of an image or a command may be as long as an object."""
 
 
 class SharedValues(Generic[T]):
-    """Caches up to ``_MOST`` values by a key; then it is cleared. Values must be immutable, and have the characters of
+    """Caches up to ``_MAX_VALUES`` values by a key; then it is cleared. Values must be immutable, and no longer than
     their keys; those with long keys are not cached."""
 
     __slots__ = ("_known",)
@@ -26,15 +26,15 @@ class SharedValues(Generic[T]):
         cached = self._known.get(key)
         if cached is not None and cached == value:
             return cached
-        if _remaining(key, _LONGEST) < 0:
+        if _remaining_characters(key, _MAX_KEY_LENGTH) < 0:
             return value
-        if len(self._known) >= _MOST:
+        if len(self._known) >= _MAX_VALUES:
             self._known.clear()
         self._known[key] = value
         return value
 
 
-def _remaining(key: object, characters: int) -> int:
+def _remaining_characters(key: object, characters: int) -> int:
     """What remains of a number of characters, less than 0 if the key has more. Counts no further than that."""
     if isinstance(key, str | bytes):
         return characters - len(key)
@@ -42,7 +42,7 @@ def _remaining(key: object, characters: int) -> int:
         key = msgspec.structs.astuple(key)
     if isinstance(key, tuple | frozenset):
         for part in key:
-            characters = _remaining(part, characters) - 1
+            characters = _remaining_characters(part, characters) - 1
             if characters < 0:
                 break
     return characters

@@ -28,7 +28,7 @@ def replace_fields(raw: Json, changes: Mapping[str, Json | None]) -> bytes:
         if dot:
             nested.setdefault(name, {})[inner] = value
         else:
-            _put(fields, name, value)
+            _set_field(fields, name, value)
     for name, inner_changes in nested.items():
         outer = fields.get(name)
         if outer is None or bytes(outer) == b"null":
@@ -38,7 +38,7 @@ def replace_fields(raw: Json, changes: Mapping[str, Json | None]) -> bytes:
             outer = msgspec.Raw(b"{}")
         inner_fields = _fields.decode(outer)
         for key, value in inner_changes.items():
-            _put(inner_fields, key, value)
+            _set_field(inner_fields, key, value)
         fields[name] = msgspec.Raw(_encode(inner_fields))
     return _encode(fields)
 
@@ -87,7 +87,7 @@ def replace_spec(raw: bytes, before: bytes, after: bytes) -> bytes:
     return replace_fields(raw, {"spec": after})
 
 
-def _put(fields: dict[str, msgspec.Raw], name: str, value: Json | None) -> None:
+def _set_field(fields: dict[str, msgspec.Raw], name: str, value: Json | None) -> None:
     if value is None:
         fields.pop(name, None)
     else:

@@ -483,14 +483,14 @@ def base64_text(text: str) -> str:
     """The text, if it is base64 with padding. Line ends are allowed, and removed, as in Go."""
     packed = text.replace("\r", "").replace("\n", "")
     if len(packed) % 4 or _base64(packed) is None:
-        raise SavedError(f"illegal base64 data at input byte {_corrupt_at(text)}")
+        raise SavedError(f"illegal base64 data at input byte {_corrupt_offset(text)}")
     return packed
 
 
 _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
-def _corrupt_at(text: str) -> int:
+def _corrupt_offset(text: str) -> int:
     """The offset in the error of Go's decoder about invalid base64 (encoding/base64 ``decodeQuantum``)."""
     data = text.encode("utf-8", "replace")
     offset, letters = 0, 0

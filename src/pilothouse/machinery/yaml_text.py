@@ -21,7 +21,7 @@ _FEW, _MANY = 400_000, 4_000_000
 """Between these numbers of values, the allowed ratio of values from aliases decreases from 99 to 10 percent."""
 MAX_VALUES = 1_000_000
 """Includes keys. Three megabytes can contain twice as many, but no useful object does."""
-_MOST_TEXT = 32 * 1024 * 1024
+_MAX_TEXT = 32 * 1024 * 1024
 _LARGEST_WHOLE = 1e21
 """Below this Go encodes an integral number as an integer."""
 _MERGE = "tag:yaml.org,2002:merge"
@@ -196,7 +196,7 @@ class _Builder:
         count = self._count
         share = 0.99 if count <= _FEW else 0.10 if count >= _MANY else 0.99 - 0.89 * (count - _FEW) / (_MANY - _FEW)
         too_many = self._aliased > 100 and count > 1000 and self._aliased / count > share
-        if too_many or (self._aliased and self._text > _MOST_TEXT):
+        if too_many or (self._aliased and self._text > _MAX_TEXT):
             raise YamlError("yaml: document contains excessive aliasing")
         if count - self._aliased > MAX_VALUES:
             raise YamlError(f"yaml: document contains more than {MAX_VALUES} values")

@@ -16,9 +16,9 @@ from pilothouse.serving.certificates import (
     ISSUED_DAYS,
     RENEW_BEFORE,
     Pair,
+    create_authority,
     is_issued_for,
     issue_server,
-    make_authority,
     not_expired,
     split,
 )
@@ -61,10 +61,10 @@ def from_secret(secret: Secret) -> Certificates:
 def renewed(kept: Certificates | None, hosts: Sequence[str], common_name: str, now: datetime.datetime) -> Certificates:
     """Certificates for ``hosts``: those that were kept, if nothing is due."""
     if kept is None or kept.authority.not_after <= now:
-        authority = make_authority(common_name, now)
+        authority = create_authority(common_name, now)
         return Certificates(authority, authority.certificate, issue_server(authority, hosts, now))
     if kept.authority.not_after - now <= AUTHORITY_RENEW_BEFORE:
-        authority = make_authority(common_name, now)
+        authority = create_authority(common_name, now)
         bundle = b"".join((authority.certificate, *not_expired(kept.bundle, now)))
         return Certificates(authority, bundle, issue_server(kept.authority, hosts, now))
     serving = kept.serving

@@ -346,9 +346,9 @@ def _read(path: str) -> bytes:
 
 def _authority(directory: Path | None, env: Env) -> "Pair":
     if directory is None:
-        return certificates.make_authority("pilothouse-ca", env.now())
+        return certificates.create_authority("pilothouse-ca", env.now())
     with locked(directory):  # servers that share it may start concurrently
-        return certificates.load_or_make_authority(directory, "ca", "pilothouse-ca", env.now())
+        return certificates.load_or_create_authority(directory, "ca", "pilothouse-ca", env.now())
 
 
 def _signing_key(directory: Path | None) -> PrivateKey | None:

@@ -23,21 +23,21 @@ class Reservation:
 class Budget:
     """The limit for all requests together.
 
-    ``most`` may be exceeded by requests that started less than ``patience`` seconds ago: until then none counts as
+    ``max_size`` may be exceeded by requests that started less than ``patience`` seconds ago: until then none counts as
     slow.
     """
 
-    def __init__(self, most: int, patience: float = 0.0) -> None:
-        self._most = most
+    def __init__(self, max_size: int, patience: float = 0.0) -> None:
+        self._max_size = max_size
         self._patience = patience
         self._size = 0
-        self._holders: dict[Reservation, None] = {}
+        self._reservations: dict[Reservation, None] = {}
 
     @contextmanager
     def hold(self, limit: asyncio.Timeout) -> Iterator[Reservation]:
         """Reserve bytes, none at first. ``limit`` expires when the request has to be aborted."""
         reservation = Reservation(limit, asyncio.get_running_loop().time())
-        self._holders[reservation] = None
+        self._reservations[reservation] = None
         try:
             yield reservation
         finally:
@@ -48,8 +48,8 @@ class Budget:
         reservation.size += size
         self._size += size
         now = asyncio.get_running_loop().time()
-        while self._size > self._most:
-            oldest = next(iter(self._holders))
+        while self._size > self._max_size:
+            oldest = next(iter(self._reservations))
             if now - oldest.since < self._patience:
                 return
             self._release(oldest)
@@ -57,6 +57,6 @@ class Budget:
                 oldest.limit.reschedule(now)
 
     def _release(self, reservation: Reservation) -> None:
-        if reservation in self._holders:
-            del self._holders[reservation]
+        if reservation in self._reservations:
+            del self._reservations[reservation]
             self._size -= reservation.size

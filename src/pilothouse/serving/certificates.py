@@ -68,7 +68,7 @@ class Pair(msgspec.Struct, frozen=True):
         return _certificate(self.certificate).not_valid_after_utc
 
 
-def make_authority(common_name: str, now: datetime.datetime) -> Pair:
+def create_authority(common_name: str, now: datetime.datetime) -> Pair:
     """A self-signed CA that may issue server and client certificates, but no further CAs."""
     key = _new_key()
     name = _name(common_name)
@@ -102,11 +102,11 @@ def issue_client(authority: Pair, user: str, groups: Iterable[str], now: datetim
     return _issue(authority, _name(user, groups), now, (usage,))
 
 
-def load_or_make_authority(directory: Path, name: str, common_name: str, now: datetime.datetime) -> Pair:
+def load_or_create_authority(directory: Path, name: str, common_name: str, now: datetime.datetime) -> Pair:
     """The CA in ``<name>.crt`` and ``<name>.key``, created if neither file exists. An expired one is an error."""
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
     if not certificate.exists() and not key.exists():
-        authority = make_authority(common_name, now)
+        authority = create_authority(common_name, now)
         authority.save(certificate, key)
         return authority
     existing = Pair.load(certificate, key)

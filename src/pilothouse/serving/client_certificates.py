@@ -19,15 +19,15 @@ with lazy_imports():
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.x509 import oid
 
-_DEEPEST = 8
-_MOST_SIGNATURES = 20
+_MAX_DEPTH = 8
+_MAX_SIGNATURE_CHECKS = 20
 """The number of signatures verified for one certificate (Go's ``maxChainSignatureChecks`` is 100), for keys of up to
 4,096 bits. With others it is lower: the time of RSA is quadratic in the modulus and proportional to the exponent's
 length."""
 _USUAL_BITS, _USUAL_EXPONENT_BITS = 4096, 17
-_MOST_BITS = 8192
+_MAX_RSA_KEY_SIZE = 8192
 """The maximum RSA modulus in a chain (``maxRSAKeySize`` of Go's ``crypto/tls``)."""
-_MOST_EXPONENT = (1 << 31) - 1
+_MAX_RSA_EXPONENT = (1 << 31) - 1
 """The maximum exponent of an RSA key (``checkPub`` of Go's ``crypto/rsa``)."""
 
 
@@ -46,11 +46,11 @@ class Authorities:
         if not chain:
             return "no certificate was sent"
         try:
-            leaf, *intermediates = [x509.load_der_x509_certificate(der) for der in chain[: _DEEPEST + 1]]
+            leaf, *intermediates = [x509.load_der_x509_certificate(der) for der in chain[: _MAX_DEPTH + 1]]
             for certificate in (leaf, *intermediates):
-                costly = _costly(certificate)
-                if costly is not None:
-                    return costly
+                key_error = _key_size_error(certificate)
+                if key_error is not None:
+                    return key_error
             return _Search(self._roots, intermediates, now).verification_error(leaf)
         except (ValueError, TypeError) as error:
             return f"it can't be read: {error}"
@@ -63,15 +63,15 @@ class _Search:
         self, roots: Sequence["x509.Certificate"], intermediates: Sequence["x509.Certificate"], now: datetime.datetime
     ) -> None:
         self._roots = roots
-        self._others = intermediates
+        self._intermediates = intermediates
         self._now = now
         self._signatures = 0.0
         self._reason = "signed by unknown authority"
 
     def verification_error(self, leaf: "x509.Certificate") -> str | None:
-        unfit = self._why_invalid(leaf)
-        if unfit is not None:
-            return unfit
+        error = self._validity_error(leaf)
+        if error is not None:
+            return error
         if leaf in self._roots or self._has_path(leaf, [leaf]):
             return None
         return self._reason
@@ -79,32 +79,32 @@ class _Search:
     def _has_path(self, certificate: "x509.Certificate", path: list["x509.Certificate"]) -> bool:
         if any(self._issued(root, certificate, len(path)) for root in self._roots):
             return True
-        if len(path) > _DEEPEST:
+        if len(path) > _MAX_DEPTH:
             return False
         return any(
             intermediate not in path
             and _is_authority(intermediate)
             and self._issued(intermediate, certificate, len(path))
             and self._has_path(intermediate, [*path, intermediate])
-            for intermediate in self._others
+            for intermediate in self._intermediates
         )
 
     def _issued(self, issuer: "x509.Certificate", certificate: "x509.Certificate", below: int) -> bool:
         """Whether the issuer may have signed it, has done so, and is valid itself. ``below`` is the number of
         certificates below it."""
-        if issuer.subject != certificate.issuer or self._signatures >= _MOST_SIGNATURES:
+        if issuer.subject != certificate.issuer or self._signatures >= _MAX_SIGNATURE_CHECKS:
             return False
         try:
             self._signatures += _cost(issuer)
             certificate.verify_directly_issued_by(issuer)
         except (exceptions.InvalidSignature, ValueError, TypeError, exceptions.UnsupportedAlgorithm):
             return False
-        unfit = self._why_invalid(issuer) or _why_not_ca(issuer, below)
-        if unfit is not None:
-            self._reason = f"its CA can't be used: {unfit}"
-        return unfit is None
+        error = self._validity_error(issuer) or _ca_error(issuer, below)
+        if error is not None:
+            self._reason = f"its CA can't be used: {error}"
+        return error is None
 
-    def _why_invalid(self, certificate: "x509.Certificate") -> str | None:
+    def _validity_error(self, certificate: "x509.Certificate") -> str | None:
         if self._now < certificate.not_valid_before_utc:
             return f"not valid before {certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}"
         if self._now > certificate.not_valid_after_utc:
@@ -132,7 +132,7 @@ def _cost(issuer: "x509.Certificate") -> float:
     return max(1.0, (key.key_size / _USUAL_BITS) ** 2 * exponent_bits / _USUAL_EXPONENT_BITS)
 
 
-def _costly(certificate: "x509.Certificate") -> str | None:
+def _key_size_error(certificate: "x509.Certificate") -> str | None:
     """Why signatures with the certificate's key are not verified, or None."""
     try:
         key = certificate.public_key()
@@ -140,9 +140,9 @@ def _costly(certificate: "x509.Certificate") -> str | None:
         return None  # no signature with such a key is supported
     if not isinstance(key, rsa.RSAPublicKey):
         return None
-    if key.key_size > _MOST_BITS:
-        return f"it has an RSA key larger than {_MOST_BITS} bits"
-    if key.public_numbers().e > _MOST_EXPONENT:
+    if key.key_size > _MAX_RSA_KEY_SIZE:
+        return f"it has an RSA key larger than {_MAX_RSA_KEY_SIZE} bits"
+    if key.public_numbers().e > _MAX_RSA_EXPONENT:
         return "it has an RSA key whose public exponent is too large"
     return None
 
@@ -152,7 +152,7 @@ def _is_authority(certificate: "x509.Certificate") -> bool:
     return constraints is not None and constraints.ca
 
 
-def _why_not_ca(issuer: "x509.Certificate", below: int) -> str | None:
+def _ca_error(issuer: "x509.Certificate", below: int) -> str | None:
     """A root of version 1 has no extensions and may sign; otherwise extensions must permit it."""
     constraints = _constraints(issuer)
     if constraints is not None:

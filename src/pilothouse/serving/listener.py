@@ -15,10 +15,10 @@ from pilothouse.env import Log
 from pilothouse.serving.limits import UNREAD_OF_STRANGER, Limits
 from pilothouse.serving.protocol import Connection, State
 
-_A_TURN = 16
+_ACCEPTS_PER_TURN = 16
 """The number of connections that are accepted before yielding to the loop."""
-_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_FULL_SECONDS = 0.1
+_RESOURCE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_RETRY_SECONDS = 0.1
 _TLS_CLOSE_SECONDS = 2.0
 
 _log = Log("serving")
@@ -50,7 +50,7 @@ class Listener:
 
     async def close(self) -> None:
         """Stop accepting, and close connections without a handshake."""
-        self._state.on_room = None
+        self._state.on_capacity = None
         for timer in (self._retry, self._sweep):
             if timer is not None:
                 timer.cancel()
@@ -63,7 +63,7 @@ class Listener:
             self._forget(connected)
         self._readable.clear()
         for connection in list(self._state.entered):
-            if not connection.made:
+            if not connection.handshake_complete:
                 connection.drop()
 
     async def wait_closed(self) -> None:
@@ -104,7 +104,7 @@ class Listener:
                     self._room.clear()
                     await self._room.wait()
             accepted += 1
-            if accepted % _A_TURN == 0:
+            if accepted % _ACCEPTS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def _has_data(self, connected: socket.socket) -> None:
@@ -124,7 +124,7 @@ class Listener:
 
     def _admit(self) -> None:
         """Create connections for sockets with data, as far as there is room."""
-        self._state.on_room = None
+        self._state.on_capacity = None
         while self._readable and self._has_room():
             connected = self._readable.popleft()
             connection = Connection(self._state, self._loop)
@@ -134,7 +134,7 @@ class Listener:
             task.add_done_callback(self._opening.__delitem__)
             self._room.set()
         if self._readable:
-            self._state.on_room = self._admit
+            self._state.on_capacity = self._admit
 
     def _has_room(self) -> bool:
         state, limits = self._state, self._limits
@@ -147,16 +147,16 @@ class Listener:
         oldest = next(iter(state.newcomers), None)
         if oldest is None:
             return False
-        wait = oldest.stirred_at + limits.patience_seconds - self._loop.time()
+        wait = oldest.last_progress_at + limits.patience_seconds - self._loop.time()
         if wait > 0:
             if self._retry is None:
-                self._retry = self._loop.call_later(wait, self._try_again)
+                self._retry = self._loop.call_later(wait, self._retry_admit)
             return False
         _log.info("Closing a connection whose request takes too long, because too many are open", v=2)
         oldest.drop()
         return True
 
-    def _try_again(self) -> None:
+    def _retry_admit(self) -> None:
         self._retry = None
         self._admit()
 
@@ -174,7 +174,7 @@ class Listener:
         except OSError as error:
             _log.info("Connection closed during the TLS handshake", v=4, err=error)
         finally:
-            if not connection.made:
+            if not connection.handshake_complete:
                 self._state.leave(connection)
 
     def _forget(self, connected: socket.socket) -> None:
@@ -197,9 +197,9 @@ class Listener:
         if not self._warned:
             self._warned = True
             _log.warning("Connections can't be accepted at the moment", err=error)
-        if error.errno in _FULL:
+        if error.errno in _RESOURCE_ERRORS:
             self._close_one_connection()
-        await asyncio.sleep(_FULL_SECONDS)
+        await asyncio.sleep(_RETRY_SECONDS)
 
     def _close_one_connection(self) -> None:
         if self._silent:

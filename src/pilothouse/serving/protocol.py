@@ -70,7 +70,7 @@ class State:
         """Connections before their first response, the oldest first."""
         self.strangers: dict[Connection, None] = {}
         """Connections with responses but without authentication; the one with the oldest response first."""
-        self.on_room: Callable[[], None] | None = None
+        self.on_capacity: Callable[[], None] | None = None
         """Called when a connection is closed or authenticated."""
         self._heads: dict[Connection, int] = {}
         self._head_bytes = 0
@@ -119,7 +119,7 @@ class State:
                 self.entered[connection].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_OF_KNOWN)
             self._resume_writing()
 
-    def answered(self, connection: "Connection") -> bool:
+    def response_complete(self, connection: "Connection") -> bool:
         """A response on the connection is complete. Returns whether it is still a stranger."""
         newcomers, strangers = self.newcomers, self.strangers
         if connection in newcomers:
@@ -136,8 +136,8 @@ class State:
         return connection in strangers
 
     def _resume_writing(self) -> None:
-        if self.on_room is not None:
-            self.on_room()
+        if self.on_capacity is not None:
+            self.on_capacity()
 
     def date(self, loop_time: float) -> bytes:
         """The ``Date`` header, updated each second by responses, so that it costs nothing when idle."""
@@ -161,11 +161,11 @@ class Connection(asyncio.Protocol):
         """Set while the client reads fast enough."""
         self.writable.set()
         self._reading_paused = False
-        self.made = False
+        self.handshake_complete = False
         """Whether the handshake is complete."""
-        self.stirred_at = loop.time()
+        self.last_progress_at = loop.time()
         """When it started, or the handshake was completed."""
-        self._idle_since = self.stirred_at
+        self._idle_since = self.last_progress_at
         self._has_had_request = False
         """Whether a request has started."""
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -179,18 +179,18 @@ class Connection(asyncio.Protocol):
         self._hosts: list[bytes] = []
         self._expects_continue = False
         self._in_head = False
-        self._fault = (400, b"Bad Request")
+        self._rejection = (400, b"Bad Request")
         """The response when the parser stops."""
-        self._unfed = b""
+        self._unparsed = b""
         """Data after requests that are not complete yet."""
-        self._late: asyncio.TimerHandle | None = None
+        self._read_timer: asyncio.TimerHandle | None = None
         """Timeout of the head, or of the rest of the body."""
-        self._stalled: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
         self._resumed = 0
         self._unwritten = 0
-        self._begun = 0
+        self._requests_begun = 0
         """The number of requests that started in the current data."""
-        self._spent = 0
+        self._framing_bytes = 0
         """The size of the current request without its body."""
         self._unread_bytes = 0
 
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_backlogged(self) -> bool:
         """Whether there are pending requests or unread responses."""
-        return bool(self._unfed or self._waiting) or self._read is not None or not self.writable.is_set()
+        return bool(self._unparsed or self._waiting) or self._read is not None or not self.writable.is_set()
 
     def drop(self) -> None:
         """Close at once, and remove it from the state, to make room."""
@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """Continue reading from the client."""
-        if self._reading_paused and not self._waiting and not self._unfed:
+        if self._reading_paused and not self._waiting and not self._unparsed:
             self._reading_paused = False
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
@@ -255,19 +255,19 @@ class Connection(asyncio.Protocol):
 
     def response_complete(self) -> None:
         """The current response is complete: start the next request."""
-        answered = self._active
+        exchange = self._active
         self._active = None
         self._idle_since = self._loop.time()
-        stranger, limits = self._state.answered(self), self._state.limits
+        stranger, limits = self._state.response_complete(self), self._state.limits
         if self._transport is None or self._transport.is_closing():
             return
-        if answered is not None and answered is self._read:
+        if exchange is not None and exchange is self._read:
             self._set_timeout(limits.unread_of_stranger_seconds if stranger else limits.unread_seconds)
         if self._waiting:
             self._start(self._waiting.popleft())
-        if self._unfed and not self._waiting:
-            unfed, self._unfed = self._unfed, b""
-            self._feed(unfed)
+        if self._unparsed and not self._waiting:
+            data, self._unparsed = self._unparsed, b""
+            self._feed(data)
         self.resume_reading()
 
     # asyncio.Protocol
@@ -276,8 +276,8 @@ class Connection(asyncio.Protocol):
         # uvloop's TLS transports are no subclass of asyncio.Transport, but have its methods.
         self._transport = cast(asyncio.Transport, transport)
         state = self._state
-        self.made = True
-        self.stirred_at = self._loop.time()
+        self.handshake_complete = True
+        self.last_progress_at = self._loop.time()
         state.connections[self] = None
         state.empty.clear()
         tls = transport.get_extra_info("ssl_object")
@@ -291,7 +291,7 @@ class Connection(asyncio.Protocol):
             "scheme": "http" if tls is None else "https",
             "extensions": {
                 AUTHENTICATED: self.authenticated,
-                **({} if tls is None else {EXTENSION: self._shown(read_peer(tls))}),
+                **({} if tls is None else {EXTENSION: self._peer_scope(read_peer(tls))}),
             },
         }
         connected = transport.get_extra_info("socket")
@@ -303,7 +303,7 @@ class Connection(asyncio.Protocol):
             return
         self._idle_timer = self._loop.call_later(self._idle_seconds, self._close_if_idle)
 
-    def _shown(self, peer: Peer | None) -> dict[str, Any]:
+    def _peer_scope(self, peer: Peer | None) -> dict[str, Any]:
         verify = self._state.verify
         verification_error = verify(peer) if peer is not None and verify is not None else None
         if verification_error is not None:
@@ -314,11 +314,11 @@ class Connection(asyncio.Protocol):
         state = self._state
         state.connections.pop(self, None)
         state.leave(self)
-        for timer in (self._idle_timer, self._late, self._stalled):
+        for timer in (self._idle_timer, self._read_timer, self._stall_timer):
             if timer is not None:
                 timer.cancel()
         self._transport = None
-        self._unfed = b""
+        self._unparsed = b""
         self.writable.set()
         if self._active is not None:
             self._active.disconnect()
@@ -334,9 +334,9 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.writable.clear()
         # One timer per connection that checks from time to time, as for idleness: large responses pause often.
-        if self._stalled is None and self._transport is not None:
+        if self._stall_timer is None and self._transport is not None:
             self._unwritten = self._transport.get_write_buffer_size()
-            self._stalled = self._loop.call_later(self._state.limits.stalled_seconds, self._abort_if_stalled, 0)
+            self._stall_timer = self._loop.call_later(self._state.limits.stalled_seconds, self._abort_if_stalled, 0)
             self._resumed = 0
 
     def resume_writing(self) -> None:
@@ -344,8 +344,8 @@ class Connection(asyncio.Protocol):
         self._resumed += 1
 
     def data_received(self, data: bytes) -> None:
-        if self._unfed:
-            self._unfed += data  # TLS had received it before reading was paused
+        if self._unparsed:
+            self._unparsed += data  # TLS had received it before reading was paused
             return
         self._feed(data)
 
@@ -355,7 +355,7 @@ class Connection(asyncio.Protocol):
             return
         for offset in range(0, len(data), _SLICE):
             if self._waiting:
-                self._unfed = data[offset:]
+                self._unparsed = data[offset:]
                 self._pause_reading()
                 return
             self._parse(data[offset : offset + _SLICE])
@@ -368,7 +368,7 @@ class Connection(asyncio.Protocol):
                 self._pause_reading()
             return
         between = self._read is None and not self._in_head
-        self._begun = 0
+        self._requests_begun = 0
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -377,23 +377,23 @@ class Connection(asyncio.Protocol):
             self._stop_parsing()
         except httptools.HttpParserError:
             # Also TLS clients on a plain port, or the reverse.
-            self._break_off(*self._fault)
+            self._reject_request(*self._rejection)
         else:
-            self._check_spent(len(data), between=between)
+            self._check_framing_bytes(len(data), between=between)
             if self._in_head:
-                if self._late is None:
+                if self._read_timer is None:
                     self._set_timeout(self._state.limits.head_seconds)
-                self._state.hold_head(self, self._spent)
+                self._state.hold_head(self, self._framing_bytes)
 
-    def _check_spent(self, size: int, *, between: bool) -> None:
-        if self._begun == 0:
-            self._spent += size
-        elif self._begun == 1 and between:
-            self._spent = size
+    def _check_framing_bytes(self, size: int, *, between: bool) -> None:
+        if self._requests_begun == 0:
+            self._framing_bytes += size
+        elif self._requests_begun == 1 and between:
+            self._framing_bytes = size
         else:
-            self._spent = 0  # data of two requests, whose sizes are unknown
-        if self._spent > (HEAD_BYTES if self._in_head else UNREAD_BYTES):
-            self._break_off(431, b"Request Header Fields Too Large")
+            self._framing_bytes = 0  # data of two requests, whose sizes are unknown
+        if self._framing_bytes > (HEAD_BYTES if self._in_head else UNREAD_BYTES):
+            self._reject_request(431, b"Request Header Fields Too Large")
 
     # httptools
 
@@ -401,7 +401,7 @@ class Connection(asyncio.Protocol):
         self._idle_since = self._loop.time()
         self._has_had_request = True
         self._in_head = True
-        self._begun += 1
+        self._requests_begun += 1
         self._url = b""
         self._headers = []
         self._hosts = []
@@ -424,7 +424,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        if self._late is not None:
+        if self._read_timer is not None:
             self._cancel_timeout()
             self._state.release_head(self)
         self._unread_bytes = 0
@@ -457,7 +457,7 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         exchange = self._read
         assert exchange is not None, "a body follows its head"
-        self._spent -= len(body)
+        self._framing_bytes -= len(body)
         if exchange.complete:
             self._unread_bytes += len(body)
             if self._unread_bytes > UNREAD_BYTES:
@@ -488,13 +488,13 @@ class Connection(asyncio.Protocol):
             self._reject(400, b"Bad Request: malformed Host header")
 
     def _reject(self, status: int, phrase: bytes) -> None:
-        """Stop the parser that called; ``_break_off`` sends the response."""
-        self._fault = (status, phrase)
+        """Stop the parser that called; ``_reject_request`` sends the response."""
+        self._rejection = (status, phrase)
         raise _RejectedError
 
     def _set_timeout(self, seconds: float) -> None:
         self._cancel_timeout()
-        self._late = self._loop.call_later(seconds, self._on_timeout)
+        self._read_timer = self._loop.call_later(seconds, self._on_timeout)
 
     def _on_timeout(self) -> None:
         if self._active is None:
@@ -503,12 +503,12 @@ class Connection(asyncio.Protocol):
             self._stop_parsing()
 
     def _cancel_timeout(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
     def _abort_if_stalled(self, resumed: int) -> None:
-        self._stalled = None
+        self._stall_timer = None
         transport = self._transport
         if transport is None or self.writable.is_set():
             return
@@ -518,7 +518,9 @@ class Connection(asyncio.Protocol):
             transport.abort()
             return
         self._unwritten = unwritten
-        self._stalled = self._loop.call_later(self._state.limits.stalled_seconds, self._abort_if_stalled, self._resumed)
+        self._stall_timer = self._loop.call_later(
+            self._state.limits.stalled_seconds, self._abort_if_stalled, self._resumed
+        )
 
     def _start(self, exchange: Exchange) -> None:
         self._active = exchange
@@ -539,12 +541,12 @@ class Connection(asyncio.Protocol):
         if last_exchange is not None:
             last_exchange.keep_alive = False
 
-    def _break_off(self, status: int, phrase: bytes) -> None:
+    def _reject_request(self, status: int, phrase: bytes) -> None:
         """A request is invalid. Previous requests get their responses, then the connection is closed."""
         broken = self._read
         if broken is not None and broken in self._waiting:
             self._waiting.remove(broken)
-        self._unfed = b""
+        self._unparsed = b""
         self._stop_parsing()
         if self._active is not None and self._active is not broken:
             return

@@ -25,14 +25,14 @@ class WorkerThread:
     """Runs computations one by one. The thread is started with the first."""
 
     def __init__(self, most_waiting: int = 8) -> None:
-        self._most = most_waiting
+        self._max_waiting = most_waiting
         self._executor: ThreadPoolExecutor | None = None
         self._computations = 0
 
     @property
     def is_full(self) -> bool:
         """Whether the queue is full."""
-        return self._computations > self._most
+        return self._computations > self._max_waiting
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function; returns its result or raises its error. It is not stopped if the caller is cancelled."""

@@ -5,7 +5,7 @@ from bisect import bisect_right
 
 SECONDS = 1.0
 """The first and the last commit of every period of this many seconds have a mark."""
-_GONE = 1024
+_MAX_EXPIRED = 1024
 """The number of expired marks that may remain at the front."""
 
 
@@ -51,7 +51,7 @@ class Marks:
             return None
         last = self._times[end - 1], self._revisions[end - 1]
         self._begin = end
-        if end > _GONE and end * 2 > len(self._times):
+        if end > _MAX_EXPIRED and end * 2 > len(self._times):
             del self._times[:end], self._revisions[:end]
             self._begin = 0
         return last

@@ -7,7 +7,7 @@ here.
 import msgspec
 
 _MARK = b"\xffunreadable:"
-_MOST_SHOWN = 200
+_MAX_KEY_LENGTH = 200
 """The maximum length in characters: Kubernetes' own keys are seldom longer, but other programs may write one of a
 megabyte."""
 
@@ -20,9 +20,9 @@ class Unreadable(msgspec.Struct, frozen=True):
     storage_key: str = ""
 
 
-def shown_key(key: str) -> str:
+def printable_key(key: str) -> str:
     """The key of such a value, truncated for log lines and errors."""
-    return key if len(key) <= _MOST_SHOWN else f"{key[:_MOST_SHOWN]}... ({len(key)} characters)"
+    return key if len(key) <= _MAX_KEY_LENGTH else f"{key[:_MAX_KEY_LENGTH]}... ({len(key)} characters)"
 
 
 def encrypted_value(storage_key: str, reason: str) -> bytes:

@@ -131,13 +131,13 @@ class Watcher:
             batch = [change for change in batch if change.revision > self._after]
             if not batch:
                 return
-        waiting, held = self._waiting + len(batch), self._bytes + size
-        if self._pending and (waiting > self.capacity or held > WAITING_BYTES):
+        waiting, total_bytes = self._waiting + len(batch), self._bytes + size
+        if self._pending and (waiting > self.capacity or total_bytes > WAITING_BYTES):
             self.overrun = True
             self._index.remove(self)
         else:
             self._pending.append(batch)
-            self._waiting, self._bytes = waiting, held
+            self._waiting, self._bytes = waiting, total_bytes
         self._notify()
 
     def _notify(self) -> None:
@@ -173,11 +173,11 @@ class WatcherIndex:
 
     def remove(self, watcher: Watcher) -> None:
         """Remove a watcher. Idempotent."""
-        served = self._by_prefix.get(watcher.prefix)
-        if served is None or watcher not in served:
+        watchers = self._by_prefix.get(watcher.prefix)
+        if watchers is None or watcher not in watchers:
             return
-        del served[watcher]
-        if not served:
+        del watchers[watcher]
+        if not watchers:
             del self._by_prefix[watcher.prefix]
         self._count(watcher.prefix, -1)
 
@@ -195,7 +195,7 @@ class WatcherIndex:
         return sum(map(len, self._by_prefix.values()))
 
     def __iter__(self) -> Iterator[Watcher]:
-        return iter([watcher for served in self._by_prefix.values() for watcher in served])
+        return iter([watcher for watchers in self._by_prefix.values() for watcher in watchers])
 
     def publish(self, changes: list[Change], resources: list[str], *, at_once: bool = False) -> None:
         """Deliver one commit's changes to their watchers. ``resources`` has the prefix of each one's resource.
@@ -208,12 +208,12 @@ class WatcherIndex:
             return
         if len(changes) == 1 and not self._wide and resources[0] not in self._narrow:
             # The usual case in memory: one change, for watchers of the whole resource.
-            served = by_prefix.get(resources[0])
-            if served is not None:
+            watchers = by_prefix.get(resources[0])
+            if watchers is not None:
                 size = len(changes[0].value)
-                self.deliveries += len(served)
-                at_once = at_once and all(watcher.takes_at_once for watcher in served)
-                for watcher in list(served):
+                self.deliveries += len(watchers)
+                at_once = at_once and all(watcher.takes_at_once for watcher in watchers)
+                for watcher in list(watchers):
                     if not (at_once and watcher.hand_over(changes)):
                         watcher.deliver(changes, size)
             return
@@ -228,9 +228,9 @@ class WatcherIndex:
                         batch.append(change)
         for prefix, batch in batches.items():
             size = size_of(batch)
-            served = by_prefix[prefix]
-            self.deliveries += len(served)
-            for watcher in list(served):
+            watchers = by_prefix[prefix]
+            self.deliveries += len(watchers)
+            for watcher in list(watchers):
                 watcher.deliver(batch, size)
 
     def _prefixes(self, key: str, resource: str) -> list[str]:

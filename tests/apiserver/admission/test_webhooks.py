@@ -19,7 +19,7 @@ from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, Targ
 from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
 from pilothouse.apiserver.metrics import ServerMetrics
 from pilothouse.env import Env
-from pilothouse.serving.certificates import issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_server
 
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 VALIDATING = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -303,7 +303,7 @@ class RealHook:
 
     def __init__(self, directory: Path, names: list[str]) -> None:
         env = Env()
-        authority = make_authority("webhooks", env.now())
+        authority = create_authority("webhooks", env.now())
         pair = issue_server(authority, names, env.now())
         pair.save(directory / "tls.crt", directory / "tls.key")
         self.ca_bundle = base64.b64encode(authority.certificate).decode()
@@ -401,7 +401,7 @@ async def test_large_ca_bundle_is_loaded_in_chunks(tmp_path: Path) -> None:
     """The one that counts is the last, and something follows it."""
     hook = RealHook(tmp_path, ["localhost"])
     own = base64.b64decode(hook.ca_bundle).decode()
-    other = make_authority("others", Env().now()).certificate.decode()
+    other = create_authority("others", Env().now()).certificate.decode()
     server = await hook.start()
     told = []
     for bundle in (other * 120 + own + "\nthe end\n", other * 120):

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.apiserver.attacks.attacked_plane import Attack, AttackedPlane
 
-from pilothouse.serving.certificates import issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_server
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _NAMESPACES = "/api/v1/namespaces"
@@ -41,7 +41,7 @@ def _webhook(
         def log_message(self, *_arguments: object) -> None:
             """Nothing is logged."""
 
-    authority = make_authority("webhooks", datetime.datetime.now(datetime.UTC))
+    authority = create_authority("webhooks", datetime.datetime.now(datetime.UTC))
     pair = issue_server(authority, ["localhost"], datetime.datetime.now(datetime.UTC))
     with tempfile.TemporaryDirectory() as directory:
         certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
@@ -177,7 +177,7 @@ def _own_address(plane: AttackedPlane) -> None:
 
 
 def _many_authorities(plane: AttackedPlane) -> None:
-    authority = make_authority("webhooks", datetime.datetime.now(datetime.UTC)).certificate
+    authority = create_authority("webhooks", datetime.datetime.now(datetime.UTC)).certificate
     bundle = base64.b64encode(authority * 1500).decode()
     with _webhook(plane, _silent, ca_bundle=bundle, url="https://127.0.0.1:1/") as target:
         for _ in range(4):

@@ -11,7 +11,7 @@ from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthent
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer, Rule
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects, reconciled
-from pilothouse.serving.certificates import issue_client, issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_client, issue_server
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 GET = ("get",)
@@ -54,7 +54,7 @@ def test_undecodable_roles_are_skipped(broken: bytes) -> None:
 
 
 def test_client_certificate_user_and_groups() -> None:
-    authority = make_authority("ca", NOW)
+    authority = create_authority("ca", NOW)
     identity = certificate_identity(issue_client(authority, "jane", ("crew", "deck"), NOW).certificate)
     assert identity is not None
     assert (identity.user, identity.groups) == ("jane", ("crew", "deck"))
@@ -64,13 +64,13 @@ def test_client_certificate_user_and_groups() -> None:
 
 def test_certificate_without_extended_key_usage_is_accepted() -> None:
     """As Go's ``x509.Certificate.Verify``; ``openssl x509 -req`` and fabric8's kube-api-test make such ones."""
-    identity = certificate_identity(make_authority("jane", NOW).certificate)
+    identity = certificate_identity(create_authority("jane", NOW).certificate)
     assert identity is not None
     assert identity.user == "jane"
 
 
 def test_certificate_with_an_undecodable_name_is_rejected() -> None:
-    authority = make_authority("ca", NOW)
+    authority = create_authority("ca", NOW)
     certificate = x509.load_pem_x509_certificate(issue_client(authority, "janejane", (), NOW).certificate)
     der = certificate.public_bytes(serialization.Encoding.DER)
     assert certificate_identity(der) is not None

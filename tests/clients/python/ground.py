@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from tests.programs import ROOT, Program, environment, free_port, pilothouse
 
-from pilothouse.serving.certificates import issue_client, load_or_make_authority
+from pilothouse.serving.certificates import issue_client, load_or_create_authority
 
 NOBODY_TOKEN = "token-of-nobody"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -55,7 +55,7 @@ class Ground:
         self.request("POST", f"/apis/{group}/v1/clusterroles", {"metadata": {"name": "author"}, "rules": _RULES})
         self.request("POST", f"/apis/{group}/v1/clusterrolebindings", binding)
         now = datetime.datetime.now(datetime.UTC)
-        pair = issue_client(load_or_make_authority(self.directory / "data", "ca", "", now), "dev", [], now)
+        pair = issue_client(load_or_create_authority(self.directory / "data", "ca", "", now), "dev", [], now)
         certificate = {"client-certificate-data": _text(pair.certificate), "client-key-data": _text(pair.key)}
         self._write_kubeconfig("dev", certificate)
         self._write_kubeconfig("nobody", {"token": NOBODY_TOKEN})

@@ -36,7 +36,7 @@ from pilothouse.semantics.certificate_requests import (
     KUBELET_SERVING,
     LEGACY_UNKNOWN,
 )
-from pilothouse.serving.certificates import Pair, make_authority
+from pilothouse.serving.certificates import Pair, create_authority
 
 MINUTE, HOUR = datetime.timedelta(minutes=1), datetime.timedelta(hours=1)
 STATUS = "update certificatesigningrequests/status r"
@@ -207,7 +207,7 @@ async def test_recreated_request_of_the_same_name_is_not_signed(world: World) ->
 async def test_requests_wait_while_the_ca_is_expired(env: Env, tmp_path: Path) -> None:
 
     files = tmp_path / "ca.crt", tmp_path / "ca.key"
-    make_authority("old", virtual.START - datetime.timedelta(days=4000)).save(*files)
+    create_authority("old", virtual.START - datetime.timedelta(days=4000)).save(*files)
     async with running(env, SigningOptions(cert_file=str(files[0]), key_file=str(files[1]))) as world:
         await create_request(world, document("r", USER, API_SERVER_CLIENT))
         await asyncio.sleep(5)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pilothouse.machinery.metrics import Registry, exponential_buckets
 from pilothouse.storage.encryption.transformer import NO_GRPC, TransformError
 
-_MOST_KEYS = 100
+_MAX_KEYS = 100
 """Maximum number of key IDs with a last use; the least recently used one is dropped."""
 _LATENCIES = exponential_buckets(5e-6, 2, 25)
 
@@ -132,7 +132,7 @@ class EncryptionMetrics:
     def used_key(self, kind: str, provider: str, key_id: str) -> None:
         """A value was encrypted or decrypted with a plugin's key."""
         labels = (kind, provider, hash_of(key_id), self._server)
-        if labels not in self._used and len(self._used) >= _MOST_KEYS:
+        if labels not in self._used and len(self._used) >= _MAX_KEYS:
             oldest, _ = self._used.popitem(last=False)
             self._key_total.remove(*oldest)
             self._key_used_at.remove(*oldest)
@@ -144,7 +144,7 @@ class EncryptionMetrics:
     def reported_key(self, provider: str, key_id: str) -> None:
         """A plugin has reported its key ID."""
         labels = (provider, hash_of(key_id), self._server)
-        if labels not in self._reported and len(self._reported) >= _MOST_KEYS:
+        if labels not in self._reported and len(self._reported) >= _MAX_KEYS:
             oldest, _ = self._reported.popitem(last=False)
             self._status_at.remove(*oldest)
         self._reported[labels] = None

@@ -7,7 +7,7 @@ from nacl.secret import SecretBox
 from pilothouse.storage.encryption.transformer import Context, TransformError
 
 KEY_SIZE = SecretBox.KEY_SIZE
-_LEAST = SecretBox.NONCE_SIZE + SecretBox.MACBYTES
+_MIN_SIZE = SecretBox.NONCE_SIZE + SecretBox.MACBYTES
 
 
 class Secretbox:
@@ -19,7 +19,7 @@ class Secretbox:
 
     def from_storage(self, data: bytes, context: Context) -> tuple[bytes, bool]:
         """Decrypt. Raises ``TransformError``, with upstream's message, if the value was changed."""
-        if len(data) < _LEAST:
+        if len(data) < _MIN_SIZE:
             raise TransformError("the stored data was shorter than the required size")
         try:
             return self._box.decrypt(data), False

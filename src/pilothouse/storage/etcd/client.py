@@ -24,10 +24,10 @@ from pilothouse.storage.store import OnRequest
 REQUEST_TIMEOUT = 10.0
 """Timeout of one request in seconds; etcd itself gives up after seven."""
 _ROUNDS = 3
-_MOST_TIMEOUTS = 1.5
+_MAX_TIMEOUTS = 1.5
 """A read is not repeated when it has taken that many times its timeout already."""
 _TIMED_OUT = "DeadlineExceeded"
-_PAUSE = 0.1
+_RETRY_DELAY = 0.1
 """Seconds between rounds in which every member was tried."""
 _GRACE = 1.0
 """Seconds for responses of a member from which the client switches to another one: it may hang."""
@@ -263,18 +263,18 @@ class EtcdClient:
                     raise
                 failure = EtcdError("Unavailable", CLOSED)
             _log.info("A request to etcd has failed", endpoint=endpoint.url, method=method, error=failure, v=2)
-            is_last = attempt == attempts or time.monotonic() - start > _MOST_TIMEOUTS * timeout
+            is_last = attempt == attempts or time.monotonic() - start > _MAX_TIMEOUTS * timeout
             if is_last or not (_was_not_sent(failure) or (repeatable and _may_succeed_elsewhere(failure))):
                 if failure.code == _TIMED_OUT:
                     await self.fail_over(endpoint)  # it may hang, and the next request must not wait for it
                 raise failure from None
             await self.fail_over(endpoint)
             if attempt % len(self.endpoints) == 0:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_DELAY)
         raise AssertionError("the last attempt returns or raises")
 
 
-def ask_blocking(options: EtcdOptions, read: Callable[[Callable[[Any], Any]], Any]) -> Any:
+def read_blocking(options: EtcdOptions, read: Callable[[Callable[[Any], Any]], Any]) -> Any:
     """Read from the first member that responds, at startup, without an event loop. ``read`` is called with a function
     that sends a ``RangeRequest``. Raises ``EtcdError``."""
     failure = EtcdError("Unavailable", "no member")

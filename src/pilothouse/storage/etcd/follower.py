@@ -17,14 +17,14 @@ from pilothouse.env import Log
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.client import CLOSED, REQUEST_TIMEOUT, EtcdClient, EtcdError, is_being_cancelled
 
-_ASK_AGAIN = 0.05
+_PROGRESS_REQUEST_TIMEOUT = 0.05
 """Timeout of a progress request in seconds."""
 _WATCHER_SECONDS = 50e-6
 """How long to wait for further events, per notified watcher: about twice the time that it takes to wake it and to send
 the changes, whether one event or several."""
-_LEAST_PAUSE = 0.001
-_MOST_PAUSE = 0.01
-_MOST_WAITING = 10_000
+_MIN_PAUSE = 0.001
+_MAX_PAUSE = 0.01
+_MAX_WAITING = 10_000
 """Events that are read ahead."""
 
 _log = Log("etcd")
@@ -50,7 +50,7 @@ class Follower:
         self._receive = receive
         self._advance = advance
         self._stream: Any = None
-        self._asked_at = -1.0
+        self._progress_requested_at = -1.0
         self._waiting: list[Any] = []
         """Events that were read and not received yet."""
         self._progress = 0
@@ -68,7 +68,7 @@ class Follower:
         reading = asyncio.ensure_future(self._read(stream, revision))
         reading.add_done_callback(self._read_ended)
         try:
-            await self._hand_on(reading)
+            await self._deliver(reading)
         except grpc.aio.AioRpcError as error:
             raise EtcdError(error.code().name.title().replace("_", ""), error.details() or "") from None
         except asyncio.CancelledError:
@@ -82,10 +82,10 @@ class Follower:
 
     def _read_ended(self, reading: "asyncio.Task[None]") -> None:
         if not reading.cancelled():
-            reading.exception()  # raised by ``_hand_on``, unless that has ended before
+            reading.exception()  # raised by ``_deliver``, unless that has ended before
         self._changed.set()
 
-    async def _hand_on(self, reading: "asyncio.Task[None]") -> None:
+    async def _deliver(self, reading: "asyncio.Task[None]") -> None:
         """Deliver what was read, until reading fails; raises that error."""
         while True:
             await self._changed.wait()
@@ -94,8 +94,8 @@ class Follower:
                 events, self._waiting = self._waiting, []
                 notified = await self._receive(events)
                 pause = notified * _WATCHER_SECONDS
-                if pause >= _LEAST_PAUSE:
-                    await asyncio.sleep(min(pause, _MOST_PAUSE))
+                if pause >= _MIN_PAUSE:
+                    await asyncio.sleep(min(pause, _MAX_PAUSE))
             if self._waiting:
                 self._changed.set()
                 continue
@@ -135,20 +135,20 @@ class Follower:
                     self._progress = 0
                     fragments = []
                     self._changed.set()
-                    while len(self._waiting) > _MOST_WAITING:
+                    while len(self._waiting) > _MAX_WAITING:
                         self._received.clear()
                         await self._received.wait()
             elif not fragments:
-                self._asked_at = -1.0
+                self._progress_requested_at = -1.0
                 self._progress = response.header.revision
                 self._changed.set()
 
-    async def ask_progress(self) -> None:
+    async def request_progress(self) -> None:
         """Request a progress notification of etcd (``RequestWatchProgress``); the response is ``advance``."""
         stream, now = self._stream, asyncio.get_running_loop().time()
-        if stream is None or now < self._asked_at + _ASK_AGAIN:
+        if stream is None or now < self._progress_requested_at + _PROGRESS_REQUEST_TIMEOUT:
             return
-        self._asked_at = now  # many may be waiting; and etcd is silent while the watch has not caught up
+        self._progress_requested_at = now  # many may be waiting; and etcd is silent while the watch has not caught up
         try:
             await stream.write(messages.WatchRequest(progress_request=messages.WatchProgressRequest()))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:

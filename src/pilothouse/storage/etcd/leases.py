@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 _REUSE_SHARE = 0.05
-_MOST_OBJECTS = 1000
+_MAX_OBJECTS = 1000
 
 
 class LeaseManager:
@@ -31,7 +31,7 @@ class LeaseManager:
             now = self._monotonic()
             reuse = min(self._reuse_seconds, int(_REUSE_SHARE * ttl))
             self._objects += 1
-            if now + ttl < self._expires < now + ttl + reuse and self._objects <= _MOST_OBJECTS:
+            if now + ttl < self._expires < now + ttl + reuse and self._objects <= _MAX_OBJECTS:
                 return self._lease
             self._lease = await self._grant(ttl + reuse)
             self._expires = now + ttl + reuse

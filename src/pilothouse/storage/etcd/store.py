@@ -18,7 +18,7 @@ import msgspec
 from pilothouse.env import Env, Log
 from pilothouse.storage.errors import CommitFailed, Compacted, Mismatch, StoreClosed, StoreError, StoreUnavailable
 from pilothouse.storage.etcd import messages
-from pilothouse.storage.etcd.client import EtcdClient, EtcdError, ask_blocking
+from pilothouse.storage.etcd.client import EtcdClient, EtcdError, read_blocking
 from pilothouse.storage.etcd.codecs import Codec, Keys
 from pilothouse.storage.etcd.compaction import Compactor
 from pilothouse.storage.etcd.follower import Follower, Stale
@@ -109,7 +109,7 @@ class EtcdStore(Store):
         """Whether the watch is up."""
         self._checks: dict[str, tuple[float, bool]] = {}
         """The time of the last health check of etcd, and its result."""
-        self._progress_requester = ProgressRequester(self._follower.ask_progress)
+        self._progress_requester = ProgressRequester(self._follower.request_progress)
         self._retry = asyncio.Event()
         """Set when values that could not be decrypted may be decryptable."""
 
@@ -131,7 +131,7 @@ class EtcdStore(Store):
         """
         client = EtcdClient(options)
         root = keys.root.encode()
-        pairs, revision = ask_blocking(options, lambda ask: read_all(ask, root))
+        pairs, revision = read_blocking(options, lambda ask: read_all(ask, root))
         values = Values(codec, encryption)
         keyed = [(key, pair) for pair in pairs if (key := key_of(keys, pair)) is not None]
         records = [

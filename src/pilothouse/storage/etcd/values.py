@@ -10,12 +10,12 @@ from pilothouse.env import Log
 from pilothouse.storage.encryption.identity import plain
 from pilothouse.storage.encryption.transformer import TransformError
 from pilothouse.storage.etcd.codecs import Codec
-from pilothouse.storage.unreadable import damaged_value, encrypted_value, shown_key
+from pilothouse.storage.unreadable import damaged_value, encrypted_value, printable_key
 
 if TYPE_CHECKING:
     from pilothouse.storage.encryption.at_rest import EncryptionAtRest
 
-_MOST_LOGGED = 10
+_MAX_LOGGED = 10
 
 _log = Log("etcd")
 
@@ -41,9 +41,9 @@ class Values:
         try:
             data = await self.decrypt(key, pair)
         except TransformError as error:
-            return self._not_decrypted(key, pair, error)
+            return self._undecryptable(key, pair, error)
         self.unreadable.pop(key, None)
-        return self._decoded(key, pair, data)
+        return self._decode(key, pair, data)
 
     async def decode_past(self, key: str, pair: Any) -> bytes:
         """The same for an earlier value of a key."""
@@ -51,8 +51,8 @@ class Values:
             data = await self.decrypt(key, pair)
         except TransformError as error:
             self.has_unreadable = True
-            return encrypted_value(_shown(pair), str(error))
-        return self._decoded(key, pair, data)
+            return encrypted_value(_printable_key(pair), str(error))
+        return self._decode(key, pair, data)
 
     def decode_blocking(self, key: str, pair: Any) -> bytes:
         """The same without a loop, at the start."""
@@ -62,8 +62,8 @@ class Values:
             else:
                 data = self.encryption.read_blocking(key, pair.key, pair.value)[0]
         except TransformError as error:
-            return self._not_decrypted(key, pair, error)
-        return self._decoded(key, pair, data)
+            return self._undecryptable(key, pair, error)
+        return self._decode(key, pair, data)
 
     async def decrypt(self, key: str, pair: Any) -> bytes:
         """The decrypted bytes of the codec. Raises ``TransformError``."""
@@ -76,23 +76,23 @@ class Values:
         assert self.encryption is not None, "it is asked before"
         return (await self.encryption.read(key, pair.key, pair.value))[1]
 
-    def _decoded(self, key: str, pair: Any, data: bytes) -> bytes:
+    def _decode(self, key: str, pair: Any, data: bytes) -> bytes:
         try:
             return self.codec.decode(key, data, pair.mod_revision)
         except ValueError as error:
             # It exists: reads of it return an internal error, as upstream's.
-            _log.error("A value in etcd can't be decoded", key=_shown(pair), error=error)
+            _log.error("A value in etcd can't be decoded", key=_printable_key(pair), error=error)
             self.has_unreadable = True
             return damaged_value(str(error))
 
-    def _not_decrypted(self, key: str, pair: Any, error: TransformError) -> bytes:
-        if key not in self.unreadable and len(self.unreadable) < _MOST_LOGGED:
+    def _undecryptable(self, key: str, pair: Any, error: TransformError) -> bytes:
+        if key not in self.unreadable and len(self.unreadable) < _MAX_LOGGED:
             # Without a key all values fail in the same way: only the first ones are logged.
-            _log.error("failed to decrypt data", key=_shown(pair), error=error)
+            _log.error("failed to decrypt data", key=_printable_key(pair), error=error)
         self.has_unreadable = True
         self.unreadable[key] = error.may_pass
-        return encrypted_value(_shown(pair), str(error))
+        return encrypted_value(_printable_key(pair), str(error))
 
 
-def _shown(pair: Any) -> str:
-    return shown_key(pair.key.decode(errors="replace"))
+def _printable_key(pair: Any) -> str:
+    return printable_key(pair.key.decode(errors="replace"))

@@ -16,7 +16,7 @@ from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.conversion import webhook_converter
 from pilothouse.env import Env
-from pilothouse.serving.certificates import issue_server, make_authority
+from pilothouse.serving.certificates import create_authority, issue_server
 
 FAILED = "conversion webhook for example.com/v1, Kind=Thing failed: "
 Serve = Callable[[bytes, asyncio.StreamWriter], Coroutine[Any, Any, None]]
@@ -27,7 +27,7 @@ class Hooks:
     """A webhook on a socket; ``serve`` answers."""
 
     def __init__(self, directory: Path) -> None:
-        authority = make_authority("webhooks", Env().now())
+        authority = create_authority("webhooks", Env().now())
         pair = issue_server(authority, ["localhost"], Env().now())
         pair.save(directory / "tls.crt", directory / "tls.key")
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

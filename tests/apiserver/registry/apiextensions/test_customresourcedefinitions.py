@@ -13,7 +13,7 @@ from tests.tables import cases
 from pilothouse.apiserver.apiextensions.controller import CustomResources
 from pilothouse.apiserver.apiextensions.structural import validate_schema
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.serving.certificates import make_authority
+from pilothouse.serving.certificates import create_authority
 from pilothouse.storage import Record
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -249,7 +249,7 @@ async def test_invalid_ca_bundle_is_not_established(api: Api) -> None:
     bad = await api.get(FOOS)
     assert conditions(bad) == {"NamesAccepted": ("True", "NoConflicts"), "Established": ("False", "InvalidCABundle")}
     assert bad.body["status"]["conditions"][1]["message"] == "The conversion webhook CABundle is invalid"
-    good = make_authority("a", api.env.now()).certificate
+    good = create_authority("a", api.env.now()).certificate
     await api.patch(FOOS, {"spec": {"conversion": webhook(good)}})
     assert conditions(await api.get(FOOS))["Established"] == ("True", "InitialNamesAccepted")
     for bundle, why in (

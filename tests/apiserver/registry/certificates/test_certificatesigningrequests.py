@@ -9,7 +9,7 @@ from tests.apiserver.api import Api, Object
 from tests.tables import cases
 
 from pilothouse.env import virtual
-from pilothouse.serving.certificates import make_authority
+from pilothouse.serving.certificates import create_authority
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 NOW = "2026-01-01T00:00:00Z"
@@ -17,7 +17,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 @lru_cache
 def _certificate(name: str) -> bytes:
-    return make_authority(name, virtual.START).certificate
+    return create_authority(name, virtual.START).certificate
 
 
 def _encoded(pem: bytes) -> str:

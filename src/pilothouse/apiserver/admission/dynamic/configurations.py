@@ -9,7 +9,7 @@ from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env import Log
 from pilothouse.storage import Change
-from pilothouse.storage.unreadable import shown_key
+from pilothouse.storage.unreadable import printable_key
 
 GROUP = "admissionregistration.k8s.io"
 EXEMPT_RESOURCES = (
@@ -69,7 +69,7 @@ class Configurations(Generic[T]):
             self._compiled[key] = self._compile(decode(value))
         except (StatusError, RecursionError, AttributeError, TypeError, ValueError) as error:
             # The write is already committed, and the other subscribers must still be notified.
-            _log.error("Failed to read a stored admission configuration", key=shown_key(key), err=error)
+            _log.error("Failed to read a stored admission configuration", key=printable_key(key), err=error)
             return False
         self._unreadable.discard(key)
         return True
