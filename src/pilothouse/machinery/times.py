@@ -23,25 +23,25 @@ class TimeError(ValueError):
     """Text that is no time, with the message of Go's ``time.Parse``."""
 
 
-def format_time(time: datetime.datetime) -> str:
+def format_time(at: datetime.datetime) -> str:
     """``2026-01-01T00:00:00Z``; fractions of a second are truncated, as upstream."""
-    return _formatted(time)
+    return _formatted(at)
 
 
 @lru_cache(maxsize=256)  # many objects have the same time
-def _formatted(time: datetime.datetime) -> str:
-    return _utc(time).isoformat()[:19] + "Z"  # a fifth of strftime's time
+def _formatted(at: datetime.datetime) -> str:
+    return _utc(at).isoformat()[:19] + "Z"  # a fifth of strftime's time
 
 
 @lru_cache(maxsize=64)
-def format_micro_time(time: datetime.datetime) -> str:
+def format_micro_time(at: datetime.datetime) -> str:
     """``2026-01-01T00:00:00.000000Z``."""
-    return _utc(time).isoformat(timespec="microseconds")[:26] + "Z"
+    return _utc(at).isoformat(timespec="microseconds")[:26] + "Z"
 
 
-def _utc(time: datetime.datetime) -> datetime.datetime:
-    assert time.tzinfo is not None, "times are aware: a naive one could mean anything"
-    return time if time.tzinfo is datetime.UTC else time.astimezone(datetime.UTC)
+def _utc(at: datetime.datetime) -> datetime.datetime:
+    assert at.tzinfo is not None, "times are aware: a naive one could mean anything"
+    return at if at.tzinfo is datetime.UTC else at.astimezone(datetime.UTC)
 
 
 def parse_time(text: str) -> datetime.datetime:
@@ -58,14 +58,14 @@ _FIRST = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 _LAST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
-def add_seconds(time: datetime.datetime, seconds: float) -> datetime.datetime:
+def add_seconds(at: datetime.datetime, seconds: float) -> datetime.datetime:
     """``at.Add(time.Duration(seconds) * time.Second)`` for seconds from users; see ``whole_seconds``.
 
     Times before the year 1 and after 9999 become the first and the last one.
     """
     duration = datetime.timedelta(seconds=whole_seconds(seconds))
     try:
-        return time + duration
+        return at + duration
     except OverflowError:
         return _LAST if duration > datetime.timedelta() else _FIRST
 
