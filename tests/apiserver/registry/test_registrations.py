@@ -44,6 +44,6 @@ def test_every_declared_kind_is_served() -> None:
 
 def test_strategies_are_not_shared() -> None:
     """A server with a gate on changes its own copy; what two kinds share would change for both."""
-    found = [registration_of(info.group, info.resource).strategy for info in STORED]
+    strategies = [registration_of(info.group, info.resource).strategy for info in STORED]
     kinds = {(info.group, info.resource) for info in STORED}
-    assert len({id(strategy) for strategy in found}) == len(kinds)
+    assert len({id(strategy) for strategy in strategies}) == len(kinds)

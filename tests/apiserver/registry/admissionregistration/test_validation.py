@@ -75,8 +75,8 @@ def _resources(*names: str) -> Object:
 )
 async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
     webhooks = [{**WEBHOOK, "rules": [rule]}]
-    found = await errors_of_create(api, GROUP + "validatingwebhookconfigurations", webhooks=webhooks)
-    assert found == [f"webhooks[0].rules[0].{text}" for text in expected]
+    errors = await errors_of_create(api, GROUP + "validatingwebhookconfigurations", webhooks=webhooks)
+    assert errors == [f"webhooks[0].rules[0].{error}" for error in expected]
 
 
 @cases(
@@ -113,8 +113,8 @@ async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
     },
 )
 async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
-    found = await errors_of_create(api, GROUP + "mutatingwebhookconfigurations", webhooks=[{**WEBHOOK, **change}])
-    assert found == [f"webhooks[0].{text}" for text in expected]
+    errors = await errors_of_create(api, GROUP + "mutatingwebhookconfigurations", webhooks=[{**WEBHOOK, **change}])
+    assert errors == [f"webhooks[0].{error}" for error in expected]
 
 
 @cases(
@@ -203,7 +203,7 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
     },
 )
 async def test_validating_policies(api: Api, change: Object, expected: list[str]) -> None:
-    assert await errors_of_create(api, POLICIES, spec={**POLICY, **change}) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, POLICIES, spec={**POLICY, **change}) == [f"spec.{error}" for error in expected]
 
 
 async def test_multiline_expressions_do_not_require_a_message(api: Api) -> None:
@@ -247,7 +247,7 @@ async def test_multiline_expressions_do_not_require_a_message(api: Api) -> None:
 )
 async def test_mutating_policies(api: Api, change: Object, expected: list[str]) -> None:
     assert await errors_of_create(api, MUTATING, spec={**MUTATING_POLICY, **change}) == [
-        f"spec.{text}" for text in expected
+        f"spec.{error}" for error in expected
     ]
 
 
@@ -284,7 +284,7 @@ async def test_mutating_policies(api: Api, change: Object, expected: list[str]) 
     },
 )
 async def test_bindings(api: Api, path: str, spec: Object, expected: list[str]) -> None:
-    assert await errors_of_create(api, path, spec=spec) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, path, spec=spec) == [f"spec.{error}" for error in expected]
 
 
 async def test_policy_status(api: Api) -> None:
@@ -316,8 +316,8 @@ async def test_policy_status(api: Api) -> None:
     },
 )
 async def test_api_services(api: Api, name: str, change: Object, expected: list[str]) -> None:
-    found = await errors_of_create(api, SERVICES, metadata={"name": name}, spec={**SERVICE, **change})
-    assert found == [f"spec.{text}" for text in expected]
+    errors = await errors_of_create(api, SERVICES, metadata={"name": name}, spec={**SERVICE, **change})
+    assert errors == [f"spec.{error}" for error in expected]
 
 
 async def test_api_service_status(api: Api) -> None:

@@ -24,12 +24,15 @@ V1: Object = {"name": "v1", "served": True, "storage": True, "schema": SCHEMA}
 
 
 def definition(**spec: Any) -> Object:
-    whole = {"group": "example.com", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, **spec}
-    return {"metadata": {"name": "foos.example.com"}, "spec": {"versions": [V1], **whole}}
+    fields = {"group": "example.com", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"}, **spec}
+    return {"metadata": {"name": "foos.example.com"}, "spec": {"versions": [V1], **fields}}
 
 
 def conditions(answer: Answer) -> dict[str, tuple[str, str]]:
-    return {found["type"]: (found["status"], found["reason"]) for found in answer.body["status"]["conditions"]}
+    return {
+        condition["type"]: (condition["status"], condition["reason"])
+        for condition in answer.body["status"]["conditions"]
+    }
 
 
 def causes(answer: Answer) -> list[tuple[str, str]]:
@@ -43,38 +46,38 @@ async def established(api: Api, **spec: Any) -> Object:
 
 
 async def test_accepted_names_written_by_clients_are_corrected(api: Api) -> None:
-    wrong = await established(api)
-    wrong["status"] = {"acceptedNames": {"plural": "bars", "kind": "Bar"}}
-    answer = await api.put(FOOS + "/status", wrong)
-    then = await api.get(FOOS)
+    obj = await established(api)
+    obj["status"] = {"acceptedNames": {"plural": "bars", "kind": "Bar"}}
+    answer = await api.put(FOOS + "/status", obj)
+    stored = await api.get(FOOS)
     assert answer.body["status"]["acceptedNames"] == {"plural": "bars", "kind": "Bar"}
     assert answer.body["status"]["storedVersions"] == ["v1"], "the default where there are none"
-    assert then.body["status"]["acceptedNames"] == NAMES
-    assert conditions(then) == {
+    assert stored.body["status"]["acceptedNames"] == NAMES
+    assert conditions(stored) == {
         "NamesAccepted": ("True", "NoConflicts"),
         "Established": ("True", "InitialNamesAccepted"),
     }
 
 
 async def test_conditions_are_kept_if_names_are_correct(api: Api) -> None:
-    made = await established(api)
-    made["status"]["conditions"][0]["reason"] = "Why"
-    await api.put(FOOS + "/status", made)
+    created = await established(api)
+    created["status"]["conditions"][0]["reason"] = "Why"
+    await api.put(FOOS + "/status", created)
     assert conditions(await api.get(FOOS))["NamesAccepted"] == ("True", "Why")
 
 
 async def test_accepted_names_are_validated(api: Api) -> None:
-    made = await established(api)
-    made["status"]["acceptedNames"] = {"plural": "", "kind": "Foo", "listKind": "Foo"}
-    [(field, detail)] = causes(await api.put(FOOS + "/status", made))
+    created = await established(api)
+    created["status"]["acceptedNames"] = {"plural": "", "kind": "Foo", "listKind": "Foo"}
+    [(field, detail)] = causes(await api.put(FOOS + "/status", created))
     assert field == "status.acceptedNames.listKind"
     assert detail.endswith("kind and listKind may not be the same")
 
 
 async def test_removed_stored_version_is_rejected_on_every_update(api: Api) -> None:
-    made = await established(api)
-    made["status"]["storedVersions"] = ["v1", "v0"]
-    await api.put(FOOS + "/status", made)
+    created = await established(api)
+    created["status"]["storedVersions"] = ["v1", "v0"]
+    await api.put(FOOS + "/status", created)
     [(field, detail)] = causes(await api.patch(FOOS, {"metadata": {"labels": {"a": "b"}}}))
     assert field == "status.storedVersions[1]"
     assert "missing from spec.versions; v0 was previously a storage version" in detail
@@ -123,17 +126,17 @@ _SELECTED = {"selectableFields": [{"jsonPath": ".a"}]}
     },
 )
 async def test_incompatible_fields(api: Api, spec: Any, expected: list[tuple[str, str]]) -> None:
-    found = causes(await api.post(DEFINITIONS, definition(**spec)))
-    assert [(field, f"Invalid value: {text}") for field, text in expected] == [
-        one for one in found if one[0] in dict(expected)
+    all_causes = causes(await api.post(DEFINITIONS, definition(**spec)))
+    assert [(field, f"Invalid value: {detail}") for field, detail in expected] == [
+        cause for cause in all_causes if cause[0] in dict(expected)
     ][:1]
 
 
-@pytest.mark.parametrize("part", ["", "/status"])
-async def test_update_requires_a_resource_version(api: Api, part: str) -> None:
-    made = await established(api)
-    del made["metadata"]["resourceVersion"]
-    assert [field for field, _ in causes(await api.put(FOOS + part, made))] == ["metadata.resourceVersion"]
+@pytest.mark.parametrize("subresource", ["", "/status"])
+async def test_update_requires_a_resource_version(api: Api, subresource: str) -> None:
+    created = await established(api)
+    del created["metadata"]["resourceVersion"]
+    assert [field for field, _ in causes(await api.put(FOOS + subresource, created))] == ["metadata.resourceVersion"]
 
 
 async def test_generate_name_must_match_the_required_name(api: Api) -> None:
@@ -246,13 +249,16 @@ def webhook(bundle: bytes | None = None, versions: tuple[str, ...] = ("v1",)) ->
 async def test_invalid_ca_bundle_is_not_established(api: Api) -> None:
     """As upstream since v1.31: a bundle that was good may not become bad."""
     await api.create(DEFINITIONS, definition(conversion=webhook(b"no bundle")))
-    bad = await api.get(FOOS)
-    assert conditions(bad) == {"NamesAccepted": ("True", "NoConflicts"), "Established": ("False", "InvalidCABundle")}
-    assert bad.body["status"]["conditions"][1]["message"] == "The conversion webhook CABundle is invalid"
-    good = create_authority("a", api.env.now()).certificate
-    await api.patch(FOOS, {"spec": {"conversion": webhook(good)}})
+    invalid = await api.get(FOOS)
+    assert conditions(invalid) == {
+        "NamesAccepted": ("True", "NoConflicts"),
+        "Established": ("False", "InvalidCABundle"),
+    }
+    assert invalid.body["status"]["conditions"][1]["message"] == "The conversion webhook CABundle is invalid"
+    certificate = create_authority("a", api.env.now()).certificate
+    await api.patch(FOOS, {"spec": {"conversion": webhook(certificate)}})
     assert conditions(await api.get(FOOS))["Established"] == ("True", "InitialNamesAccepted")
-    for bundle, why in (
+    for bundle, detail in (
         (b"no bundle", "unable to parse bytes as PEM block"),
         (b" ", "unable to parse bytes as PEM block"),
         (b"-----BEGIN X-----\nAAAA\n-----END X-----\n", "unable to parse bytes as PEM block"),
@@ -261,10 +267,10 @@ async def test_invalid_ca_bundle_is_not_established(api: Api) -> None:
     ):
         ((field, message),) = causes(await api.patch(FOOS, {"spec": {"conversion": webhook(bundle)}}))
         assert field == "spec.conversion.webhookClientConfig.caBundle"
-        shown = base64.b64encode(bundle).decode()
-        assert message.startswith(f'Invalid value: "{shown}": unable to load root certificates: {why}')
-    more = b"# comment\n" + good + b"\nrest"
-    assert (await api.patch(FOOS, {"spec": {"conversion": webhook(more)}})).status == 200
+        encoded = base64.b64encode(bundle).decode()
+        assert message.startswith(f'Invalid value: "{encoded}": unable to load root certificates: {detail}')
+    with_comment = b"# comment\n" + certificate + b"\nrest"
+    assert (await api.patch(FOOS, {"spec": {"conversion": webhook(with_comment)}})).status == 200
 
 
 async def test_empty_conversion_requires_a_strategy(api: Api) -> None:
@@ -276,10 +282,10 @@ async def test_first_delete_only_sets_the_deletion_timestamp(api: Api) -> None:
     """Whatever the propagation policy: the objects are deleted by the definition's own finalizer."""
     await established(api)
     answer = await api.delete(FOOS, {"propagationPolicy": "Orphan"})
-    then = await api.get(FOOS)
+    stored = await api.get(FOOS)
     assert answer.body["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
     assert conditions(answer)["Terminating"] == ("True", "InstanceDeletionPending")
-    assert then.status == 404
+    assert stored.status == 404
 
 
 @pytest.mark.parametrize(("field", "name"), [("uid", "UID"), ("resourceVersion", "ResourceVersion")])
@@ -311,14 +317,14 @@ async def test_false_schema_fields_are_not_stored(api: Api) -> None:
     },
 )
 def test_only_supported_schemas_are_validated_as_structural(unsupported: Object) -> None:
-    shapeless = {"properties": {"metadata": {"type": "array", "items": {"type": "string"}}}}
-    detail = [error.field for error in validate_schema({"type": "object", **shapeless}, "s")]
-    assert "s.properties[metadata]" in detail
+    metadata_schema = {"properties": {"metadata": {"type": "array", "items": {"type": "string"}}}}
+    fields = [error.field for error in validate_schema({"type": "object", **metadata_schema}, "s")]
+    assert "s.properties[metadata]" in fields
     mixed = {"type": "object", **unsupported}
-    mixed["properties"] = {**shapeless["properties"], **unsupported.get("properties", {})}
-    detail = [error.field for error in validate_schema(mixed, "s")]
-    assert detail
-    assert "s.properties[metadata]" not in detail
+    mixed["properties"] = {**metadata_schema["properties"], **unsupported.get("properties", {})}
+    fields = [error.field for error in validate_schema(mixed, "s")]
+    assert fields
+    assert "s.properties[metadata]" not in fields
 
 
 async def test_recreated_definition_is_not_finalized_for_its_predecessor(

@@ -35,34 +35,34 @@ def _pem() -> str:
     return base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
 
 
-def _request(**more: Any) -> Object:
+def _request(**fields: Any) -> Object:
     spec = {
         "request": _pem(),
         "signerName": "kubernetes.io/kube-apiserver-client",
         "usages": ["client auth"],
-        **more,
+        **fields,
     }
     return {"metadata": {"name": "r"}, "spec": spec}
 
 
-def _condition(kind: str = "Approved", **more: Any) -> Object:
-    return {"type": kind, "status": "True", "reason": "ByHand", "message": "yes", **more}
+def _condition(kind: str = "Approved", **fields: Any) -> Object:
+    return {"type": kind, "status": "True", "reason": "ByHand", "message": "yes", **fields}
 
 
 async def test_user_fields_are_set_by_the_server(api: Api) -> None:
-    made = await api.create(
+    created = await api.create(
         REQUESTS, {**_request(username="somebody", groups=["g"]), "status": {"conditions": [_condition()]}}
     )
-    assert made["spec"]["username"] == "admin"
-    assert made["spec"]["groups"] == ["system:masters"]
-    assert made["status"] == {}
+    assert created["spec"]["username"] == "admin"
+    assert created["spec"]["groups"] == ["system:masters"]
+    assert created["status"] == {}
 
 
 async def test_approval_sets_times_and_changes_nothing_else(api: Api) -> None:
-    made = await api.create(REQUESTS, _request())
-    made["status"] = {"conditions": [_condition()], "certificate": "eA=="}
-    made["spec"]["signerName"] = "example.com/other"
-    answer = await api.put(REQUESTS + "/r/approval", made)
+    created = await api.create(REQUESTS, _request())
+    created["status"] = {"conditions": [_condition()], "certificate": "eA=="}
+    created["spec"]["signerName"] = "example.com/other"
+    answer = await api.put(REQUESTS + "/r/approval", created)
     assert answer.status == 200, answer.text
     assert answer.body["status"] == {"conditions": [{**_condition(), "lastUpdateTime": NOW, "lastTransitionTime": NOW}]}
     assert answer.body["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client"
@@ -101,11 +101,11 @@ async def test_rejected_approvals(api: Api, target: str, conditions: list[Object
 async def test_approval_condition_can_be_updated(api: Api, kind: str) -> None:
     await api.create(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(kind)]}})
-    later = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z")
-    answer = await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [later]}})
+    condition = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z")
+    answer = await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [condition]}})
     assert answer.status == 200, answer.text
-    later = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z", lastTransitionTime=NOW)
-    assert answer.body["status"] == {"conditions": [later]}
+    condition = _condition(kind, message="still", lastUpdateTime="2026-01-02T00:00:00Z", lastTransitionTime=NOW)
+    assert answer.body["status"] == {"conditions": [condition]}
 
 
 async def test_status_update_keeps_approval_conditions(api: Api) -> None:
@@ -132,11 +132,13 @@ async def test_certificate_can_be_set_once(api: Api) -> None:
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
     signed = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": certificate}})
     other = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(_certificate("b"))}})
-    gone = await api.patch(REQUESTS + "/r/status", {"status": {"conditions": []}})
+    removed = await api.patch(REQUESTS + "/r/status", {"status": {"conditions": []}})
     assert signed.body["status"]["certificate"] == certificate
     assert signed.body["status"]["conditions"][0]["type"] == "Approved"
     assert other.message.endswith("status.certificate: Forbidden: updates may not modify existing certificate content")
-    assert gone.message.endswith('status.conditions: Forbidden: updates may not remove a condition of type "Approved"')
+    assert removed.message.endswith(
+        'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'
+    )
 
 
 @cases(
@@ -181,10 +183,10 @@ async def test_rejected_requests(api: Api, spec: Object, message: str) -> None:
 
 async def test_metadata_errors_of_status_updates(api: Api) -> None:
     await api.create(REQUESTS, _request())
-    bad = {"metadata": {"labels": {"a": "b c"}}}
+    invalid_labels = {"metadata": {"labels": {"a": "b c"}}}
     counts = [
         len(answer.body["details"]["causes"])
-        for answer in [await api.patch(f"{REQUESTS}/r{part}", bad) for part in ("/status", "")]
+        for answer in [await api.patch(f"{REQUESTS}/r{subresource}", invalid_labels) for subresource in ("/status", "")]
     ]
     assert counts == [4, 4]
 
@@ -209,21 +211,22 @@ BROKEN = b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n"
 
 
 @cases(
-    "pem, why",
+    "pem, detail",
     {
         "no PEM": (b"x", "must contain at least one CERTIFICATE PEM block"),
         "a key": (KEY, 'only CERTIFICATE PEM blocks are allowed, found "EC PRIVATE KEY"'),
         "nonsense": (BROKEN, "x509: malformed certificate"),
     },
 )
-async def test_status_certificate_must_be_valid(api: Api, pem: bytes, why: str) -> None:
+async def test_status_certificate_must_be_valid(api: Api, pem: bytes, detail: str) -> None:
     await api.create(REQUESTS, _request())
-    several = _certificate("a") + b"and\n" + _certificate("b")
-    refused, both = [
-        await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(each)}}) for each in (pem, several)
+    chain = _certificate("a") + b"and\n" + _certificate("b")
+    rejected, accepted = [
+        await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(certificates)}})
+        for certificates in (pem, chain)
     ]
-    assert refused.message.endswith(f': status.certificate: Invalid value: "<certificate data>": {why}')
-    assert both.status == 200, both.text
+    assert rejected.message.endswith(f': status.certificate: Invalid value: "<certificate data>": {detail}')
+    assert accepted.status == 200, accepted.text
 
 
 async def test_existing_invalid_status_can_be_kept(api: Api) -> None:
@@ -231,13 +234,13 @@ async def test_existing_invalid_status_can_be_kept(api: Api) -> None:
     await api.create(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition(), _condition("Other")]}})
     await api.rewrite(key, '"type":"Other"', '"type":"Denied"')
-    both = [_condition(), _condition("Denied")]
-    asked = [await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": both}})]
+    conditions = [_condition(), _condition("Denied")]
+    answers = [await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": conditions}})]
     await api.rewrite(key, '"type":"Denied"', '"type":"Approved"')
     assert [
         answer.status
         for answer in [
-            *asked,
+            *answers,
             await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()] * 2}}),
         ]
     ] == [200, 200]

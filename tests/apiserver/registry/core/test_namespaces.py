@@ -37,27 +37,29 @@ async def test_system_namespaces_cannot_be_deleted(api: Api, name: str) -> None:
 
 async def test_metadata_name_label_is_restored(api: Api) -> None:
     await api.create(NAMESPACES, _made(labels={"kubernetes.io/metadata.name": "other", "a": "b"}))
-    made, patched = [
+    created, patched = [
         await api.get(f"{NAMESPACES}/n"),
         await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": None}}),
     ]
-    assert made.meta["labels"] == {"kubernetes.io/metadata.name": "n", "a": "b"}
+    assert created.meta["labels"] == {"kubernetes.io/metadata.name": "n", "a": "b"}
     assert patched.meta["labels"] == {"kubernetes.io/metadata.name": "n"}
 
 
 async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
-    made = await api.create(NAMESPACES, _made())
+    created = await api.create(NAMESPACES, _made())
     await api.create(f"{NAMESPACES}/n/configmaps", config_map())
     marked = await api.delete(f"{NAMESPACES}/n")
-    again = await api.delete(f"{NAMESPACES}/n")
-    refused = await api.post(f"{NAMESPACES}/n/configmaps", config_map("d"))
+    deleted_again = await api.delete(f"{NAMESPACES}/n")
+    rejected = await api.post(f"{NAMESPACES}/n/configmaps", config_map("d"))
     updated = await api.patch(f"{NAMESPACES}/n/configmaps/c", {"data": {"a": "b"}})
     emptied = await api.delete(f"{NAMESPACES}/n/configmaps")
-    finalized = await api.put(f"{NAMESPACES}/n/finalize", {"metadata": {"name": "n", "uid": made["metadata"]["uid"]}})
-    marked, again, refused, updated, emptied, finalized, gone = [
+    finalized = await api.put(
+        f"{NAMESPACES}/n/finalize", {"metadata": {"name": "n", "uid": created["metadata"]["uid"]}}
+    )
+    marked, deleted_again, rejected, updated, emptied, finalized, gone = [
         marked,
-        again,
-        refused,
+        deleted_again,
+        rejected,
         updated,
         emptied,
         finalized,
@@ -66,12 +68,12 @@ async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
     assert marked.body["status"] == {"phase": "Terminating"}
     assert marked.meta["deletionTimestamp"] == "2026-01-01T00:00:00Z"
     assert "deletionGracePeriodSeconds" not in marked.meta
-    assert again.body == marked.body
-    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
-    assert refused.message == (
+    assert deleted_again.body == marked.body
+    assert (rejected.status, rejected.body["reason"]) == (403, "Forbidden")
+    assert rejected.message == (
         'configmaps "d" is forbidden: unable to create new content in namespace n because it is being terminated'
     )
-    assert refused.body["details"]["causes"] == [
+    assert rejected.body["details"]["causes"] == [
         {
             "reason": "NamespaceTerminating",
             "message": "namespace n is being terminated",
@@ -92,47 +94,47 @@ async def test_metadata_finalizer_keeps_the_namespace_after_finalize(api: Api) -
         f"{NAMESPACES}/n/finalize", {"metadata": {"name": "n", "finalizers": ["a.b/c"]}, "spec": {}}
     )
     kept = await api.get(f"{NAMESPACES}/n")
-    freed = await api.patch(f"{NAMESPACES}/n", {"metadata": {"finalizers": None}})
-    finalized, kept, freed, gone = [finalized, kept, freed, await api.get(f"{NAMESPACES}/n")]
+    without_finalizers = await api.patch(f"{NAMESPACES}/n", {"metadata": {"finalizers": None}})
+    finalized, kept, without_finalizers, gone = [finalized, kept, without_finalizers, await api.get(f"{NAMESPACES}/n")]
     assert finalized.body == kept.body
-    assert (freed.status, gone.status) == (200, 404)
+    assert (without_finalizers.status, gone.status) == (200, 404)
 
 
 async def test_spec_finalizers_change_only_through_finalize(api: Api) -> None:
-    made = await api.create(NAMESPACES, _made())
-    made["spec"] = {"finalizers": []}
-    ordinary = await api.put(f"{NAMESPACES}/n", made)
-    made["spec"] = {"finalizers": ["kubernetes", "x.y/z"]}
-    ordinary, finalize = [ordinary, await api.put(f"{NAMESPACES}/n/finalize", made)]
-    assert ordinary.body["spec"] == {"finalizers": ["kubernetes"]}
-    assert finalize.body["spec"] == {"finalizers": ["kubernetes", "x.y/z"]}
+    created = await api.create(NAMESPACES, _made())
+    created["spec"] = {"finalizers": []}
+    updated = await api.put(f"{NAMESPACES}/n", created)
+    created["spec"] = {"finalizers": ["kubernetes", "x.y/z"]}
+    updated, finalized = [updated, await api.put(f"{NAMESPACES}/n/finalize", created)]
+    assert updated.body["spec"] == {"finalizers": ["kubernetes"]}
+    assert finalized.body["spec"] == {"finalizers": ["kubernetes", "x.y/z"]}
 
 
 async def test_uid_precondition_is_checked(api: Api) -> None:
-    made = await api.create(NAMESPACES, _made())
+    created = await api.create(NAMESPACES, _made())
     answer = await api.delete(f"{NAMESPACES}/n", {"preconditions": {"uid": "a"}})
     assert answer.status == 409
     assert answer.message == (
         'Operation cannot be fulfilled on namespaces "n": Precondition failed: UID in precondition: a, UID in object '
-        f"meta: {made['metadata']['uid']}"
+        f"meta: {created['metadata']['uid']}"
     )
     assert answer.body["details"] == {"name": "n", "kind": "namespaces"}
 
 
 @pytest.mark.parametrize(
-    ("deleting", "phase", "problem"),
+    ("deleting", "phase", "detail"),
     [
         (False, "Terminating", "may only be 'Active' if `deletionTimestamp` is empty"),
         (True, "Active", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
     ],
 )
-async def test_phase_follows_the_deletion_timestamp(api: Api, deleting: bool, phase: str, problem: str) -> None:
+async def test_phase_follows_the_deletion_timestamp(api: Api, deleting: bool, phase: str, detail: str) -> None:
     await api.create(NAMESPACES, _made())
     if deleting:
         await api.delete(f"{NAMESPACES}/n")
     answer = await api.patch(f"{NAMESPACES}/n/status", {"status": {"phase": phase}})
     assert answer.status == 422
-    assert answer.message == f'Namespace "n" is invalid: status.Phase: Invalid value: "{phase}": {problem}'
+    assert answer.message == f'Namespace "n" is invalid: status.Phase: Invalid value: "{phase}": {detail}'
 
 
 async def test_status_update_does_not_remove_the_namespace(api: Api) -> None:
@@ -143,10 +145,10 @@ async def test_status_update_does_not_remove_the_namespace(api: Api) -> None:
     written = await api.put(f"{NAMESPACES}/n/status", body)
     # spec.finalizers still hold it, though there is no finalizer in its metadata.
     await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {"a": "b"}}})
-    found = await api.get(f"{NAMESPACES}/n")
-    kept = {**condition, "lastTransitionTime": None}
-    assert written.body["status"] == {"phase": "Terminating", "conditions": [kept]}
-    assert found.status == 200
+    namespace = await api.get(f"{NAMESPACES}/n")
+    stored_condition = {**condition, "lastTransitionTime": None}
+    assert written.body["status"] == {"phase": "Terminating", "conditions": [stored_condition]}
+    assert namespace.status == 200
 
 
 @pytest.mark.parametrize(("orphan", "finalizers"), [(False, ["foregroundDeletion"]), (True, ["orphan"])])

@@ -200,9 +200,9 @@ REFERENCES: list[tuple[Object, Causes]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "expected"), REFERENCES, ids=[str(given)[:60] for given, _ in REFERENCES])
-async def test_downward_api(api: Api, given: Any, expected: Causes) -> None:
-    container = {"name": "c", "image": "i", "env": [{"name": "A", "valueFrom": given}]}
+@pytest.mark.parametrize(("source", "expected"), REFERENCES, ids=[str(given)[:60] for given, _ in REFERENCES])
+async def test_downward_api(api: Api, source: Any, expected: Causes) -> None:
+    container = {"name": "c", "image": "i", "env": [{"name": "A", "valueFrom": source}]}
     assert causes(await api.post(PODS, pod(containers=[container]))) == expected
 
 
@@ -226,8 +226,8 @@ MOUNT = "spec.containers[0].volumeMounts"
     },
 )
 async def test_mounts(api: Api, mount: Object, expected: Causes) -> None:
-    whole = {"name": "v", "mountPath": "/v", **mount} if mount else {}
-    container = {"name": "c", "image": "i", "volumeMounts": [whole]}
+    volume_mount = {"name": "v", "mountPath": "/v", **mount} if mount else {}
+    container = {"name": "c", "image": "i", "volumeMounts": [volume_mount]}
     assert causes(await api.post(PODS, pod(volumes=[{"name": "v"}], containers=[container]))) == expected
 
 
@@ -237,8 +237,11 @@ async def test_error_messages(api: Api, golden: Golden) -> None:
     bodies = {
         **{f"volume {source}": (PODS, pod(volumes=[{"name": "v", **source}])) for source, errors in SOURCES if errors},
         **{
-            f"reference {given}": (PODS, pod(containers=[{**container, "env": [{"name": "A", "valueFrom": given}]}]))
-            for given, errors in REFERENCES
+            f"reference {reference}": (
+                PODS,
+                pod(containers=[{**container, "env": [{"name": "A", "valueFrom": reference}]}]),
+            )
+            for reference, errors in REFERENCES
             if errors
         },
         **{

@@ -105,7 +105,7 @@ ANYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces"
     },
 )
 async def test_flow_schemas(api: Api, spec: Object, expected: list[str]) -> None:
-    assert await errors_of_create(api, SCHEMAS, spec=spec) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, SCHEMAS, spec=spec) == [f"spec.{error}" for error in expected]
 
 
 def _limited(**limited: object) -> Object:
@@ -166,7 +166,7 @@ def _queued(**queuing: int) -> Object:
     },
 )
 async def test_priority_levels(api: Api, spec: Object, expected: list[str]) -> None:
-    assert await errors_of_create(api, LEVELS, spec=spec) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, LEVELS, spec=spec) == [f"spec.{error}" for error in expected]
 
 
 async def patched_after_start(api: Api, path: str, change: Object) -> Answer:
@@ -180,7 +180,7 @@ async def patched_after_start(api: Api, path: str, change: Object) -> Answer:
 
 
 @cases(
-    "path, change, problem",
+    "path, change, detail",
     {
         "the level of the rest": (
             LEVELS + "/catch-all",
@@ -190,10 +190,10 @@ async def patched_after_start(api: Api, path: str, change: Object) -> Answer:
         "a schema": (SCHEMAS + "/exempt", {"rules": []}, "spec of 'exempt' must equal the fixed value"),
     },
 )
-async def test_mandatory_objects_cannot_change(api: Api, path: str, change: Object, problem: str) -> None:
-    (found,) = errors_of(await patched_after_start(api, path, change))
-    assert found.startswith("spec: Invalid value: {")
-    assert found.endswith(problem)
+async def test_mandatory_objects_cannot_change(api: Api, path: str, change: Object, detail: str) -> None:
+    (error,) = errors_of(await patched_after_start(api, path, change))
+    assert error.startswith("spec: Invalid value: {")
+    assert error.endswith(detail)
 
 
 async def test_exempt_level_shares_can_change(api: Api) -> None:

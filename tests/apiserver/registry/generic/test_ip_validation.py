@@ -25,7 +25,7 @@ PATH: Object = {"path": "/", "pathType": "Prefix", "backend": BACKEND}
 
 
 @cases(
-    "text, faults",
+    "value, errors",
     {
         "an address": ("10.0.0.1", []),
         "in another form": ("FE80:0:0:0:0:0:0:0abc", []),
@@ -34,12 +34,12 @@ PATH: Object = {"path": "/", "pathType": "Prefix", "backend": BACKEND}
         "one in the other": ("::ffff:1.2.3.4", ["must not be an IPv4-mapped IPv6 address"]),
     },
 )
-def test_addresses(text: str, faults: list[str]) -> None:
-    assert list(ip_errors(text)) == faults
+def test_addresses(value: str, errors: list[str]) -> None:
+    assert list(ip_errors(value)) == errors
 
 
 @cases(
-    "text, faults",
+    "value, errors",
     {
         "a range": ("10.0.0.0/8", []),
         "no size": ("10.0.0.0", [RANGE]),
@@ -49,8 +49,8 @@ def test_addresses(text: str, faults: list[str]) -> None:
         "one in the other": ("::ffff:1.2.3.0/120", ["must not have an IPv4-mapped IPv6 address"]),
     },
 )
-def test_ranges(text: str, faults: list[str]) -> None:
-    assert list(cidr_errors(text)) == faults
+def test_ranges(value: str, errors: list[str]) -> None:
+    assert list(cidr_errors(value)) == errors
 
 
 def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
@@ -122,8 +122,8 @@ async def test_slice_port_numbers_are_not_validated_and_topology_is_dropped(api:
     ]
 
 
-def _ingress(*paths: Object, host: str = "", **more: Any) -> Object:
-    return {"spec": {"rules": [{"host": host, "http": {"paths": list(paths or (PATH,))}}], **more}}
+def _ingress(*paths: Object, host: str = "", **fields: Any) -> Object:
+    return {"spec": {"rules": [{"host": host, "http": {"paths": list(paths or (PATH,))}}], **fields}}
 
 
 @cases(
@@ -160,8 +160,8 @@ async def test_ingresses(api: Api, obj: Object, expected: list[str]) -> None:
 
 async def test_ingress_status(api: Api) -> None:
     await api.create(INGRESSES, {"metadata": {"name": "x"}, **_ingress()})
-    given = [{"ip": "01.2.3.4"}, {"hostname": "1.2.3.4"}, {"ip": "x"}]
-    assert errors_of(await api.patch(INGRESSES + "/x/status", {"status": {"loadBalancer": {"ingress": given}}})) == [
+    ingress = [{"ip": "01.2.3.4"}, {"hostname": "1.2.3.4"}, {"ip": "x"}]
+    assert errors_of(await api.patch(INGRESSES + "/x/status", {"status": {"loadBalancer": {"ingress": ingress}}})) == [
         'status.loadBalancer.ingress[0].ip: Invalid value: "01.2.3.4": must not have leading 0s',
         'status.loadBalancer.ingress[1].hostname: Invalid value: "1.2.3.4": must be a DNS name, not an IP address',
         f'status.loadBalancer.ingress[2].ip: Invalid value: "x": {ADDRESS}',
@@ -194,7 +194,7 @@ async def test_ingress_status(api: Api) -> None:
     },
 )
 async def test_ingress_classes(api: Api, spec: Object, expected: list[str]) -> None:
-    assert await errors_of_create(api, CLASSES, spec=spec) == [f"spec.{text}" for text in expected]
+    assert await errors_of_create(api, CLASSES, spec=spec) == [f"spec.{error}" for error in expected]
 
 
 @cases(
@@ -223,8 +223,8 @@ async def test_ingress_classes(api: Api, spec: Object, expected: list[str]) -> N
     },
 )
 async def test_network_policies(api: Api, rule: Object, expected: list[str]) -> None:
-    found = await errors_of_create(api, POLICIES, spec={"podSelector": {}, "ingress": [rule]})
-    assert found == [f"spec.ingress[0].{text}" for text in expected]
+    errors = await errors_of_create(api, POLICIES, spec={"podSelector": {}, "ingress": [rule]})
+    assert errors == [f"spec.ingress[0].{error}" for error in expected]
 
 
 async def test_existing_cidrs_are_kept(api: Api) -> None:
@@ -270,7 +270,7 @@ async def test_ip_addresses(api: Api) -> None:
 
 
 async def test_runtime_class_scheduling(api: Api) -> None:
-    found = await errors_of_create(
+    errors = await errors_of_create(
         api, "/apis/node.k8s.io/v1/runtimeclasses", handler="h", scheduling={"nodeSelector": {"a": "b c"}}
     )
-    assert [text.partition(": ")[0] for text in found] == ["scheduling.nodeSelector"]
+    assert [error.partition(": ")[0] for error in errors] == ["scheduling.nodeSelector"]

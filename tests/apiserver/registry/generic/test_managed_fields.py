@@ -89,19 +89,19 @@ async def test_update_takes_ownership_of_changed_fields_only(api: Api) -> None:
 
 
 async def test_no_op_write_writes_nothing(api: Api) -> None:
-    first = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
-    second = await api.request("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": "1"}}, MERGE)
-    assert second.body == first.body
+    created = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    patched = await api.request("PATCH", CONFIG_MAPS + "/c?fieldManager=other", {"data": {"a": "1"}}, MERGE)
+    assert patched.body == created.body
 
 
 async def test_duplicate_owner_references_are_removed_before_tracking(api: Api) -> None:
     """But for patches: those are followed first, and tidied after admission."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
-    first = await api.post(CONFIG_MAPS, {"metadata": {"name": "c", "ownerReferences": [owner]}})
-    first.body["metadata"]["ownerReferences"] *= 2
-    second = await api.put(CONFIG_MAPS + "/c?fieldManager=other", first.body)
+    created = await api.post(CONFIG_MAPS, {"metadata": {"name": "c", "ownerReferences": [owner]}})
+    created.body["metadata"]["ownerReferences"] *= 2
+    updated = await api.put(CONFIG_MAPS + "/c?fieldManager=other", created.body)
     patch = [{"op": "add", "path": "/metadata/ownerReferences/-", "value": owner}]
-    put, patched = [second, await api.request("PATCH", CONFIG_MAPS + "/c?fieldManager=third", patch, JSON_PATCH)]
+    put, patched = [updated, await api.request("PATCH", CONFIG_MAPS + "/c?fieldManager=third", patch, JSON_PATCH)]
     assert list(owners(put)) == ["test/Update"]
     assert "contains duplicate entries; API server" in put.headers["warning"]
     assert "third/Update" in owners(patched)
@@ -122,38 +122,38 @@ async def test_status_and_spec_are_tracked_separately(api: Api) -> None:
     labels = {"matchLabels": {"a": "b"}}
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": labels, "template": template}
-    made = await api.post(REPLICA_SETS, {"metadata": {"name": "r"}, "spec": spec})
-    obj = made.body
+    created = await api.post(REPLICA_SETS, {"metadata": {"name": "r"}, "spec": spec})
+    obj = created.body
     obj["spec"]["replicas"] = 7  # reset, and so not owned
     obj["status"] = {"replicas": 3, "observedGeneration": 1}
-    found = owners(await api.request("PUT", REPLICA_SETS + "/r/status?fieldManager=kcm", obj))
-    assert found["kcm/Update/status"] == {"f:status": {"f:observedGeneration": {}, "f:replicas": {}}}
-    assert "f:status" not in found["test/Update"]
-    assert found["test/Update"]["f:spec"]["f:replicas"] == {}
+    owned = owners(await api.request("PUT", REPLICA_SETS + "/r/status?fieldManager=kcm", obj))
+    assert owned["kcm/Update/status"] == {"f:status": {"f:observedGeneration": {}, "f:replicas": {}}}
+    assert "f:status" not in owned["test/Update"]
+    assert owned["test/Update"]["f:spec"]["f:replicas"] == {}
 
 
 @cases("empty", {"no entries": [], "one empty entry": [{}]})
 async def test_empty_managed_fields_resets_ownership(api: Api, empty: Any) -> None:
-    made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
-    obj = made.body
+    created = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    obj = created.body
     obj["metadata"]["managedFields"] = empty
     reset = await api.request("PUT", CONFIG_MAPS + "/c", obj)
-    later = await api.request("PATCH", CONFIG_MAPS + "/c", {"data": {"a": "2"}}, MERGE)
+    patched = await api.request("PATCH", CONFIG_MAPS + "/c", {"data": {"a": "2"}}, MERGE)
     assert "managedFields" not in reset.meta
-    assert "managedFields" not in later.meta, "nobody is tracked until somebody applies"
+    assert "managedFields" not in patched.meta, "nobody is tracked until somebody applies"
 
 
 async def test_client_may_change_managed_fields_of_others(api: Api) -> None:
-    made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    created = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     patch = [{"op": "replace", "path": "/metadata/managedFields/0/manager", "value": "somebody"}]
-    assert made.meta["managedFields"]
+    assert created.meta["managedFields"]
     assert owners(await api.request("PATCH", CONFIG_MAPS + "/c", patch, "application/json-patch+json")) == {
         "somebody/Update": {"f:data": {".": {}, "f:a": {}}}
     }
 
 
 @cases(
-    "bad",
+    "entries",
     {
         "operation": [{"manager": "x", "operation": "Own", "apiVersion": "v1", "fieldsType": "FieldsV1"}],
         "no version": [{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1"}],
@@ -169,12 +169,12 @@ async def test_client_may_change_managed_fields_of_others(api: Api) -> None:
         ],
     },
 )
-async def test_undecodable_managed_fields_are_ignored(api: Api, bad: Any) -> None:
-    made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
-    obj = json.loads(made.text)
-    obj["metadata"]["managedFields"] = bad
+async def test_undecodable_managed_fields_are_ignored(api: Api, entries: Any) -> None:
+    created = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+    obj = json.loads(created.text)
+    obj["metadata"]["managedFields"] = entries
     answer = await api.request("PUT", CONFIG_MAPS + "/c", obj)
-    assert answer.body == made.body
+    assert answer.body == created.body
 
 
 async def test_old_update_managers_are_merged_into_ancient_changes(api: Api) -> None:
@@ -183,20 +183,20 @@ async def test_old_update_managers_are_merged_into_ancient_changes(api: Api) -> 
         await asyncio.sleep(1)
         patch = {"data": {f"k{number}": "1"}}
         answer = await api.request("PATCH", f"{CONFIG_MAPS}/c?fieldManager=m{number}", patch, MERGE)
-    found = owners(answer)
-    assert list(found) == ["ancient-changes/Update", *(f"m{number}/Update" for number in range(4, 13))]
-    assert found["ancient-changes/Update"] == {
+    owned = owners(answer)
+    assert list(owned) == ["ancient-changes/Update", *(f"m{number}/Update" for number in range(4, 13))]
+    assert owned["ancient-changes/Update"] == {
         "f:data": {".": {}, "f:a": {}, "f:k0": {}, "f:k1": {}, "f:k2": {}, "f:k3": {}}
     }
 
 
 async def test_binding_adds_no_manager(api: Api) -> None:
-    made = await api.post(PODS, POD)
+    created = await api.post(PODS, POD)
     body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     await api.create(PODS + "/p/binding", body)
     bound = await api.get(PODS + "/p")
     assert bound.body["spec"]["nodeName"] == "n"
-    assert bound.meta["managedFields"] == made.meta["managedFields"]
+    assert bound.meta["managedFields"] == created.meta["managedFields"]
 
 
 async def test_kubelet_owns_conditions_by_type(api: Api) -> None:
@@ -226,27 +226,27 @@ async def test_managed_fields_are_extracted_from_any_stored_object(api: Api) -> 
         "metadata": {"managedFields": [{"manager": "x"}], "labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     }
-    note = '{"x":1},"managedFields":[{"manager":"y"}]},"spec":{'
-    given: tuple[dict[str, Any], ...] = ({}, {"managedFields": []})
-    for number, extra in enumerate(given):
-        meta = {"name": f"t{number}", "annotations": {"note": note}, **extra}
+    annotation = '{"x":1},"managedFields":[{"manager":"y"}]},"spec":{'
+    metadata: tuple[dict[str, Any], ...] = ({}, {"managedFields": []})
+    for number, fields in enumerate(metadata):
+        meta = {"name": f"t{number}", "annotations": {"note": annotation}, **fields}
         await api.create("/api/v1/namespaces/default/podtemplates", {"metadata": meta, "template": template})
     records = api.store.list("/podtemplates/").records
     for value in [record.value for record in records]:
-        whole = json.loads(value)
-        expected = whole["metadata"].pop("managedFields")
-        for form in (value, value + b"\n"):  # as it was stored, and as it was not
-            plain, entries = split_managed_fields(form)
+        obj = json.loads(value)
+        expected = obj["metadata"].pop("managedFields")
+        for encoded in (value, value + b"\n"):  # as it was stored, and as it was not
+            plain, entries = split_managed_fields(encoded)
             assert json.loads(entries) == expected
-            assert json.loads(plain) == whole
+            assert json.loads(plain) == obj
 
 
 async def test_lease_is_owned_by_its_holder(api: Api) -> None:
     await api.create(LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 1}})
-    found = await api.get(LEASES + "/l")
-    found.body["spec"]["holderIdentity"] = "b"
-    del found.meta["managedFields"]
-    assert owners(await api.request("PUT", LEASES + "/l?fieldManager=b", found.body)) == {
+    lease = await api.get(LEASES + "/l")
+    lease.body["spec"]["holderIdentity"] = "b"
+    del lease.meta["managedFields"]
+    assert owners(await api.request("PUT", LEASES + "/l?fieldManager=b", lease.body)) == {
         "b/Update": {"f:spec": {"f:holderIdentity": {}}},
         "test/Update": {"f:spec": {"f:leaseDurationSeconds": {}}},
     }
@@ -259,17 +259,17 @@ async def test_dry_run_returns_managed_fields(api: Api) -> None:
 
 
 async def test_empty_user_agent_is_manager_unknown(api: Api) -> None:
-    found = []
+    managers = []
     for agent in ("", "/1.0", "x" * 200 + "/1"):
         body = {"metadata": {"generateName": "c"}, "data": {"a": "1"}}
         answer = await api.request("POST", CONFIG_MAPS, body, **{"user-agent": agent})
-        found += [entry["manager"] for entry in answer.meta["managedFields"]]
-    assert found == ["unknown", "unknown", "x" * 128]
+        managers += [entry["manager"] for entry in answer.meta["managedFields"]]
+    assert managers == ["unknown", "unknown", "x" * 128]
 
 
 async def test_unchanged_managed_fields_are_accepted(api: Api) -> None:
-    made = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
-    body = made.text.replace('"b":"1"', '"b":"2"').encode()
+    created = await api.post(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}})
+    body = created.text.replace('"b":"1"', '"b":"2"').encode()
     assert owners(await api.request("PUT", CONFIG_MAPS + "/c?fieldManager=other", body)) == {
         "other/Update": {"f:data": {"f:b": {}}},
         "test/Update": {"f:data": {".": {}, "f:a": {}}},
@@ -286,9 +286,9 @@ async def test_entries_keep_their_api_version(api: Api) -> None:
     await api.create(HPAS.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
     patch = {"spec": {"maxReplicas": 4}}
     answer = await api.request("PATCH", HPAS.format("v2") + "/h?fieldManager=other", patch, MERGE)
-    found = {entry["manager"]: (entry["apiVersion"], entry["fieldsV1"]) for entry in answer.meta["managedFields"]}
-    assert found["other"] == ("autoscaling/v2", {"f:spec": {"f:maxReplicas": {}}})
-    version, fields = found["test"]
+    entries = {entry["manager"]: (entry["apiVersion"], entry["fieldsV1"]) for entry in answer.meta["managedFields"]}
+    assert entries["other"] == ("autoscaling/v2", {"f:spec": {"f:maxReplicas": {}}})
+    version, fields = entries["test"]
     assert version == "autoscaling/v1"
     assert set(fields["f:spec"]) == {"f:minReplicas", "f:scaleTargetRef", "f:targetCPUUtilizationPercentage"}
 
@@ -297,20 +297,20 @@ async def test_pod_ips_are_owned_by_address(api: Api) -> None:
     for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.1")):
         await api.create(PODS, {**POD, "metadata": {"name": name}})
         status = f"{PODS}/{name}/status?fieldManager="
-        first = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
-        await api.request("PATCH", status + "kubelet", first, STRATEGIC)
+        pod_ips = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
+        await api.request("PATCH", status + "kubelet", pod_ips, STRATEGIC)
         await api.request("PATCH", status + "kubelet", {"status": {"phase": "Running"}}, STRATEGIC)
     # Two addresses, and another manager takes the phase.
-    two = {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}
-    await api.request("PATCH", f"{PODS}/c/status?fieldManager=kubelet", two, STRATEGIC)
+    second_address = {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}
+    await api.request("PATCH", f"{PODS}/c/status?fieldManager=kubelet", second_address, STRATEGIC)
     await api.request("PATCH", f"{PODS}/b/status?fieldManager=other", {"status": {"phase": "Failed"}}, STRATEGIC)
-    found = [
+    owned = [
         owners(answer)["kubelet/Update/status"]["f:status"]
         for answer in [await api.get(f"{PODS}/{name}") for name in "abc"]
     ]
-    assert [sorted(fields["f:podIPs"]) for fields in found] == [
+    assert [sorted(fields["f:podIPs"]) for fields in owned] == [
         [".", 'k:{"ip":"10.0.0.1"}'],
         [".", 'k:{"ip":"10.0.0.2"}'],
         [".", 'k:{"ip":"10.0.0.1"}', 'k:{"ip":"fd00::1"}'],
     ]
-    assert ["f:phase" in fields for fields in found] == [True, False, True]
+    assert ["f:phase" in fields for fields in owned] == [True, False, True]

@@ -40,7 +40,7 @@ async def test_served_with_the_gate_only(env: Env, gates: tuple[str, ...], expec
     api = Api(env, ServerOptions(gates=gates))
     assert ((await api.get(REQUESTS)).status == 200) is expected
     group = (await api.get("/apis/resource.k8s.io")).body
-    assert (VERSION in [each["groupVersion"] for each in group["versions"]]) is expected
+    assert (VERSION in [version["groupVersion"] for version in group["versions"]]) is expected
     assert group["preferredVersion"]["groupVersion"] == "resource.k8s.io/v1"
 
 
@@ -62,13 +62,13 @@ def request(**spec: Any) -> Object:
 
 
 async def test_create_defaults_the_limit_and_drops_the_status(api: Api) -> None:
-    made = await api.create(REQUESTS, {**request(), "status": {"poolCount": 3}})
-    assert made["spec"] == {"driver": "test.example.com", "limit": 100}
-    assert "status" not in made
-    assert "generation" not in made["metadata"]
+    created = await api.create(REQUESTS, {**request(), "status": {"poolCount": 3}})
+    assert created["spec"] == {"driver": "test.example.com", "limit": 100}
+    assert "status" not in created
+    assert "generation" not in created["metadata"]
     assert "status" not in (await api.get(f"{REQUESTS}/r/status")).body
-    removed = await api.delete(f"{REQUESTS}/r")
-    assert removed.body["kind"] == "ResourcePoolStatusRequest"
+    deleted = await api.delete(f"{REQUESTS}/r")
+    assert deleted.body["kind"] == "ResourcePoolStatusRequest"
 
 
 _SUBDOMAIN = "must start and end with an alphanumeric character (e.g. "
@@ -108,16 +108,16 @@ async def test_accepted_specs(api: Api, spec: Object) -> None:
 
 
 async def test_spec_is_immutable(api: Api) -> None:
-    made = await api.create(REQUESTS, request())
+    created = await api.create(REQUESTS, request())
     answer = await api.patch(f"{REQUESTS}/r", {"spec": {"limit": 5}})
     assert answer.status == 422
     assert "spec: Invalid value" in answer.message
     assert "field is immutable" in answer.message
-    unconditional = {**made, "metadata": {"name": "r"}}
+    unconditional = {**created, "metadata": {"name": "r"}}
     assert (await api.put(f"{REQUESTS}/r", unconditional)).status == 422
-    labelled = await api.patch(f"{REQUESTS}/r", {"metadata": {"labels": {"a": "b"}}, "status": {"poolCount": 1}})
-    assert labelled.meta["labels"] == {"a": "b"}
-    assert "status" not in labelled.body
+    labeled = await api.patch(f"{REQUESTS}/r", {"metadata": {"labels": {"a": "b"}}, "status": {"poolCount": 1}})
+    assert labeled.meta["labels"] == {"a": "b"}
+    assert "status" not in labeled.body
 
 
 POOL: Object = {"driver": "test.example.com", "poolName": "pool-1", "generation": 1}
@@ -132,21 +132,21 @@ CONDITION: Object = {
 
 async def test_status_is_immutable_once_set(api: Api) -> None:
     await api.create(REQUESTS, request())
-    given = {"poolCount": 1, "pools": [POOL], "conditions": [CONDITION]}
-    body = {"status": given, "spec": {"limit": 7}, "metadata": {"labels": {"a": "b"}}}
+    status = {"poolCount": 1, "pools": [POOL], "conditions": [CONDITION]}
+    body = {"status": status, "spec": {"limit": 7}, "metadata": {"labels": {"a": "b"}}}
     answer = await api.patch(f"{REQUESTS}/r/status", body)
     assert answer.status == 200
-    assert answer.body["status"] == given
+    assert answer.body["status"] == status
     assert answer.body["spec"]["limit"] == 100
     assert "labels" not in answer.meta
-    again = await api.patch(f"{REQUESTS}/r/status", {"status": {"poolCount": 2}})
-    assert again.status == 422
-    assert "status: Invalid value" in again.message
-    assert "field is immutable" in again.message
+    changed = await api.patch(f"{REQUESTS}/r/status", {"status": {"poolCount": 2}})
+    assert changed.status == 422
+    assert "status: Invalid value" in changed.message
+    assert "field is immutable" in changed.message
 
 
-def _pool(**more: Any) -> Object:
-    return {"poolCount": 1, "pools": [{**POOL, **more}]}
+def _pool(**fields: Any) -> Object:
+    return {"poolCount": 1, "pools": [{**POOL, **fields}]}
 
 
 @cases(
@@ -244,8 +244,8 @@ async def test_apply_ownership(api: Api) -> None:
     assert applied.status == 201
     (entry,) = applied.meta["managedFields"]
     assert entry["fieldsV1"] == {"f:spec": {"f:driver": {}}}
-    again = await api.request("PATCH", target, json.dumps(body).encode(), "application/apply-patch+yaml")
-    assert again.meta["resourceVersion"] == applied.meta["resourceVersion"]
+    applied_again = await api.request("PATCH", target, json.dumps(body).encode(), "application/apply-patch+yaml")
+    assert applied_again.meta["resourceVersion"] == applied.meta["resourceVersion"]
 
 
 async def test_unknown_fields_are_reported(api: Api) -> None:
@@ -276,17 +276,17 @@ def test_protobuf_equals_json() -> None:
         "status": {"poolCount": 6, "pools": [pool], "conditions": [CONDITION]},
     }
     encoded = protobuf.encode_object(document)
-    found = protobuf.decode_object(encoded)
-    assert found["spec"] == document["spec"]
-    assert found["status"]["pools"] == [pool]
-    assert found["status"]["poolCount"] == 6
+    decoded = protobuf.decode_object(encoded)
+    assert decoded["spec"] == document["spec"]
+    assert decoded["status"]["pools"] == [pool]
+    assert decoded["status"]["poolCount"] == 6
 
 
 def test_controller_role_requires_the_gate() -> None:
     name = "system:controller:resourcepoolstatusrequest-controller"
-    found = [(resource, obj) for resource, obj in bootstrap_objects((GATE,)) if obj["metadata"]["name"] == name]
-    assert [resource for resource, _obj in found] == ["clusterroles", "clusterrolebindings"]
-    assert found[1][1]["subjects"] == [
+    objects = [(resource, obj) for resource, obj in bootstrap_objects((GATE,)) if obj["metadata"]["name"] == name]
+    assert [resource for resource, _obj in objects] == ["clusterroles", "clusterrolebindings"]
+    assert objects[1][1]["subjects"] == [
         {"kind": "ServiceAccount", "name": "resourcepoolstatusrequest-controller", "namespace": "kube-system"}
     ]
     assert len(list(bootstrap_objects((GATE,)))) == len(list(bootstrap_objects())) + 2

@@ -22,12 +22,12 @@ REFERENCE = "must be the name of a request in the claim or the name of a request
 SHARE = "12345678-1234-1234-1234-123456789abc"
 
 
-def _claim(*requests: Object, **more: Any) -> Object:
-    return {"devices": {"requests": list(requests), **more}}
+def _claim(*requests: Object, **fields: Any) -> Object:
+    return {"devices": {"requests": list(requests), **fields}}
 
 
-def _wish(**wish: Any) -> Object:
-    return _claim({"name": "a", "exactly": {**WISH, **wish}})
+def _wish(**fields: Any) -> Object:
+    return _claim({"name": "a", "exactly": {**WISH, **fields}})
 
 
 @cases(
@@ -139,7 +139,7 @@ def _wish(**wish: Any) -> Object:
     },
 )
 async def test_claims(api: Api, spec: Object, expected: list[str]) -> None:
-    assert await errors_of_create(api, CLAIMS, spec=spec) == [f"spec.devices.{text}" for text in expected]
+    assert await errors_of_create(api, CLAIMS, spec=spec) == [f"spec.devices.{error}" for error in expected]
 
 
 async def test_claim_templates(api: Api) -> None:
@@ -151,7 +151,7 @@ async def test_claim_templates(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "expression",
     [
         f'device.driver == "{DRIVER}"',
         'device.attributes["d"].model',
@@ -164,14 +164,14 @@ async def test_claim_templates(api: Api) -> None:
         "device.allowMultipleAllocations",
     ],
 )
-async def test_accepted_selectors(api: Api, text: str) -> None:
-    spec = _wish(selectors=[{"cel": {"expression": text}}])
+async def test_accepted_selectors(api: Api, expression: str) -> None:
+    spec = _wish(selectors=[{"cel": {"expression": expression}}])
     answer = await api.post(CLAIMS, {"metadata": {"name": "x"}, "spec": spec})
     assert answer.status == 201, answer.text
 
 
 @cases(
-    "text, problem",
+    "expression, detail",
     {
         "nothing that devices have": ("device.odd", "Invalid value"),
         "too complex": (
@@ -181,10 +181,10 @@ async def test_accepted_selectors(api: Api, text: str) -> None:
         ),
     },
 )
-async def test_rejected_selectors(api: Api, text: str, problem: str) -> None:
-    (found,) = await errors_of_create(api, CLASSES, spec={"selectors": [{"cel": {"expression": text}}]})
-    assert found.startswith("spec.selectors[0].cel.expression: ")
-    assert problem in found
+async def test_rejected_selectors(api: Api, expression: str, detail: str) -> None:
+    (error,) = await errors_of_create(api, CLASSES, spec={"selectors": [{"cel": {"expression": expression}}]})
+    assert error.startswith("spec.selectors[0].cel.expression: ")
+    assert detail in error
 
 
 async def test_classes(api: Api) -> None:
@@ -358,13 +358,18 @@ POLICY = "devices[0].capacity[m].requestPolicy"
     },
 )
 async def test_slices(api: Api, spec: Object, expected: list[str]) -> None:
-    found = await errors_of_create(api, SLICES, spec={name: value for name, value in spec.items() if value is not None})
-    assert len(found) >= len(expected)
-    for text in expected:
-        assert any(one.endswith(text) or text in one for one in found), (text, found)
-    whole = [text for text in expected if ": " in text]
-    assert [one for one in found if any(one.endswith(text) for text in whole)] == [
-        one for text in whole for one in found if one.endswith(text)
+    errors = await errors_of_create(
+        api, SLICES, spec={name: value for name, value in spec.items() if value is not None}
+    )
+    assert len(errors) >= len(expected)
+    for expected_error in expected:
+        assert any(error.endswith(expected_error) or expected_error in error for error in errors), (
+            expected_error,
+            errors,
+        )
+    full_errors = [expected_error for expected_error in expected if ": " in expected_error]
+    assert [error for error in errors if any(error.endswith(expected_error) for expected_error in full_errors)] == [
+        error for expected_error in full_errors for error in errors if error.endswith(expected_error)
     ]
 
 
@@ -388,15 +393,15 @@ async def test_disabled_fields_are_dropped(api: Api) -> None:
 
 async def _with_status(api: Api, *statuses: Object, **metadata: Any) -> Answer:
     """One status after the other; the last answer."""
-    made = {"metadata": {"name": "x", **metadata}, "spec": _claim(REQUEST)}
-    await api.create(CLAIMS, made)
+    claim = {"metadata": {"name": "x", **metadata}, "spec": _claim(REQUEST)}
+    await api.create(CLAIMS, claim)
     for status in statuses:
         answer = await api.patch(CLAIMS + "/x/status", {"status": status})
     return answer
 
 
-def _allocation(*results: Object, **more: Any) -> Object:
-    return {"devices": {"results": list(results), **more}}
+def _allocation(*results: Object, **fields: Any) -> Object:
+    return {"devices": {"results": list(results), **fields}}
 
 
 CONDITION = {"type": "A", "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -463,14 +468,14 @@ CONDITION = {"type": "A", "status": "True", "reason": "R", "lastTransitionTime":
 async def test_claim_status(api: Api, status: Object, expected: list[str]) -> None:
     for device in status.get("devices") or ():
         device.pop("request", None)
-    assert errors_of(await _with_status(api, status)) == [f"status.{text}" for text in expected]
+    assert errors_of(await _with_status(api, status)) == [f"status.{error}" for error in expected]
 
 
 async def test_allocation_is_immutable(api: Api) -> None:
     first, second = _allocation(RESULT), _allocation({**RESULT, "device": "y"})
-    (found,) = errors_of(await _with_status(api, {"allocation": first}, {"allocation": second}))
-    assert found.startswith("status.allocation: Invalid value: ")
-    assert found.endswith(": field is immutable")
+    (error,) = errors_of(await _with_status(api, {"allocation": first}, {"allocation": second}))
+    assert error.startswith("status.allocation: Invalid value: ")
+    assert error.endswith(": field is immutable")
 
 
 async def test_terminating_claim_gets_no_new_reservations(api: Api) -> None:
@@ -502,12 +507,12 @@ ADMIN = (
     },
 )
 async def test_admin_access_requires_the_namespace_label(api: Api, path: str, spec: Object) -> None:
-    wanted = {"metadata": {"name": "x"}, "spec": spec}
-    assert errors_of(await api.post(path, wanted)) == [f"spec.devices.requests[0].adminAccess: Forbidden: {ADMIN}"]
+    body = {"metadata": {"name": "x"}, "spec": spec}
+    assert errors_of(await api.post(path, body)) == [f"spec.devices.requests[0].adminAccess: Forbidden: {ADMIN}"]
     labels = {"resource.kubernetes.io/admin-access": "true"}
     await api.create("/api/v1/namespaces", {"metadata": {"name": "admins", "labels": labels}})
-    there = path.replace("/default/", "/admins/")
-    assert (await api.post(there, wanted)).status == 201
+    admin_path = path.replace("/default/", "/admins/")
+    assert (await api.post(admin_path, body)).status == 201
 
 
 async def test_admin_access_allocation_requires_the_namespace_label(api: Api) -> None:

@@ -50,8 +50,8 @@ def template_of(workload: Any = "w", template: Any = "t") -> Object:
     return {"workload": {"workloadName": workload, "podGroupTemplateName": template}}
 
 
-def template(name: Any = "t", **more: Any) -> Object:
-    return {"name": name, "schedulingPolicy": GANG, **more}
+def template(name: Any = "t", **fields: Any) -> Object:
+    return {"name": name, "schedulingPolicy": GANG, **fields}
 
 
 def workload(*templates: Object, **spec: Any) -> Object:
@@ -69,29 +69,29 @@ async def test_not_served_without_the_gate(api: Api) -> None:
     body = {"metadata": {"name": "r"}, "spec": SELECTED}
     assert "schedulingGroup" not in (await api.create(REPLICA_SETS, body))["spec"]["template"]["spec"]
     controller = {"metadata": {"name": "r"}, "spec": {"selector": {"a": "b"}, "template": TEMPLATE}}
-    made = await api.create("/api/v1/namespaces/default/replicationcontrollers", controller)
-    assert "schedulingGroup" not in made["spec"]["template"]["spec"]
+    created = await api.create("/api/v1/namespaces/default/replicationcontrollers", controller)
+    assert "schedulingGroup" not in created["spec"]["template"]["spec"]
 
 
 async def test_served_with_the_gate(env: Env) -> None:
     api = Api(env, WITH)
     served = (await api.get("/apis/scheduling.k8s.io/v1alpha2")).body["resources"]
-    assert [(each["name"], each["kind"], each["namespaced"]) for each in served] == [
+    assert [(resource["name"], resource["kind"], resource["namespaced"]) for resource in served] == [
         ("podgroups", "PodGroup", True),
         ("podgroups/status", "PodGroup", True),
         ("workloads", "Workload", True),
     ]
     versions = (await api.get("/apis/scheduling.k8s.io")).body
-    assert [each["version"] for each in versions["versions"]] == ["v1", "v1alpha2"]
+    assert [resource["version"] for resource in versions["versions"]] == ["v1", "v1alpha2"]
     assert versions["preferredVersion"]["version"] == "v1"
-    made = await api.create(GROUPS, {**group(), "status": {"conditions": [CONDITION]}})
-    assert made["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
-    assert made["status"] == {}
-    assert "generation" not in made["metadata"]
-    assert made == (await api.get(f"{GROUPS}/g")).body
-    made = await api.create(WORKLOADS, workload(template()))
-    assert made["spec"] == {"podGroupTemplates": [{**template(), "schedulingConstraints": None}]}
-    assert "status" not in made
+    created = await api.create(GROUPS, {**group(), "status": {"conditions": [CONDITION]}})
+    assert created["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
+    assert created["status"] == {}
+    assert "generation" not in created["metadata"]
+    assert created == (await api.get(f"{GROUPS}/g")).body
+    created = await api.create(WORKLOADS, workload(template()))
+    assert created["spec"] == {"podGroupTemplates": [{**template(), "schedulingConstraints": None}]}
+    assert "status" not in created
     assert (await api.delete(f"{WORKLOADS}/w")).body["kind"] == "Status"
 
 
@@ -125,8 +125,8 @@ JOB_SPEC = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy
 async def test_stored_fields_are_kept_without_the_gate(env: Env, path: str, body: Object) -> None:
     """Every kind that has pods; the server is started again without the gate, and with it once more."""
     api = Api(env, WITH)
-    made = await api.create(path, {"metadata": {"name": "x"}, **body})
-    assert '"schedulingGroup": {"podGroupName": "g"}' in json.dumps(made)
+    created = await api.create(path, {"metadata": {"name": "x"}, **body})
+    assert '"schedulingGroup": {"podGroupName": "g"}' in json.dumps(created)
     for options in (ServerOptions(), WITH):
         api.transport = ApiServer(api.env, api.store, options=options).transport("admin", ("system:masters",))
         changed = await api.patch(f"{path}/x", {"metadata": {"labels": {"seen": str(bool(options.gates)).lower()}}})
@@ -137,8 +137,8 @@ async def test_stored_fields_are_kept_without_the_gate(env: Env, path: str, body
 
 async def test_pods_and_templates_have_a_scheduling_group_with_the_gate(env: Env) -> None:
     api = Api(env, WITH)
-    made = await api.create(PODS, pod())
-    assert made["spec"]["schedulingGroup"] == {"podGroupName": "g"}
+    created = await api.create(PODS, pod())
+    assert created["spec"]["schedulingGroup"] == {"podGroupName": "g"}
     changed = await api.patch(f"{PODS}/p", {"spec": {"schedulingGroup": {"podGroupName": "other"}}})
     assert changed.status == 422
     assert "pod updates may not change fields other than" in changed.message
@@ -146,25 +146,25 @@ async def test_pods_and_templates_have_a_scheduling_group_with_the_gate(env: Env
     spec = (await api.create(REPLICA_SETS, body))["spec"]["template"]["spec"]
     assert spec["schedulingGroup"] == {"podGroupName": "g"}
     change = {"spec": {"template": {"spec": {"schedulingGroup": {"podGroupName": "a/b"}}}}}
-    refused = await api.patch(f"{REPLICA_SETS}/r", change)
-    assert 'spec.template.spec.schedulingGroup.podGroupName: Invalid value: "a/b": ' + SUBDOMAIN in refused.message
+    rejected = await api.patch(f"{REPLICA_SETS}/r", change)
+    assert 'spec.template.spec.schedulingGroup.podGroupName: Invalid value: "a/b": ' + SUBDOMAIN in rejected.message
 
 
 @cases(
-    "named, message",
+    "scheduling_group, message",
     {
         "no name": ({}, "podGroupName: Invalid value: null: must specify one of: `podGroupName`"),
         "an empty name": ({"podGroupName": ""}, f'podGroupName: Invalid value: "": {SUBDOMAIN}'),
         "no domain": ({"podGroupName": "a_b"}, f'podGroupName: Invalid value: "a_b": {SUBDOMAIN}'),
     },
 )
-async def test_rejected_scheduling_groups(env: Env, named: Object, message: str) -> None:
+async def test_rejected_scheduling_groups(env: Env, scheduling_group: Object, message: str) -> None:
     api = Api(env, WITH)
     body = pod()
-    body["spec"]["schedulingGroup"] = named
-    refused = await api.post(PODS, body)
-    assert refused.status == 422
-    assert f"spec.schedulingGroup.{message}" in refused.message
+    body["spec"]["schedulingGroup"] = scheduling_group
+    rejected = await api.post(PODS, body)
+    assert rejected.status == 422
+    assert f"spec.schedulingGroup.{message}" in rejected.message
 
 
 REF, POLICY = "spec.podGroupTemplateRef", "spec.schedulingPolicy"
@@ -219,12 +219,12 @@ GATED: Object = {
 
 async def test_fields_of_other_gates_are_dropped(env: Env) -> None:
     api = Api(env, WITH)
-    made = await api.create(GROUPS, group(**GATED))
-    assert made["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
+    created = await api.create(GROUPS, group(**GATED))
+    assert created["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
     patched = await api.patch(f"{GROUPS}/g", {"spec": GATED})
-    assert patched.body["spec"] == made["spec"]
-    made = await api.create(WORKLOADS, workload(template(**GATED)))
-    assert made["spec"] == {"podGroupTemplates": [{**template(), "schedulingConstraints": None}]}
+    assert patched.body["spec"] == created["spec"]
+    created = await api.create(WORKLOADS, workload(template(**GATED)))
+    assert created["spec"] == {"podGroupTemplates": [{**template(), "schedulingConstraints": None}]}
 
 
 @cases(
@@ -244,23 +244,23 @@ async def test_pod_group_spec_is_immutable(env: Env, changes: Object, field: str
     answer = await api.patch(f"{GROUPS}/g", {"spec": changes})
     assert answer.status == 422
     assert answer.message.endswith(f"is invalid: {field}: Invalid value: null: field is immutable")
-    labelled = await api.patch(f"{GROUPS}/g", {"metadata": {"labels": {"a": "b"}}, "status": {"conditions": []}})
-    assert labelled.meta["labels"] == {"a": "b"}
-    assert labelled.body["status"] == {}
+    labeled = await api.patch(f"{GROUPS}/g", {"metadata": {"labels": {"a": "b"}}, "status": {"conditions": []}})
+    assert labeled.meta["labels"] == {"a": "b"}
+    assert labeled.body["status"] == {}
 
 
 async def test_pod_group_status(env: Env) -> None:
     api = Api(env, WITH)
     await api.create(GROUPS, group())
-    given = {"conditions": [CONDITION], "resourceClaimStatuses": [{"name": "a"}]}
-    body = {"status": given, "spec": {"schedulingPolicy": GANG}, "metadata": {"labels": {"a": "b"}}}
+    status = {"conditions": [CONDITION], "resourceClaimStatuses": [{"name": "a"}]}
+    body = {"status": status, "spec": {"schedulingPolicy": GANG}, "metadata": {"labels": {"a": "b"}}}
     answer = await api.patch(f"{GROUPS}/g/status", body)
     assert answer.status == 200
     assert answer.body["status"] == {"conditions": [CONDITION]}
     assert answer.body["spec"]["schedulingPolicy"] == {"basic": {}}
     assert "labels" not in answer.meta
-    bad = await api.patch(f"{GROUPS}/g/status", {"status": {"conditions": [{**CONDITION, "status": "Yes"}]}})
-    assert 'status.conditions[0].status: Unsupported value: "Yes"' in bad.message
+    rejected = await api.patch(f"{GROUPS}/g/status", {"status": {"conditions": [{**CONDITION, "status": "Yes"}]}})
+    assert 'status.conditions[0].status: Unsupported value: "Yes"' in rejected.message
 
 
 CONTROLLER, TEMPLATES = "spec.controllerRef", "spec.podGroupTemplates"
@@ -339,19 +339,19 @@ async def test_workload_spec_is_immutable(env: Env, body: Object, expected: str)
 
 
 @cases(
-    "before, after",
+    "finalizers, expected",
     {
         "a new one": ([], [FINALIZER]),
         "it has it already": ([FINALIZER], [FINALIZER]),
         "it has others": (["example.com/mine"], ["example.com/mine", FINALIZER]),
     },
 )
-async def test_admission_adds_the_protection_finalizer(env: Env, before: list[str], after: list[str]) -> None:
+async def test_admission_adds_the_protection_finalizer(env: Env, finalizers: list[str], expected: list[str]) -> None:
     api = Api(env, WITH)
-    made = await api.create(GROUPS, group(meta={"finalizers": before}))
-    assert made["metadata"]["finalizers"] == after
-    taken = await api.patch(f"{GROUPS}/g", {"metadata": {"finalizers": None}})
-    assert "finalizers" not in taken.meta, "only new ones"
+    created = await api.create(GROUPS, group(meta={"finalizers": finalizers}))
+    assert created["metadata"]["finalizers"] == expected
+    patched = await api.patch(f"{GROUPS}/g", {"metadata": {"finalizers": None}})
+    assert "finalizers" not in patched.meta, "only new ones"
     assert "finalizers" not in (await api.create(WORKLOADS, workload(template())))["metadata"]
 
 
@@ -376,9 +376,9 @@ async def test_no_protection_finalizer_without_the_plugin(env: Env) -> None:
 async def test_admission_requires_the_workload(env: Env, reference: Object | None, message: str) -> None:
     api = Api(env, WITH)
     await api.create(WORKLOADS, workload(template("s"), template("t")))
-    going = workload(template())
-    going["metadata"] = {"name": "going", "finalizers": ["example.com/mine"]}
-    await api.create(WORKLOADS, going)
+    terminating = workload(template())
+    terminating["metadata"] = {"name": "going", "finalizers": ["example.com/mine"]}
+    await api.create(WORKLOADS, terminating)
     await api.delete(f"{WORKLOADS}/going")
     answer = await api.post(GROUPS, group(podGroupTemplateRef=reference))
     if message:
@@ -387,16 +387,18 @@ async def test_admission_requires_the_workload(env: Env, reference: Object | Non
     else:
         assert answer.status == 201, answer.text
         await api.delete(f"{WORKLOADS}/w")
-        labelled = await api.patch(f"{GROUPS}/g", {"metadata": {"labels": {"a": "b"}}})
-        assert labelled.status == 200, "only new ones are asked"
+        labeled = await api.patch(f"{GROUPS}/g", {"metadata": {"labels": {"a": "b"}}})
+        assert labeled.status == 200, "only new ones are asked"
 
 
 def test_bootstrap_roles() -> None:
     def rules(role: str, *gates: str) -> list[tuple[str, str]]:
-        found = {obj["metadata"]["name"]: obj for kind, obj in bootstrap_objects(gates) if kind == "clusterroles"}
+        cluster_roles = {
+            obj["metadata"]["name"]: obj for kind, obj in bootstrap_objects(gates) if kind == "clusterroles"
+        }
         return [
             (",".join(rule["verbs"]), ",".join(rule["resources"]))
-            for rule in found.get(role, {}).get("rules", ())
+            for rule in cluster_roles.get(role, {}).get("rules", ())
             if rule.get("apiGroups") == ["scheduling.k8s.io"]
         ]
 
@@ -437,12 +439,18 @@ async def test_table_columns(env: Env, spec: Object, conditions: list[Object], c
     await api.create(GROUPS, group(**spec))
     await api.patch(f"{GROUPS}/g/status", {"status": {"conditions": conditions}})
     table = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    shown = (await api.request("GET", f"{GROUPS}/g", accept=table)).body
-    assert [each["name"] for each in shown["columnDefinitions"]] == ["Name", "Policy", "Workload", "Status", "Age"]
-    assert shown["rows"][0]["cells"] == ["g", *cells, "0s"]
-    shown = (await api.request("GET", f"{WORKLOADS}/w", accept=table)).body
-    assert [each["name"] for each in shown["columnDefinitions"]] == ["Name", "Age"]
-    assert shown["rows"][0]["cells"] == ["w", "0s"]
+    printed = (await api.request("GET", f"{GROUPS}/g", accept=table)).body
+    assert [column["name"] for column in printed["columnDefinitions"]] == [
+        "Name",
+        "Policy",
+        "Workload",
+        "Status",
+        "Age",
+    ]
+    assert printed["rows"][0]["cells"] == ["g", *cells, "0s"]
+    printed = (await api.request("GET", f"{WORKLOADS}/w", accept=table)).body
+    assert [column["name"] for column in printed["columnDefinitions"]] == ["Name", "Age"]
+    assert printed["rows"][0]["cells"] == ["w", "0s"]
 
 
 @pytest.mark.parametrize(
@@ -459,7 +467,7 @@ async def test_table_columns(env: Env, spec: Object, conditions: list[Object], c
 def test_protobuf_equals_json(document: Object) -> None:
     kind = "Workload" if document["metadata"]["name"] == "w" else "PodGroup"
     document = {"kind": kind, "apiVersion": "scheduling.k8s.io/v1alpha2", **document}
-    found = protobuf.decode_object(protobuf.encode_object(document))
-    assert {name: found[name] for name in document if name != "metadata"} == {
+    decoded = protobuf.decode_object(protobuf.encode_object(document))
+    assert {name: decoded[name] for name in document if name != "metadata"} == {
         name: value for name, value in document.items() if name != "metadata"
     }

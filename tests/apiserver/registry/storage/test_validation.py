@@ -17,8 +17,8 @@ def _node(**driver: Any) -> Object:
 
 
 def _inline(**spec: Any) -> Object:
-    given = {"accessModes": ["ReadWriteOnce"], "csi": CSI, **spec}
-    source = {"inlineVolumeSpec": {name: value for name, value in given.items() if value is not None}}
+    fields = {"accessModes": ["ReadWriteOnce"], "csi": CSI, **spec}
+    source = {"inlineVolumeSpec": {name: value for name, value in fields.items() if value is not None}}
     return {"spec": {**ATTACHMENT, "source": source}}
 
 
@@ -151,8 +151,8 @@ async def test_rejected_volume_attachment_statuses(api: Api, status: Object, exp
 
 
 async def test_volume_attributes_class_is_immutable(api: Api) -> None:
-    made = {"metadata": {"name": "x"}, "driverName": "d", "parameters": {"a": "b"}}
-    await api.create(STORAGE + "volumeattributesclasses", made)
+    body = {"metadata": {"name": "x"}, "driverName": "d", "parameters": {"a": "b"}}
+    await api.create(STORAGE + "volumeattributesclasses", body)
     assert errors_of(
         await api.patch(STORAGE + "volumeattributesclasses/x", {"driverName": "e", "parameters": {"a": "c"}})
     ) == [

@@ -53,14 +53,14 @@ async def test_not_served_without_the_gate(api: Api) -> None:
 async def test_served_and_printed_with_the_gate(env: Env) -> None:
     api = Api(env, WITH)
     listed = (await api.get("/apis/storagemigration.k8s.io/v1beta1")).body
-    made = (await api.post(MIGRATIONS, {**migration(), "status": {"resourceVersion": "5"}})).body
-    found = (await api.get(f"{MIGRATIONS}/m")).body
-    assert [(each["name"], each["namespaced"]) for each in listed["resources"]] == [
+    created = (await api.post(MIGRATIONS, {**migration(), "status": {"resourceVersion": "5"}})).body
+    fetched = (await api.get(f"{MIGRATIONS}/m")).body
+    assert [(resource["name"], resource["namespaced"]) for resource in listed["resources"]] == [
         ("storageversionmigrations", False),
         ("storageversionmigrations/status", False),
     ]
-    assert made == found
-    assert (made["kind"], made["spec"], made["status"]) == ("StorageVersionMigration", migration()["spec"], {})
+    assert created == fetched
+    assert (created["kind"], created["spec"], created["status"]) == ("StorageVersionMigration", migration()["spec"], {})
 
 
 @cases(
@@ -88,14 +88,14 @@ async def test_spec_is_immutable(env: Env) -> None:
     api = Api(env, WITH)
     await api.post(MIGRATIONS, migration())
     path = f"{MIGRATIONS}/m"
-    labelled = await api.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    labeled = await api.patch(path, {"metadata": {"labels": {"a": "b"}}})
     other = await api.patch(path, {"spec": {"resource": {"group": "new.example.com"}}})
-    blind = await api.put(path, migration())
-    assert labelled.status == 200
+    unconditional = await api.put(path, migration())
+    assert labeled.status == 200
     assert other.status == 422
     assert "spec: Invalid value: " in other.message
     assert other.message.endswith("field is immutable")
-    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in blind.message
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in unconditional.message
 
 
 def condition(type_: str, status: str = "True", **changes: Any) -> Object:
@@ -114,7 +114,7 @@ ENDED = condition("Running", "False")
 
 
 @cases(
-    "before, after, expected",
+    "old_status, status, expected",
     {
         "the first status": (("", []), ("123", [RUNNING]), ""),
         "let run before its version is known": (("", []), ("", [RUNNING]), ""),
@@ -167,21 +167,21 @@ ENDED = condition("Running", "False")
         ),
     },
 )
-async def test_status_transitions(env: Env, before: Any, after: Any, expected: str) -> None:
+async def test_status_transitions(env: Env, old_status: Any, status: Any, expected: str) -> None:
     api = Api(env, WITH)
-    made = (await api.post(MIGRATIONS, migration())).body
-    for version, conditions in (before, after):
-        made["status"] = {"conditions": conditions, **({"resourceVersion": version} if version else {})}
-        answer = await api.put(f"{MIGRATIONS}/m/status", made)
-        made = answer.body
+    migration_object = (await api.post(MIGRATIONS, migration())).body
+    for version, conditions in (old_status, status):
+        migration_object["status"] = {"conditions": conditions, **({"resourceVersion": version} if version else {})}
+        answer = await api.put(f"{MIGRATIONS}/m/status", migration_object)
+        migration_object = answer.body
     assert (answer.status, expected in answer.message) == ((200, True) if not expected else (422, True)), answer.message
 
 
 def test_controller_role_requires_the_gate() -> None:
-    names = {found["metadata"]["name"] for _resource, found in bootstrap_objects()}
+    names = {obj["metadata"]["name"] for _resource, obj in bootstrap_objects()}
     assert ROLE not in names
-    added = [found for _resource, found in bootstrap_objects((GATE,)) if found["metadata"]["name"] not in names]
-    assert [(found["kind"], found["metadata"]["name"]) for found in added] == [
+    added = [obj for _resource, obj in bootstrap_objects((GATE,)) if obj["metadata"]["name"] not in names]
+    assert [(obj["kind"], obj["metadata"]["name"]) for obj in added] == [
         ("ClusterRole", ROLE),
         ("ClusterRoleBinding", ROLE),
     ]
@@ -202,8 +202,8 @@ def test_protobuf_equals_json() -> None:
         **migration(),
         "status": {"conditions": [condition], "resourceVersion": "5"},
     }
-    found = protobuf.decode_object(protobuf.encode_object(document))
-    assert (found["spec"], found["status"]) == (document["spec"], document["status"])
+    decoded = protobuf.decode_object(protobuf.encode_object(document))
+    assert (decoded["spec"], decoded["status"]) == (document["spec"], document["status"])
 
 
 def test_gates_of_resources_exist() -> None:
@@ -222,7 +222,7 @@ async def test_api_service_exists_with_the_gate(env: Env) -> None:
             group.start(server.run(), name="server")
             await asyncio.sleep(1.0)
             path = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.storagemigration.k8s.io"
-            answers = [await client.request(Request("GET", each)) for each in (path, MIGRATIONS)]
+            answers = [await client.request(Request("GET", target)) for target in (path, MIGRATIONS)]
             group.cancel()
         return [answer.status for answer in answers]
 
@@ -235,35 +235,35 @@ CONFIGURATION = "application/apply-patch+yaml"
 async def test_no_op_write_stores_the_current_storage_version(api: Api) -> None:
     path = widgets("v1")
     await api.post(DEFINITIONS, definition())
-    made = (await api.post(path, widget("a"))).body
-    seen: list[tuple[str, bool]] = []
+    created = (await api.post(path, widget("a"))).body
+    writes: list[tuple[str, bool]] = []
 
-    async def write(uid: str = made["metadata"]["uid"]) -> None:
+    async def write(uid: str = created["metadata"]["uid"]) -> None:
         revision = (await api.get(f"{path}/a")).meta["resourceVersion"]
         meta = {"uid": uid, "resourceVersion": revision}
-        same = {"apiVersion": "example.com/v2", "kind": "Widget", "metadata": meta}
-        answer = await api.patch(f"{widgets('v2')}/a?fieldManager=me", same, CONFIGURATION)
+        config = {"apiVersion": "example.com/v2", "kind": "Widget", "metadata": meta}
+        answer = await api.patch(f"{widgets('v2')}/a?fieldManager=me", config, CONFIGURATION)
         assert answer.status == 200, answer.message
         assert answer.meta["generation"] == 1
         assert [entry["manager"] for entry in answer.meta["managedFields"]] == ["test"]
         record = api.store.list("example.com/widgets/").records[0]
-        seen.append((stored_version(record.value), str(record.revision) != revision))
+        writes.append((stored_version(record.value), str(record.revision) != revision))
 
     await write()
     await api.patch(DEFINITION, {"spec": {"versions": versions("v2")}})
     await write()
     await write()
-    assert seen == [("v1", False), ("v2", True), ("v2", False)]
+    assert writes == [("v1", False), ("v2", True), ("v2", False)]
 
 
 async def test_apply_with_a_stale_uid_or_resource_version_is_a_conflict(api: Api) -> None:
     path = f"{widgets('v1')}/a?fieldManager=me"
     await api.post(DEFINITIONS, definition())
-    first = (await api.post(widgets("v1"), widget("a"))).meta
-    meta = {"uid": first["uid"], "resourceVersion": first["resourceVersion"]}
-    same = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta}
+    created = (await api.post(widgets("v1"), widget("a"))).meta
+    meta = {"uid": created["uid"], "resourceVersion": created["resourceVersion"]}
+    config = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta}
     await api.delete(f"{widgets('v1')}/a")
-    gone = await api.patch(path, same, CONFIGURATION)
+    deleted = await api.patch(path, config, CONFIGURATION)
     await api.post(widgets("v1"), widget("a"))
-    other = await api.patch(path, same, CONFIGURATION)
-    assert [gone.status, other.status] == [409, 409]
+    recreated = await api.patch(path, config, CONFIGURATION)
+    assert [deleted.status, recreated.status] == [409, 409]

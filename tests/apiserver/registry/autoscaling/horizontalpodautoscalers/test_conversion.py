@@ -86,61 +86,61 @@ async def test_v1_round_trip_is_lossless(api: Api) -> None:
     spec = {**SPEC, "metrics": [*METRICS, CONTAINER, CPU]}
     await api.create(V2, {"metadata": {"name": "h", "annotations": {"mine": "1"}}, "spec": spec})
     await api.request("PATCH", V2 + "/h/status", {"status": STATUS}, MERGE)
-    before = (await api.get(V2 + "/h")).body
-    read = (await api.get(V1 + "/h")).body
-    read["spec"]["maxReplicas"] = 9
-    await api.put(V1 + "/h", read)
+    old = (await api.get(V2 + "/h")).body
+    v1_obj = (await api.get(V1 + "/h")).body
+    v1_obj["spec"]["maxReplicas"] = 9
+    await api.put(V1 + "/h", v1_obj)
     status = (await api.get(V1 + "/h")).body
     status["status"]["desiredReplicas"] = 4
     await api.put(V1 + "/h/status", status)
-    after = (await api.get(V2 + "/h")).body
-    shown = await api.get(V1 + "/h")
-    before["spec"]["maxReplicas"], before["status"]["desiredReplicas"] = 9, 4
-    assert (after["spec"], after["status"]) == (before["spec"], before["status"])
-    assert after["metadata"]["annotations"] == {"mine": "1"}
-    assert shown.body["spec"]["targetCPUUtilizationPercentage"] == 50
-    assert shown.body["status"]["currentCPUUtilizationPercentage"] == 40
+    new = (await api.get(V2 + "/h")).body
+    v1_answer = await api.get(V1 + "/h")
+    old["spec"]["maxReplicas"], old["status"]["desiredReplicas"] = 9, 4
+    assert (new["spec"], new["status"]) == (old["spec"], old["status"])
+    assert new["metadata"]["annotations"] == {"mine": "1"}
+    assert v1_answer.body["spec"]["targetCPUUtilizationPercentage"] == 50
+    assert v1_answer.body["status"]["currentCPUUtilizationPercentage"] == 40
     names = ("metrics", "current-metrics", "behavior", "conditions")
-    assert set(shown.meta["annotations"]) == {"mine", *(CARRIED + name for name in names)}
-    assert "hits\\u003c\\u0026\\u003e" in shown.meta["annotations"][CARRIED + "metrics"]
+    assert set(v1_answer.meta["annotations"]) == {"mine", *(CARRIED + name for name in names)}
+    assert "hits\\u003c\\u0026\\u003e" in v1_answer.meta["annotations"][CARRIED + "metrics"]
 
 
 async def test_v1_cpu_status_is_converted(api: Api) -> None:
     await api.create(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
     body = {"status": {"currentReplicas": 1, "desiredReplicas": 1, "currentCPUUtilizationPercentage": 33}}
     written = await api.request("PATCH", V1 + "/h/status", body, MERGE)
-    written, first, second = [
+    written, v1_status, v2_status = [
         written.body["status"],
         *[(await api.get(path + "/h")).body["status"] for path in (V1, V2)],
     ]
-    assert written == first == {"currentReplicas": 1, "desiredReplicas": 1, "currentCPUUtilizationPercentage": 33}
+    assert written == v1_status == {"currentReplicas": 1, "desiredReplicas": 1, "currentCPUUtilizationPercentage": 33}
     current = {"averageUtilization": 33}
-    assert second["currentMetrics"] == [{"type": "Resource", "resource": {"name": "cpu", "current": current}}]
+    assert v2_status["currentMetrics"] == [{"type": "Resource", "resource": {"name": "cpu", "current": current}}]
 
 
 async def test_v1_status_update_keeps_spec_metrics(api: Api) -> None:
-    made = await api.create(V2, {"metadata": {"name": "h"}, "spec": SPEC})
-    read = (await api.get(V1 + "/h")).body
-    read["metadata"]["annotations"] = {"mine": "1"}
-    read["status"]["desiredReplicas"] = 4
-    await api.put(V1 + "/h/status", read)
-    spec = made["spec"]
-    after = (await api.get(V2 + "/h")).body
-    assert after["spec"] == spec
-    assert after["metadata"]["annotations"] == {"mine": "1"}
-    assert after["status"]["desiredReplicas"] == 4
+    created = await api.create(V2, {"metadata": {"name": "h"}, "spec": SPEC})
+    v1_obj = (await api.get(V1 + "/h")).body
+    v1_obj["metadata"]["annotations"] = {"mine": "1"}
+    v1_obj["status"]["desiredReplicas"] = 4
+    await api.put(V1 + "/h/status", v1_obj)
+    spec = created["spec"]
+    updated = (await api.get(V2 + "/h")).body
+    assert updated["spec"] == spec
+    assert updated["metadata"]["annotations"] == {"mine": "1"}
+    assert updated["status"]["desiredReplicas"] == 4
 
 
-@pytest.mark.parametrize("part", ["", "/status"])
-async def test_object_metric_with_average_value_has_no_zero_value(api: Api, part: str) -> None:
+@pytest.mark.parametrize("subresource", ["", "/status"])
+async def test_object_metric_with_average_value_has_no_zero_value(api: Api, subresource: str) -> None:
     """v1 cannot leave the value out, and a target of zero is invalid (``Convert_v1_ObjectMetricSource``, v1.36)."""
     target = {"type": "AverageValue", "averageValue": "5"}
     metric = {"type": "Object", "object": {"describedObject": ABOUT, "metric": {"name": "hits"}, "target": target}}
     await api.create(V2, {"metadata": {"name": "h"}, "spec": {**SPEC, "metrics": [metric]}})
-    read = (await api.get(V1 + "/h")).body
-    read["spec"]["maxReplicas"] = 9
-    written = await api.put(f"{V1}/h{part}", read)
-    status = written.status
+    v1_obj = (await api.get(V1 + "/h")).body
+    v1_obj["spec"]["maxReplicas"] = 9
+    answer = await api.put(f"{V1}/h{subresource}", v1_obj)
+    status = answer.status
     spec = (await api.get(V2 + "/h")).body["spec"]
     assert (status, spec["metrics"]) == (200, [metric])
 
@@ -148,16 +148,16 @@ async def test_object_metric_with_average_value_has_no_zero_value(api: Api, part
 async def test_undecodable_metric_annotations_are_ignored(api: Api) -> None:
 
     default = {**CPU, "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
-    shown = []
+    metrics = []
     memory = [{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}]
-    of_no_type = json.dumps([{"type": "Resource", "resource": {"name": 5}}])
-    no_amount = json.dumps([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "x"}}])
-    texts = (json.dumps(memory), "no JSON", "[]", of_no_type, no_amount)
-    for name, text in zip("abcde", texts, strict=True):
-        meta = {"name": name, "annotations": {CARRIED + "metrics": text}}
+    invalid_name = json.dumps([{"type": "Resource", "resource": {"name": 5}}])
+    invalid_quantity = json.dumps([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "x"}}])
+    annotations = (json.dumps(memory), "no JSON", "[]", invalid_name, invalid_quantity)
+    for name, annotation in zip("abcde", annotations, strict=True):
+        meta = {"name": name, "annotations": {CARRIED + "metrics": annotation}}
         await api.create(V1, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
-        shown.append((await api.get(f"{V2}/{name}")).body["spec"]["metrics"])
-    assert shown == [[METRICS[0]], *[[default]] * 4]
+        metrics.append((await api.get(f"{V2}/{name}")).body["spec"]["metrics"])
+    assert metrics == [[METRICS[0]], *[[default]] * 4]
 
 
 async def test_conversion_annotations_are_dropped_in_v2(api: Api) -> None:
@@ -171,9 +171,9 @@ async def test_conversion_annotations_are_dropped_in_v2(api: Api) -> None:
 
 
 async def test_v1_update_stores_no_unreported_average(api: Api) -> None:
-    made = await api.create(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
-    made["status"] = {"currentReplicas": 0, "desiredReplicas": 0, "currentCPUUtilizationPercentage": 59}
-    reported = (await api.put(V1 + "/h/status", made)).body
+    created = await api.create(V1, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
+    created["status"] = {"currentReplicas": 0, "desiredReplicas": 0, "currentCPUUtilizationPercentage": 59}
+    reported = (await api.put(V1 + "/h/status", created)).body
     updated = (await api.put(V1 + "/h", {**reported, "spec": {**reported["spec"], "maxReplicas": 4}})).body
     path = f"/metadata/annotations/{CARRIED.replace('/', '~1')}current-metrics"
     patch = [{"op": "replace", "path": path, "value": "x"}]
@@ -194,32 +194,32 @@ async def test_dry_run_returns_the_converted_object(api: Api) -> None:
 async def test_alternating_writes_of_both_versions(api: Api, golden: Golden) -> None:
     """What both versions show after each write: compared with a kube-apiserver v1.20.2 (``autoscaling/v2beta2``), but
     for the tolerance, which is newer, and for empty counts and amounts, which v1.20 stored in its first version."""
-    shown: dict[str, list[Any]] = {}
+    results: dict[str, list[Any]] = {}
 
-    async def write(about: str, method: str, path: str, body: Object) -> tuple[Object, Object]:
+    async def write(step: str, method: str, path: str, body: Object) -> tuple[Object, Object]:
         answer = await api.request(method, path, body)
         assert answer.status < 300, answer.text
-        both = [(await api.get(path + "/h")).body for path in (V1, V2)]
-        shown[about] = [_essence(obj) for obj in both]
-        return both[0], both[1]
+        objects = [(await api.get(path + "/h")).body for path in (V1, V2)]
+        results[step] = [_essence(obj) for obj in objects]
+        return objects[0], objects[1]
 
-    _, second = await write("create v2", "POST", V2, {"metadata": {"name": "h"}, "spec": SPEC})
-    first, _ = await write("status v2", "PUT", V2 + "/h/status", {**second, "status": STATUS})
-    first["spec"]["targetCPUUtilizationPercentage"] = 70
-    first["metadata"]["annotations"]["mine"] = "1"
-    first, _ = await write("update v1", "PUT", V1 + "/h", first)
-    first["status"]["currentCPUUtilizationPercentage"] = 1
-    first, _ = await write("status v1: the annotation counts, not the field", "PUT", V1 + "/h/status", first)
-    without = {**first, "metadata": {"name": "h"}}
-    first, _ = await write("update v1 without annotations: no more metrics", "PUT", V1 + "/h", without)
-    without = {**first, "metadata": {"name": "h"}}
-    await write("status v1 without annotations: the field counts", "PUT", V1 + "/h/status", without)
-    golden.check("autoscaler_forms", shown)
+    _, v2_obj = await write("create v2", "POST", V2, {"metadata": {"name": "h"}, "spec": SPEC})
+    v1_obj, _ = await write("status v2", "PUT", V2 + "/h/status", {**v2_obj, "status": STATUS})
+    v1_obj["spec"]["targetCPUUtilizationPercentage"] = 70
+    v1_obj["metadata"]["annotations"]["mine"] = "1"
+    v1_obj, _ = await write("update v1", "PUT", V1 + "/h", v1_obj)
+    v1_obj["status"]["currentCPUUtilizationPercentage"] = 1
+    v1_obj, _ = await write("status v1: the annotation counts, not the field", "PUT", V1 + "/h/status", v1_obj)
+    without_annotations = {**v1_obj, "metadata": {"name": "h"}}
+    v1_obj, _ = await write("update v1 without annotations: no more metrics", "PUT", V1 + "/h", without_annotations)
+    without_annotations = {**v1_obj, "metadata": {"name": "h"}}
+    await write("status v1 without annotations: the field counts", "PUT", V1 + "/h/status", without_annotations)
+    golden.check("autoscaler_forms", results)
 
 
 def _essence(obj: Object) -> Object:
     annotations = {
-        name: json.loads(text) if name.startswith(CARRIED) else text
-        for name, text in (obj["metadata"].get("annotations") or {}).items()
+        name: json.loads(value) if name.startswith(CARRIED) else value
+        for name, value in (obj["metadata"].get("annotations") or {}).items()
     }
     return {"annotations": annotations, "spec": obj["spec"], "status": obj["status"]}

@@ -20,9 +20,11 @@ M = "spec.metrics[0]"
 NO_GROUP = "apiVersion must specify API group"
 
 
-def _errors(spec: Object, before: Object | None = None) -> list[str]:
-    before = None if before is None else {**SPEC, **before}
-    return [f"{each.field}: {each.text}" for each in validate_horizontal_pod_autoscaler_spec({**SPEC, **spec}, before)]
+def _errors(spec: Object, old_spec: Object | None = None) -> list[str]:
+    old_spec = None if old_spec is None else {**SPEC, **old_spec}
+    return [
+        f"{error.field}: {error.text}" for error in validate_horizontal_pod_autoscaler_spec({**SPEC, **spec}, old_spec)
+    ]
 
 
 def _metric(kind: str, **sources: Any) -> Object:
@@ -35,7 +37,7 @@ def _up(**rules: Any) -> Object:
 
 
 @cases(
-    "spec, before",
+    "spec, old_spec",
     {
         "resources of pods": (_metric("Resource", resource={"name": "cpu", "target": SHARE}), None),
         "resources of containers": (
@@ -62,8 +64,8 @@ def _up(**rules: Any) -> Object:
         ),
     },
 )
-def test_accepted_autoscalers(spec: Object, before: Object | None) -> None:
-    assert _errors(spec, before) == []
+def test_accepted_autoscalers(spec: Object, old_spec: Object | None) -> None:
+    assert _errors(spec, old_spec) == []
 
 
 NEEDED = "Required value: must populate information for the given metric source"
@@ -205,8 +207,8 @@ def test_rejected_autoscalers(spec: Object, errors: list[str]) -> None:
 
 
 async def test_v1_is_validated_like_v2(api: Api) -> None:
-    text = '[{"type": "Pods", "pods": {"metricName": "", "targetAverageValue": "1"}}]'
-    annotations = {"autoscaling.alpha.kubernetes.io/metrics": text}
+    metrics = '[{"type": "Pods", "pods": {"metricName": "", "targetAverageValue": "1"}}]'
+    annotations = {"autoscaling.alpha.kubernetes.io/metrics": metrics}
     meta = {"name": "h", "annotations": annotations}
     causes = (await api.post(V1, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})).body[
         "details"
@@ -218,8 +220,8 @@ async def test_existing_autoscaler_without_a_group_can_be_updated(api: Api) -> N
     key = "autoscaling/horizontalpodautoscalers/default/h"
     await api.create(V2, {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
     await api.rewrite(key, '"apps/v1"', '"v1"')
-    other = {"scaleTargetRef": {"kind": "ReplicaSet"}}
-    assert [(await api.patch(f"{V2}/h", {"spec": change})).status for change in ({"maxReplicas": 4}, other)] == [
+    other_target = {"scaleTargetRef": {"kind": "ReplicaSet"}}
+    assert [(await api.patch(f"{V2}/h", {"spec": change})).status for change in ({"maxReplicas": 4}, other_target)] == [
         200,
         422,
     ]

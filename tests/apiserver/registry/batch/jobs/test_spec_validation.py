@@ -22,7 +22,7 @@ EXIT = {"operator": "In", "values": [1]}
 
 
 def _errors(**spec: Any) -> list[str]:
-    return [f"{each.field}: {each.text}" for each in validate_job_spec({"template": TEMPLATE, **spec}, "spec")]
+    return [f"{error.field}: {error.text}" for error in validate_job_spec({"template": TEMPLATE, **spec}, "spec")]
 
 
 def _failing(*rules: Object) -> Object:
@@ -219,13 +219,13 @@ def test_rejected_jobs(spec: Object, errors: list[str]) -> None:
 async def _changed(api: Api, root: str, spec: Object, *changes: tuple[str, Object]) -> Answer:
     """Make one, and change it or its status step by step; the last answer."""
     await api.create(root, {"metadata": {"name": "j"}, "spec": spec})
-    for part, change in changes:
-        answer = await api.patch(f"{root}/j{part}", change)
+    for subresource, change in changes:
+        answer = await api.patch(f"{root}/j{subresource}", change)
     return answer
 
 
 def _causes(answer: Answer) -> list[tuple[str, str]]:
-    return [(each["field"], each["message"]) for each in answer.body.get("details", {}).get("causes", ())]
+    return [(cause["field"], cause["message"]) for cause in answer.body.get("details", {}).get("causes", ())]
 
 
 JOB: Object = {"template": {"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}}}
@@ -253,7 +253,7 @@ async def test_accepted_updates(api: Api, spec: Object, changes: list[tuple[str,
 
 
 @cases(
-    "spec, changes, field, text",
+    "spec, changes, field, detail",
     {
         "it runs": (JOB, [("", {"spec": {"template": STEERED}})], "spec.template", FIXED),
         "it is about to come to a halt": (
@@ -287,20 +287,20 @@ async def test_accepted_updates(api: Api, spec: Object, changes: list[tuple[str,
     },
 )
 async def test_rejected_updates(
-    api: Api, spec: Object, changes: list[tuple[str, Object]], field: str, text: str
+    api: Api, spec: Object, changes: list[tuple[str, Object]], field: str, detail: str
 ) -> None:
     answer = await _changed(api, JOBS, spec, *changes)
     assert answer.status == 422, answer.text
-    texts = [message for name, message in _causes(answer) if name == field]
-    assert len(texts) == 1
-    assert texts[0].endswith(text)
+    messages = [message for name, message in _causes(answer) if name == field]
+    assert len(messages) == 1
+    assert messages[0].endswith(detail)
 
 
 async def test_indexed_job_pod_names_must_be_host_names(api: Api) -> None:
 
-    texts = f'Invalid value: "{"j" * 61}": will not able to create pod with invalid DNS label: {"j" * 61}-10'
+    detail = f'Invalid value: "{"j" * 61}": will not able to create pod with invalid DNS label: {"j" * 61}-10'
     spec = {**JOB, "completionMode": "Indexed", "completions": 11}
-    assert _causes(await api.post(JOBS, {"metadata": {"name": "j" * 61}, "spec": spec})) == [("metadata.name", texts)]
+    assert _causes(await api.post(JOBS, {"metadata": {"name": "j" * 61}, "spec": spec})) == [("metadata.name", detail)]
 
 
 async def test_empty_pod_failure_policy(api: Api) -> None:
@@ -380,11 +380,11 @@ async def test_existing_cron_job_keeps_an_unknown_time_zone(api: Api) -> None:
     await api.create(CRON_JOBS, {"metadata": {"name": "j"}, "spec": {**CRON, "timeZone": "UTC"}})
     await api.rewrite(key, '"UTC"', '"Atlantis"')
     await api.rewrite(key, '"* * * * *"', '"TZ=UTC * * * * *"')
-    both, less, more = [
+    suspended, without_time_zone, with_time_zone = [
         await api.patch(f"{CRON_JOBS}/j", {"spec": change})
         for change in ({"suspend": True}, {"timeZone": None}, {"timeZone": "Atlantis", "suspend": False})
     ]
-    twice = 'Invalid value: "TZ=UTC * * * * *": cannot use both timeZone field and TZ or CRON_TZ in schedule'
-    assert _causes(both) == [("spec.schedule", twice)]
-    assert less.status == 200, less.text
-    assert ("spec.timeZone", 'Invalid value: "Atlantis": unknown time zone Atlantis') in _causes(more)
+    detail = 'Invalid value: "TZ=UTC * * * * *": cannot use both timeZone field and TZ or CRON_TZ in schedule'
+    assert _causes(suspended) == [("spec.schedule", detail)]
+    assert without_time_zone.status == 200, without_time_zone.text
+    assert ("spec.timeZone", 'Invalid value: "Atlantis": unknown time zone Atlantis') in _causes(with_time_zone)

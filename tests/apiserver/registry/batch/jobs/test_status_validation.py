@@ -30,22 +30,22 @@ COMPLETE = _are("SuccessCriteriaMet", "Complete", startTime=NOW, completionTime=
 FAILED = _are("FailureTarget", "Failed", startTime=NOW)
 
 
-def _errors(spec: Object, before: Object, after: Object) -> list[str]:
-    of_others = {**spec, "managedBy": "example.com/jobs"}
-    return [f"{each.field}: {each.text}" for each in validate_job_status(of_others, after, before)]
+def _errors(spec: Object, old_status: Object, status: Object) -> list[str]:
+    managed_spec = {**spec, "managedBy": "example.com/jobs"}
+    return [f"{error.field}: {error.text}" for error in validate_job_status(managed_spec, status, old_status)]
 
 
 @pytest.mark.parametrize("manager", [None, "kubernetes.io/job-controller"])
 def test_statuses_of_managers_before_1_31_are_accepted(manager: str | None) -> None:
     """One before v1.31 does not say that a job has done enough, and begins it twice when its view is old."""
     spec = {} if manager is None else {"managedBy": manager}
-    ended = _are("Complete", startTime=LATER, completionTime=LATER, succeeded=1)
-    assert validate_job_status(spec, ended, {"startTime": NOW, "succeeded": 2}) == []
-    assert [each.field for each in validate_job_status(spec, {"failed": -1}, {})] == ["status.failed"]
+    status = _are("Complete", startTime=LATER, completionTime=LATER, succeeded=1)
+    assert validate_job_status(spec, status, {"startTime": NOW, "succeeded": 2}) == []
+    assert [error.field for error in validate_job_status(spec, {"failed": -1}, {})] == ["status.failed"]
 
 
 @cases(
-    "spec, before, after",
+    "spec, old_status, status",
     {
         "a job begins": ({}, {}, {"startTime": NOW, "active": 1, "ready": 1, "terminating": 0}),
         "a pod succeeds": ({}, {"startTime": NOW, "active": 1}, {"startTime": NOW, "succeeded": 1}),
@@ -70,15 +70,15 @@ def test_statuses_of_managers_before_1_31_are_accepted(manager: str | None) -> N
         "an elastic job may become smaller": ({**INDEXED, "parallelism": 5}, {"succeeded": 3}, {"succeeded": 1}),
     },
 )
-def test_accepted_job_statuses(spec: Object, before: Object, after: Object) -> None:
-    assert _errors(spec, before, after) == []
+def test_accepted_job_statuses(spec: Object, old_status: Object, status: Object) -> None:
+    assert _errors(spec, old_status, status) == []
 
 
 NEGATIVE = "must be greater than or equal to 0"
 
 
 @cases(
-    "spec, before, after, errors",
+    "spec, old_status, status, errors",
     {
         "counts are not negative": (
             {},
@@ -260,12 +260,12 @@ NEGATIVE = "must be greater than or equal to 0"
         ),
     },
 )
-def test_rejected_job_statuses(spec: Object, before: Object, after: Object, errors: list[str]) -> None:
-    assert _errors(spec, before, after) == errors
+def test_rejected_job_statuses(spec: Object, old_status: Object, status: Object, errors: list[str]) -> None:
+    assert _errors(spec, old_status, status) == errors
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("indexes", "detail"),
     [
         ("1-2-3", 'the fragment "1-2-3" violates the requirement that an index interval can have at most two parts'),
         ("1-", 'cannot convert string to integer for index: ""'),
@@ -276,9 +276,9 @@ def test_rejected_job_statuses(spec: Object, before: Object, after: Object, erro
         ("9223372036854775808", "cannot convert string to integer"),
     ],
 )
-def test_invalid_index_texts(text: str, why: str) -> None:
-    (error,) = _errors(INDEXED, {}, {"completedIndexes": text})
-    assert f"error parsing completedIndexes: {why}" in error
+def test_invalid_index_texts(indexes: str, detail: str) -> None:
+    (error,) = _errors(INDEXED, {}, {"completedIndexes": indexes})
+    assert f"error parsing completedIndexes: {detail}" in error
 
 
 async def test_status_updates_are_validated(api: Api) -> None:

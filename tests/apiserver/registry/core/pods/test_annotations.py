@@ -57,28 +57,28 @@ _NOTES: dict[str, tuple[dict[str, str], Object, list[str]]] = {
 }
 
 
-@cases("notes, spec, errors", _NOTES)
-async def test_rejected_annotations(api: Api, notes: dict[str, str], spec: Object, errors: list[str]) -> None:
-    alone = await api.post(PODS, pod(metadata={"annotations": notes}, **spec))
-    body = pod(**spec)["spec"]
+@cases("annotations, spec, errors", _NOTES)
+async def test_rejected_annotations(api: Api, annotations: dict[str, str], spec: Object, errors: list[str]) -> None:
+    pod_answer = await api.post(PODS, pod(metadata={"annotations": annotations}, **spec))
+    pod_spec = pod(**spec)["spec"]
     template = {
         "apiVersion": "v1",
         "kind": "PodTemplate",
         "metadata": {"name": "t"},
-        "template": {"metadata": {"annotations": notes}, "spec": body},
+        "template": {"metadata": {"annotations": annotations}, "spec": pod_spec},
     }
-    inside = await api.post("/api/v1/namespaces/default/podtemplates", template)
-    assert all_errors_of(alone) == errors
-    assert all_errors_of(inside) == [f"template.{text.removeprefix('metadata.')}" for text in errors]
+    template_answer = await api.post("/api/v1/namespaces/default/podtemplates", template)
+    assert all_errors_of(pod_answer) == errors
+    assert all_errors_of(template_answer) == [f"template.{error.removeprefix('metadata.')}" for error in errors]
 
 
 async def test_immutable_annotations(api: Api) -> None:
     mirror = {"kubernetes.io/config.mirror": "x"}
     await api.post(PODS, pod("m", nodeName="n", metadata={"annotations": mirror}))
     await api.post(PODS, pod("p", nodeName="n"))
-    gone = await api.patch(f"{PODS}/m", {"metadata": {"annotations": {"kubernetes.io/config.mirror": None}}})
+    removed = await api.patch(f"{PODS}/m", {"metadata": {"annotations": {"kubernetes.io/config.mirror": None}}})
     added = await api.patch(f"{PODS}/p/status", {"metadata": {"annotations": {f"{_KEY}c": "unconfined"}}})
-    assert [all_errors_of(gone), all_errors_of(added)] == [
+    assert [all_errors_of(removed), all_errors_of(added)] == [
         [
             "metadata.annotations[kubernetes.io/config.mirror]: Forbidden: may not remove or update mirror pod annotation"
         ],

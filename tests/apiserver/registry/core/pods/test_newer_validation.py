@@ -12,26 +12,28 @@ WINDOWS = "Forbidden: cannot be set for a windows pod"
 PROFILES = 'supported values: "Localhost", "RuntimeDefault", "Unconfined"'
 
 
-def _init(**more: Any) -> Object:
-    return {**container(), "initContainers": [{"name": "i", "image": "i", **more}]}
+def _init(**fields: Any) -> Object:
+    return {**container(), "initContainers": [{"name": "i", "image": "i", **fields}]}
 
 
-def _mount(**more: Any) -> Object:
-    return {"volumes": [{"name": "v"}], **container(volumeMounts=[{"name": "v", "mountPath": "/v", **more}])}
+def _mount(**fields: Any) -> Object:
+    return {"volumes": [{"name": "v"}], **container(volumeMounts=[{"name": "v", "mountPath": "/v", **fields}])}
 
 
-def _spread(**more: Any) -> Object:
+def _spread(**fields: Any) -> Object:
     return {
-        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", **more}]
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", **fields}
+        ]
     }
 
 
-def _near(**more: Any) -> Object:
-    return {"affinity": {"podAffinity": {HARD: [{"topologyKey": "z", **more}]}}}
+def _near(**fields: Any) -> Object:
+    return {"affinity": {"podAffinity": {HARD: [{"topologyKey": "z", **fields}]}}}
 
 
-def _volume(**more: Any) -> Object:
-    return {"volumes": [{"name": "v", **more}]}
+def _volume(**fields: Any) -> Object:
+    return {"volumes": [{"name": "v", **fields}]}
 
 
 _IMAGES = "spec.volumes[0].image"
@@ -534,12 +536,12 @@ async def test_match_label_keys_are_merged_into_selectors(api: Api) -> None:
     }
     answer = await api.post(PODS, pod(labels={"a": "1", "b": "2"}, **spec))
     assert answer.status == 201, answer.text
-    found: Object = answer.body["spec"]
-    spec = found
-    own = {"key": "a", "operator": "In", "values": ["1"]}
+    created: Object = answer.body["spec"]
+    spec = created
+    requirement = {"key": "a", "operator": "In", "values": ["1"]}
     selector = spec["affinity"]["podAffinity"][HARD][0]["labelSelector"]
-    assert selector["matchExpressions"] == [own, {"key": "b", "operator": "NotIn", "values": ["2"]}]
-    assert spec["topologySpreadConstraints"][0]["labelSelector"] == {"matchExpressions": [own]}
+    assert selector["matchExpressions"] == [requirement, {"key": "b", "operator": "NotIn", "values": ["2"]}]
+    assert spec["topologySpreadConstraints"][0]["labelSelector"] == {"matchExpressions": [requirement]}
 
 
 async def test_disabled_fields_are_dropped(api: Api) -> None:
@@ -556,8 +558,8 @@ async def test_disabled_fields_are_dropped(api: Api) -> None:
     }
     answer = await api.post(PODS, pod(**spec))
     assert answer.status == 201, answer.text
-    found: Object = answer.body["spec"]
-    spec = found
+    created: Object = answer.body["spec"]
+    spec = created
     assert "lifecycle" not in spec["containers"][0]
     assert "schedulingGroup" not in spec
     assert spec["volumes"][0]["projected"]["sources"] == [{"secret": {"name": "s"}}, {}]
@@ -567,20 +569,20 @@ async def test_additional_template_errors(api: Api) -> None:
     """What only templates may not have, and what the admission of pods refuses before."""
 
     path = "spec.template.spec"
-    found = []
-    for more in (
+    errors = []
+    for fields in (
         {"runtimeClassName": "", "activeDeadlineSeconds": 1, "ephemeralContainers": [{"name": "e", "image": "i"}]},
         {"restartPolicy": "Never", **_volume(image={})},
     ):
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": {**container(), **more}}
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {**container(), **fields}}
         controller = {
             "apiVersion": "v1",
             "kind": "ReplicationController",
             "metadata": {"name": "r"},
             "spec": {"template": template},
         }
-        found.append(all_errors_of(await api.post("/api/v1/namespaces/default/replicationcontrollers", controller)))
-    assert found == [
+        errors.append(all_errors_of(await api.post("/api/v1/namespaces/default/replicationcontrollers", controller)))
+    assert errors == [
         [
             f'{path}.runtimeClassName: Invalid value: "": {SUBDOMAIN}',
             f"{path}.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template",

@@ -114,11 +114,11 @@ async def test_rejected_statuses(api: Api, status: Object, errors: list[str]) ->
         {"name": "policy", "image": "i", "restartPolicy": "OnFailure"},
     ]
     spec = {"containers": containers, "restartPolicy": "Never", "nodeName": "n", **claim(resourceClaimName="x")}
-    made = await api.post(PODS, pod(**spec))
-    assert made.status == 201, made.text
-    ended = [{"name": each["name"], "image": "i", "state": _ONCE} for each in containers]
-    before = await api.patch(f"{PODS}/p/status", {"status": {"containerStatuses": ended}})
-    assert before.status == 200, before.text
+    created = await api.post(PODS, pod(**spec))
+    assert created.status == 201, created.text
+    old_statuses = [{"name": container["name"], "image": "i", "state": _ONCE} for container in containers]
+    answer = await api.patch(f"{PODS}/p/status", {"status": {"containerStatuses": old_statuses}})
+    assert answer.status == 200, answer.text
     assert all_errors_of(await api.patch(f"{PODS}/p/status", {"status": status})) == errors
 
 

@@ -57,9 +57,9 @@ _CHANGES: dict[str, tuple[Object, list[str]]] = {
 
 @cases("change, errors", _CHANGES)
 async def test_updates_with_scheduling_gates(api: Api, change: Object, errors: list[str]) -> None:
-    made = await api.post(PODS, pod(**_GATED))
-    assert made.status == 201, made.text
-    body = made.body
+    created = await api.post(PODS, pod(**_GATED))
+    assert created.status == 201, created.text
+    body = created.body
     body["spec"].update(change)
     if "nodeSelector" in change:
         body["spec"]["nodeSelector"] = {**({} if errors else {"a": "b"}), **change["nodeSelector"]}
@@ -72,7 +72,7 @@ async def test_updates_with_scheduling_gates(api: Api, change: Object, errors: l
 
 async def test_added_containers(api: Api) -> None:
 
-    where, why = "spec.ephemeralContainers[0]", "Forbidden: cannot be set for an Ephemeral Container"
+    path, detail = "spec.ephemeralContainers[0]", "Forbidden: cannot be set for an Ephemeral Container"
     await api.post(PODS, pod(volumes=[{"name": "v"}]))
     container = {
         "name": "e",
@@ -86,11 +86,11 @@ async def test_added_containers(api: Api) -> None:
     }
     patch = {"spec": {"ephemeralContainers": [container]}}
     assert all_errors_of(await api.patch(f"{PODS}/p/ephemeralcontainers", patch, STRATEGIC)) == [
-        f'{where}.image: Invalid value: " i": must not have leading or trailing whitespace',
-        f'{where}.targetContainerName: Not found: "x"',
-        f"{where}.resizePolicy: {why}",
-        f"{where}.restartPolicy: {why}",
-        f"{where}.restartPolicyRules: {why}",
-        f"{where}.lifecycle: {why}",
-        f"{where}.volumeMounts[0].subPath: {why}",
+        f'{path}.image: Invalid value: " i": must not have leading or trailing whitespace',
+        f'{path}.targetContainerName: Not found: "x"',
+        f"{path}.resizePolicy: {detail}",
+        f"{path}.restartPolicy: {detail}",
+        f"{path}.restartPolicyRules: {detail}",
+        f"{path}.lifecycle: {detail}",
+        f"{path}.volumeMounts[0].subPath: {detail}",
     ]

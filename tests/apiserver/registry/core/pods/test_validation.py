@@ -10,12 +10,12 @@ FORBIDDEN, DUPLICATE = "FieldValueForbidden", "FieldValueDuplicate"
 _PORT = {"containerPort": 80, "hostPort": 80}
 
 
-def _c(**more: Any) -> Object:
-    return {"containers": [{"name": "c", "image": "i", **more}]}
+def _c(**fields: Any) -> Object:
+    return {"containers": [{"name": "c", "image": "i", **fields}]}
 
 
-def _affinity(**more: Any) -> Object:
-    return {"affinity": more}
+def _affinity(**fields: Any) -> Object:
+    return {"affinity": fields}
 
 
 _HARD = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -271,14 +271,14 @@ _STATUSES: dict[str, tuple[Object, list[tuple[str, str]]]] = {
 
 @cases("status, causes", _STATUSES)
 async def test_rejected_statuses(api: Api, status: Object, causes: list[tuple[str, str]]) -> None:
-    going_on = {"name": "on", "image": "i", "restartPolicy": "Always"}
-    first = [{"name": "i", "image": "i"}, going_on]
-    await api.post(PODS, pod("p", restartPolicy="Never", initContainers=first))
-    ended = {
+    sidecar = {"name": "on", "image": "i", "restartPolicy": "Always"}
+    init_containers = [{"name": "i", "image": "i"}, sidecar]
+    await api.post(PODS, pod("p", restartPolicy="Never", initContainers=init_containers))
+    old_status = {
         "containerStatuses": [_state("c", _ENDED)],
         "initContainerStatuses": [_state("i", _ENDED), _state("on", _ENDED)],
     }
-    before = await api.patch(f"{PODS}/p/status", {"status": ended})
+    before = await api.patch(f"{PODS}/p/status", {"status": old_status})
     assert before.status == 200, before.text
     answer = await api.patch(f"{PODS}/p/status", {"status": status})
     assert answer.status == 422, answer.text

@@ -20,7 +20,7 @@ def _service(name: str = "s", **spec: Any) -> Object:
     return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
 
 
-async def _changed(api: Api, made: Object, **spec: Any) -> Answer:
+async def _changed(api: Api, created: Object, **spec: Any) -> Answer:
     """PUT the same service with another spec."""
     return await api.put(SERVICES + "/s", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], **spec}})
 
@@ -29,22 +29,22 @@ async def _changed(api: Api, made: Object, **spec: Any) -> Answer:
 
 
 async def test_ip_address_objects_follow_the_service(api: Api) -> None:
-    made = await api.create(SERVICES, _service())
-    address = made["spec"]["clusterIP"]
-    found = await api.get(f"{ADDRESSES}/{address}")
+    created = await api.create(SERVICES, _service())
+    address = created["spec"]["clusterIP"]
+    ip_address = await api.get(f"{ADDRESSES}/{address}")
     events = await api.watch(f"{ADDRESSES}?resourceVersion={api.store.revision}")
     await api.delete(SERVICES + "/s")
     type_, obj = await events.next()
-    assert int(obj["metadata"]["resourceVersion"]) > int(found.meta["resourceVersion"])
-    left = [item["metadata"]["name"] for item in (await api.get(ADDRESSES)).body["items"]]
-    gone = (await api.get(f"{ADDRESSES}/{address}")).status
-    seen = [type_, *left]
-    assert found.body["spec"] == {"parentRef": {"resource": "services", "namespace": "default", "name": "s"}}
-    assert found.meta["labels"] == {
+    assert int(obj["metadata"]["resourceVersion"]) > int(ip_address.meta["resourceVersion"])
+    remaining = [item["metadata"]["name"] for item in (await api.get(ADDRESSES)).body["items"]]
+    status = (await api.get(f"{ADDRESSES}/{address}")).status
+    type_and_remaining = [type_, *remaining]
+    assert ip_address.body["spec"] == {"parentRef": {"resource": "services", "namespace": "default", "name": "s"}}
+    assert ip_address.meta["labels"] == {
         "ipaddress.kubernetes.io/ip-family": "IPv4",
         "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
     }
-    assert (gone, seen) == (404, ["DELETED", "10.0.0.1"])
+    assert (status, type_and_remaining) == (404, ["DELETED", "10.0.0.1"])
 
 
 async def test_cluster_ip_is_released_with_its_service(api: Api) -> None:
@@ -69,18 +69,18 @@ async def test_stored_service_cidr_takes_precedence_over_the_flag(
     """Unless the flag adds a family (``pkg/controlplane/controller/defaultservicecidr``, v1.36)."""
     stored = {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.0.0.0/24"]}}
     await api.create("/apis/networking.k8s.io/v1/servicecidrs", stored)
-    again = ApiServer(api.env, api.store, options=ServerOptions(service_range=flag))
-    api.transport = again.transport("admin", ("system:masters",))
+    restarted = ApiServer(api.env, api.store, options=ServerOptions(service_range=flag))
+    api.transport = restarted.transport("admin", ("system:masters",))
     answers = [await api.post(SERVICES, _service(f"s{n}", **spec)) for n, spec in enumerate(services)]
     assert [answer.status for answer in answers] == statuses
 
 
 async def test_concurrent_creates_get_unique_addresses_and_ports(api: Api) -> None:
-    same = [_service(f"a{n}", clusterIP="10.0.0.9", type="NodePort") for n in range(2)]
-    answers = await asyncio.gather(*(api.post(SERVICES, body) for body in same))
+    conflicting = [_service(f"a{n}", clusterIP="10.0.0.9", type="NodePort") for n in range(2)]
+    answers = await asyncio.gather(*(api.post(SERVICES, body) for body in conflicting))
     others = [_service(f"b{n}", type="NodePort") for n in range(20)]
-    made = await asyncio.gather(*(api.create(SERVICES, body) for body in others))
-    specs = [body["spec"] for body in made]
+    created = await asyncio.gather(*(api.create(SERVICES, body) for body in others))
+    specs = [body["spec"] for body in created]
     assert sorted(answer.status for answer in answers) == [201, 422]
     assert len({spec["clusterIP"] for spec in specs}) == 20
     assert len({spec["ports"][0]["nodePort"] for spec in specs}) == 20
@@ -89,11 +89,11 @@ async def test_concurrent_creates_get_unique_addresses_and_ports(api: Api) -> No
 async def test_existing_allocations_are_restored_at_startup(api: Api) -> None:
     await api.create(SERVICES, _service(clusterIP="10.0.0.9"))
     await api.delete(f"{ADDRESSES}/10.0.0.9")
-    again = ApiServer(api.env, api.store)
-    api.transport = again.transport("admin", ("system:masters",))
-    refused = (await api.post(SERVICES, _service("b", clusterIP="10.0.0.9"))).status
+    restarted = ApiServer(api.env, api.store)
+    api.transport = restarted.transport("admin", ("system:masters",))
+    status = (await api.post(SERVICES, _service("b", clusterIP="10.0.0.9"))).status
     await api.create(SERVICES, _service("c", clusterIP="10.0.0.8"))
-    assert refused == 422
+    assert status == 422
     assert [item["metadata"]["name"] for item in (await api.get(ADDRESSES)).body["items"]] == [
         "10.0.0.1",
         "10.0.0.8",
@@ -103,20 +103,20 @@ async def test_existing_allocations_are_restored_at_startup(api: Api) -> None:
 
 async def test_exhausted_range_is_an_error(env: Env) -> None:
     api = Api(env, ServerOptions(service_range="10.0.0.0/29"))
-    made = [(await api.create(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(5)]
-    refused = await api.post(SERVICES, _service("more"))
-    assert sorted(made) == [f"10.0.0.{n}" for n in range(2, 7)]
-    assert refused.status == 500
+    addresses = [(await api.create(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(5)]
+    rejected = await api.post(SERVICES, _service("more"))
+    assert sorted(addresses) == [f"10.0.0.{n}" for n in range(2, 7)]
+    assert rejected.status == 500
     assert (
-        refused.message == 'Internal error occurred: failed to allocate a serviceIP for Service "more": range is full'
+        rejected.message == 'Internal error occurred: failed to allocate a serviceIP for Service "more": range is full'
     )
 
 
 async def test_additional_service_cidr(api: Api) -> None:
-    before = (await api.post(SERVICES, _service("a", clusterIP="10.9.0.5"))).status
+    status = (await api.post(SERVICES, _service("a", clusterIP="10.9.0.5"))).status
     cidr = {"metadata": {"name": "more"}, "spec": {"cidrs": ["10.9.0.0/24"]}}
     await api.create("/apis/networking.k8s.io/v1/servicecidrs", cidr)
-    assert (before, (await api.post(SERVICES, _service("a", clusterIP="10.9.0.5"))).status) == (422, 201)
+    assert (status, (await api.post(SERVICES, _service("a", clusterIP="10.9.0.5"))).status) == (422, 201)
 
 
 CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
@@ -129,37 +129,37 @@ def _range(name: str, *cidrs: str) -> Object:
 async def test_next_service_cidr_is_used_when_one_is_full(env: Env) -> None:
     api = Api(env, ServerOptions(service_range="10.0.0.0/29"))
     await api.create(CIDRS, _range("more", "10.9.0.0/29"))
-    made = [(await api.create(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(8)]
-    assert sorted(made[:5]) == [f"10.0.0.{n}" for n in range(2, 7)]
-    assert [address.rpartition(".")[0] for address in made[5:]] == ["10.9.0"] * 3
+    addresses = [(await api.create(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(8)]
+    assert sorted(addresses[:5]) == [f"10.0.0.{n}" for n in range(2, 7)]
+    assert [address.rpartition(".")[0] for address in addresses[5:]] == ["10.9.0"] * 3
 
 
 @pytest.mark.parametrize("address", ["10.9.0.0", "10.9.0.7", "10.9.0.8"])
 async def test_network_and_broadcast_addresses_are_not_allocated(api: Api, address: str) -> None:
     """``TestPrefixContainsIP``."""
     await api.create(CIDRS, _range("more", "10.9.0.0/29"))
-    refused = await api.post(SERVICES, _service(clusterIP=address))
-    assert refused.status == 422
-    assert "the provided network does not match the current range" in refused.message
+    rejected = await api.post(SERVICES, _service(clusterIP=address))
+    assert rejected.status == 422
+    assert "the provided network does not match the current range" in rejected.message
 
 
 async def test_unready_or_terminating_service_cidr_allocates_nothing(api: Api) -> None:
     codes = []
-    whole = _range("more", "10.9.0.0/24")
-    whole["metadata"]["finalizers"] = ["networking.k8s.io/service-cidr-finalizer"]
-    await api.create(CIDRS, whole)
-    kept = await api.create(SERVICES, _service("kept", clusterIP="10.9.0.1"))
-    for number, change in enumerate(("False", "True", "")):
-        if change:
-            condition = {"type": "Ready", "status": change, "reason": "", "message": ""}
+    service_cidr = _range("more", "10.9.0.0/24")
+    service_cidr["metadata"]["finalizers"] = ["networking.k8s.io/service-cidr-finalizer"]
+    await api.create(CIDRS, service_cidr)
+    existing = await api.create(SERVICES, _service("kept", clusterIP="10.9.0.1"))
+    for number, ready in enumerate(("False", "True", "")):
+        if ready:
+            condition = {"type": "Ready", "status": ready, "reason": "", "message": ""}
             whole_condition = {**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}
             status = {"status": {"conditions": [whole_condition]}}
             codes.append((await api.patch(f"{CIDRS}/more/status", status, MERGE)).status)
         else:
             codes.append((await api.delete(f"{CIDRS}/more")).status)
         codes.append((await api.post(SERVICES, _service(f"s{number}", clusterIP=f"10.9.0.{number + 2}"))).status)
-    kept["spec"]["ports"] = [{"port": 81}]
-    codes.append((await api.put(f"{SERVICES}/kept", kept)).status)
+    existing["spec"]["ports"] = [{"port": 81}]
+    codes.append((await api.put(f"{SERVICES}/kept", existing)).status)
     assert codes == [200, 422, 200, 201, 200, 422, 200]
 
 
@@ -167,17 +167,17 @@ async def test_deleted_ip_address_object_is_recreated(api: Api) -> None:
     await api.create(SERVICES, _service(clusterIP="10.0.0.9"))
     uid = (await api.get(f"{ADDRESSES}/10.0.0.9")).meta["uid"]
     await api.delete(f"{ADDRESSES}/10.0.0.9")
-    found = await api.get(f"{ADDRESSES}/10.0.0.9")
-    assert found.body["spec"]["parentRef"]["name"] == "s"
+    recreated = await api.get(f"{ADDRESSES}/10.0.0.9")
+    assert recreated.body["spec"]["parentRef"]["name"] == "s"
     await api.delete(f"{SERVICES}/s")
     assert (await api.get(f"{ADDRESSES}/10.0.0.9")).status == 404
-    after = found.meta["uid"]
-    assert uid != after
+    new_uid = recreated.meta["uid"]
+    assert uid != new_uid
 
 
 async def test_dry_run_allocates_nothing(api: Api) -> None:
-    tried = await api.post(SERVICES + "?dryRun=All", _service(clusterIP="10.0.0.7"))
-    assert tried.body["spec"]["clusterIP"] == "10.0.0.7"
+    answer = await api.post(SERVICES + "?dryRun=All", _service(clusterIP="10.0.0.7"))
+    assert answer.body["spec"]["clusterIP"] == "10.0.0.7"
     assert (await api.post(SERVICES, _service("b", clusterIP="10.0.0.7"))).status == 201
 
 
@@ -206,24 +206,24 @@ async def test_dry_run_allocates_nothing(api: Api) -> None:
 )
 async def test_dual_stack_ip_families(env: Env, spec: Object, families: list[str], policy: str, count: int) -> None:
     api = Api(env, DUAL)
-    made: Object = (await api.create(SERVICES, _service(**spec)))["spec"]
-    assert (made["ipFamilies"], made["ipFamilyPolicy"], len(made["clusterIPs"])) == (families, policy, count)
-    assert made["clusterIP"] == made["clusterIPs"][0]
-    if made["clusterIP"] != "None":
-        assert [":" in address for address in made["clusterIPs"]] == [family == "IPv6" for family in families]
+    created: Object = (await api.create(SERVICES, _service(**spec)))["spec"]
+    assert (created["ipFamilies"], created["ipFamilyPolicy"], len(created["clusterIPs"])) == (families, policy, count)
+    assert created["clusterIP"] == created["clusterIPs"][0]
+    if created["clusterIP"] != "None":
+        assert [":" in address for address in created["clusterIPs"]] == [family == "IPv6" for family in families]
 
 
 async def test_secondary_ip_family_is_added_and_removed(env: Env) -> None:
     api = Api(env, DUAL)
     await api.create(SERVICES, _service())
-    up = await api.patch(SERVICES + "/s", {"spec": {"ipFamilyPolicy": "PreferDualStack"}})
-    both = up.body["spec"]["clusterIPs"]
-    down = await api.patch(SERVICES + "/s", {"spec": {"ipFamilyPolicy": "SingleStack"}})
-    one = down.body["spec"]["clusterIPs"]
-    spec = down.body["spec"]
+    upgraded = await api.patch(SERVICES + "/s", {"spec": {"ipFamilyPolicy": "PreferDualStack"}})
+    addresses = upgraded.body["spec"]["clusterIPs"]
+    downgraded = await api.patch(SERVICES + "/s", {"spec": {"ipFamilyPolicy": "SingleStack"}})
+    remaining = downgraded.body["spec"]["clusterIPs"]
+    spec = downgraded.body["spec"]
     count = len((await api.get(ADDRESSES)).body["items"])
-    assert len(both) == 2
-    assert one == both[:1]
+    assert len(addresses) == 2
+    assert remaining == addresses[:1]
     assert spec["ipFamilies"] == ["IPv4"]
     assert count == 2, "that of kubernetes, and the first of the service"
 
@@ -299,8 +299,8 @@ async def test_duplicate_ports_are_rejected(api: Api) -> None:
 
 async def test_node_port_is_shared_by_two_protocols(api: Api) -> None:
     ports = [{"name": "t", "port": 53}, {"name": "u", "port": 53, "protocol": "UDP"}, {"name": "w", "port": 80}]
-    made = await api.create(SERVICES, _service(type="NodePort", ports=ports))
-    first, second, third = [port["nodePort"] for port in made["spec"]["ports"]]
+    created = await api.create(SERVICES, _service(type="NodePort", ports=ports))
+    first, second, third = [port["nodePort"] for port in created["spec"]["ports"]]
     assert first == second != third
 
 
@@ -309,57 +309,59 @@ async def test_node_port_is_unique(api: Api) -> None:
         return _service(name, type="NodePort", ports=[{"port": 80, "nodePort": 30080}])
 
     await api.create(SERVICES, wanted("a"))
-    refused = await api.post(SERVICES, wanted("b"))
+    rejected = await api.post(SERVICES, wanted("b"))
     await api.delete(SERVICES + "/a")
-    again = (await api.post(SERVICES, wanted("b"))).status
-    assert refused.message == (
+    status = (await api.post(SERVICES, wanted("b"))).status
+    assert rejected.message == (
         'Service "b" is invalid: spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated'
     )
-    assert again == 201
+    assert status == 201
 
 
 async def test_health_check_node_port_for_local_traffic(api: Api) -> None:
     local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
-    made = await api.create(SERVICES, _service(**local))
-    other = await _changed(api, made, **local, healthCheckNodePort=31234)
-    kept = await _changed(api, made, **local)
-    spec = made["spec"]
+    created = await api.create(SERVICES, _service(**local))
+    changed = await _changed(api, created, **local, healthCheckNodePort=31234)
+    unchanged = await _changed(api, created, **local)
+    spec = created["spec"]
     assert spec["healthCheckNodePort"] in range(30000, 32768)
     assert spec["healthCheckNodePort"] != spec["ports"][0]["nodePort"]
-    assert other.message == ('Service "s" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable')
-    assert kept.body["spec"]["healthCheckNodePort"] == spec["healthCheckNodePort"]
+    assert changed.message == ('Service "s" is invalid: spec.healthCheckNodePort: Forbidden: field is immutable')
+    assert unchanged.body["spec"]["healthCheckNodePort"] == spec["healthCheckNodePort"]
 
 
 # Changes
 
 
 async def test_change_to_external_name_releases_the_cluster_ip(api: Api) -> None:
-    made = await api.create(SERVICES, _service())
-    alias = await api.patch(SERVICES + "/s", {"spec": {"type": "ExternalName", "externalName": "a.example.com"}})
+    created = await api.create(SERVICES, _service())
+    external_name = await api.patch(
+        SERVICES + "/s", {"spec": {"type": "ExternalName", "externalName": "a.example.com"}}
+    )
     count = len((await api.get(ADDRESSES)).body["items"])
-    back = await api.patch(SERVICES + "/s", {"spec": {"type": "ClusterIP", "externalName": None}})
-    assert made["spec"]["clusterIP"]
-    alias = alias.body["spec"]
-    back = back.body["spec"]
-    assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"} & set(alias)
+    cluster_ip = await api.patch(SERVICES + "/s", {"spec": {"type": "ClusterIP", "externalName": None}})
+    assert created["spec"]["clusterIP"]
+    external_name = external_name.body["spec"]
+    cluster_ip = cluster_ip.body["spec"]
+    assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"} & set(external_name)
     assert count == 1
-    assert back["clusterIP"] == back["clusterIPs"][0]
+    assert cluster_ip["clusterIP"] == cluster_ip["clusterIPs"][0]
 
 
 async def test_change_to_cluster_ip_drops_load_balancer_fields(api: Api) -> None:
-    made = await api.create(SERVICES, _service(type="LoadBalancer", loadBalancerClass="a.b/c"))
+    created = await api.create(SERVICES, _service(type="LoadBalancer", loadBalancerClass="a.b/c"))
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}
     assert (await api.patch(SERVICES + "/s/status", status)).status == 200
     answer = await api.patch(SERVICES + "/s", {"spec": {"type": "ClusterIP"}}, MERGE)
     assert answer.status == 200, answer.text
-    before = made["spec"]
-    after = answer.body
-    assert after["status"] == {"loadBalancer": {}}
-    gone = {"allocateLoadBalancerNodePorts", "loadBalancerClass", "externalTrafficPolicy"}
-    assert gone <= set(before)
-    assert not gone & set(after["spec"])
-    assert "nodePort" not in after["spec"]["ports"][0]
-    assert after["spec"]["clusterIP"] == before["clusterIP"]
+    old_spec = created["spec"]
+    new = answer.body
+    assert new["status"] == {"loadBalancer": {}}
+    dropped = {"allocateLoadBalancerNodePorts", "loadBalancerClass", "externalTrafficPolicy"}
+    assert dropped <= set(old_spec)
+    assert not dropped & set(new["spec"])
+    assert "nodePort" not in new["spec"]["ports"][0]
+    assert new["spec"]["clusterIP"] == old_spec["clusterIP"]
 
 
 @cases(
@@ -384,8 +386,8 @@ async def test_immutable_fields(api: Api, change: Object, message: str) -> None:
 
 async def test_node_ports_are_kept_by_port_name(api: Api) -> None:
     ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
-    made = await api.create(SERVICES, _service(type="NodePort", ports=ports))
+    created = await api.create(SERVICES, _service(type="NodePort", ports=ports))
     swapped = [{"name": "b", "port": 81}, {"name": "a", "port": 8080}]
-    before = made["spec"]["ports"]
-    after = (await _changed(api, made, type="NodePort", ports=swapped)).body["spec"]["ports"]
-    assert [port["nodePort"] for port in after] == [port["nodePort"] for port in reversed(before)]
+    old_ports = created["spec"]["ports"]
+    new_ports = (await _changed(api, created, type="NodePort", ports=swapped)).body["spec"]["ports"]
+    assert [port["nodePort"] for port in new_ports] == [port["nodePort"] for port in reversed(old_ports)]

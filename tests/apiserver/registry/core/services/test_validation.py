@@ -103,7 +103,7 @@ async def test_rejected_services(api: Api, service: Object, errors: list[str]) -
 
 
 @cases(
-    "made, change, errors",
+    "spec, change, errors",
     {
         "the port of health checks": (
             {**LB, "externalTrafficPolicy": "Local"},
@@ -117,8 +117,8 @@ async def test_rejected_services(api: Api, service: Object, errors: list[str]) -
         ),
     },
 )
-async def test_immutable_fields(api: Api, made: Object, change: Object, errors: list[str]) -> None:
-    await api.create(SERVICES, _service(**made))
+async def test_immutable_fields(api: Api, spec: Object, change: Object, errors: list[str]) -> None:
+    await api.create(SERVICES, _service(**spec))
     assert _errors(await api.patch(f"{SERVICES}/s", {"spec": change})) == errors
 
 
