@@ -31,7 +31,7 @@ def test_tables_have_a_name_column_and_no_duplicates(info: ResourceInfo) -> None
 
 
 def test_every_declared_kind_is_served() -> None:
-    """A name that is misspelt would leave its kind without rules, silently."""
+    """A package with a misspelled name would leave its kind without rules, silently."""
     root = Path(registry.__file__).parent
     served = {(info.group.partition(".")[0] or "core", info.resource) for info in (*built_in(), *gated(BEHIND_GATES))}
     declared = {
@@ -43,7 +43,7 @@ def test_every_declared_kind_is_served() -> None:
 
 
 def test_strategies_are_not_shared() -> None:
-    """A server with a gate on changes its own copy; what two kinds share would change for both."""
+    """A server with gates changes its copy of a strategy; two kinds must not share one."""
     strategies = [registration_of(info.group, info.resource).strategy for info in STORED]
     kinds = {(info.group, info.resource) for info in STORED}
     assert len({id(strategy) for strategy in strategies}) == len(kinds)

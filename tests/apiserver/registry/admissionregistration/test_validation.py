@@ -18,10 +18,14 @@ WEBHOOK: Object = {
     "sideEffects": "None",
     "admissionReviewVersions": ["v1"],
 }
-MATCHED = {"resourceRules": [RULE]}
-POLICY: Object = {"matchConstraints": MATCHED, "validations": [{"expression": "true"}]}
+MATCH_CONSTRAINTS = {"resourceRules": [RULE]}
+POLICY: Object = {"matchConstraints": MATCH_CONSTRAINTS, "validations": [{"expression": "true"}]}
 MUTATION = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}
-MUTATING_POLICY: Object = {"matchConstraints": MATCHED, "mutations": [MUTATION], "reinvocationPolicy": "Never"}
+MUTATING_POLICY: Object = {
+    "matchConstraints": MATCH_CONSTRAINTS,
+    "mutations": [MUTATION],
+    "reinvocationPolicy": "Never",
+}
 SERVICE: Object = {"group": "g.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
 LABEL = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
@@ -37,7 +41,7 @@ def _resources(*names: str) -> Object:
 @cases(
     "rule, expected",
     {
-        "operations come first": (
+        "errors in upstream's order": (
             {**RULE, "operations": ["CREATE", "*", "READ"], "scope": "Odd", "apiGroups": ["a", "*"]},
             [
                 'operations: Invalid value: ["CREATE","*","READ"]: if \'*\' is present, must not specify other '
@@ -48,23 +52,23 @@ def _resources(*names: str) -> Object:
                 'scope: Unsupported value: "Odd": supported values: "*", "Cluster", "Namespaced"',
             ],
         ),
-        "a resource has a name": (_resources(""), ["resources[0]: Required value"]),
-        "all subresources of one": (
+        "empty resource": (_resources(""), ["resources[0]: Required value"]),
+        "subresource included in pods/*": (
             _resources("pods/*", "pods/status"),
             ["resources[1]: Invalid value: \"pods/status\": if 'pods/*' is present, must not specify pods/status"],
         ),
-        "one subresource of all": (
+        "subresource included in */scale": (
             _resources("*/scale", "pods/scale"),
             ["resources[1]: Invalid value: \"pods/scale\": if '*/scale' is present, must not specify pods/scale"],
         ),
-        "all of all": (
+        "resources next to */*": (
             _resources("*/*", "pods/status"),
             [
                 'resources: Invalid value: ["*/*","pods/status"]: if \'*/*\' is present, must not specify other '
                 "resources"
             ],
         ),
-        "all resources": (
+        "resource next to *": (
             _resources("*", "pods"),
             [
                 'resources: Invalid value: ["*","pods"]: if \'*\' is present, must not specify other resources '
@@ -82,7 +86,7 @@ async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
 @cases(
     "change, expected",
     {
-        "conditions have names that are qualified": (
+        "names of match conditions": (
             {"matchConditions": [{"name": "a b", "expression": " "}, {"expression": "true"}]},
             [
                 "matchConditions[0].expression: Required value",
@@ -92,11 +96,11 @@ async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
                 "matchConditions[1].name: Required value",
             ],
         ),
-        "not too many conditions": (
+        "too many match conditions": (
             {"matchConditions": [{"name": f"n{number}", "expression": "true"} for number in range(65)]},
             ["matchConditions: Too many: 65: must have at most 64 items"],
         ),
-        "in upstream's order": (
+        "other fields, in upstream's order": (
             {
                 "timeoutSeconds": 31,
                 "objectSelector": {"matchExpressions": [{"key": "a", "operator": "Odd"}]},
@@ -120,28 +124,28 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
 @cases(
     "change, expected",
     {
-        "nothing to say": (
+        "no validations or audit annotations": (
             {"validations": []},
             [
                 f"{field}: Required value: validations or auditAnnotations must contain at least one item"
                 for field in ("validations", "auditAnnotations")
             ],
         ),
-        "parameters of no version": (
+        "invalid apiVersion of paramKind": (
             {"paramKind": {"apiVersion": "a/b/c"}},
             [
                 'paramKind.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
                 "paramKind.kind: Required value",
             ],
         ),
-        "parameters of odd versions and kinds": (
+        "invalid version and kind of paramKind": (
             {"paramKind": {"apiVersion": "g/1", "kind": "A_b"}},
             [
                 f'paramKind.apiVersion: Invalid value: "1": {LABEL}',
                 'paramKind.kind: Invalid value: "A_b": may have mixed case, but should otherwise match: ' + LABEL,
             ],
         ),
-        "what is matched": (
+        "match constraints": (
             {
                 "matchConstraints": {
                     "matchPolicy": "Odd",
@@ -160,7 +164,7 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
                 "matchConstraints.excludeResourceRules[0].operations: Required value",
             ],
         ),
-        "names of variables": (
+        "invalid names of variables": (
             {"variables": [{"name": "if", "expression": "1"}, {"name": " ", "expression": ""}]},
             [
                 'variables[0].name: Invalid value: "if": must be a valid CEL identifier',
@@ -168,7 +172,7 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
                 "variables[1].expression: Required value: expression is not specified",
             ],
         ),
-        "validations are judged whatever the variables are": (
+        "validations with an invalid variable": (
             {
                 "variables": [{"name": "a", "expression": "b"}],
                 "validations": [
@@ -187,7 +191,7 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
                 'validations[1].message: Invalid value: "a\\rb": must not contain line breaks',
             ],
         ),
-        "annotations of audits": (
+        "audit annotations": (
             {
                 "auditAnnotations": [
                     {"key": "k", "valueExpression": ""},
@@ -214,14 +218,14 @@ async def test_multiline_expressions_do_not_require_a_message(api: Api) -> None:
 @cases(
     "change, expected",
     {
-        "nothing to do": (
+        "no mutations": (
             {"mutations": [], "reinvocationPolicy": ""},
             [
                 "mutations: Required value: mutations must contain at least one item",
                 "reinvocationPolicy: Required value",
             ],
         ),
-        "what is deleted is not mutated": (
+        "DELETE in a mutating policy": (
             {"matchConstraints": {"resourceRules": [{**RULE, "operations": ["DELETE"]}]}, "reinvocationPolicy": "Odd"},
             [
                 'matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", '
@@ -229,7 +233,7 @@ async def test_multiline_expressions_do_not_require_a_message(api: Api) -> None:
                 'reinvocationPolicy: Unsupported value: "Odd": supported values: "IfNeeded", "Never"',
             ],
         ),
-        "one kind of patch": (
+        "patch types": (
             {
                 "mutations": [
                     {"patchType": "JSONPatch", "applyConfiguration": {"expression": "Object{}"}},
@@ -254,7 +258,7 @@ async def test_mutating_policies(api: Api, change: Object, expected: list[str]) 
 @cases(
     "path, spec, expected",
     {
-        "parameters and actions": (
+        "paramRef and validationActions": (
             BINDINGS,
             {"policyName": "p", "paramRef": {"name": "a/b", "selector": {}}, "validationActions": ["Odd", "Odd"]},
             [
@@ -302,13 +306,13 @@ async def test_policy_status(api: Api) -> None:
 @cases(
     "name, change, expected",
     {
-        "versions are labels": ("V1.g.example.com", {"version": "V1"}, [f'version: Invalid value: "V1": {LABEL}']),
-        "no certificates for this server": (
+        "invalid version": ("V1.g.example.com", {"version": "V1"}, [f'version: Invalid value: "V1": {LABEL}']),
+        "caBundle of a local APIService": (
             "v1.g.example.com",
             {"caBundle": "YWI="},
             ['caBundle: Invalid value: "2 bytes": local APIServices may not have a caBundle'],
         ),
-        "ports": (
+        "invalid service port": (
             "v1.g.example.com",
             {"service": {"namespace": "n", "name": "n", "port": 70000}},
             ["service.port: Invalid value: 70000: port is not valid: must be between 1 and 65535, inclusive"],

@@ -51,7 +51,7 @@ async def test_accepted_names_written_by_clients_are_corrected(api: Api) -> None
     answer = await api.put(FOOS + "/status", obj)
     stored = await api.get(FOOS)
     assert answer.body["status"]["acceptedNames"] == {"plural": "bars", "kind": "Bar"}
-    assert answer.body["status"]["storedVersions"] == ["v1"], "the default where there are none"
+    assert answer.body["status"]["storedVersions"] == ["v1"], "defaulted"
     assert stored.body["status"]["acceptedNames"] == NAMES
     assert conditions(stored) == {
         "NamesAccepted": ("True", "NoConflicts"),
@@ -102,11 +102,11 @@ _SELECTED = {"selectableFields": [{"jsonPath": ".a"}]}
 @cases(
     "spec, expected",
     {
-        "defaults and unknown fields": (
+        "defaults with preserveUnknownFields": (
             {"versions": [{**V1, "schema": _WITH_DEFAULT}], "preserveUnknownFields": True},
             [("spec.preserveUnknownFields", "true: must be false in order to use defaults in the schema")],
         ),
-        "conversion and unknown fields": (
+        "conversion with preserveUnknownFields": (
             {"preserveUnknownFields": True, "conversion": {"strategy": "Webhook"}},
             [("spec.conversion.strategy", '"Webhook": must be None if spec.preserveUnknownFields is true')],
         ),
@@ -114,7 +114,7 @@ _SELECTED = {"selectableFields": [{"jsonPath": ".a"}]}
             {"versions": [{**V1, **_SELECTED, "schema": None}]},
             [("spec.selectableFields", '"": may only be set when validations.schema is included')],
         ),
-        "selectable fields of one version, whose schema is that of all": (
+        "selectable fields of one version with a shared schema": (
             {"versions": [{**V1, **_SELECTED}, {**V1, "name": "v2", "storage": False}]},
             [
                 (
@@ -161,7 +161,7 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
         "neither url nor service": (
             {"strategy": "Webhook", "webhook": {"clientConfig": {}, "conversionReviewVersions": ["v1"]}},
             [EXACTLY_ONE]),
-        "both": (
+        "both url and service": (
             {
                 "strategy": "Webhook",
                 "webhook": {
@@ -170,7 +170,7 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
                 },
             },
             [EXACTLY_ONE]),
-        "a url that is not called": (
+        "invalid url": (
             {
                 "strategy": "Webhook",
                 "webhook": {"clientConfig": {"url": "http://a/?b#c"}, "conversionReviewVersions": ["v1"]},
@@ -181,7 +181,7 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
                 (f"{CONFIG}.url", 'Invalid value: "c": fragments are not permitted in the URL'),
                 (f"{CONFIG}.url", 'Invalid value: "b": query parameters are not permitted in the URL'),
             ]),
-        "a service that is none": (
+        "invalid service": (
             {
                 "strategy": "Webhook",
                 "webhook": {
@@ -203,7 +203,7 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
         "no review versions": (
             {"strategy": "Webhook", "webhook": {"clientConfig": {"service": SERVICE}}},
             [(REVIEWS, "Required value")]),
-        "review versions that nobody knows": (
+        "unsupported review versions": (
             {
                 "strategy": "Webhook",
                 "webhook": {"clientConfig": {"service": SERVICE}, "conversionReviewVersions": ["v0", "v0", "1v"]},
@@ -218,13 +218,13 @@ EXACTLY_ONE = (CONFIG, "Required value: exactly one of url or service is require
                 ),
                 (REVIEWS, 'Invalid value: ["v0","v0","1v"]: must include at least one of v1, v1beta1'),
             ]),
-        "a webhook without its strategy": (
+        "webhook with strategy None": (
             {"strategy": "None", "webhook": {"clientConfig": {"url": "https://a"}, "conversionReviewVersions": ["v1"]}},
             [
                 (CONFIG, "Forbidden: should not be set when strategy is not set to Webhook"),
                 (REVIEWS, "Forbidden: should not be set when strategy is not set to Webhook"),
             ]),
-        "a strategy that is none": (
+        "unsupported strategy": (
             {"strategy": "NonExisting"},
             [
                 (
@@ -247,7 +247,7 @@ def webhook(bundle: bytes | None = None, versions: tuple[str, ...] = ("v1",)) ->
 
 
 async def test_invalid_ca_bundle_is_not_established(api: Api) -> None:
-    """As upstream since v1.31: a bundle that was good may not become bad."""
+    """As upstream since v1.31: a valid bundle may not become invalid."""
     await api.create(DEFINITIONS, definition(conversion=webhook(b"no bundle")))
     invalid = await api.get(FOOS)
     assert conditions(invalid) == {
@@ -279,7 +279,7 @@ async def test_empty_conversion_requires_a_strategy(api: Api) -> None:
 
 
 async def test_first_delete_only_sets_the_deletion_timestamp(api: Api) -> None:
-    """Whatever the propagation policy: the objects are deleted by the definition's own finalizer."""
+    """With any propagation policy: the finalizer of the definition deletes the objects."""
     await established(api)
     answer = await api.delete(FOOS, {"propagationPolicy": "Orphan"})
     stored = await api.get(FOOS)
@@ -311,9 +311,9 @@ async def test_false_schema_fields_are_not_stored(api: Api) -> None:
 @cases(
     "unsupported",
     {
-        "at the root": {"patternProperties": {"^a": {"type": "string"}}},
-        "a list of items": {"properties": {"a": {"type": "array", "items": [{"type": "string"}]}}},
-        "in a branch": {"anyOf": [{"dependencies": {"a": ["b"]}}]},
+        "patternProperties at the root": {"patternProperties": {"^a": {"type": "string"}}},
+        "list of item schemas": {"properties": {"a": {"type": "array", "items": [{"type": "string"}]}}},
+        "dependencies in anyOf": {"anyOf": [{"dependencies": {"a": ["b"]}}]},
     },
 )
 def test_only_supported_schemas_are_validated_as_structural(unsupported: Object) -> None:
@@ -330,7 +330,7 @@ def test_only_supported_schemas_are_validated_as_structural(unsupported: Object)
 async def test_recreated_definition_is_not_finalized_for_its_predecessor(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the objects of the old one are deleted, which takes a while."""
+    """The definition is recreated while the objects of the old one are being deleted."""
     await established(api)
     foo = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}}
     await api.create("/apis/example.com/v1/namespaces/default/foos", foo)

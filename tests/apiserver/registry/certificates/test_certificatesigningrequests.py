@@ -71,17 +71,17 @@ async def test_approval_sets_times_and_changes_nothing_else(api: Api) -> None:
 @cases(
     "target, conditions, message",
     {
-        "both at once": (
+        "Approved and Denied": (
             "approval",
             [_condition(), _condition("Denied")],
             'status.conditions: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive',
         ),
-        "not really approved": (
+        "Approved with status False": (
             "approval",
             [_condition(status="False")],
             'status.conditions[0].status: Unsupported value: "False": supported values: "True"',
         ),
-        "approved through status": (
+        "approval through /status": (
             "status",
             [_condition()],
             'status.conditions: Forbidden: updates may not add a condition of type "Approved"',
@@ -144,32 +144,32 @@ async def test_certificate_can_be_set_once(api: Api) -> None:
 @cases(
     "spec, message",
     {
-        "a signer without a domain": (
+        "signer name without domain": (
             {"signerName": "nonsense"},
             'spec.signerName: Invalid value: "nonsense": must be a fully qualified domain and path of the form '
             "'example.com/signer-name'",
         ),
-        "no signer": ({"signerName": ""}, "invalid: spec.signerName: Required value"),
-        "a signer of old": (
+        "empty signer name": ({"signerName": ""}, "invalid: spec.signerName: Required value"),
+        "legacy signer name": (
             {"signerName": "kubernetes.io/legacy-unknown"},
             'spec.signerName: Invalid value: "kubernetes.io/legacy-unknown": the legacy signerName is not allowed via '
             "this API version",
         ),
-        "a signer with a long path": (
+        "signer name with two slashes": (
             {"signerName": "A/b/c"},
             'spec.signerName: Invalid value: "A/b/c": must be a fully qualified domain and path of the form '
             "'example.com/signer-name'",
         ),
-        "a signer with odd names": (
+        "invalid domain and path of the signer name": (
             {"signerName": "example/B"},
             '[spec.signerName: Invalid value: "example": should be a domain with at least two segments separated by '
             'dots, spec.signerName: Invalid value: "B": validating label "B": a lowercase RFC 1123 subdomain must',
         ),
-        "a signer with a long name": (
+        "signer name too long": (
             {"signerName": f"example.com/{'.'.join(['a' * 250] * 3)}"},
             "invalid: spec.signerName: Too long: may not be more than 571 bytes",
         ),
-        "usages that are none, and some twice": (
+        "unsupported and duplicate usages": (
             {"usages": ["client auth", "x", "client auth", "x"]},
             '"timestamping", spec.usages[2]: Duplicate value: "client auth", spec.usages[3]: Duplicate value: "x"]',
         ),
@@ -191,8 +191,8 @@ async def test_metadata_errors_of_status_updates(api: Api) -> None:
     assert counts == [4, 4]
 
 
-def _altered() -> str:
-    """A request whose signature is not its own."""
+def _with_invalid_signature() -> str:
+    """A request with an invalid signature."""
     lines = base64.b64decode(_pem()).splitlines()
     der = bytearray(base64.b64decode(b"".join(lines[1:-1])))
     der[-1] ^= 1
@@ -200,7 +200,7 @@ def _altered() -> str:
 
 
 async def test_request_signature_is_checked(api: Api) -> None:
-    answer = await api.post(REQUESTS, _request(request=_altered()))
+    answer = await api.post(REQUESTS, _request(request=_with_invalid_signature()))
     assert answer.status == 422, answer.text
     assert [cause["field"] for cause in answer.body["details"]["causes"]] == ["spec.request"]
     assert answer.message.endswith(": x509: ECDSA verification failure")
@@ -214,8 +214,8 @@ BROKEN = b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n"
     "pem, detail",
     {
         "no PEM": (b"x", "must contain at least one CERTIFICATE PEM block"),
-        "a key": (KEY, 'only CERTIFICATE PEM blocks are allowed, found "EC PRIVATE KEY"'),
-        "nonsense": (BROKEN, "x509: malformed certificate"),
+        "PEM block of another type": (KEY, 'only CERTIFICATE PEM blocks are allowed, found "EC PRIVATE KEY"'),
+        "malformed certificate": (BROKEN, "x509: malformed certificate"),
     },
 )
 async def test_status_certificate_must_be_valid(api: Api, pem: bytes, detail: str) -> None:

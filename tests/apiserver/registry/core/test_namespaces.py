@@ -4,7 +4,7 @@ import pytest
 from tests.apiserver.api import NAMESPACES, Api, Object, config_map
 
 
-def _made(name: str = "n", **meta: object) -> Object:
+def _namespace(name: str = "n", **meta: object) -> Object:
     return {"metadata": {"name": name, **meta}}
 
 
@@ -36,7 +36,7 @@ async def test_system_namespaces_cannot_be_deleted(api: Api, name: str) -> None:
 
 
 async def test_metadata_name_label_is_restored(api: Api) -> None:
-    await api.create(NAMESPACES, _made(labels={"kubernetes.io/metadata.name": "other", "a": "b"}))
+    await api.create(NAMESPACES, _namespace(labels={"kubernetes.io/metadata.name": "other", "a": "b"}))
     created, patched = [
         await api.get(f"{NAMESPACES}/n"),
         await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": None}}),
@@ -46,7 +46,7 @@ async def test_metadata_name_label_is_restored(api: Api) -> None:
 
 
 async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
-    created = await api.create(NAMESPACES, _made())
+    created = await api.create(NAMESPACES, _namespace())
     await api.create(f"{NAMESPACES}/n/configmaps", config_map())
     marked = await api.delete(f"{NAMESPACES}/n")
     deleted_again = await api.delete(f"{NAMESPACES}/n")
@@ -88,7 +88,7 @@ async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
 
 
 async def test_metadata_finalizer_keeps_the_namespace_after_finalize(api: Api) -> None:
-    await api.create(NAMESPACES, _made(finalizers=["a.b/c"]))
+    await api.create(NAMESPACES, _namespace(finalizers=["a.b/c"]))
     await api.delete(f"{NAMESPACES}/n")
     finalized = await api.put(
         f"{NAMESPACES}/n/finalize", {"metadata": {"name": "n", "finalizers": ["a.b/c"]}, "spec": {}}
@@ -101,7 +101,7 @@ async def test_metadata_finalizer_keeps_the_namespace_after_finalize(api: Api) -
 
 
 async def test_spec_finalizers_change_only_through_finalize(api: Api) -> None:
-    created = await api.create(NAMESPACES, _made())
+    created = await api.create(NAMESPACES, _namespace())
     created["spec"] = {"finalizers": []}
     updated = await api.put(f"{NAMESPACES}/n", created)
     created["spec"] = {"finalizers": ["kubernetes", "x.y/z"]}
@@ -111,7 +111,7 @@ async def test_spec_finalizers_change_only_through_finalize(api: Api) -> None:
 
 
 async def test_uid_precondition_is_checked(api: Api) -> None:
-    created = await api.create(NAMESPACES, _made())
+    created = await api.create(NAMESPACES, _namespace())
     answer = await api.delete(f"{NAMESPACES}/n", {"preconditions": {"uid": "a"}})
     assert answer.status == 409
     assert answer.message == (
@@ -129,7 +129,7 @@ async def test_uid_precondition_is_checked(api: Api) -> None:
     ],
 )
 async def test_phase_follows_the_deletion_timestamp(api: Api, deleting: bool, phase: str, detail: str) -> None:
-    await api.create(NAMESPACES, _made())
+    await api.create(NAMESPACES, _namespace())
     if deleting:
         await api.delete(f"{NAMESPACES}/n")
     answer = await api.patch(f"{NAMESPACES}/n/status", {"status": {"phase": phase}})
@@ -139,11 +139,11 @@ async def test_phase_follows_the_deletion_timestamp(api: Api, deleting: bool, ph
 
 async def test_status_update_does_not_remove_the_namespace(api: Api) -> None:
     condition = {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"}
-    await api.create(NAMESPACES, _made())
+    await api.create(NAMESPACES, _namespace())
     body = (await api.delete(f"{NAMESPACES}/n")).body
     body["status"]["conditions"] = [condition]
     written = await api.put(f"{NAMESPACES}/n/status", body)
-    # spec.finalizers still hold it, though there is no finalizer in its metadata.
+    # It has no finalizers in metadata, but still has spec.finalizers.
     await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {"a": "b"}}})
     namespace = await api.get(f"{NAMESPACES}/n")
     stored_condition = {**condition, "lastTransitionTime": None}
@@ -153,5 +153,5 @@ async def test_status_update_does_not_remove_the_namespace(api: Api) -> None:
 
 @pytest.mark.parametrize(("orphan", "finalizers"), [(False, ["foregroundDeletion"]), (True, ["orphan"])])
 async def test_orphan_dependents_sets_a_finalizer(api: Api, orphan: bool, finalizers: list[str]) -> None:
-    await api.post(NAMESPACES, _made())
+    await api.post(NAMESPACES, _namespace())
     assert (await api.delete(f"{NAMESPACES}/n", {"orphanDependents": orphan})).meta["finalizers"] == finalizers

@@ -1,15 +1,15 @@
 """Validation of volume sources and of the downward API.
 
-``golden/volume_sources.json`` has the words. They were compared with those of a kube-apiserver v1.20.2; the few that
-have changed since (ephemeral volumes, several sources in one, fields about addresses, secrets of drivers) follow the
-source of v1.36.2 (``pkg/apis/core/validation/validation.go``).
+``golden/volume_sources.json`` has the messages. They were compared with those of a kube-apiserver v1.20.2; the few that
+have changed since (ephemeral volumes, several sources in one volume, fields with addresses, secrets of CSI drivers)
+follow v1.36.2 (``pkg/apis/core/validation/validation.go``).
 """
 
 from typing import Any
 
 import pytest
 from tests.apiserver.api import PODS, Answer, Api, Object, pod
-from tests.apiserver.test_validation import causes as words
+from tests.apiserver.test_validation import causes as causes_with_messages
 from tests.golden import Golden
 from tests.tables import cases
 
@@ -19,7 +19,7 @@ REQUIRED, INVALID, UNSUPPORTED, FORBIDDEN, NOT_FOUND = (
 )
 Causes = list[tuple[str, str]]
 IQN = "iqn.2001-04.com.example:storage.x"
-AT = "spec.volumes[0]"
+VOLUME = "spec.volumes[0]"
 
 
 def causes(answer: Answer) -> Causes:
@@ -31,79 +31,82 @@ def causes(answer: Answer) -> Causes:
 
 SOURCES: list[tuple[Object, Causes]] = [
     ({}, []),
-    ({"emptyDir": {"sizeLimit": "-1"}}, [(f"{AT}.emptyDir.sizeLimit", FORBIDDEN)]),
-    ({"emptyDir": {}, "hostPath": {}}, [(f"{AT}.hostPath", FORBIDDEN)]),
-    ({"hostPath": {"path": "/a/../b"}}, [(f"{AT}.hostPath.path", INVALID)]),
-    ({"hostPath": {"path": "/a", "type": "X"}}, [(f"{AT}.hostPath.type", UNSUPPORTED)]),
-    ({"gitRepo": {"repository": "r", "directory": "/x"}}, [(f"{AT}.gitRepo.directory", INVALID)]),
-    ({"gcePersistentDisk": {"pdName": "d", "partition": 256}}, [(f"{AT}.persistentDisk.partition", INVALID)]),
-    ({"awsElasticBlockStore": {"volumeID": ""}}, [(f"{AT}.awsElasticBlockStore.volumeID", REQUIRED)]),
-    ({"secret": {"secretName": "s", "defaultMode": 512}}, [(f"{AT}.secret.defaultMode", INVALID)]),
+    ({"emptyDir": {"sizeLimit": "-1"}}, [(f"{VOLUME}.emptyDir.sizeLimit", FORBIDDEN)]),
+    ({"emptyDir": {}, "hostPath": {}}, [(f"{VOLUME}.hostPath", FORBIDDEN)]),
+    ({"hostPath": {"path": "/a/../b"}}, [(f"{VOLUME}.hostPath.path", INVALID)]),
+    ({"hostPath": {"path": "/a", "type": "X"}}, [(f"{VOLUME}.hostPath.type", UNSUPPORTED)]),
+    ({"gitRepo": {"repository": "r", "directory": "/x"}}, [(f"{VOLUME}.gitRepo.directory", INVALID)]),
+    ({"gcePersistentDisk": {"pdName": "d", "partition": 256}}, [(f"{VOLUME}.persistentDisk.partition", INVALID)]),
+    ({"awsElasticBlockStore": {"volumeID": ""}}, [(f"{VOLUME}.awsElasticBlockStore.volumeID", REQUIRED)]),
+    ({"secret": {"secretName": "s", "defaultMode": 512}}, [(f"{VOLUME}.secret.defaultMode", INVALID)]),
     (
         {"configMap": {"name": "c", "items": [{"key": "", "path": "../x"}, {"key": "k", "path": "..x", "mode": -1}]}},
         [
-            (f"{AT}.configMap.items[0].key", REQUIRED),
-            (f"{AT}.configMap.items[0].path", INVALID),
-            (f"{AT}.configMap.items[1].path", INVALID),
-            (f"{AT}.configMap.items[1].mode", INVALID),
+            (f"{VOLUME}.configMap.items[0].key", REQUIRED),
+            (f"{VOLUME}.configMap.items[0].path", INVALID),
+            (f"{VOLUME}.configMap.items[1].path", INVALID),
+            (f"{VOLUME}.configMap.items[1].mode", INVALID),
         ],
     ),
-    ({"nfs": {"server": "s", "path": "x"}}, [(f"{AT}.nfs.path", INVALID)]),
-    ({"nfs": {}}, [(f"{AT}.nfs.server", REQUIRED), (f"{AT}.nfs.path", REQUIRED), (f"{AT}.nfs.path", INVALID)]),
+    ({"nfs": {"server": "s", "path": "x"}}, [(f"{VOLUME}.nfs.path", INVALID)]),
+    (
+        {"nfs": {}},
+        [(f"{VOLUME}.nfs.server", REQUIRED), (f"{VOLUME}.nfs.path", REQUIRED), (f"{VOLUME}.nfs.path", INVALID)],
+    ),
     ({"iscsi": {"targetPortal": "p", "iqn": IQN, "lun": 0}}, []),
     (
         {"iscsi": {"targetPortal": "p", "iqn": "x", "lun": 256}},
-        [(f"{AT}.iscsi.iqn", INVALID), (f"{AT}.iscsi.lun", INVALID)],
+        [(f"{VOLUME}.iscsi.iqn", INVALID), (f"{VOLUME}.iscsi.lun", INVALID)],
     ),
     (
         {"iscsi": {"targetPortal": "p", "iqn": IQN, "lun": 0, "chapAuthSession": True, "initiatorName": "naa.1"}},
-        [(f"{AT}.iscsi.secretRef", REQUIRED), (f"{AT}.iscsi.initiatorname", INVALID)],
+        [(f"{VOLUME}.iscsi.secretRef", REQUIRED), (f"{VOLUME}.iscsi.initiatorname", INVALID)],
     ),
     (
         {"iscsi": {"targetPortal": "p" * 64, "iqn": IQN, "lun": 0, "initiatorName": IQN}},
-        [(f"{AT}.name", INVALID)],
+        [(f"{VOLUME}.name", INVALID)],
     ),
-    ({"glusterfs": {}}, [(f"{AT}.glusterfs.endpoints", REQUIRED), (f"{AT}.glusterfs.path", REQUIRED)]),
-    ({"flocker": {}}, [(f"{AT}.flocker", REQUIRED)]),
+    ({"glusterfs": {}}, [(f"{VOLUME}.glusterfs.endpoints", REQUIRED), (f"{VOLUME}.glusterfs.path", REQUIRED)]),
+    ({"flocker": {}}, [(f"{VOLUME}.flocker", REQUIRED)]),
     (
         {"flocker": {"datasetName": "a/b", "datasetUUID": "u"}},
-        [(f"{AT}.flocker", INVALID), (f"{AT}.flocker.datasetName", INVALID)],
+        [(f"{VOLUME}.flocker", INVALID), (f"{VOLUME}.flocker.datasetName", INVALID)],
     ),
-    ({"rbd": {"monitors": []}}, [(f"{AT}.rbd.monitors", REQUIRED), (f"{AT}.rbd.image", REQUIRED)]),
-    ({"cinder": {"volumeID": "v", "secretRef": {}}}, [(f"{AT}.cinder.secretRef.name", REQUIRED)]),
-    ({"cephfs": {}}, [(f"{AT}.cephfs.monitors", REQUIRED)]),
+    ({"rbd": {"monitors": []}}, [(f"{VOLUME}.rbd.monitors", REQUIRED), (f"{VOLUME}.rbd.image", REQUIRED)]),
+    ({"cinder": {"volumeID": "v", "secretRef": {}}}, [(f"{VOLUME}.cinder.secretRef.name", REQUIRED)]),
+    ({"cephfs": {}}, [(f"{VOLUME}.cephfs.monitors", REQUIRED)]),
     ({"quobyte": {"registry": "h:1,[::1]:2", "volume": "v"}}, []),
     (
         {"quobyte": {"registry": "h,[::1]", "volume": ""}},
-        [(f"{AT}.quobyte.registry", INVALID)] * 2 + [(f"{AT}.quobyte.volume", REQUIRED)],
+        [(f"{VOLUME}.quobyte.registry", INVALID)] * 2 + [(f"{VOLUME}.quobyte.volume", REQUIRED)],
     ),
-    ({"quobyte": {"registry": "h:1", "volume": "v", "tenant": "t" * 65}}, [(f"{AT}.quobyte.tenant", REQUIRED)]),
-    ({"fc": {}}, [(f"{AT}.fc.targetWWNs", REQUIRED)]),
-    ({"fc": {"targetWWNs": ["w"]}}, [(f"{AT}.fc.lun", REQUIRED)]),
+    ({"quobyte": {"registry": "h:1", "volume": "v", "tenant": "t" * 65}}, [(f"{VOLUME}.quobyte.tenant", REQUIRED)]),
+    ({"fc": {}}, [(f"{VOLUME}.fc.targetWWNs", REQUIRED)]),
+    ({"fc": {"targetWWNs": ["w"]}}, [(f"{VOLUME}.fc.lun", REQUIRED)]),
     (
         {"fc": {"targetWWNs": ["w"], "wwids": ["w"], "lun": 999}},
-        [(f"{AT}.fc.targetWWNs", INVALID), (f"{AT}.fc.lun", INVALID)],
+        [(f"{VOLUME}.fc.targetWWNs", INVALID), (f"{VOLUME}.fc.lun", INVALID)],
     ),
     (
         {"flexVolume": {"driver": "d", "options": {"x.kubernetes.io/a": "b"}}},
-        [(f"{AT}.flexVolume.options[x.kubernetes.io/a]", INVALID)],
+        [(f"{VOLUME}.flexVolume.options[x.kubernetes.io/a]", INVALID)],
     ),
     (
         {"azureDisk": {"diskName": "d", "diskURI": "x", "cachingMode": "Y"}},
-        [(f"{AT}.azureDisk.cachingMode", UNSUPPORTED), (f"{AT}.azureDisk.diskURI", UNSUPPORTED)],
+        [(f"{VOLUME}.azureDisk.cachingMode", UNSUPPORTED), (f"{VOLUME}.azureDisk.diskURI", UNSUPPORTED)],
     ),
     (
         {"storageos": {"volumeName": "A", "secretRef": {}}},
-        [(f"{AT}.storageos.volumeName", INVALID), (f"{AT}.storageos.secretRef.name", REQUIRED)],
+        [(f"{VOLUME}.storageos.volumeName", INVALID), (f"{VOLUME}.storageos.secretRef.name", REQUIRED)],
     ),
-    ({"csi": {"driver": "a_b"}}, [(f"{AT}.csi.driver", INVALID)]),
-    ({"ephemeral": {}}, [(f"{AT}.ephemeral.volumeClaimTemplate", REQUIRED)]),
+    ({"csi": {"driver": "a_b"}}, [(f"{VOLUME}.csi.driver", INVALID)]),
+    ({"ephemeral": {}}, [(f"{VOLUME}.ephemeral.volumeClaimTemplate", REQUIRED)]),
     (
         {"downwardAPI": {"items": [{"path": "/x"}, {"path": "y", "fieldRef": {"fieldPath": "spec.nodeName"}}]}},
         [
-            (f"{AT}.downwardAPI.path", INVALID),
-            (f"{AT}.downwardAPI", REQUIRED),
-            (f"{AT}.downwardAPI.fieldRef.fieldPath", UNSUPPORTED),
+            (f"{VOLUME}.downwardAPI.path", INVALID),
+            (f"{VOLUME}.downwardAPI", REQUIRED),
+            (f"{VOLUME}.downwardAPI.fieldRef.fieldPath", UNSUPPORTED),
         ],
     ),
     (
@@ -117,12 +120,12 @@ SOURCES: list[tuple[Object, Causes]] = [
             }
         },
         [
-            (f"{AT}.projected.sources[1].configMap.name", REQUIRED),
-            (f"{AT}.projected", INVALID),
-            (f"{AT}.projected.sources[1]", FORBIDDEN),
-            (f"{AT}.projected.sources[2].serviceAccountToken.expirationSeconds", INVALID),
-            (f"{AT}.projected.path", REQUIRED),
-            (f"{AT}.projected.sources[2].serviceAccountToken", FORBIDDEN),
+            (f"{VOLUME}.projected.sources[1].configMap.name", REQUIRED),
+            (f"{VOLUME}.projected", INVALID),
+            (f"{VOLUME}.projected.sources[1]", FORBIDDEN),
+            (f"{VOLUME}.projected.sources[2].serviceAccountToken.expirationSeconds", INVALID),
+            (f"{VOLUME}.projected.path", REQUIRED),
+            (f"{VOLUME}.projected.sources[2].serviceAccountToken", FORBIDDEN),
         ],
     ),
 ]
@@ -139,7 +142,7 @@ async def test_invalid_volume_cannot_be_mounted(api: Api) -> None:
     assert causes(
         await api.post(PODS, pod(volumes=[{"name": "v", "nfs": {"server": "s", "path": "x"}}], containers=[container]))
     ) == [
-        (f"{AT}.nfs.path", INVALID),
+        (f"{VOLUME}.nfs.path", INVALID),
         ("spec.containers[0].volumeMounts[0].name", "FieldValueNotFound"),
     ]
 
@@ -212,17 +215,20 @@ MOUNT = "spec.containers[0].volumeMounts"
 @cases(
     "mount, expected",
     {
-        "nothing": (
+        "empty mount": (
             {},
             [(f"{MOUNT}[0].name", REQUIRED), (f"{MOUNT}[0].name", NOT_FOUND), (f"{MOUNT}[0].mountPath", REQUIRED)],
         ),
-        "a part of the volume by an absolute path": ({"subPath": "/x"}, [(f"{MOUNT}.subPath", INVALID)]),
-        "a part of the volume in two ways": (
+        "absolute subPath": ({"subPath": "/x"}, [(f"{MOUNT}.subPath", INVALID)]),
+        "subPath and subPathExpr": (
             {"subPath": "x", "subPathExpr": "y/.."},
             [(f"{MOUNT}[0].subPathExpr", INVALID), (f"{MOUNT}.subPathExpr", INVALID)],
         ),
-        "no way to propagate": ({"mountPropagation": "Up"}, [(f"{MOUNT}.mountPropagation", UNSUPPORTED)]),
-        "propagation for all": ({"mountPropagation": "Bidirectional"}, [(f"{MOUNT}.mountPropagation", FORBIDDEN)]),
+        "unsupported propagation": ({"mountPropagation": "Up"}, [(f"{MOUNT}.mountPropagation", UNSUPPORTED)]),
+        "Bidirectional in an unprivileged container": (
+            {"mountPropagation": "Bidirectional"},
+            [(f"{MOUNT}.mountPropagation", FORBIDDEN)],
+        ),
     },
 )
 async def test_mounts(api: Api, mount: Object, expected: Causes) -> None:
@@ -250,4 +256,7 @@ async def test_error_messages(api: Api, golden: Golden) -> None:
             if errors
         },
     }
-    golden.check("volume_sources", {case: words(await api.post(path, body)) for case, (path, body) in bodies.items()})
+    golden.check(
+        "volume_sources",
+        {case: causes_with_messages(await api.post(path, body)) for case, (path, body) in bodies.items()},
+    )

@@ -10,13 +10,13 @@ GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1/"
 SCHEMAS, LEVELS = GROUP + "flowschemas", GROUP + "prioritylevelconfigurations"
 LEVEL: Object = {"priorityLevelConfiguration": {"name": "l"}}
 USER = {"kind": "User", "user": {"name": "u"}}
-ANYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
+ALL_RESOURCES = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
 
 
 @cases(
     "spec, expected",
     {
-        "no level": (
+        "missing priority level": (
             {"matchingPrecedence": -1, "priorityLevelConfiguration": {}, "distinguisherMethod": {"type": "Odd"}},
             [
                 "matchingPrecedence: Invalid value: -1: must be a positive value",
@@ -25,7 +25,7 @@ ANYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces"
                 "priorityLevelConfiguration.name: Required value: must reference a priority level",
             ],
         ),
-        "rules about nothing": (
+        "empty rule": (
             {**LEVEL, "matchingPrecedence": 10001, "rules": [{}]},
             [
                 "matchingPrecedence: Invalid value: 10001: must not be greater than 10000",
@@ -33,7 +33,7 @@ ANYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces"
                 "rules[0]: Required value: at least one of resourceRules and nonResourceRules has to be non-empty",
             ],
         ),
-        "the first": (
+        "matching precedence 1": (
             {**LEVEL, "matchingPrecedence": 1},
             ["matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1"],
         ),
@@ -48,7 +48,7 @@ ANYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces"
                             {"kind": "Group", "group": {"name": ""}},
                             {"kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": ""}},
                         ],
-                        "resourceRules": [ANYTHING],
+                        "resourceRules": [ALL_RESOURCES],
                     }
                 ],
             },
@@ -120,11 +120,11 @@ def _queued(**queuing: int) -> Object:
     "spec, expected",
     {
         "no type": ({}, ["type: Required value"]),
-        "one is exempt": (
+        "Exempt with another name": (
             {"type": "Exempt"},
             ["type: Invalid value: \"Exempt\": must be 'Exempt' if and only if `name` is 'exempt'"],
         ),
-        "limits that are none": (
+        "Limited without limits": (
             {"type": "Limited", "exempt": {}},
             [
                 "exempt: Forbidden: must be nil if the type is Limited",
@@ -139,11 +139,11 @@ def _queued(**queuing: int) -> Object:
                 "limited.borrowingLimitPercent: Invalid value: -1: if specified, must be a non-negative integer",
             ],
         ),
-        "nobody queues": (
+        "queuing with Reject": (
             _limited(limitResponse={"type": "Reject", "queuing": {}}),
             ["limited.limitResponse.queuing: Forbidden: must be nil if limited.limitResponse.type is not Limited"],
         ),
-        "an answer of no type": (_limited(limitResponse={}), ["limited.limitResponse.type: Required value"]),
+        "limit response without type": (_limited(limitResponse={}), ["limited.limitResponse.type: Required value"]),
         "queues": (
             _queued(queues=10000001, handSize=-1, queueLengthLimit=-1),
             [
@@ -152,11 +152,11 @@ def _queued(**queuing: int) -> Object:
                 "limited.limitResponse.queuing.handSize: Invalid value: -1: must be positive",
             ],
         ),
-        "a hand of more than all": (
+        "hand size above queues": (
             _queued(queues=2, handSize=3),
             ["limited.limitResponse.queuing.handSize: Invalid value: 3: should not be greater than queues (2)"],
         ),
-        "too many hands": (
+        "too many entropy bits": (
             _queued(queues=512, handSize=7),
             [
                 "limited.limitResponse.queuing.handSize: Invalid value: 7: required entropy bits of deckSize 512 and "
@@ -170,7 +170,7 @@ async def test_priority_levels(api: Api, spec: Object, expected: list[str]) -> N
 
 
 async def patched_after_start(api: Api, path: str, change: Object) -> Answer:
-    """The objects that a server starts with are there when it has run for a moment."""
+    """Patch one of the bootstrap objects, which exist shortly after the server has started."""
     running = asyncio.ensure_future(api.server.run())
     await asyncio.sleep(5)
     try:
@@ -182,12 +182,12 @@ async def patched_after_start(api: Api, path: str, change: Object) -> Answer:
 @cases(
     "path, change, detail",
     {
-        "the level of the rest": (
+        "priority level catch-all": (
             LEVELS + "/catch-all",
             {"limited": {"nominalConcurrencyShares": 9}},
             "spec of 'catch-all' must equal the fixed value",
         ),
-        "a schema": (SCHEMAS + "/exempt", {"rules": []}, "spec of 'exempt' must equal the fixed value"),
+        "flow schema exempt": (SCHEMAS + "/exempt", {"rules": []}, "spec of 'exempt' must equal the fixed value"),
     },
 )
 async def test_mandatory_objects_cannot_change(api: Api, path: str, change: Object, detail: str) -> None:

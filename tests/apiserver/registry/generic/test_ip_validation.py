@@ -27,11 +27,11 @@ PATH: Object = {"path": "/", "pathType": "Prefix", "backend": BACKEND}
 @cases(
     "value, errors",
     {
-        "an address": ("10.0.0.1", []),
-        "in another form": ("FE80:0:0:0:0:0:0:0abc", []),
-        "none": ("10.0.0", [ADDRESS]),
-        "zeros": ("010.000.0.1", ["must not have leading 0s"]),
-        "one in the other": ("::ffff:1.2.3.4", ["must not be an IPv4-mapped IPv6 address"]),
+        "address": ("10.0.0.1", []),
+        "not canonical": ("FE80:0:0:0:0:0:0:0abc", []),
+        "not an address": ("10.0.0", [ADDRESS]),
+        "leading zeros": ("010.000.0.1", ["must not have leading 0s"]),
+        "IPv4-mapped": ("::ffff:1.2.3.4", ["must not be an IPv4-mapped IPv6 address"]),
     },
 )
 def test_addresses(value: str, errors: list[str]) -> None:
@@ -41,12 +41,12 @@ def test_addresses(value: str, errors: list[str]) -> None:
 @cases(
     "value, errors",
     {
-        "a range": ("10.0.0.0/8", []),
-        "no size": ("10.0.0.0", [RANGE]),
-        "too small": ("10.0.0.0/33", [RANGE]),
-        "zeros": ("10.0.0.0/08", ["must not have leading 0s in IP or prefix length"]),
-        "more than a range": ("10.0.0.1/8", ["must not have bits set beyond the prefix length"]),
-        "one in the other": ("::ffff:1.2.3.0/120", ["must not have an IPv4-mapped IPv6 address"]),
+        "range": ("10.0.0.0/8", []),
+        "without prefix length": ("10.0.0.0", [RANGE]),
+        "prefix length too large": ("10.0.0.0/33", [RANGE]),
+        "leading zeros": ("10.0.0.0/08", ["must not have leading 0s in IP or prefix length"]),
+        "bits beyond the prefix length": ("10.0.0.1/8", ["must not have bits set beyond the prefix length"]),
+        "IPv4-mapped": ("::ffff:1.2.3.0/120", ["must not have an IPv4-mapped IPv6 address"]),
     },
 )
 def test_ranges(value: str, errors: list[str]) -> None:
@@ -69,7 +69,7 @@ def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
                 "::1/128)",
             ],
         ),
-        "names": (
+        "FQDN addresses": (
             _slice("FQDN", addresses=["a.example.com.", "a", "a..b", "a." + "b" * 64]),
             [
                 'endpoints[0].addresses[1]: Invalid value: "a": should be a domain with at least two segments '
@@ -78,11 +78,11 @@ def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
                 f'endpoints[0].addresses[3]: Invalid value: "{"b" * 64}": must be no more than 63 characters',
             ],
         ),
-        "many addresses": (
+        "too many addresses": (
             _slice(addresses=["10.0.0.1"] * 101),
             ["endpoints[0].addresses: Too many: 101: must have at most 100 items"],
         ),
-        "names of nodes and hosts": (
+        "nodeName and hostname": (
             _slice(nodeName="A", hostname="a.b"),
             [
                 f'endpoints[0].nodeName: Invalid value: "A": {SUBDOMAIN}',
@@ -96,7 +96,7 @@ def _slice(kind: str = "IPv4", **endpoint: Any) -> Object:
                 f'endpoints[0].hints.forNodes[0].name: Invalid value: "A": {SUBDOMAIN}',
             ],
         ),
-        "many hints": (
+        "too many hints": (
             _slice(hints={"forZones": [{"name": f"z{number}"} for number in range(9)]}),
             ["endpoints[0].hints.forZones: Too many: 9: must have at most 8 items"],
         ),
@@ -129,11 +129,11 @@ def _ingress(*paths: Object, host: str = "", **fields: Any) -> Object:
 @cases(
     "obj, expected",
     {
-        "paths are absolute": (
+        "relative path": (
             _ingress({**PATH, "pathType": "ImplementationSpecific", "path": "a"}),
             ['spec.rules[0].http.paths[0].path: Invalid value: "a": must be an absolute path'],
         ),
-        "names, in upstream's order": (
+        "invalid names, in upstream's order": (
             _ingress(host="*.A", tls=[{"secretName": "S", "hosts": ["a*"]}], ingressClassName="C"),
             [
                 f'spec.rules[0].host: Invalid value: "*.A": {WILDCARD}',
@@ -142,7 +142,7 @@ def _ingress(*paths: Object, host: str = "", **fields: Any) -> Object:
                 f'spec.ingressClassName: Invalid value: "C": {SUBDOMAIN}',
             ],
         ),
-        "two classes": (
+        "different annotation and ingressClassName": (
             {
                 **_ingress(ingressClassName="a"),
                 "metadata": {"name": "x", "annotations": {"kubernetes.io/ingress.class": "b"}},
@@ -171,7 +171,7 @@ async def test_ingress_status(api: Api) -> None:
 @cases(
     "spec, expected",
     {
-        "controllers": (
+        "invalid controller": (
             {"controller": "A/b c"},
             [
                 f'controller: Invalid value: "A": {SUBDOMAIN}',
@@ -179,7 +179,7 @@ async def test_ingress_status(api: Api) -> None:
                 "'[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
             ],
         ),
-        "parameters": (
+        "invalid parameters": (
             {"controller": "a/b", "parameters": {"apiGroup": "A", "kind": "a/b", "name": "n", "scope": "Odd"}},
             [
                 f'parameters.apiGroup: Invalid value: "A": {SUBDOMAIN}',
@@ -187,7 +187,7 @@ async def test_ingress_status(api: Api) -> None:
                 'parameters.scope: Unsupported value: "Odd": supported values: "Cluster", "Namespace"',
             ],
         ),
-        "parameters in no namespace": (
+        "parameters without namespace": (
             {"controller": "a/b", "parameters": {"kind": "k", "name": "n", "scope": "Namespace"}},
             ["parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'"],
         ),
@@ -237,18 +237,18 @@ async def test_existing_cidrs_are_kept(api: Api) -> None:
 @cases(
     "cidrs, expected",
     {
-        "one family twice": (
+        "two ranges of one family": (
             ["10.0.0.0/8", "11.0.0.0/8"],
             [
                 'spec.cidrs: Invalid value: ["10.0.0.0/8","11.0.0.0/8"]: may specify no more than one IP for each IP '
                 "family, i.e 192.168.0.0/24 and 2001:db8::/64"
             ],
         ),
-        "three": (
+        "three ranges": (
             ["a", "b", "c"],
             ['spec.cidrs: Invalid value: {"CIDRs":["a","b","c"]}: may only hold up to 2 values'],
         ),
-        "in another form": (
+        "not canonical": (
             ["2001:DB8::/64"],
             ['spec.cidrs[0]: Invalid value: "2001:DB8::/64": must be in canonical form ("2001:db8::/64")'],
         ),

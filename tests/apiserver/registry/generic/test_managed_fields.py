@@ -13,7 +13,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
 def owners(answer: Answer) -> dict[str, Any]:
-    """Who owns what: by manager, operation and subresource."""
+    """The owned fields by manager, operation and subresource."""
     return {
         "/".join(filter(None, (entry["manager"], entry["operation"], entry.get("subresource")))): entry["fieldsV1"]
         for entry in answer.meta.get("managedFields") or ()
@@ -95,7 +95,7 @@ async def test_no_op_write_writes_nothing(api: Api) -> None:
 
 
 async def test_duplicate_owner_references_are_removed_before_tracking(api: Api) -> None:
-    """But for patches: those are followed first, and tidied after admission."""
+    """Except for patches: their managed fields are computed before duplicates are removed, after admission."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
     created = await api.post(CONFIG_MAPS, {"metadata": {"name": "c", "ownerReferences": [owner]}})
     created.body["metadata"]["ownerReferences"] *= 2
@@ -140,7 +140,7 @@ async def test_empty_managed_fields_resets_ownership(api: Api, empty: Any) -> No
     reset = await api.request("PUT", CONFIG_MAPS + "/c", obj)
     patched = await api.request("PATCH", CONFIG_MAPS + "/c", {"data": {"a": "2"}}, MERGE)
     assert "managedFields" not in reset.meta
-    assert "managedFields" not in patched.meta, "nobody is tracked until somebody applies"
+    assert "managedFields" not in patched.meta, "managers are not tracked until an apply"
 
 
 async def test_client_may_change_managed_fields_of_others(api: Api) -> None:
@@ -155,10 +155,10 @@ async def test_client_may_change_managed_fields_of_others(api: Api) -> None:
 @cases(
     "entries",
     {
-        "operation": [{"manager": "x", "operation": "Own", "apiVersion": "v1", "fieldsType": "FieldsV1"}],
-        "no version": [{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1"}],
-        "no type": [{"manager": "x", "operation": "Update", "apiVersion": "v1"}],
-        "no path element": [
+        "unknown operation": [{"manager": "x", "operation": "Own", "apiVersion": "v1", "fieldsType": "FieldsV1"}],
+        "missing apiVersion": [{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1"}],
+        "missing fieldsType": [{"manager": "x", "operation": "Update", "apiVersion": "v1"}],
+        "invalid path element": [
             {
                 "manager": "x",
                 "operation": "Update",
@@ -200,8 +200,7 @@ async def test_binding_adds_no_manager(api: Api) -> None:
 
 
 async def test_kubelet_owns_conditions_by_type(api: Api) -> None:
-
-    # The times that it leaves unset are stored as null, and so are its as well.
+    # The unset times are stored as null, and owned as well.
     condition: dict[str, Any] = {
         ".": {},
         "f:lastProbeTime": {},
@@ -235,7 +234,7 @@ async def test_managed_fields_are_extracted_from_any_stored_object(api: Api) -> 
     for value in [record.value for record in records]:
         obj = json.loads(value)
         expected = obj["metadata"].pop("managedFields")
-        for encoded in (value, value + b"\n"):  # as it was stored, and as it was not
+        for encoded in (value, value + b"\n"):  # with a remembered size and without
             plain, entries = split_managed_fields(encoded)
             assert json.loads(entries) == expected
             assert json.loads(plain) == obj
@@ -280,7 +279,7 @@ HPAS = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
 
 
 async def test_entries_keep_their_api_version(api: Api) -> None:
-    """What is written in one version takes fields from those who wrote in another, in their terms."""
+    """A write in one version takes ownership from managers that wrote in another version; their entries keep it."""
     reference = {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}
     spec = {"scaleTargetRef": reference, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
     await api.create(HPAS.format("v1"), {"metadata": {"name": "h"}, "spec": spec})
@@ -300,7 +299,7 @@ async def test_pod_ips_are_owned_by_address(api: Api) -> None:
         pod_ips = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
         await api.request("PATCH", status + "kubelet", pod_ips, STRATEGIC)
         await api.request("PATCH", status + "kubelet", {"status": {"phase": "Running"}}, STRATEGIC)
-    # Two addresses, and another manager takes the phase.
+    # A second address; and another manager takes ownership of the phase.
     second_address = {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}
     await api.request("PATCH", f"{PODS}/c/status?fieldManager=kubelet", second_address, STRATEGIC)
     await api.request("PATCH", f"{PODS}/b/status?fieldManager=other", {"status": {"phase": "Failed"}}, STRATEGIC)

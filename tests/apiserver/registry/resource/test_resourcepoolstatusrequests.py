@@ -19,13 +19,13 @@ from pilothouse.env import Env, TaskGroup
 
 GATE = "DRAResourcePoolStatus"
 VERSION = "resource.k8s.io/v1alpha3"
-ON = ServerOptions(gates=(GATE,))
+GATE_ON = ServerOptions(gates=(GATE,))
 REQUESTS = f"/apis/{VERSION}/resourcepoolstatusrequests"
 
 
 @pytest.fixture
 async def api(env: Env) -> Api:
-    return Api(env, ON)
+    return Api(env, GATE_ON)
 
 
 @cases(
@@ -46,8 +46,8 @@ async def test_served_with_the_gate_only(env: Env, gates: tuple[str, ...], expec
 
 async def test_api_service_exists_while_served(env: Env) -> None:
     service = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha3.resource.k8s.io"
-    api = Api(env, ON)
-    for options, expected in ((ON, 200), (ServerOptions(), 404)):
+    api = Api(env, GATE_ON)
+    for options, expected in ((GATE_ON, 200), (ServerOptions(), 404)):
         server = ApiServer(env, api.store, options=options)
         api.transport = server.transport("admin", ("system:masters",))
         async with TaskGroup("server") as group:
@@ -77,21 +77,27 @@ _SUBDOMAIN = "must start and end with an alphanumeric character (e.g. "
 @cases(
     "spec, message",
     {
-        "no driver": ({"driver": ""}, "spec.driver: Required value"),
-        "a driver that is no domain": (
+        "empty driver": ({"driver": ""}, "spec.driver: Required value"),
+        "invalid driver": (
             {"driver": "invalid driver!"},
             'spec.driver: Invalid value: "invalid driver!": an RFC 1123 subdomain must consist of alphanumeric '
             f"characters, '-' or '.', and {_SUBDOMAIN}'Example.com'",
         ),
-        "no pool": ({"poolName": ""}, 'spec.poolName: Invalid value: "": segment 0: must not be empty'),
-        "half a pool": ({"poolName": "a//b"}, 'spec.poolName: Invalid value: "a//b": segment 1: must not be empty'),
-        "a pool with a part that is no domain": (
+        "empty pool name": ({"poolName": ""}, 'spec.poolName: Invalid value: "": segment 0: must not be empty'),
+        "pool name with an empty segment": (
+            {"poolName": "a//b"},
+            'spec.poolName: Invalid value: "a//b": segment 1: must not be empty',
+        ),
+        "pool name with an invalid segment": (
             {"poolName": "a/B"},
             'spec.poolName: Invalid value: "B": segment 1: a lowercase RFC 1123 subdomain must consist of lower case',
         ),
-        "a long pool": ({"poolName": "p" * 254}, "spec.poolName: Too long: may not be more than 253 bytes"),
-        "less than one": ({"limit": 0}, "spec.limit: Invalid value: 0: must be greater than or equal to 1"),
-        "too many": ({"limit": 1001}, "spec.limit: Invalid value: 1001: must be less than or equal to 1000"),
+        "pool name too long": ({"poolName": "p" * 254}, "spec.poolName: Too long: may not be more than 253 bytes"),
+        "limit 0": ({"limit": 0}, "spec.limit: Invalid value: 0: must be greater than or equal to 1"),
+        "limit above the maximum": (
+            {"limit": 1001},
+            "spec.limit: Invalid value: 1001: must be less than or equal to 1000",
+        ),
     },
 )
 async def test_rejected_specs(api: Api, spec: Object, message: str) -> None:
@@ -152,21 +158,24 @@ def _pool(**fields: Any) -> Object:
 @cases(
     "status, message",
     {
-        "no number of pools": ({"pools": [POOL]}, "status.poolCount: Required value"),
-        "negative": ({"poolCount": -1}, "status.poolCount: Invalid value: -1: must be greater than or equal to 0"),
-        "a pool of no driver": (_pool(driver=""), "status.pools[0].driver: Required value"),
+        "missing poolCount": ({"pools": [POOL]}, "status.poolCount: Required value"),
+        "negative poolCount": (
+            {"poolCount": -1},
+            "status.poolCount: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        "pool without driver": (_pool(driver=""), "status.pools[0].driver: Required value"),
         "a pool without a name": (_pool(poolName=""), "status.pools[0].poolName: Required value"),
-        "a bad name": (_pool(poolName="P"), 'status.pools[0].poolName: Invalid value: "P": segment 0: '),
-        "a bad node": (_pool(nodeName="no node!"), 'status.pools[0].nodeName: Invalid value: "no node!"'),
-        "a pool of no slices": (
+        "invalid pool name": (_pool(poolName="P"), 'status.pools[0].poolName: Invalid value: "P": segment 0: '),
+        "invalid node name": (_pool(nodeName="no node!"), 'status.pools[0].nodeName: Invalid value: "no node!"'),
+        "resourceSliceCount 0": (
             _pool(resourceSliceCount=0),
             "status.pools[0].resourceSliceCount: Invalid value: 0: must be greater than or equal to 1",
         ),
-        "less than no devices": (
+        "negative totalDevices": (
             _pool(totalDevices=-1),
             "status.pools[0].totalDevices: Invalid value: -1: must be greater than or equal to 0",
         ),
-        "too many words": (
+        "validationError too long": (
             _pool(validationError="x" * 257),
             "status.pools[0].validationError: Too long: may not be more than 256 bytes",
         ),
@@ -178,11 +187,11 @@ def _pool(**fields: Any) -> Object:
             {"poolCount": 0, "conditions": [{**CONDITION, "type": f"T{number}"} for number in range(11)]},
             "status.conditions: Too many: 11: must have at most 10 items",
         ),
-        "neither true nor false": (
+        "unsupported condition status": (
             {"poolCount": 0, "conditions": [{**CONDITION, "status": "Yes"}]},
             'status.conditions[0].status: Unsupported value: "Yes"',
         ),
-        "a reason in words": (
+        "invalid condition reason": (
             {"poolCount": 0, "conditions": [{**CONDITION, "reason": "all is counted"}]},
             "a condition reason must start with alphabetic character",
         ),
@@ -201,7 +210,7 @@ _COUNTS = {"totalDevices": 4, "availableDevices": 1, "allocatedDevices": 2, "una
 @cases(
     "status, cells",
     {
-        "not answered yet": (None, ["-", "-", "-", "-", "-", "-", "Pending", "-"]),
+        "without status": (None, ["-", "-", "-", "-", "-", "-", "Pending", "-"]),
         "sums over the pools": (
             {"poolCount": 2, "pools": [{**POOL, **_COUNTS}, {**POOL, **_COUNTS}], "conditions": [CONDITION]},
             ["8", "2", "4", "2", "0", "2", "Complete"],
@@ -210,7 +219,7 @@ _COUNTS = {"totalDevices": 4, "availableDevices": 1, "allocatedDevices": 2, "una
             {"poolCount": 3, "pools": [{**POOL, "validationError": "x"}], "conditions": [CONDITION]},
             ["0", "0", "0", "0", "1", "3", "Complete (1/3 pools)"],
         ),
-        "given up": (
+        "failed": (
             {"poolCount": 0, "conditions": [{**CONDITION, "type": "Failed"}]},
             ["0", "0", "0", "0", "0", "0", "Failed"],
         ),

@@ -10,14 +10,14 @@ from tests.tables import cases
 GROUP = "/apis/resource.k8s.io/v1/"
 CLAIMS, TEMPLATES = GROUP + "namespaces/default/resourceclaims", GROUP + "namespaces/default/resourceclaimtemplates"
 CLASSES, SLICES = GROUP + "deviceclasses", GROUP + "resourceslices"
-WISH: Object = {"deviceClassName": "gpus"}
-REQUEST: Object = {"name": "a", "exactly": WISH}
+EXACT_REQUEST: Object = {"deviceClassName": "gpus"}
+REQUEST: Object = {"name": "a", "exactly": EXACT_REQUEST}
 DRIVER = "d.example.com"
 POOL: Object = {"name": "p", "resourceSliceCount": 1}
 SLICE: Object = {"driver": DRIVER, "pool": POOL, "nodeName": "n"}
 OPAQUE: Object = {"driver": DRIVER, "parameters": {"a": 1}}
 RESULT: Object = {"request": "a", "driver": DRIVER, "pool": "p", "device": "x"}
-USER: Object = {"resource": "pods", "name": "p", "uid": "u"}
+CONSUMER: Object = {"resource": "pods", "name": "p", "uid": "u"}
 REFERENCE = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 SHARE = "12345678-1234-1234-1234-123456789abc"
 
@@ -26,49 +26,52 @@ def _claim(*requests: Object, **fields: Any) -> Object:
     return {"devices": {"requests": list(requests), **fields}}
 
 
-def _wish(**fields: Any) -> Object:
-    return _claim({"name": "a", "exactly": {**WISH, **fields}})
+def _exact_request(**fields: Any) -> Object:
+    return _claim({"name": "a", "exactly": {**EXACT_REQUEST, **fields}})
 
 
 @cases(
     "spec, expected",
     {
-        "no name": (_claim({"name": "", "exactly": WISH}), [f'requests[0].name: Invalid value: "": {LABEL}']),
-        "twice": (_claim(REQUEST, REQUEST), ['requests[1]: Duplicate value: "a"']),
-        "many": (
-            _claim(*({"name": f"n{number}", "exactly": WISH} for number in range(33))),
+        "request without name": (
+            _claim({"name": "", "exactly": EXACT_REQUEST}),
+            [f'requests[0].name: Invalid value: "": {LABEL}'],
+        ),
+        "duplicate requests": (_claim(REQUEST, REQUEST), ['requests[1]: Duplicate value: "a"']),
+        "too many requests": (
+            _claim(*({"name": f"n{number}", "exactly": EXACT_REQUEST} for number in range(33))),
             ["requests: Too many: 33: must have at most 32 items"],
         ),
-        "nothing is wished for": (
+        "neither exactly nor firstAvailable": (
             _claim({"name": "a"}),
             ["requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"],
         ),
-        "both are": (
-            _claim({**REQUEST, "firstAvailable": [{"name": "b", **WISH}]}),
+        "exactly and firstAvailable": (
+            _claim({**REQUEST, "firstAvailable": [{"name": "b", **EXACT_REQUEST}]}),
             [
                 "requests[0]: Invalid value: null: exactly one of `exactly` or `firstAvailable` is required, but "
                 "multiple fields are set"
             ],
         ),
-        "two of all": (
-            _wish(deviceClassName="", allocationMode="All", count=2),
+        "count with allocationMode All": (
+            _exact_request(deviceClassName="", allocationMode="All", count=2),
             [
                 "requests[0].exactly.deviceClassName: Required value",
                 "requests[0].exactly.count: Invalid value: 2: must not be specified when allocationMode is 'All'",
             ],
         ),
-        "less than none": (
-            _wish(count=-1),
+        "negative count": (
+            _exact_request(count=-1),
             ["requests[0].exactly.count: Invalid value: -1: must be greater than zero"],
         ),
-        "an odd mode": (
-            _wish(allocationMode="Odd"),
+        "unsupported allocationMode": (
+            _exact_request(allocationMode="Odd"),
             [
                 'requests[0].exactly.allocationMode: Unsupported value: "Odd": supported values: "All", "ExactCount"',
             ],
         ),
         "tolerations": (
-            _wish(
+            _exact_request(
                 tolerations=[
                     {"key": "k", "operator": "Exists", "value": "v", "effect": "Odd"},
                     {"operator": "Odd"},
@@ -83,7 +86,7 @@ def _wish(**fields: Any) -> Object:
             ],
         ),
         "selectors": (
-            _wish(selectors=[{}, {"cel": {"expression": "x" * 10241}}, {"cel": {"expression": "1"}}]),
+            _exact_request(selectors=[{}, {"cel": {"expression": "x" * 10241}}, {"cel": {"expression": "1"}}]),
             [
                 "requests[0].exactly.selectors[0].cel: Required value",
                 "requests[0].exactly.selectors[1].cel.expression: Too long: may not be more than 10240 bytes",
@@ -91,8 +94,10 @@ def _wish(**fields: Any) -> Object:
                 "unknown type, not int",
             ],
         ),
-        "choices": (
-            _claim({"name": "a", "firstAvailable": [{"name": "b", **WISH}, {"name": "b", "deviceClassName": "A"}]}),
+        "firstAvailable": (
+            _claim(
+                {"name": "a", "firstAvailable": [{"name": "b", **EXACT_REQUEST}, {"name": "b", "deviceClassName": "A"}]}
+            ),
             [
                 'requests[0].firstAvailable[1].deviceClassName: Invalid value: "A": a lowercase RFC 1123 subdomain '
                 "must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an "
@@ -165,7 +170,7 @@ async def test_claim_templates(api: Api) -> None:
     ],
 )
 async def test_accepted_selectors(api: Api, expression: str) -> None:
-    spec = _wish(selectors=[{"cel": {"expression": expression}}])
+    spec = _exact_request(selectors=[{"cel": {"expression": expression}}])
     answer = await api.post(CLAIMS, {"metadata": {"name": "x"}, "spec": spec})
     assert answer.status == 201, answer.text
 
@@ -173,7 +178,7 @@ async def test_accepted_selectors(api: Api, expression: str) -> None:
 @cases(
     "expression, detail",
     {
-        "nothing that devices have": ("device.odd", "Invalid value"),
+        "undeclared field of device": ("device.odd", "Invalid value"),
         "too complex": (
             "device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, device.attributes.all(d, "
             "a + b + c + d != ''))))",
@@ -210,7 +215,7 @@ POLICY = "devices[0].capacity[m].requestPolicy"
 @cases(
     "spec, expected",
     {
-        "nowhere, and of nobody": (
+        "missing driver and node selection": (
             {"driver": "", "pool": {"name": "p//q", "generation": -1}, "nodeName": ""},
             [
                 "driver: Required value",
@@ -221,7 +226,7 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 "required",
             ],
         ),
-        "in two places": (
+        "two node selections": (
             {**SLICE, "allNodes": True, "perDeviceNodeSelection": False},
             [
                 "perDeviceNodeSelection: Invalid value: false: must be either unset or set to true",
@@ -229,7 +234,7 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 "`perDeviceNodeSelection` is required, but multiple fields are set",
             ],
         ),
-        "one term only": (
+        "two node selector terms": (
             {
                 **SLICE,
                 "nodeName": None,
@@ -245,18 +250,18 @@ POLICY = "devices[0].capacity[m].requestPolicy"
             {**SLICE, "devices": [{"name": "x"}, {"name": "x"}, {"name": "A"}]},
             [f'devices[2].name: Invalid value: "A": {LABEL}', 'devices[1]: Duplicate value: "x"'],
         ),
-        "many devices": (
+        "too many devices": (
             {**SLICE, "devices": [{"name": f"n{number}"} for number in range(129)]},
             ["devices: Too many: 129: must have at most 128 items"],
         ),
-        "fewer with taints": (
+        "too many devices with taints": (
             {
                 **SLICE,
                 "devices": [{"name": f"n{number}", "taints": [{"key": "k", "effect": "None"}]} for number in range(65)],
             },
             ["devices: Too many: 65: must have at most 64 items"],
         ),
-        "attributes; lists are behind a gate": (
+        "invalid attributes": (
             _device(
                 attributes={
                     "a-b": {"int": 1},
@@ -282,19 +287,19 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 'devices[0].attributes[list]: Invalid value: "": exactly one value must be specified',
             ],
         ),
-        "many attributes": (
+        "too many attributes": (
             _device(attributes={f"n{number}": {"int": number} for number in range(33)}),
             ["devices[0]: Invalid value: 33: the total number of attributes and capacities must not exceed 32"],
         ),
-        "nothing to share": (
+        "request policy without multiple allocations": (
             _device(capacity={"m": {"value": "1", "requestPolicy": {"default": "1"}}}),
             ["devices[0].capacity[m].requestPolicy: Forbidden: allowMultipleAllocations must be true"],
         ),
-        "values without a default": (
+        "validValues without default": (
             _capacity(validValues=["2", "1", "11", "1"]),
             [f"{POLICY}.default: Required value: required when validValues is defined"],
         ),
-        "values": (
+        "validValues": (
             _capacity(default="3", validValues=["2", "1", "11", "1"]),
             [
                 f'{POLICY}.validValues[1]: Invalid value: "1": values must be sorted in ascending order',
@@ -304,7 +309,7 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 f'{POLICY}.validValues: Invalid value: "3": default value is not valid according to the requestPolicy',
             ],
         ),
-        "a range": (
+        "validRange": (
             _capacity(default="9", validRange={"min": "2", "max": "8", "step": "9"}),
             [
                 f'{POLICY}.validRange.default: Invalid value: "9": default is more than max: 8',
@@ -317,21 +322,21 @@ POLICY = "devices[0].capacity[m].requestPolicy"
             _device(taints=[{"key": "", "value": "a b"}]),
             ["taints[0].key", "taints[0].key", "taints[0].value", "devices[0].taints[0].effect: Required value"],
         ),
-        "a device is where all are": (
+        "node of a device without perDeviceNodeSelection": (
             _device(nodeName="n"),
             [
                 "devices[0]: Invalid value: null: `nodeName`, `nodeSelector` and `allNodes` can only be set if "
                 "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
             ],
         ),
-        "or somewhere of its own": (
+        "perDeviceNodeSelection without node": (
             {"driver": DRIVER, "pool": POOL, "perDeviceNodeSelection": True, "devices": [{"name": "x"}]},
             [
                 "devices[0]: Required value: exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when "
                 "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
             ],
         ),
-        "conditions of bindings": (
+        "binding conditions": (
             _device(bindingConditions=["a", "a"], bindingFailureConditions=["a"]),
             [
                 'devices[0].bindingConditions[1]: Duplicate value: "a"',
@@ -339,7 +344,7 @@ POLICY = "devices[0].capacity[m].requestPolicy"
                 "with bindingConditions",
             ],
         ),
-        "conditions of one kind": (
+        "binding conditions without failure conditions": (
             _device(bindingConditions=["a"]),
             [
                 "devices[0].bindingFailureConditions: Invalid value: null: bindingFailureConditions are required to "
@@ -392,7 +397,7 @@ async def test_disabled_fields_are_dropped(api: Api) -> None:
 
 
 async def _with_status(api: Api, *statuses: Object, **metadata: Any) -> Answer:
-    """One status after the other; the last answer."""
+    """Create a claim and write these statuses; returns the last answer."""
     claim = {"metadata": {"name": "x", **metadata}, "spec": _claim(REQUEST)}
     await api.create(CLAIMS, claim)
     for status in statuses:
@@ -410,19 +415,19 @@ CONDITION = {"type": "A", "status": "True", "reason": "R", "lastTransitionTime":
 @cases(
     "status, expected",
     {
-        "users of nothing": (
-            {"reservedFor": [USER]},
+        "reservedFor without allocation": (
+            {"reservedFor": [CONSUMER]},
             ["reservedFor: Forbidden: may not be specified when `allocated` is not set"],
         ),
-        "users": (
-            {"allocation": _allocation(RESULT), "reservedFor": [{"uid": "u"}, USER]},
+        "invalid reservedFor": (
+            {"allocation": _allocation(RESULT), "reservedFor": [{"uid": "u"}, CONSUMER]},
             [
                 "reservedFor[0].resource: Required value",
                 "reservedFor[0].name: Required value",
                 'reservedFor[1]: Duplicate value: "u"',
             ],
         ),
-        "an allocation": (
+        "invalid allocation": (
             {
                 "allocation": _allocation(
                     {**RESULT, "request": "b", "driver": "d" * 64, "shareID": "x"},
@@ -439,7 +444,7 @@ CONDITION = {"type": "A", "status": "True", "reason": "R", "lastTransitionTime":
                 "allocation.devices.config[1].source: Required value",
             ],
         ),
-        "what drivers say": (
+        "invalid device statuses": (
             {
                 "allocation": _allocation(RESULT),
                 "devices": [
@@ -481,7 +486,7 @@ async def test_allocation_is_immutable(api: Api) -> None:
 async def test_terminating_claim_gets_no_new_reservations(api: Api) -> None:
     await _with_status(api, {"allocation": _allocation(RESULT)}, finalizers=["example.com/x"])
     await api.delete(CLAIMS + "/x")
-    assert errors_of(await api.patch(CLAIMS + "/x/status", {"status": {"reservedFor": [USER]}})) == [
+    assert errors_of(await api.patch(CLAIMS + "/x/status", {"status": {"reservedFor": [CONSUMER]}})) == [
         "status.reservedFor: Forbidden: new entries may not be added while `deallocationRequested` or "
         "`deletionTimestamp` are set"
     ]
@@ -502,8 +507,8 @@ ADMIN = (
 @cases(
     "path, spec",
     {
-        "claims": (CLAIMS, _wish(adminAccess=True)),
-        "templates, by the path of claims": (TEMPLATES, {"spec": _wish(adminAccess=True)}),
+        "claims": (CLAIMS, _exact_request(adminAccess=True)),
+        "templates, with the path of claims": (TEMPLATES, {"spec": _exact_request(adminAccess=True)}),
     },
 )
 async def test_admin_access_requires_the_namespace_label(api: Api, path: str, spec: Object) -> None:

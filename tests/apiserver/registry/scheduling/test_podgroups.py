@@ -18,7 +18,7 @@ from pilothouse.apiserver.serializers import protobuf
 from pilothouse.env import Env
 
 GATE = "GenericWorkload"
-WITH = ServerOptions(gates=(GATE,))
+GATE_ON = ServerOptions(gates=(GATE,))
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 WORKLOADS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads"
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
@@ -66,7 +66,7 @@ def pod(group: Any = "g", name: str = "p") -> Object:
 async def test_not_served_without_the_gate(api: Api) -> None:
     assert [(await api.get(path)).status for path in (GROUPS, WORKLOADS)] == [404, 404]
     assert "schedulingGroup" not in (await api.create(PODS, pod()))["spec"]
-    body = {"metadata": {"name": "r"}, "spec": SELECTED}
+    body = {"metadata": {"name": "r"}, "spec": WORKLOAD_SPEC}
     assert "schedulingGroup" not in (await api.create(REPLICA_SETS, body))["spec"]["template"]["spec"]
     controller = {"metadata": {"name": "r"}, "spec": {"selector": {"a": "b"}, "template": TEMPLATE}}
     created = await api.create("/api/v1/namespaces/default/replicationcontrollers", controller)
@@ -74,7 +74,7 @@ async def test_not_served_without_the_gate(api: Api) -> None:
 
 
 async def test_served_with_the_gate(env: Env) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     served = (await api.get("/apis/scheduling.k8s.io/v1alpha2")).body["resources"]
     assert [(resource["name"], resource["kind"], resource["namespaced"]) for resource in served] == [
         ("podgroups", "PodGroup", True),
@@ -96,7 +96,7 @@ async def test_served_with_the_gate(env: Env) -> None:
 
 
 TEMPLATE: Object = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
-SELECTED = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
+WORKLOAD_SPEC = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
 JOB_SPEC = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}}
 
 
@@ -111,7 +111,7 @@ JOB_SPEC = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy
             id="ReplicationController",
         ),
         *(
-            pytest.param(f"/apis/apps/v1/namespaces/default/{resource}", {"spec": SELECTED}, id=resource)
+            pytest.param(f"/apis/apps/v1/namespaces/default/{resource}", {"spec": WORKLOAD_SPEC}, id=resource)
             for resource in ("daemonsets", "deployments", "replicasets", "statefulsets")
         ),
         pytest.param("/apis/batch/v1/namespaces/default/jobs", {"spec": JOB_SPEC}, id="Job"),
@@ -123,11 +123,11 @@ JOB_SPEC = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy
     ],
 )
 async def test_stored_fields_are_kept_without_the_gate(env: Env, path: str, body: Object) -> None:
-    """Every kind that has pods; the server is started again without the gate, and with it once more."""
-    api = Api(env, WITH)
+    """For every kind with pods or templates; the server is restarted without the gate, and then with it."""
+    api = Api(env, GATE_ON)
     created = await api.create(path, {"metadata": {"name": "x"}, **body})
     assert '"schedulingGroup": {"podGroupName": "g"}' in json.dumps(created)
-    for options in (ServerOptions(), WITH):
+    for options in (ServerOptions(), GATE_ON):
         api.transport = ApiServer(api.env, api.store, options=options).transport("admin", ("system:masters",))
         changed = await api.patch(f"{path}/x", {"metadata": {"labels": {"seen": str(bool(options.gates)).lower()}}})
         assert changed.status == 200, changed.text
@@ -136,13 +136,13 @@ async def test_stored_fields_are_kept_without_the_gate(env: Env, path: str, body
 
 
 async def test_pods_and_templates_have_a_scheduling_group_with_the_gate(env: Env) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     created = await api.create(PODS, pod())
     assert created["spec"]["schedulingGroup"] == {"podGroupName": "g"}
     changed = await api.patch(f"{PODS}/p", {"spec": {"schedulingGroup": {"podGroupName": "other"}}})
     assert changed.status == 422
     assert "pod updates may not change fields other than" in changed.message
-    body = {"metadata": {"name": "r"}, "spec": SELECTED}
+    body = {"metadata": {"name": "r"}, "spec": WORKLOAD_SPEC}
     spec = (await api.create(REPLICA_SETS, body))["spec"]["template"]["spec"]
     assert spec["schedulingGroup"] == {"podGroupName": "g"}
     change = {"spec": {"template": {"spec": {"schedulingGroup": {"podGroupName": "a/b"}}}}}
@@ -153,13 +153,13 @@ async def test_pods_and_templates_have_a_scheduling_group_with_the_gate(env: Env
 @cases(
     "scheduling_group, message",
     {
-        "no name": ({}, "podGroupName: Invalid value: null: must specify one of: `podGroupName`"),
+        "missing name": ({}, "podGroupName: Invalid value: null: must specify one of: `podGroupName`"),
         "an empty name": ({"podGroupName": ""}, f'podGroupName: Invalid value: "": {SUBDOMAIN}'),
-        "no domain": ({"podGroupName": "a_b"}, f'podGroupName: Invalid value: "a_b": {SUBDOMAIN}'),
+        "invalid name": ({"podGroupName": "a_b"}, f'podGroupName: Invalid value: "a_b": {SUBDOMAIN}'),
     },
 )
 async def test_rejected_scheduling_groups(env: Env, scheduling_group: Object, message: str) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     body = pod()
     body["spec"]["schedulingGroup"] = scheduling_group
     rejected = await api.post(PODS, body)
@@ -173,19 +173,25 @@ REF, POLICY = "spec.podGroupTemplateRef", "spec.schedulingPolicy"
 @cases(
     "spec, message",
     {
-        "a usual one": ({}, ""),
-        "all or nothing": ({"schedulingPolicy": GANG}, ""),
-        "no": ({"podGroupTemplateRef": {}}, f'{REF}: Invalid value: "": must specify one of: `workload`'),
-        "of no": ({"podGroupTemplateRef": template_of("")}, f"{REF}.workload.workloadName: Required value"),
-        "of what is not a name": (
+        "valid": ({}, ""),
+        "gang policy": ({"schedulingPolicy": GANG}, ""),
+        "template reference without workload": (
+            {"podGroupTemplateRef": {}},
+            f'{REF}: Invalid value: "": must specify one of: `workload`',
+        ),
+        "empty workload name": (
+            {"podGroupTemplateRef": template_of("")},
+            f"{REF}.workload.workloadName: Required value",
+        ),
+        "invalid workload name": (
             {"podGroupTemplateRef": template_of("work/load")},
             f'{REF}.workload.workloadName: Invalid value: "work/load": {SUBDOMAIN}',
         ),
-        "of no template": (
+        "empty template name": (
             {"podGroupTemplateRef": template_of(template="")},
             f"{REF}.workload.podGroupTemplateName: Required value",
         ),
-        "of a template that is no label": (
+        "invalid template name": (
             {"podGroupTemplateRef": template_of(template="a.b")},
             f'{REF}.workload.podGroupTemplateName: Invalid value: "a.b": {LABEL}',
         ),
@@ -194,15 +200,15 @@ REF, POLICY = "spec.podGroupTemplateRef", "spec.schedulingPolicy"
             {"schedulingPolicy": {"basic": {}, **GANG}},
             f'{POLICY}: Invalid value: "{{basic, gang}}": must specify exactly one of: `basic`, `gang`',
         ),
-        "a gang of none": ({"schedulingPolicy": {"gang": {}}}, f"{POLICY}.gang.minCount: Required value"),
-        "a gang of less than none": (
+        "gang without minCount": ({"schedulingPolicy": {"gang": {}}}, f"{POLICY}.gang.minCount: Required value"),
+        "negative minCount": (
             {"schedulingPolicy": {"gang": {"minCount": -1}}},
             f"{POLICY}.gang.minCount: Invalid value: -1: must be greater than or equal to 1",
         ),
     },
 )
 async def test_pod_group_validation(env: Env, spec: Object, message: str) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     answer = await api.post(GROUPS, group(**spec))
     assert answer.status == (422 if message else 201), answer.text
     assert message in answer.message
@@ -218,7 +224,7 @@ GATED: Object = {
 
 
 async def test_fields_of_other_gates_are_dropped(env: Env) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     created = await api.create(GROUPS, group(**GATED))
     assert created["spec"] == {"podGroupTemplateRef": None, "schedulingPolicy": {"basic": {}}}
     patched = await api.patch(f"{GROUPS}/g", {"spec": GATED})
@@ -230,7 +236,7 @@ async def test_fields_of_other_gates_are_dropped(env: Env) -> None:
 @cases(
     "changes, field",
     {
-        "its template is forgotten": ({"podGroupTemplateRef": None}, REF),
+        "removed template reference": ({"podGroupTemplateRef": None}, REF),
         "another workload": ({"podGroupTemplateRef": {"workload": {"workloadName": "v"}}}, REF),
         "another template": ({"podGroupTemplateRef": {"workload": {"podGroupTemplateName": "v"}}}, REF),
         "no policy": ({"schedulingPolicy": {"basic": None}}, POLICY),
@@ -250,7 +256,7 @@ async def test_pod_group_spec_is_immutable(env: Env, changes: Object, field: str
 
 
 async def test_pod_group_status(env: Env) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     await api.create(GROUPS, group())
     status = {"conditions": [CONDITION], "resourceClaimStatuses": [{"name": "a"}]}
     body = {"status": status, "spec": {"schedulingPolicy": GANG}, "metadata": {"labels": {"a": "b"}}}
@@ -270,20 +276,26 @@ JOB = {"apiGroup": "batch", "kind": "Job", "name": "j"}
 @cases(
     "body, message",
     {
-        "a usual one": (workload(template(), template("u")), ""),
-        "of a controller": (workload(template(), controllerRef=JOB), ""),
-        "of one of the core group": (workload(template(), controllerRef={**JOB, "apiGroup": ""}), ""),
-        "of no group": (
+        "valid": (workload(template(), template("u")), ""),
+        "controller reference": (workload(template(), controllerRef=JOB), ""),
+        "controller of the core group": (workload(template(), controllerRef={**JOB, "apiGroup": ""}), ""),
+        "invalid group of the controller": (
             workload(template(), controllerRef={**JOB, "apiGroup": "a_b"}),
             f'{CONTROLLER}.apiGroup: Invalid value: "a_b": {SUBDOMAIN}',
         ),
-        "of no kind": (workload(template(), controllerRef={**JOB, "kind": ""}), f"{CONTROLLER}.kind: Required value"),
-        "of a kind that is no part of a path": (
+        "controller without kind": (
+            workload(template(), controllerRef={**JOB, "kind": ""}),
+            f"{CONTROLLER}.kind: Required value",
+        ),
+        "invalid kind of the controller": (
             workload(template(), controllerRef={**JOB, "kind": "a/b"}),
             f"{CONTROLLER}.kind: Invalid value: \"a/b\": may not contain '/'",
         ),
-        "nobody's": (workload(template(), controllerRef={**JOB, "name": ""}), f"{CONTROLLER}.name: Required value"),
-        "of a name that is no part of a path": (
+        "controller without name": (
+            workload(template(), controllerRef={**JOB, "name": ""}),
+            f"{CONTROLLER}.name: Required value",
+        ),
+        "invalid name of the controller": (
             workload(template(), controllerRef={**JOB, "name": "a%b"}),
             f"{CONTROLLER}.name: Invalid value: \"a%b\": may not contain '%'",
         ),
@@ -292,25 +304,28 @@ JOB = {"apiGroup": "batch", "kind": "Job", "name": "j"}
             workload(*(template(f"t{number}") for number in range(9))),
             f"{TEMPLATES}: Too many: 9: must have at most 8 items",
         ),
-        "one name twice": (
+        "duplicate templates": (
             workload(template(), template()),
             f'{TEMPLATES}[1]: Duplicate value: {{"name":"t","schedulingPolicy":{{"gang":{{"minCount":2}}}},'
             '"schedulingConstraints":null}',
         ),
         "a template without a name": (workload(template("")), f"{TEMPLATES}[0].name: Required value"),
-        "whose name is no label": (workload(template("a.b")), f'{TEMPLATES}[0].name: Invalid value: "a.b": {LABEL}'),
-        "without a policy": (
+        "invalid name of a template": (
+            workload(template("a.b")),
+            f'{TEMPLATES}[0].name: Invalid value: "a.b": {LABEL}',
+        ),
+        "template without policy": (
             workload(template(schedulingPolicy={})),
             f'{TEMPLATES}[0].schedulingPolicy: Invalid value: "": must specify one of: `basic`, `gang`',
         ),
-        "for a gang of none": (
+        "gang without minCount in a template": (
             workload(template(schedulingPolicy={"gang": {}})),
             f"{TEMPLATES}[0].schedulingPolicy.gang.minCount: Required value",
         ),
     },
 )
 async def test_workload_validation(env: Env, body: Object, message: str) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     answer = await api.post(WORKLOADS, body)
     assert answer.status == (422 if message else 201), answer.text
     assert message in answer.message
@@ -331,7 +346,7 @@ async def test_workload_validation(env: Env, body: Object, message: str) -> None
     },
 )
 async def test_workload_spec_is_immutable(env: Env, body: Object, expected: str) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     await api.create(WORKLOADS, workload(template()))
     answer = await api.put(f"{WORKLOADS}/w", body)
     assert answer.status == 422
@@ -341,17 +356,17 @@ async def test_workload_spec_is_immutable(env: Env, body: Object, expected: str)
 @cases(
     "finalizers, expected",
     {
-        "a new one": ([], [FINALIZER]),
-        "it has it already": ([FINALIZER], [FINALIZER]),
-        "it has others": (["example.com/mine"], ["example.com/mine", FINALIZER]),
+        "without finalizers": ([], [FINALIZER]),
+        "with the finalizer": ([FINALIZER], [FINALIZER]),
+        "with other finalizers": (["example.com/mine"], ["example.com/mine", FINALIZER]),
     },
 )
 async def test_admission_adds_the_protection_finalizer(env: Env, finalizers: list[str], expected: list[str]) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     created = await api.create(GROUPS, group(meta={"finalizers": finalizers}))
     assert created["metadata"]["finalizers"] == expected
     patched = await api.patch(f"{GROUPS}/g", {"metadata": {"finalizers": None}})
-    assert "finalizers" not in patched.meta, "only new ones"
+    assert "finalizers" not in patched.meta, "added on create only"
     assert "finalizers" not in (await api.create(WORKLOADS, workload(template())))["metadata"]
 
 
@@ -363,18 +378,18 @@ async def test_no_protection_finalizer_without_the_plugin(env: Env) -> None:
 @cases(
     "reference, message",
     {
-        "it names none": (None, ""),
-        "it is there": (template_of(), ""),
-        "there is no such workload": (template_of("missing"), 'Workload "missing" not found'),
-        "which is being deleted": (template_of("going"), 'Workload "going" is being deleted'),
-        "which has no such template": (
+        "without template reference": (None, ""),
+        "existing workload and template": (template_of(), ""),
+        "missing workload": (template_of("missing"), 'Workload "missing" not found'),
+        "terminating workload": (template_of("going"), 'Workload "going" is being deleted'),
+        "missing template": (
             template_of(template="missing"),
             'PodGroupTemplate "missing" not found in Workload "w"',
         ),
     },
 )
 async def test_admission_requires_the_workload(env: Env, reference: Object | None, message: str) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     await api.create(WORKLOADS, workload(template("s"), template("t")))
     terminating = workload(template())
     terminating["metadata"] = {"name": "going", "finalizers": ["example.com/mine"]}
@@ -388,7 +403,7 @@ async def test_admission_requires_the_workload(env: Env, reference: Object | Non
         assert answer.status == 201, answer.text
         await api.delete(f"{WORKLOADS}/w")
         labeled = await api.patch(f"{GROUPS}/g", {"metadata": {"labels": {"a": "b"}}})
-        assert labeled.status == 200, "only new ones are asked"
+        assert labeled.status == 200, "required on create only"
 
 
 def test_bootstrap_roles() -> None:
@@ -425,8 +440,8 @@ def test_bootstrap_roles() -> None:
             [CONDITION],
             ["Gang", "w", "Scheduled"],
         ),
-        "without room": ({}, [{**CONDITION, "status": "False"}], ["Basic", "<none>", "Unschedulable"]),
-        "it must go": (
+        "unschedulable": ({}, [{**CONDITION, "status": "False"}], ["Basic", "<none>", "Unschedulable"]),
+        "disruption target": (
             {},
             [CONDITION, {**CONDITION, "type": "DisruptionTarget", "reason": "PreemptionByScheduler"}],
             ["Basic", "<none>", "PreemptionByScheduler"],
@@ -434,7 +449,7 @@ def test_bootstrap_roles() -> None:
     },
 )
 async def test_table_columns(env: Env, spec: Object, conditions: list[Object], cells: list[str]) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     await api.create(WORKLOADS, workload(template()))
     await api.create(GROUPS, group(**spec))
     await api.patch(f"{GROUPS}/g/status", {"status": {"conditions": conditions}})

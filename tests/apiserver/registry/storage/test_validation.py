@@ -25,27 +25,27 @@ def _inline(**spec: Any) -> Object:
 @cases(
     "resource, obj, expected",
     {
-        "names of drivers have an end": (
+        "driver name too long": (
             "csinodes",
             _node(name="a" * 64),
             ["spec.drivers[0].name: Too long: may not be more than 63 bytes"],
         ),
-        "so has what a driver calls its node": (
+        "node ID too long": (
             "csinodes",
             _node(nodeID="n" * 257),
             [f'spec.drivers[0].nodeID: Invalid value: "{"n" * 257}": must be 256 characters or less'],
         ),
-        "no node has less than no volumes": (
+        "negative allocatable count": (
             "csinodes",
             _node(allocatable={"count": -1}),
             ["spec.drivers[0].allocatable.count: Invalid value: -1: must be greater than or equal to 0"],
         ),
-        "parameters are counted": (
+        "too many parameters": (
             "storageclasses",
             {"provisioner": "p", "parameters": {str(number): "" for number in range(513)}},
             ["parameters: Too long: may not be more than 512 bytes"],
         ),
-        "parameters have names, and a size": (
+        "empty parameter name, and parameters too large": (
             "storageclasses",
             {"provisioner": "p", "parameters": {"": "x" * 262145}},
             [
@@ -53,12 +53,12 @@ def _inline(**spec: Any) -> Object:
                 "parameters: Too long: may not be more than 262144 bytes",
             ],
         ),
-        "a class of attributes without one": (
+        "VolumeAttributesClass without parameters": (
             "volumeattributesclasses",
             {"driverName": "d", "parameters": {}},
             ["parameters: Required value: must contain at least one key/value pair"],
         ),
-        "what drivers want": (
+        "invalid CSIDriver": (
             "csidrivers",
             {
                 "spec": {
@@ -80,7 +80,7 @@ def _inline(**spec: Any) -> Object:
                 "seconds",
             ],
         ),
-        "no tokens to be put anywhere": (
+        "serviceAccountTokenInSecrets without token requests": (
             "csidrivers",
             {"spec": {"serviceAccountTokenInSecrets": True}},
             [
@@ -88,7 +88,7 @@ def _inline(**spec: Any) -> Object:
                 "tokenRequests are specified"
             ],
         ),
-        "less than no capacity, nowhere": (
+        "negative capacity and invalid topology": (
             "namespaces/default/csistoragecapacities",
             {
                 "storageClassName": "c",
@@ -101,7 +101,7 @@ def _inline(**spec: Any) -> Object:
                 'capacity: Invalid value: "-1": must be greater than or equal to 0',
             ],
         ),
-        "inline volumes are of CSI, and nobody's": (
+        "inline volume without csi": (
             "volumeattachments",
             _inline(csi=None, nfs={"server": "s", "path": "/"}, capacity={"storage": "1"}, storageClassName="c"),
             [
@@ -110,7 +110,7 @@ def _inline(**spec: Any) -> Object:
                 f"{SPEC}.storageClassName: Forbidden: {INLINE}",
             ],
         ),
-        "inline volumes stay, and hold files": (
+        "reclaim policy and volume mode of an inline volume": (
             "volumeattachments",
             _inline(persistentVolumeReclaimPolicy="Delete", volumeMode="Block", accessModes=None),
             [
@@ -129,11 +129,11 @@ async def test_rejected_values(api: Api, resource: str, obj: Object, expected: l
 @cases(
     "status, expected",
     {
-        "much metadata": (
+        "attachment metadata too large": (
             {"attachmentMetadata": {"k": "x" * 262145}},
             ["status.attachmentMetadata: Too long: may not be more than 262144 bytes"],
         ),
-        "long messages, and odd codes": (
+        "message too long and negative error code": (
             {"attachError": {"message": "x" * 1025}, "detachError": {"errorCode": -1}},
             [
                 "status.attachError.message: Too long: may not be more than 262144 bytes",

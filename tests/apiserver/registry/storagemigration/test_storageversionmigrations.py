@@ -25,7 +25,7 @@ from pilothouse.apiserver.serializers import protobuf
 from pilothouse.env import Env, TaskGroup
 
 GATE = "StorageVersionMigrator"
-WITH = ServerOptions(gates=(GATE,))
+GATE_ON = ServerOptions(gates=(GATE,))
 ROLE = "system:controller:storage-version-migrator-controller"
 LABEL = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
@@ -51,7 +51,7 @@ async def test_not_served_without_the_gate(api: Api) -> None:
 
 
 async def test_served_and_printed_with_the_gate(env: Env) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     listed = (await api.get("/apis/storagemigration.k8s.io/v1beta1")).body
     created = (await api.post(MIGRATIONS, {**migration(), "status": {"resourceVersion": "5"}})).body
     fetched = (await api.get(f"{MIGRATIONS}/m")).body
@@ -66,16 +66,24 @@ async def test_served_and_printed_with_the_gate(env: Env) -> None:
 @cases(
     "resource, group, expected",
     {
-        "both are there": ("non-empty", "non-empty", ""),
-        "of the core group": ("secrets", "", ""),
-        "both are empty": ("", "", "spec.resource.resource: Required value: resource is required to be set"),
-        "no resource": ("", "example.com", "spec.resource.resource: Required value: resource is required to be set"),
-        "an odd resource": (".", "example.com", f'spec.resource.resource: Invalid value: ".": {LABEL}'),
-        "an odd group": ("widgets", "-", f'spec.resource.group: Invalid value: "-": {DOMAIN}'),
+        "resource and group": ("non-empty", "non-empty", ""),
+        "resource of the core group": ("secrets", "", ""),
+        "neither resource nor group": (
+            "",
+            "",
+            "spec.resource.resource: Required value: resource is required to be set",
+        ),
+        "missing resource": (
+            "",
+            "example.com",
+            "spec.resource.resource: Required value: resource is required to be set",
+        ),
+        "invalid resource": (".", "example.com", f'spec.resource.resource: Invalid value: ".": {LABEL}'),
+        "invalid group": ("widgets", "-", f'spec.resource.group: Invalid value: "-": {DOMAIN}'),
     },
 )
 async def test_spec_validation(env: Env, resource: str, group: str, expected: str) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     answer = await api.post(MIGRATIONS, migration(resource, group))
     if not expected:
         assert answer.status == 201
@@ -85,7 +93,7 @@ async def test_spec_validation(env: Env, resource: str, group: str, expected: st
 
 
 async def test_spec_is_immutable(env: Env) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     await api.post(MIGRATIONS, migration())
     path = f"{MIGRATIONS}/m"
     labeled = await api.patch(path, {"metadata": {"labels": {"a": "b"}}})
@@ -110,25 +118,25 @@ def condition(type_: str, status: str = "True", **changes: Any) -> Object:
 
 
 RUNNING, SUCCEEDED, FAILED = condition("Running"), condition("Succeeded"), condition("Failed")
-ENDED = condition("Running", "False")
+NOT_RUNNING = condition("Running", "False")
 
 
 @cases(
     "old_status, status, expected",
     {
         "the first status": (("", []), ("123", [RUNNING]), ""),
-        "let run before its version is known": (("", []), ("", [RUNNING]), ""),
-        "from running to succeeded": (("123", [RUNNING]), ("123", [ENDED, SUCCEEDED]), ""),
-        "over, and no note taken of that": (("123", [RUNNING]), ("123", [RUNNING, SUCCEEDED]), ""),
-        "from running to failed": (("123", [RUNNING]), ("123", [ENDED, FAILED]), ""),
-        "Succeeded cannot be removed": (("123", [SUCCEEDED]), ("123", [SUCCEEDED]), ""),
-        "Failed cannot be removed": (("123", [FAILED]), ("123", [FAILED]), ""),
-        "another version": (
+        "Running without resource version": (("", []), ("", [RUNNING]), ""),
+        "from running to succeeded": (("123", [RUNNING]), ("123", [NOT_RUNNING, SUCCEEDED]), ""),
+        "Succeeded while still Running": (("123", [RUNNING]), ("123", [RUNNING, SUCCEEDED]), ""),
+        "from running to failed": (("123", [RUNNING]), ("123", [NOT_RUNNING, FAILED]), ""),
+        "unchanged Succeeded": (("123", [SUCCEEDED]), ("123", [SUCCEEDED]), ""),
+        "unchanged Failed": (("123", [FAILED]), ("123", [FAILED]), ""),
+        "changed resource version": (
             ("123", [RUNNING]),
             ("456", [RUNNING]),
             'status.resourceVersion: Invalid value: "456": field is immutable',
         ),
-        "no version": (
+        "invalid resource version": (
             ("", []),
             ("abc", [RUNNING]),
             'status.resourceVersion: Invalid value: "abc": resource version is not well formed: abc',
@@ -144,23 +152,27 @@ ENDED = condition("Running", "False")
             "Success condition cannot be set to false once it is true",
         ),
         "no longer failed": (("123", [FAILED]), ("123", []), "Failed condition cannot be set to false once it is true"),
-        "a status that is none": (
+        "unsupported condition status": (
             ("", []),
             ("", [condition("Running", "Perhaps")]),
             'status.conditions[0].status: Unsupported value: "Perhaps": supported values: "False", "True", "Unknown"',
         ),
-        "no reason": (("", []), ("", [condition("Running", reason="")]), "status.conditions[0].reason: Required value"),
-        "a reason that is a sentence": (
+        "missing reason": (
+            ("", []),
+            ("", [condition("Running", reason="")]),
+            "status.conditions[0].reason: Required value",
+        ),
+        "invalid reason": (
             ("", []),
             ("", [condition("Running", reason="in progress")]),
             "a condition reason must start with alphabetic character",
         ),
-        "no time": (
+        "missing transition time": (
             ("", []),
             ("", [condition("Running", lastTransitionTime=None)]),
             "status.conditions[0].lastTransitionTime: Required value",
         ),
-        "a book": (
+        "message too long": (
             ("", []),
             ("", [condition("Running", message="m" * 32769)]),
             "status.conditions[0].message: Too long: may not be more than 32768 bytes",
@@ -168,7 +180,7 @@ ENDED = condition("Running", "False")
     },
 )
 async def test_status_transitions(env: Env, old_status: Any, status: Any, expected: str) -> None:
-    api = Api(env, WITH)
+    api = Api(env, GATE_ON)
     migration_object = (await api.post(MIGRATIONS, migration())).body
     for version, conditions in (old_status, status):
         migration_object["status"] = {"conditions": conditions, **({"resourceVersion": version} if version else {})}

@@ -8,7 +8,7 @@ from tests.apiserver.api import JSON_PATCH, MERGE, Api, Object
 from tests.golden import Golden
 
 V1, V2 = (f"/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers" for version in ("v1", "v2"))
-CARRIED = "autoscaling.alpha.kubernetes.io/"
+ANNOTATION_PREFIX = "autoscaling.alpha.kubernetes.io/"
 
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
 CPU: Object = {
@@ -16,7 +16,7 @@ CPU: Object = {
     "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
 }
 SELECTOR = {"matchLabels": {"a": "b"}}
-ABOUT = {"apiVersion": "v1", "kind": "Service", "name": "s"}
+DESCRIBED_OBJECT = {"apiVersion": "v1", "kind": "Service", "name": "s"}
 METRICS: list[Object] = [
     {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
     {
@@ -29,7 +29,7 @@ METRICS: list[Object] = [
     {
         "type": "Object",
         "object": {
-            "describedObject": ABOUT,
+            "describedObject": DESCRIBED_OBJECT,
             "metric": {"name": "hits"},
             "target": {"type": "Value", "value": "7"},
         },
@@ -63,7 +63,7 @@ STATUS = {
         {"type": "Pods", "pods": {"metric": {"name": "hits"}, "current": {"averageValue": "12"}}},
         {
             "type": "Object",
-            "object": {"describedObject": ABOUT, "metric": {"name": "hits"}, "current": {"value": "5"}},
+            "object": {"describedObject": DESCRIBED_OBJECT, "metric": {"name": "hits"}, "current": {"value": "5"}},
         },
         {
             "type": "External",
@@ -101,8 +101,8 @@ async def test_v1_round_trip_is_lossless(api: Api) -> None:
     assert v1_answer.body["spec"]["targetCPUUtilizationPercentage"] == 50
     assert v1_answer.body["status"]["currentCPUUtilizationPercentage"] == 40
     names = ("metrics", "current-metrics", "behavior", "conditions")
-    assert set(v1_answer.meta["annotations"]) == {"mine", *(CARRIED + name for name in names)}
-    assert "hits\\u003c\\u0026\\u003e" in v1_answer.meta["annotations"][CARRIED + "metrics"]
+    assert set(v1_answer.meta["annotations"]) == {"mine", *(ANNOTATION_PREFIX + name for name in names)}
+    assert "hits\\u003c\\u0026\\u003e" in v1_answer.meta["annotations"][ANNOTATION_PREFIX + "metrics"]
 
 
 async def test_v1_cpu_status_is_converted(api: Api) -> None:
@@ -133,9 +133,12 @@ async def test_v1_status_update_keeps_spec_metrics(api: Api) -> None:
 
 @pytest.mark.parametrize("subresource", ["", "/status"])
 async def test_object_metric_with_average_value_has_no_zero_value(api: Api, subresource: str) -> None:
-    """v1 cannot leave the value out, and a target of zero is invalid (``Convert_v1_ObjectMetricSource``, v1.36)."""
+    """``targetValue`` is required in v1, and a target of zero is invalid (``Convert_v1_ObjectMetricSource``, v1.36)."""
     target = {"type": "AverageValue", "averageValue": "5"}
-    metric = {"type": "Object", "object": {"describedObject": ABOUT, "metric": {"name": "hits"}, "target": target}}
+    metric = {
+        "type": "Object",
+        "object": {"describedObject": DESCRIBED_OBJECT, "metric": {"name": "hits"}, "target": target},
+    }
     await api.create(V2, {"metadata": {"name": "h"}, "spec": {**SPEC, "metrics": [metric]}})
     v1_obj = (await api.get(V1 + "/h")).body
     v1_obj["spec"]["maxReplicas"] = 9
@@ -154,14 +157,17 @@ async def test_undecodable_metric_annotations_are_ignored(api: Api) -> None:
     invalid_quantity = json.dumps([{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "x"}}])
     annotations = (json.dumps(memory), "no JSON", "[]", invalid_name, invalid_quantity)
     for name, annotation in zip("abcde", annotations, strict=True):
-        meta = {"name": name, "annotations": {CARRIED + "metrics": annotation}}
+        meta = {"name": name, "annotations": {ANNOTATION_PREFIX + "metrics": annotation}}
         await api.create(V1, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}})
         metrics.append((await api.get(f"{V2}/{name}")).body["spec"]["metrics"])
     assert metrics == [[METRICS[0]], *[[default]] * 4]
 
 
 async def test_conversion_annotations_are_dropped_in_v2(api: Api) -> None:
-    meta = {"name": "h", "annotations": {CARRIED + "metrics": "[]", CARRIED + "scale-up-tolerance": "1"}}
+    meta = {
+        "name": "h",
+        "annotations": {ANNOTATION_PREFIX + "metrics": "[]", ANNOTATION_PREFIX + "scale-up-tolerance": "1"},
+    }
     assert (
         "annotations"
         not in (await api.create(V2, {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}}))[
@@ -175,32 +181,32 @@ async def test_v1_update_stores_no_unreported_average(api: Api) -> None:
     created["status"] = {"currentReplicas": 0, "desiredReplicas": 0, "currentCPUUtilizationPercentage": 59}
     reported = (await api.put(V1 + "/h/status", created)).body
     updated = (await api.put(V1 + "/h", {**reported, "spec": {**reported["spec"], "maxReplicas": 4}})).body
-    path = f"/metadata/annotations/{CARRIED.replace('/', '~1')}current-metrics"
+    path = f"/metadata/annotations/{ANNOTATION_PREFIX.replace('/', '~1')}current-metrics"
     patch = [{"op": "replace", "path": path, "value": "x"}]
     patched = (await api.request("PATCH", V1 + "/h/status", patch, JSON_PATCH)).body
     current = (await api.get(V2 + "/h")).body["status"]["currentMetrics"]
     updated = updated["metadata"]["resourceVersion"]
     patched = patched["metadata"]["resourceVersion"]
     assert current == [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 59}}}]
-    assert updated == patched, "what cannot be read counts as absent, so that nothing changes"
+    assert updated == patched, "an annotation that cannot be decoded counts as missing, so nothing changes"
 
 
 async def test_dry_run_returns_the_converted_object(api: Api) -> None:
-    meta = {"name": "h", "annotations": {CARRIED + "conditions": "[]"}}
+    meta = {"name": "h", "annotations": {ANNOTATION_PREFIX + "conditions": "[]"}}
     body = {"metadata": meta, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 3}}
     assert "annotations" not in (await api.create(V1 + "?dryRun=All", body))["metadata"]
 
 
 async def test_alternating_writes_of_both_versions(api: Api, golden: Golden) -> None:
-    """What both versions show after each write: compared with a kube-apiserver v1.20.2 (``autoscaling/v2beta2``), but
-    for the tolerance, which is newer, and for empty counts and amounts, which v1.20 stored in its first version."""
+    """Both versions after each write: compared with a kube-apiserver v1.20.2 (``autoscaling/v2beta2``), except for the
+    tolerance, which is newer, and for zero counts and quantities, which v1.20 stored (as v1)."""
     results: dict[str, list[Any]] = {}
 
     async def write(step: str, method: str, path: str, body: Object) -> tuple[Object, Object]:
         answer = await api.request(method, path, body)
         assert answer.status < 300, answer.text
         objects = [(await api.get(path + "/h")).body for path in (V1, V2)]
-        results[step] = [_essence(obj) for obj in objects]
+        results[step] = [_without_metadata(obj) for obj in objects]
         return objects[0], objects[1]
 
     _, v2_obj = await write("create v2", "POST", V2, {"metadata": {"name": "h"}, "spec": SPEC})
@@ -217,9 +223,9 @@ async def test_alternating_writes_of_both_versions(api: Api, golden: Golden) -> 
     golden.check("autoscaler_forms", results)
 
 
-def _essence(obj: Object) -> Object:
+def _without_metadata(obj: Object) -> Object:
     annotations = {
-        name: json.loads(value) if name.startswith(CARRIED) else value
+        name: json.loads(value) if name.startswith(ANNOTATION_PREFIX) else value
         for name, value in (obj["metadata"].get("annotations") or {}).items()
     }
     return {"annotations": annotations, "spec": obj["spec"], "status": obj["status"]}

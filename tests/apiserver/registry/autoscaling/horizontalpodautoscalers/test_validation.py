@@ -12,10 +12,10 @@ from pilothouse.apiserver.registry.autoscaling.horizontalpodautoscalers.validati
 V1, V2 = (f"/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers" for version in ("v1", "v2"))
 TARGET: Object = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
 SPEC: Object = {"scaleTargetRef": TARGET, "minReplicas": 1, "maxReplicas": 3}
-SHARE = {"type": "Utilization", "averageUtilization": 50}
+UTILIZATION = {"type": "Utilization", "averageUtilization": 50}
 AVERAGE = {"type": "AverageValue", "averageValue": "1"}
-ABOUT = {"kind": "Service", "name": "s", "apiVersion": "v1"}
-NAMED = {"name": "hits"}
+DESCRIBED_OBJECT = {"kind": "Service", "name": "s", "apiVersion": "v1"}
+METRIC = {"name": "hits"}
 M = "spec.metrics[0]"
 NO_GROUP = "apiVersion must specify API group"
 
@@ -31,7 +31,7 @@ def _metric(kind: str, **sources: Any) -> Object:
     return {"metrics": [{"type": kind, **sources}]}
 
 
-def _up(**rules: Any) -> Object:
+def _scale_up(**rules: Any) -> Object:
     policies = [{"type": "Pods", "value": 1, "periodSeconds": 1800}]
     return {"behavior": {"scaleUp": {"policies": policies, "stabilizationWindowSeconds": 3600, **rules}}}
 
@@ -39,25 +39,36 @@ def _up(**rules: Any) -> Object:
 @cases(
     "spec, old_spec",
     {
-        "resources of pods": (_metric("Resource", resource={"name": "cpu", "target": SHARE}), None),
-        "resources of containers": (
+        "Resource metric": (_metric("Resource", resource={"name": "cpu", "target": UTILIZATION}), None),
+        "ContainerResource metric": (
             _metric("ContainerResource", containerResource={"name": "cpu", "container": "c", "target": AVERAGE}),
             None,
         ),
-        "pods": (_metric("Pods", pods={"metric": NAMED, "target": AVERAGE}), None),
-        "other objects": (
+        "Pods metric": (_metric("Pods", pods={"metric": METRIC, "target": AVERAGE}), None),
+        "Object metric": (
             _metric(
-                "Object", object={"describedObject": ABOUT, "metric": NAMED, "target": {"type": "Value", "value": "1m"}}
+                "Object",
+                object={
+                    "describedObject": DESCRIBED_OBJECT,
+                    "metric": METRIC,
+                    "target": {"type": "Value", "value": "1m"},
+                },
             ),
             None,
         ),
-        "something else": (_metric("External", external={"metric": NAMED, "target": AVERAGE}), None),
-        "rules": (_up(tolerance="0", selectPolicy="Disabled"), None),
-        "of the core group": ({"scaleTargetRef": {"kind": "ReplicationController", "name": "r"}}, None),
-        "as it was": ({"scaleTargetRef": {"kind": "D", "name": "r"}}, {"scaleTargetRef": {"kind": "D", "name": "d"}}),
-        "to nothing, as before": (
+        "External metric": (_metric("External", external={"metric": METRIC, "target": AVERAGE}), None),
+        "scaling rules": (_scale_up(tolerance="0", selectPolicy="Disabled"), None),
+        "ReplicationController without apiVersion": (
+            {"scaleTargetRef": {"kind": "ReplicationController", "name": "r"}},
+            None,
+        ),
+        "unchanged target kind without apiVersion": (
+            {"scaleTargetRef": {"kind": "D", "name": "r"}},
+            {"scaleTargetRef": {"kind": "D", "name": "d"}},
+        ),
+        "minReplicas 0 in the stored object": (
             {
-                **_metric("External", external={"metric": NAMED, "target": AVERAGE}),
+                **_metric("External", external={"metric": METRIC, "target": AVERAGE}),
                 "minReplicas": 0,
             },
             {"minReplicas": 0},
@@ -68,14 +79,14 @@ def test_accepted_autoscalers(spec: Object, old_spec: Object | None) -> None:
     assert _errors(spec, old_spec) == []
 
 
-NEEDED = "Required value: must populate information for the given metric source"
+MISSING_SOURCE = "Required value: must populate information for the given metric source"
 KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "Resource"'
 
 
 @cases(
     "spec, errors",
     {
-        "some pods": (
+        "minReplicas 0 and negative maxReplicas": (
             {"minReplicas": 0, "maxReplicas": -1},
             [
                 "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
@@ -85,25 +96,25 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 "zero replicas",
             ],
         ),
-        "not more than none": (
+        "maxReplicas 0": (
             {"maxReplicas": 0},
             [
                 "spec.maxReplicas: Required value: must be set and greater than 0",
                 "spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
             ],
         ),
-        "of another group": (
+        "core kind other than ReplicationController": (
             {"scaleTargetRef": {"kind": "ReplicaSet", "name": "r", "apiVersion": "v1"}},
             [f'spec.scaleTargetRef.apiVersion: Invalid value: "v1": {NO_GROUP}'],
         ),
-        "of no group": (
+        "empty name and invalid apiVersion": (
             {"scaleTargetRef": {"kind": "ReplicationController", "name": "", "apiVersion": "a/b/c"}},
             [
                 "spec.scaleTargetRef.name: Required value",
                 'spec.scaleTargetRef.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
             ],
         ),
-        "no kind": (
+        "missing metric type": (
             _metric(""),
             [
                 f"{M}.type: Required value: must specify a metric source type",
@@ -111,9 +122,12 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 f'{M}.type: Unsupported value: "": {KINDS}',
             ],
         ),
-        "no source": (_metric("Pods", resource={"name": "cpu", "target": SHARE}), [f"{M}.pods: {NEEDED}"]),
-        "several sources": (
-            _metric("Resource", resource={"name": "cpu", "target": SHARE}, pods={}, external={}),
+        "missing metric source": (
+            _metric("Pods", resource={"name": "cpu", "target": UTILIZATION}),
+            [f"{M}.pods: {MISSING_SOURCE}"],
+        ),
+        "several metric sources": (
+            _metric("Resource", resource={"name": "cpu", "target": UTILIZATION}, pods={}, external={}),
             [
                 f"{M}.external.metric.name: Required value: must specify a metric name",
                 f"{M}.external.target.type: Required value: must specify a metric target type",
@@ -124,7 +138,7 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 f"{M}.pods: Forbidden: must populate the given metric source only",
             ],
         ),
-        "a resource has a name": (
+        "Resource metric without name": (
             _metric("Resource", resource={"target": {"type": "Value", "value": "0", "averageValue": "-1"}}),
             [
                 f"{M}.resource.name: Required value: must specify a resource name",
@@ -132,14 +146,14 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 f'{M}.resource.target.averageValue: Invalid value: "-1": must be positive',
             ],
         ),
-        "a target of nothing": (
+        "target without values": (
             _metric("Resource", resource={"name": "cpu", "target": {"type": "Utilization"}}),
             [
                 f"{M}.resource.target.averageUtilization: Required value: must set either a target raw value or a "
                 "target utilization"
             ],
         ),
-        "two targets": (
+        "target with two values": (
             _metric("Resource", resource={"name": "cpu", "target": {**AVERAGE, "averageUtilization": 0}}),
             [
                 f"{M}.resource.target.averageUtilization: Invalid value: 0: must be greater than 0",
@@ -147,24 +161,28 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 "utilization",
             ],
         ),
-        "a container": (
-            _metric("ContainerResource", containerResource={"name": "pods", "target": SHARE}),
+        "ContainerResource metric without container": (
+            _metric("ContainerResource", containerResource={"name": "pods", "target": UTILIZATION}),
             [
                 f'{M}.containerResource.name: Invalid value: "pods": must be a standard resource for containers',
                 f"{M}.containerResource.container: Required value: must specify a container",
             ],
         ),
-        "a metric of pods": (
+        "Pods metric with a Value target": (
             _metric("Pods", pods={"metric": {"name": "a/b"}, "target": {"type": "Value", "value": "1"}}),
             [
                 f"{M}.pods.metric.name: Invalid value: \"a/b\": may not contain '/'",
                 f"{M}.pods.target.averageValue: Required value: must specify a positive target averageValue",
             ],
         ),
-        "a metric of an object": (
+        "Object metric with invalid described object": (
             _metric(
                 "Object",
-                object={"describedObject": {"name": "a", "apiVersion": "a/b/c"}, "metric": NAMED, "target": SHARE},
+                object={
+                    "describedObject": {"name": "a", "apiVersion": "a/b/c"},
+                    "metric": METRIC,
+                    "target": UTILIZATION,
+                },
             ),
             [
                 f"{M}.object.describedObject.kind: Required value",
@@ -172,12 +190,12 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 f"{M}.object.target.averageValue: Required value: must set either a target value or averageValue",
             ],
         ),
-        "a metric of something else": (
-            _metric("External", external={"metric": NAMED, "target": {**AVERAGE, "value": "1"}}),
+        "External metric with two targets": (
+            _metric("External", external={"metric": METRIC, "target": {**AVERAGE, "value": "1"}}),
             [f"{M}.external.target.value: Forbidden: may not set both a target value for metric and a per-pod target"],
         ),
-        "no rules": (
-            _up(stabilizationWindowSeconds=-1, selectPolicy="X", policies=[], tolerance="-0.1"),
+        "invalid scaling rules": (
+            _scale_up(stabilizationWindowSeconds=-1, selectPolicy="X", policies=[], tolerance="-0.1"),
             [
                 "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to "
                 "zero",
@@ -187,8 +205,10 @@ KINDS = 'supported values: "ContainerResource", "External", "Object", "Pods", "R
                 'spec.behavior.scaleUp.tolerance: Invalid value: "-0.1": must be greater than or equal to 0',
             ],
         ),
-        "too long": (
-            _up(stabilizationWindowSeconds=3601, policies=[{"type": "X"}, {"type": "Pods", "periodSeconds": 1801}]),
+        "windows and periods above the maximum": (
+            _scale_up(
+                stabilizationWindowSeconds=3601, policies=[{"type": "X"}, {"type": "Pods", "periodSeconds": 1801}]
+            ),
             [
                 "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to "
                 "3600",

@@ -18,43 +18,43 @@ TEMPLATE: Object = {
 }
 ON_FAILURE: Object = {"spec": {**TEMPLATE["spec"], "restartPolicy": "OnFailure"}}
 INDEXED: Object = {"completionMode": "Indexed", "completions": 5, "parallelism": 1}
-EXIT = {"operator": "In", "values": [1]}
+ON_EXIT_CODES = {"operator": "In", "values": [1]}
 
 
 def _errors(**spec: Any) -> list[str]:
     return [f"{error.field}: {error.text}" for error in validate_job_spec({"template": TEMPLATE, **spec}, "spec")]
 
 
-def _failing(*rules: Object) -> Object:
+def _pod_failure_policy(*rules: Object) -> Object:
     return {"podFailurePolicy": {"rules": list(rules)}}
 
 
-def _enough(*rules: Object) -> Object:
+def _success_policy(*rules: Object) -> Object:
     return {**INDEXED, "successPolicy": {"rules": list(rules)}}
 
 
 RULE = "spec.podFailurePolicy.rules[0]"
-ENOUGH = "spec.successPolicy.rules"
-MANY = "when completions are above 100000 and used with backoff limit per index"
+RULES = "spec.successPolicy.rules"
+HIGH_COMPLETIONS = "when completions are above 100000 and used with backoff limit per index"
 
 
 @cases(
     "spec",
     {
-        "many pods": {**INDEXED, "parallelism": 100_000},
-        "very many indexes": {
+        "parallelism of 100,000": {**INDEXED, "parallelism": 100_000},
+        "completions of 1,000,000,000": {
             **INDEXED,
             "completions": 1_000_000_000,
             "parallelism": 10_000,
             "maxFailedIndexes": 10_000,
             "backoffLimitPerIndex": 1,
         },
-        "another manager": {"managedBy": "example.com/foo"},
-        "what counts as a failure": _failing(
+        "managedBy": {"managedBy": "example.com/foo"},
+        "pod failure policy": _pod_failure_policy(
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
             {"action": "Count", "onExitCodes": {"operator": "NotIn", "values": [0, 1, 2], "containerName": "c"}},
         ),
-        "what is enough": _enough({"succeededIndexes": "0,2-4", "succeededCount": 4}, {"succeededCount": 5}),
+        "success policy": _success_policy({"succeededIndexes": "0,2-4", "succeededCount": 4}, {"succeededCount": 5}),
     },
 )
 def test_accepted_jobs(spec: Object) -> None:
@@ -64,34 +64,34 @@ def test_accepted_jobs(spec: Object) -> None:
 @cases(
     "spec, errors",
     {
-        "a manager has a name": ({"managedBy": ""}, ["spec.managedBy: Required value"]),
-        "a manager has a domain": (
+        "empty managedBy": ({"managedBy": ""}, ["spec.managedBy: Required value"]),
+        "managedBy without domain": (
             {"managedBy": "foo"},
             ['spec.managedBy: Invalid value: "foo": must be a domain-prefixed path (such as "acme.io/foo")'],
         ),
-        "names of managers are short": (
+        "managedBy too long": (
             {"managedBy": f"example.com/{'x' * 60}"},
             ["spec.managedBy: Too long: may not be more than 63 bytes"],
         ),
-        "names of managers are paths": (
+        "managedBy with an invalid path": (
             {"managedBy": "example.com/a b"},
             [
                 'spec.managedBy: Invalid value: "a b": Invalid path (regex used for validation is '
                 "'[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
             ],
         ),
-        "there are two modes": (
+        "unsupported completion mode": (
             {"completionMode": "Other", "backoffLimitPerIndex": 1},
             ['spec.completionMode: Unsupported value: "Other": supported values: "NonIndexed", "Indexed"'],
         ),
-        "limits of indexes need indexes": (
+        "per-index limits without Indexed": (
             {"backoffLimitPerIndex": 1, "maxFailedIndexes": 1},
             [
                 "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
                 "spec.maxFailedIndexes: Invalid value: 1: requires indexed completion mode",
             ],
         ),
-        "indexes have bounds": (
+        "limits of Indexed": (
             {"completionMode": "Indexed", "parallelism": 100_001, "maxFailedIndexes": 100_001},
             [
                 "spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified",
@@ -101,31 +101,33 @@ def test_accepted_jobs(spec: Object) -> None:
                 "spec.maxFailedIndexes: Invalid value: 100001: must be less than or equal to 100000",
             ],
         ),
-        "no more can fail than there are": (
+        "maxFailedIndexes above completions": (
             {**INDEXED, "maxFailedIndexes": 6, "backoffLimitPerIndex": 1},
             ["spec.maxFailedIndexes: Invalid value: 6: must be less than or equal to completions"],
         ),
-        "of very many indexes few run at once": (
+        "parallelism with high completions": (
             {**INDEXED, "completions": 100_001, "parallelism": 10_001, "backoffLimitPerIndex": 1},
             [
                 "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000",
-                f"spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 {MANY}",
+                f"spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 {HIGH_COMPLETIONS}",
             ],
         ),
-        "of very many indexes few fail": (
+        "maxFailedIndexes with high completions": (
             {**INDEXED, "completions": 100_001, "maxFailedIndexes": 10_001, "backoffLimitPerIndex": 1},
-            [f"spec.maxFailedIndexes: Invalid value: 10001: must be less than or equal to 10000 {MANY}"],
+            [f"spec.maxFailedIndexes: Invalid value: 10001: must be less than or equal to 10000 {HIGH_COMPLETIONS}"],
         ),
-        "a rule says what to do": (
-            _failing({"onExitCodes": EXIT}),
+        "rule without action": (
+            _pod_failure_policy({"onExitCodes": ON_EXIT_CODES}),
             [f'{RULE}.action: Required value: valid values: ["Count" "FailIndex" "FailJob" "Ignore"]'],
         ),
-        "only an index fails as one": (
-            _failing({"action": "FailIndex", "onExitCodes": EXIT}),
+        "FailIndex without backoffLimitPerIndex": (
+            _pod_failure_policy({"action": "FailIndex", "onExitCodes": ON_EXIT_CODES}),
             [f'{RULE}.action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set'],
         ),
-        "a rule is about one thing": (
-            _failing({"action": "Other", "onExitCodes": EXIT, "onPodConditions": [{"type": "a b", "status": "X"}]}),
+        "rule with exit codes and conditions": (
+            _pod_failure_policy(
+                {"action": "Other", "onExitCodes": ON_EXIT_CODES, "onPodConditions": [{"type": "a b", "status": "X"}]}
+            ),
             [
                 f'{RULE}.action: Unsupported value: "Other": supported values: "Count", "FailIndex", "FailJob", '
                 '"Ignore"',
@@ -137,12 +139,12 @@ def test_accepted_jobs(spec: Object) -> None:
                 f"{RULE}: Invalid value: specifying both OnExitCodes and OnPodConditions is not supported",
             ],
         ),
-        "a rule is about something": (
-            _failing({"action": "Count"}),
+        "rule without exit codes and conditions": (
+            _pod_failure_policy({"action": "Count"}),
             [f"{RULE}: Invalid value: specifying one of OnExitCodes and OnPodConditions is required"],
         ),
-        "codes of containers that there are": (
-            _failing({"action": "Count", "onExitCodes": {"containerName": "d"}}),
+        "unknown container and missing values": (
+            _pod_failure_policy({"action": "Count", "onExitCodes": {"containerName": "d"}}),
             [
                 f'{RULE}.onExitCodes.operator: Required value: valid values: ["In" "NotIn"]',
                 f'{RULE}.onExitCodes.containerName: Invalid value: "d": must be one of the container or initContainer '
@@ -150,23 +152,23 @@ def test_accepted_jobs(spec: Object) -> None:
                 f"{RULE}.onExitCodes.values: Invalid value: null: at least one value is required",
             ],
         ),
-        "codes ascend": (
-            _failing({"action": "Count", "onExitCodes": {"operator": "In", "values": [2, 0, 2]}}),
+        "invalid order of exit codes": (
+            _pod_failure_policy({"action": "Count", "onExitCodes": {"operator": "In", "values": [2, 0, 2]}}),
             [
                 f"{RULE}.onExitCodes.values[1]: Invalid value: 0: must not be 0 for the In operator",
                 f"{RULE}.onExitCodes.values[2]: Duplicate value: 2",
                 f"{RULE}.onExitCodes.values: Invalid value: [2,0,2]: must be ordered",
             ],
         ),
-        "there are not so many codes": (
-            _failing({"action": "Count", "onExitCodes": {"operator": "In", "values": list(range(1, 257))}}),
+        "too many exit codes": (
+            _pod_failure_policy({"action": "Count", "onExitCodes": {"operator": "In", "values": list(range(1, 257))}}),
             [f"{RULE}.onExitCodes.values: Too many: 256: must have at most 255 items"],
         ),
-        "not so many rules": (
-            _failing(*[{"action": "Count", "onExitCodes": EXIT}] * 21),
+        "too many rules of a pod failure policy": (
+            _pod_failure_policy(*[{"action": "Count", "onExitCodes": ON_EXIT_CODES}] * 21),
             ["spec.podFailurePolicy.rules: Too many: 21: must have at most 20 items"],
         ),
-        "pods that are judged end": (
+        "restart and replacement policy with a pod failure policy": (
             {"podFailurePolicy": {}, "podReplacementPolicy": "TerminatingOrFailed", "template": ON_FAILURE},
             [
                 'spec.podReplacementPolicy: Unsupported value: "TerminatingOrFailed": supported values: "Failed"',
@@ -174,39 +176,39 @@ def test_accepted_jobs(spec: Object) -> None:
                 "podFailurePolicy is specified",
             ],
         ),
-        "what is enough is said of indexes": (
+        "success policy without Indexed": (
             {"successPolicy": {"rules": [{"succeededCount": 1}]}},
             [
                 'spec.successPolicy: Invalid value: {"Rules":[{"SucceededIndexes":null,"SucceededCount":1}]}: requires '
                 "indexed completion mode"
             ],
         ),
-        "something is enough": (
-            _enough(),
+        "success policy without rules": (
+            _success_policy(),
             [
-                f"{ENOUGH}: Required value: at least one rules must be specified when the successPolicy is specified",
+                f"{RULES}: Required value: at least one rules must be specified when the successPolicy is specified",
             ],
         ),
-        "so many can succeed": (
-            _enough({}, {"succeededIndexes": "0-1", "succeededCount": 6}, {"succeededCount": -1}),
+        "succeededCount out of range": (
+            _success_policy({}, {"succeededIndexes": "0-1", "succeededCount": 6}, {"succeededCount": -1}),
             [
-                f"{ENOUGH}[0]: Required value: at least one of succeededCount or succeededIndexes must be specified",
-                f"{ENOUGH}[1].succeededCount: Invalid value: 6: must be less than or equal to 5 (the number of "
+                f"{RULES}[0]: Required value: at least one of succeededCount or succeededIndexes must be specified",
+                f"{RULES}[1].succeededCount: Invalid value: 6: must be less than or equal to 5 (the number of "
                 "specified completions)",
-                f"{ENOUGH}[1].succeededCount: Invalid value: 6: must be less than or equal to 2 (the number of indexes "
+                f"{RULES}[1].succeededCount: Invalid value: 6: must be less than or equal to 2 (the number of indexes "
                 "in the specified succeededIndexes field)",
-                f"{ENOUGH}[2].succeededCount: Invalid value: -1: must be greater than or equal to 0",
+                f"{RULES}[2].succeededCount: Invalid value: -1: must be greater than or equal to 0",
             ],
         ),
-        "indexes that there are": (
-            _enough({"succeededIndexes": "0,5"}, *[{"succeededCount": 1}] * 20),
+        "succeededIndexes out of range": (
+            _success_policy({"succeededIndexes": "0,5"}, *[{"succeededCount": 1}] * 20),
             [
-                f"{ENOUGH}: Too many: 21: must have at most 20 items",
-                f'{ENOUGH}[0].succeededIndexes: Invalid value: "0,5": error parsing succeededIndexes: too large index: '
+                f"{RULES}: Too many: 21: must have at most 20 items",
+                f'{RULES}[0].succeededIndexes: Invalid value: "0,5": error parsing succeededIndexes: too large index: '
                 '"5"',
             ],
         ),
-        "pods of a job end": (
+        "restartPolicy Always": (
             {"template": {"spec": {**TEMPLATE["spec"], "restartPolicy": "Always"}}},
             ['spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'],
         ),
@@ -217,7 +219,7 @@ def test_rejected_jobs(spec: Object, errors: list[str]) -> None:
 
 
 async def _changed(api: Api, root: str, spec: Object, *changes: tuple[str, Object]) -> Answer:
-    """Make one, and change it or its status step by step; the last answer."""
+    """Create an object and apply the changes to it or its status; returns the last answer."""
     await api.create(root, {"metadata": {"name": "j"}, "spec": spec})
     for subresource, change in changes:
         answer = await api.patch(f"{root}/j{subresource}", change)
@@ -230,21 +232,27 @@ def _causes(answer: Answer) -> list[tuple[str, str]]:
 
 JOB: Object = {"template": {"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}}}
 SUSPENDED: Object = {**JOB, "suspend": True}
-FIXED = "field is immutable"
-LARGER = [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}]
-STEERED: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"a": "b"}, "containers": LARGER}}
-HALTED = {"startTime": "2026-01-01T00:00:00Z", "conditions": [{"type": "Suspended", "status": "True"}]}
+IMMUTABLE = "field is immutable"
+CONTAINERS_WITH_REQUESTS = [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}]
+TEMPLATE_WITH_DIRECTIVES: Object = {
+    "metadata": {"labels": {"a": "b"}},
+    "spec": {"nodeSelector": {"a": "b"}, "containers": CONTAINERS_WITH_REQUESTS},
+}
+SUSPENDED_STATUS = {"startTime": "2026-01-01T00:00:00Z", "conditions": [{"type": "Suspended", "status": "True"}]}
 
 
 @cases(
     "spec, changes",
     {
-        "before it ever began": (SUSPENDED, [("", {"spec": {"template": STEERED}})]),
-        "when it has come to a halt": (
+        "template of a Job that was suspended from the start": (
             SUSPENDED,
-            [("/status", {"status": HALTED}), ("", {"spec": {"template": STEERED}})],
+            [("", {"spec": {"template": TEMPLATE_WITH_DIRECTIVES}})],
         ),
-        "in size, when it is elastic": ({**JOB, **INDEXED}, [("", {"spec": {"completions": 3, "parallelism": 3}})]),
+        "template of a suspended Job": (
+            SUSPENDED,
+            [("/status", {"status": SUSPENDED_STATUS}), ("", {"spec": {"template": TEMPLATE_WITH_DIRECTIVES}})],
+        ),
+        "completions of an elastic Job": ({**JOB, **INDEXED}, [("", {"spec": {"completions": 3, "parallelism": 3}})]),
     },
 )
 async def test_accepted_updates(api: Api, spec: Object, changes: list[tuple[str, Object]]) -> None:
@@ -255,30 +263,38 @@ async def test_accepted_updates(api: Api, spec: Object, changes: list[tuple[str,
 @cases(
     "spec, changes, field, detail",
     {
-        "it runs": (JOB, [("", {"spec": {"template": STEERED}})], "spec.template", FIXED),
-        "it is about to come to a halt": (
+        "template of a running Job": (
+            JOB,
+            [("", {"spec": {"template": TEMPLATE_WITH_DIRECTIVES}})],
+            "spec.template",
+            IMMUTABLE,
+        ),
+        "template of a Job that is being suspended": (
             SUSPENDED,
             [
                 ("/status", {"status": {"startTime": "2026-01-01T00:00:00Z"}}),
-                ("", {"spec": {"template": STEERED}}),
+                ("", {"spec": {"template": TEMPLATE_WITH_DIRECTIVES}}),
             ],
             "spec.template",
-            FIXED,
+            IMMUTABLE,
         ),
-        "it has pods still": (
+        "template of a suspended Job with active pods": (
             SUSPENDED,
-            [("/status", {"status": {**HALTED, "active": 1}}), ("", {"spec": {"template": STEERED}})],
+            [
+                ("/status", {"status": {**SUSPENDED_STATUS, "active": 1}}),
+                ("", {"spec": {"template": TEMPLATE_WITH_DIRECTIVES}}),
+            ],
             "spec.template",
-            FIXED,
+            IMMUTABLE,
         ),
-        "its pods would be others": (
+        "image in the template of a suspended Job": (
             SUSPENDED,
             [("", {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "y"}]}}}})],
             "spec.template.spec",
-            FIXED,
+            IMMUTABLE,
         ),
-        "its manager": (JOB, [("", {"spec": {"managedBy": "a.com/b"}})], "spec.managedBy", FIXED),
-        "its completions alone": (
+        "managedBy": (JOB, [("", {"spec": {"managedBy": "a.com/b"}})], "spec.managedBy", IMMUTABLE),
+        "completions without parallelism": (
             {**JOB, **INDEXED},
             [("", {"spec": {"completions": 3}})],
             "spec.completions",
@@ -310,39 +326,42 @@ async def test_empty_pod_failure_policy(api: Api) -> None:
 
 
 CRON: Object = {"schedule": "* * * * *", "jobTemplate": {"spec": JOB}}
-NO_ZONE = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-EXPLICIT = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+NO_TZ_IN_SCHEDULE = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+EXPLICIT_TIME_ZONE = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
 
 
 @cases(
     "spec, errors",
     {
-        "a schedule is needed": ({"schedule": ""}, [("spec.schedule", "Required value")]),
-        "a zone has a field": (
+        "missing schedule": ({"schedule": ""}, [("spec.schedule", "Required value")]),
+        "TZ in the schedule": (
             {"schedule": "TZ=UTC 0 * * * *"},
-            [("spec.schedule", f'Invalid value: "TZ=UTC 0 * * * *": {NO_ZONE}')],
+            [("spec.schedule", f'Invalid value: "TZ=UTC 0 * * * *": {NO_TZ_IN_SCHEDULE}')],
         ),
-        "no zone": (
+        "empty time zone": (
             {"timeZone": ""},
             [("spec.timeZone", 'Invalid value: "": timeZone must be nil or non-empty string')],
         ),
-        "the zone of the server": ({"timeZone": "Local"}, [("spec.timeZone", f'Invalid value: "Local": {EXPLICIT}')]),
-        "the zone of the server, or one that has such a name": (
+        "Local": (
+            {"timeZone": "Local"},
+            [("spec.timeZone", f'Invalid value: "Local": {EXPLICIT_TIME_ZONE}')],
+        ),
+        "LOCAL": (
             {"timeZone": "LOCAL"},
             [
-                ("spec.timeZone", f'Invalid value: "LOCAL": {EXPLICIT}'),
+                ("spec.timeZone", f'Invalid value: "LOCAL": {EXPLICIT_TIME_ZONE}'),
                 ("spec.timeZone", 'Invalid value: "LOCAL": unknown time zone LOCAL'),
             ],
         ),
-        "a path": (
+        "time zone with ..": (
             {"timeZone": "Europe/../Rome"},
             [("spec.timeZone", 'Invalid value: "Europe/../Rome": unknown time zone Europe/../Rome')],
         ),
-        "a space": (
+        "time zone with a space": (
             {"timeZone": " Europe/Rome"},
             [("spec.timeZone", 'Invalid value: " Europe/Rome": unknown time zone  Europe/Rome')],
         ),
-        "one after the other": (
+        "errors in upstream's order": (
             {"startingDeadlineSeconds": -1, "timeZone": "X", "concurrencyPolicy": "Y", "failedJobsHistoryLimit": -1},
             [
                 ("spec.startingDeadlineSeconds", "Invalid value: -1: must be greater than or equal to 0"),
@@ -351,7 +370,7 @@ EXPLICIT = "timeZone must be an explicit time zone as defined in https://www.ian
                 ("spec.failedJobsHistoryLimit", "Invalid value: -1: must be greater than or equal to 0"),
             ],
         ),
-        "its jobs": (
+        "errors in the job template": (
             {"jobTemplate": {"spec": {**JOB, "manualSelector": True, "maxFailedIndexes": 1}}},
             [
                 (
@@ -375,7 +394,7 @@ async def test_rejected_cron_jobs(api: Api, spec: Object, errors: list[tuple[str
 
 
 async def test_existing_cron_job_keeps_an_unknown_time_zone(api: Api) -> None:
-    """It was made when this server knew its zone, and schedules could name one."""
+    """It was created when the time zone existed, and schedules could contain TZ."""
     key = "batch/cronjobs/default/j"
     await api.create(CRON_JOBS, {"metadata": {"name": "j"}, "spec": {**CRON, "timeZone": "UTC"}})
     await api.rewrite(key, '"UTC"', '"Atlantis"')

@@ -18,7 +18,7 @@ END = "status.completionTime"
 START = "status.startTime"
 
 
-def _are(*names: str, **fields: Any) -> Object:
+def _status(*names: str, **fields: Any) -> Object:
     """A status with these conditions; those that begin with "-" are false."""
     conditions = [
         {"type": name.removeprefix("-"), "status": "False" if name.startswith("-") else "True"} for name in names
@@ -26,8 +26,8 @@ def _are(*names: str, **fields: Any) -> Object:
     return {**({"conditions": conditions} if conditions else {}), **fields}
 
 
-COMPLETE = _are("SuccessCriteriaMet", "Complete", startTime=NOW, completionTime=LATER)
-FAILED = _are("FailureTarget", "Failed", startTime=NOW)
+COMPLETE = _status("SuccessCriteriaMet", "Complete", startTime=NOW, completionTime=LATER)
+FAILED = _status("FailureTarget", "Failed", startTime=NOW)
 
 
 def _errors(spec: Object, old_status: Object, status: Object) -> list[str]:
@@ -37,9 +37,9 @@ def _errors(spec: Object, old_status: Object, status: Object) -> list[str]:
 
 @pytest.mark.parametrize("manager", [None, "kubernetes.io/job-controller"])
 def test_statuses_of_managers_before_1_31_are_accepted(manager: str | None) -> None:
-    """One before v1.31 does not say that a job has done enough, and begins it twice when its view is old."""
+    """A manager before v1.31 does not set SuccessCriteriaMet, and resets startTime if its cache is stale."""
     spec = {} if manager is None else {"managedBy": manager}
-    status = _are("Complete", startTime=LATER, completionTime=LATER, succeeded=1)
+    status = _status("Complete", startTime=LATER, completionTime=LATER, succeeded=1)
     assert validate_job_status(spec, status, {"startTime": NOW, "succeeded": 2}) == []
     assert [error.field for error in validate_job_status(spec, {"failed": -1}, {})] == ["status.failed"]
 
@@ -47,27 +47,39 @@ def test_statuses_of_managers_before_1_31_are_accepted(manager: str | None) -> N
 @cases(
     "spec, old_status, status",
     {
-        "a job begins": ({}, {}, {"startTime": NOW, "active": 1, "ready": 1, "terminating": 0}),
-        "a pod succeeds": ({}, {"startTime": NOW, "active": 1}, {"startTime": NOW, "succeeded": 1}),
-        "a job completes": ({}, _are("SuccessCriteriaMet", startTime=NOW), COMPLETE),
-        "a job fails": ({}, _are("FailureTarget", startTime=NOW, active=1), FAILED),
-        "a suspended job has not started": ({"suspend": True}, {"startTime": NOW, "active": 2}, _are("Suspended")),
-        "a job that goes on starts anew": ({}, _are("Suspended", startTime=NOW), _are("-Suspended", startTime=LATER)),
-        "a suspended job with nothing to do never starts": (
+        "start": ({}, {}, {"startTime": NOW, "active": 1, "ready": 1, "terminating": 0}),
+        "a pod succeeded": ({}, {"startTime": NOW, "active": 1}, {"startTime": NOW, "succeeded": 1}),
+        "completion": ({}, _status("SuccessCriteriaMet", startTime=NOW), COMPLETE),
+        "failure": ({}, _status("FailureTarget", startTime=NOW, active=1), FAILED),
+        "suspension resets startTime": ({"suspend": True}, {"startTime": NOW, "active": 2}, _status("Suspended")),
+        "resumption sets a new startTime": (
+            {},
+            _status("Suspended", startTime=NOW),
+            _status("-Suspended", startTime=LATER),
+        ),
+        "suspended Job with completions 0 has no startTime": (
             {"suspend": True, "completions": 0},
             {},
-            _are("SuccessCriteriaMet", "Complete", completionTime=NOW),
+            _status("SuccessCriteriaMet", "Complete", completionTime=NOW),
         ),
-        "any job may say that it has done enough": ({}, {}, _are("SuccessCriteriaMet")),
-        "what was wrong before may stay": ({}, {"completionTime": NOW}, {"completionTime": NOW, "active": 1}),
-        "indexes that were wrong stay": (INDEXED, {"completedIndexes": "x"}, {"completedIndexes": "x", "active": 1}),
-        "indexes that were twice may stay": (
+        "SuccessCriteriaMet without success policy": ({}, {}, _status("SuccessCriteriaMet")),
+        "unchanged invalid completionTime": ({}, {"completionTime": NOW}, {"completionTime": NOW, "active": 1}),
+        "unchanged invalid completedIndexes": (
+            INDEXED,
+            {"completedIndexes": "x"},
+            {"completedIndexes": "x", "active": 1},
+        ),
+        "unchanged overlapping indexes": (
             PER_INDEX,
             {"failedIndexes": "0,2", "completedIndexes": "2-4"},
             {"failedIndexes": "0,2", "completedIndexes": "2-4", "active": 1},
         ),
-        "ready pods": ({"completions": 5}, {"active": 1, "ready": 2}, {"active": 1, "ready": 2, "succeeded": 1}),
-        "an elastic job may become smaller": ({**INDEXED, "parallelism": 5}, {"succeeded": 3}, {"succeeded": 1}),
+        "unchanged ready count above active": (
+            {"completions": 5},
+            {"active": 1, "ready": 2},
+            {"active": 1, "ready": 2, "succeeded": 1},
+        ),
+        "succeeded of an elastic Job decreases": ({**INDEXED, "parallelism": 5}, {"succeeded": 3}, {"succeeded": 1}),
     },
 )
 def test_accepted_job_statuses(spec: Object, old_status: Object, status: Object) -> None:
@@ -80,7 +92,7 @@ NEGATIVE = "must be greater than or equal to 0"
 @cases(
     "spec, old_status, status, errors",
     {
-        "counts are not negative": (
+        "negative counts": (
             {},
             {},
             {"active": -1, "succeeded": -2, "failed": -3, "ready": -4, "terminating": -5},
@@ -94,7 +106,7 @@ NEGATIVE = "must be greater than or equal to 0"
                 "status.succeeded: Invalid value: -2: cannot decrease the succeeded counter",
             ],
         ),
-        "each uncounted pod is there once": (
+        "duplicate and empty uncounted pods": (
             {},
             {},
             {"uncountedTerminatedPods": {"succeeded": ["a", "b", "a"], "failed": ["", "b"]}},
@@ -104,10 +116,10 @@ NEGATIVE = "must be greater than or equal to 0"
                 'status.uncountedTerminatedPods.failed[1]: Duplicate value: "b"',
             ],
         ),
-        "a job ends in one way": (
+        "Complete and Failed": (
             {},
             {},
-            _are("SuccessCriteriaMet", "Complete", "FailureTarget", "Failed", startTime=NOW, completionTime=NOW),
+            _status("SuccessCriteriaMet", "Complete", "FailureTarget", "Failed", startTime=NOW, completionTime=NOW),
             [
                 f"{C}: Invalid value: cannot set Complete=True and Failed=true conditions",
                 f"{C}: Invalid value: cannot set Complete=True and FailureTarget=true conditions",
@@ -115,10 +127,10 @@ NEGATIVE = "must be greater than or equal to 0"
                 f"{C}: Invalid value: cannot set SuccessCriteriaMet=True and FailureTarget=true conditions",
             ],
         ),
-        "a job that is to fail does not complete": (
+        "Complete and FailureTarget": (
             {},
             {},
-            _are("Complete", "FailureTarget", startTime=NOW, completionTime=NOW),
+            _status("Complete", "FailureTarget", startTime=NOW, completionTime=NOW),
             [
                 f"{C}: Invalid value: cannot set Complete=True and FailureTarget=true conditions",
                 f"{C}: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
@@ -132,26 +144,26 @@ NEGATIVE = "must be greater than or equal to 0"
         ),
         "Complete requires completionTime": (
             {},
-            _are("SuccessCriteriaMet", startTime=NOW),
-            _are("SuccessCriteriaMet", "Complete", startTime=NOW),
+            _status("SuccessCriteriaMet", startTime=NOW),
+            _status("SuccessCriteriaMet", "Complete", startTime=NOW),
             [f"{END}: Required value: completionTime is required for Complete jobs"],
         ),
-        "a job starts before it completes": (
+        "completionTime before startTime": (
             {},
-            _are("SuccessCriteriaMet", startTime=LATER),
-            _are("SuccessCriteriaMet", "Complete", startTime=LATER, completionTime=NOW),
+            _status("SuccessCriteriaMet", startTime=LATER),
+            _status("SuccessCriteriaMet", "Complete", startTime=LATER, completionTime=NOW),
             [f'{END}: Invalid value: "{NOW}": must be equal to or after `startTime`'],
         ),
-        "a job is to fail before it fails": (
+        "Failed without FailureTarget": (
             {},
             {"startTime": NOW},
-            _are("Failed", startTime=NOW),
+            _status("Failed", startTime=NOW),
             [f"{C}: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition"],
         ),
-        "nothing of a job is left when it has ended": (
+        "finished Job with active and uncounted pods": (
             {},
             {},
-            _are("FailureTarget", "Failed", active=1, terminating=2, uncountedTerminatedPods={"failed": ["a"]}),
+            _status("FailureTarget", "Failed", active=1, terminating=2, uncountedTerminatedPods={"failed": ["a"]}),
             [
                 "status.active: Invalid value: 1: active>0 is invalid for finished job",
                 f"{START}: Required value: startTime is required for finished job",
@@ -160,7 +172,7 @@ NEGATIVE = "must be greater than or equal to 0"
                 "status.terminating: Invalid value: 2: terminating>0 is invalid for finished job",
             ],
         ),
-        "an end is an end": (
+        "changes of a finished Job": (
             {},
             COMPLETE,
             {**COMPLETE, "active": 1, "completionTime": "2026-01-01T00:02:00Z"},
@@ -169,7 +181,7 @@ NEGATIVE = "must be greater than or equal to 0"
                 f'{END}: Invalid value: "2026-01-01T00:02:00Z": field is immutable',
             ],
         ),
-        "a job that has failed has failed": (
+        "removed Failed condition": (
             {},
             FAILED,
             {"startTime": NOW},
@@ -178,32 +190,32 @@ NEGATIVE = "must be greater than or equal to 0"
                 f"{C}: Invalid value: cannot disable the terminal FailureTarget=True condition",
             ],
         ),
-        "a job that has completed has completed": (
+        "removed Complete condition": (
             {},
             COMPLETE,
-            _are("-SuccessCriteriaMet", "-Complete", startTime=NOW),
+            _status("-SuccessCriteriaMet", "-Complete", startTime=NOW),
             [
                 f"{C}: Invalid value: cannot disable the terminal Complete=True condition",
                 f"{C}: Invalid value: cannot disable the SuccessCriteriaMet=True condition",
             ],
         ),
-        "a job does enough before it completes": (
+        "SuccessCriteriaMet after Complete": (
             {},
-            _are("Complete", startTime=NOW, completionTime=NOW),
+            _status("Complete", startTime=NOW, completionTime=NOW),
             COMPLETE | {"completionTime": NOW},
             [f"{C}: Invalid value: cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"],
         ),
-        "a policy says what is enough": (
+        "Complete without SuccessCriteriaMet with a success policy": (
             SUCCESS,
             {},
-            _are("Complete", startTime=NOW, completionTime=NOW),
+            _status("Complete", startTime=NOW, completionTime=NOW),
             [
                 f"{C}: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
                 f"{C}: Invalid value: cannot set Complete=True for Job with SuccessPolicy unless "
                 "SuccessCriteriaMet=True",
             ],
         ),
-        "finished conditions cannot be removed": (
+        "decreasing counters": (
             {"completions": 5},
             {"failed": 3, "succeeded": 3},
             {"failed": 1, "succeeded": 1},
@@ -212,25 +224,25 @@ NEGATIVE = "must be greater than or equal to 0"
                 "status.succeeded: Invalid value: 1: cannot decrease the succeeded counter",
             ],
         ),
-        "a job that runs has started": (
+        "removed startTime": (
             {},
             {"startTime": NOW},
             {},
             [f"{START}: Invalid value: null: field is immutable for unsuspended job once set"],
         ),
-        "a job starts once": (
+        "changed startTime": (
             {},
             {"startTime": NOW},
             {"startTime": LATER},
             [f'{START}: Invalid value: "{LATER}": field is immutable for unsuspended job once set'],
         ),
-        "what is ready is active": (
+        "more ready than active pods": (
             {"completions": 5},
             {},
             {"active": 1, "ready": 2},
             ["status.ready: Invalid value: 2: cannot set more ready pods than active"],
         ),
-        "only some jobs have indexes": (
+        "indexes without Indexed": (
             {"completions": 5},
             {},
             {"completedIndexes": "0", "failedIndexes": ""},
@@ -241,7 +253,7 @@ NEGATIVE = "must be greater than or equal to 0"
                 "is null",
             ],
         ),
-        "indexes can be read": (
+        "unparsable indexes": (
             PER_INDEX,
             {},
             {"completedIndexes": "3,1", "failedIndexes": "x"},
@@ -252,7 +264,7 @@ NEGATIVE = "must be greater than or equal to 0"
                 'integer for index: "x"',
             ],
         ),
-        "an index ends in one way": (
+        "overlapping indexes": (
             PER_INDEX,
             {"failedIndexes": "0,2", "completedIndexes": "3-4"},
             {"failedIndexes": "0,2", "completedIndexes": "1-4"},

@@ -6,9 +6,9 @@ from tests.apiserver.api import PODS, Api, Object, all_errors_of, pod
 from tests.apiserver.pod_bodies import C0, container, context
 from tests.tables import cases
 
-_KEY = "container.apparmor.security.beta.kubernetes.io/"
-_NOTES: dict[str, tuple[dict[str, str], Object, list[str]]] = {
-    "a mirror of a pod on no node": (
+_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_ANNOTATIONS: dict[str, tuple[dict[str, str], Object, list[str]]] = {
+    "mirror pod without nodeName": (
         {"kubernetes.io/config.mirror": "x"},
         {},
         [
@@ -16,7 +16,7 @@ _NOTES: dict[str, tuple[dict[str, str], Object, list[str]]] = {
             "annotation is set"
         ],
     ),
-    "a cost that is not a number": (
+    "invalid deletion cost": (
         {"controller.kubernetes.io/pod-deletion-cost": "+1"},
         {},
         [
@@ -24,17 +24,17 @@ _NOTES: dict[str, tuple[dict[str, str], Object, list[str]]] = {
             "integer"
         ],
     ),
-    "profiles that are none": (
-        {"seccomp.security.alpha.kubernetes.io/pod": "x", f"{_KEY}d": "x"},
+    "invalid profiles": (
+        {"seccomp.security.alpha.kubernetes.io/pod": "x", f"{_APP_ARMOR}d": "x"},
         {},
         [
             'metadata.annotations.seccomp.security.alpha.kubernetes.io/pod: Invalid value: "x": must be a valid seccomp '
             "profile",
-            f'metadata.annotations[{_KEY}d]: Invalid value: "d": container not found',
-            f'metadata.annotations[{_KEY}d]: Invalid value: "x": invalid AppArmor profile name: "x"',
+            f'metadata.annotations[{_APP_ARMOR}d]: Invalid value: "d": container not found',
+            f'metadata.annotations[{_APP_ARMOR}d]: Invalid value: "x": invalid AppArmor profile name: "x"',
         ],
     ),
-    "tolerations that are none": (
+    "invalid tolerations": (
         {"scheduler.alpha.kubernetes.io/tolerations": '[{"operator": "Exists", "value": "v"}]'},
         {},
         [
@@ -42,8 +42,8 @@ _NOTES: dict[str, tuple[dict[str, str], Object, list[str]]] = {
             "be empty when `operator` is 'Exists'"
         ],
     ),
-    "profiles that the fields have otherwise": (
-        {f"{_KEY}c": "unconfined", "container.seccomp.security.alpha.kubernetes.io/c": "localhost/a"},
+    "profiles that differ from the fields": (
+        {f"{_APP_ARMOR}c": "unconfined", "container.seccomp.security.alpha.kubernetes.io/c": "localhost/a"},
         {
             **context(appArmorProfile={"type": "RuntimeDefault"}),
             **container(securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "b"}}),
@@ -57,7 +57,7 @@ _NOTES: dict[str, tuple[dict[str, str], Object, list[str]]] = {
 }
 
 
-@cases("annotations, spec, errors", _NOTES)
+@cases("annotations, spec, errors", _ANNOTATIONS)
 async def test_rejected_annotations(api: Api, annotations: dict[str, str], spec: Object, errors: list[str]) -> None:
     pod_answer = await api.post(PODS, pod(metadata={"annotations": annotations}, **spec))
     pod_spec = pod(**spec)["spec"]
@@ -77,10 +77,10 @@ async def test_immutable_annotations(api: Api) -> None:
     await api.post(PODS, pod("m", nodeName="n", metadata={"annotations": mirror}))
     await api.post(PODS, pod("p", nodeName="n"))
     removed = await api.patch(f"{PODS}/m", {"metadata": {"annotations": {"kubernetes.io/config.mirror": None}}})
-    added = await api.patch(f"{PODS}/p/status", {"metadata": {"annotations": {f"{_KEY}c": "unconfined"}}})
+    added = await api.patch(f"{PODS}/p/status", {"metadata": {"annotations": {f"{_APP_ARMOR}c": "unconfined"}}})
     assert [all_errors_of(removed), all_errors_of(added)] == [
         [
             "metadata.annotations[kubernetes.io/config.mirror]: Forbidden: may not remove or update mirror pod annotation"
         ],
-        [f"metadata.annotations[{_KEY}c]: Forbidden: may not add AppArmor annotations"],
+        [f"metadata.annotations[{_APP_ARMOR}c]: Forbidden: may not add AppArmor annotations"],
     ]

@@ -28,7 +28,7 @@ def _spread(**fields: Any) -> Object:
     }
 
 
-def _near(**fields: Any) -> Object:
+def _pod_affinity(**fields: Any) -> Object:
     return {"affinity": {"podAffinity": {HARD: [{"topologyKey": "z", **fields}]}}}
 
 
@@ -40,8 +40,8 @@ _IMAGES = "spec.volumes[0].image"
 _TEMPLATE = "spec.volumes[0].ephemeral.volumeClaimTemplate"
 _ROWS: dict[str, tuple[Object, list[str]]] = {
     # Operating systems and the host
-    "a system of no name": ({"os": {"name": ""}}, ["spec.os.name: Required value"]),
-    "options of Windows on Linux": (
+    "empty os name": ({"os": {"name": ""}}, ["spec.os.name: Required value"]),
+    "windowsOptions in a linux pod": (
         {
             "os": {"name": "linux"},
             **context(windowsOptions={}),
@@ -52,7 +52,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f"{C0}.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod",
         ],
     ),
-    "everything of Linux on Windows": (
+    "linux fields in a windows pod": (
         {
             "os": {"name": "windows"},
             "hostPID": True,
@@ -72,7 +72,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f"{C0}.securityContext.privileged: {WINDOWS}",
         ],
     ),
-    "other users in the host's namespaces": (
+    "host namespaces with hostUsers false": (
         {
             "hostUsers": False,
             "hostNetwork": True,
@@ -86,7 +86,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f"{C0}.volumeDevices: Forbidden: when `hostUsers` is false",
         ],
     ),
-    "a process of the host that is not in its network, beside one that is none": (
+    "hostProcess containers without hostNetwork and next to others": (
         {
             "containers": [
                 {"name": "a", "image": "i", "securityContext": {"windowsOptions": {"hostProcess": True}}},
@@ -100,7 +100,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             "containers",
         ],
     ),
-    "a process of the host and not": (
+    "hostProcess of pod and container differ": (
         {
             "hostNetwork": True,
             **context(windowsOptions={"hostProcess": False}),
@@ -111,14 +111,14 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             "identical if both are specified, was false"
         ],
     ),
-    "a port of the host that is another": (
+    "hostPort differs from containerPort with hostNetwork": (
         {"hostNetwork": True, **container(ports=[{"containerPort": 80, "hostPort": 81}])},
         [
             f"{C0}.ports[0].hostPort: Invalid value: 81: must match `containerPort` when `hostNetwork` is true",
         ],
     ),
     # Names
-    "a host name of its own and another": (
+    "hostnameOverride with setHostnameAsFQDN": (
         {"hostnameOverride": "A", "setHostnameAsFQDN": True, "hostNetwork": True},
         [
             "spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true",
@@ -126,16 +126,16 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f'spec.hostnameOverride: Invalid value: "A": {SUBDOMAIN}',
         ],
     ),
-    "a host name that is too long": (
+    "hostnameOverride too long": (
         {"hostnameOverride": "a" * 65},
         ["spec.hostnameOverride: Too long: may not be more than 64 bytes"],
     ),
-    "a gate of no name, twice": (
+    "duplicate scheduling gate": (
         {"schedulingGates": [{"name": "a"}, {"name": "a"}]},
         ['spec.schedulingGates[1]: Duplicate value: "a"'],
     ),
     # Security
-    "settings of the kernel that are none": (
+    "invalid sysctls": (
         {
             "hostNetwork": True,
             **context(sysctls=[{"value": "1"}, {"name": "A"}, {"name": "net.a"}, {"name": "net.a"}]),
@@ -151,7 +151,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             "true",
         ],
     ),
-    "policies that are none": (
+    "unsupported policies of the security context": (
         context(supplementalGroupsPolicy="X", seLinuxChangePolicy="X"),
         [
             'spec.securityContext.supplementalGroupsPolicy: Unsupported value: "X": supported values: "Merge", "Strict"',
@@ -159,7 +159,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             '"Recursive"',
         ],
     ),
-    "profiles that are none": (
+    "invalid seccomp and AppArmor profiles": (
         {
             **context(seccompProfile={"type": "X"}, appArmorProfile={"type": "X"}),
             **container(
@@ -180,7 +180,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f'spec.securityContext.appArmorProfile.type: Unsupported value: "X": {PROFILES}',
         ],
     ),
-    "a file for a profile that is none": (
+    "localhostProfile with another type": (
         context(
             seccompProfile={"type": "RuntimeDefault", "localhostProfile": "a"},
             appArmorProfile={"type": "Unconfined", "localhostProfile": "a"},
@@ -192,11 +192,11 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             "type is Localhost",
         ],
     ),
-    "all of /proc with the host's users": (
+    "procMount Unmasked with host users": (
         container(securityContext={"procMount": "Unmasked"}),
         [f'{C0}.securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`'],
     ),
-    "users of Windows that are none": (
+    "invalid windowsOptions": (
         context(windowsOptions={"gmsaCredentialSpecName": "A", "gmsaCredentialSpec": "", "runAsUserName": "a\\b\\c"}),
         [
             f'spec.securityContext.windowsOptions.gmsaCredentialSpecName: Invalid value: "A": {SUBDOMAIN}',
@@ -206,7 +206,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             "contain more than one backslash",
         ],
     ),
-    "a user of a domain that has odd letters": (
+    "invalid characters in runAsUserName": (
         context(windowsOptions={"runAsUserName": "a?\\b*"}),
         [
             'spec.securityContext.windowsOptions.runAsUserName: Invalid value: "a?\\\\b*": runAsUserName\'s Domain '
@@ -216,7 +216,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
         ],
     ),
     # Containers
-    "rules without a policy": (
+    "restart rules without restartPolicy": (
         container(restartPolicyRules=[{"action": "X"}]),
         [
             f"{C0}.restartPolicy: Required value: must specify restartPolicy when restart rules are used",
@@ -225,7 +225,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f"{C0}.restartPolicyRules[0].exitCodes: Required value: must be specified",
         ],
     ),
-    "a policy and an operator that are none": (
+    "unsupported restartPolicy and operator": (
         container(
             restartPolicy="X",
             restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "X", "values": [1] * 256}}],
@@ -236,13 +236,13 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f"{C0}.restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items",
         ],
     ),
-    "too many rules": (
+    "too many restart rules": (
         container(
             restartPolicy="Never", restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In"}}] * 21
         ),
         [f"{C0}.restartPolicyRules: Too many: 21: must have at most 20 items"],
     ),
-    "resizes of nothing": (
+    "invalid resize policies": (
         {
             "restartPolicy": "Never",
             **container(
@@ -260,14 +260,14 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f'{C0}.resizePolicy: Unsupported value: "x": supported values: "cpu", "memory"',
         ],
     ),
-    "an init container that is to be restarted for its resources": (
+    "RestartContainer for an init container": (
         _init(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]),
         [
             'spec.initContainers[0].resizePolicy[0].restartPolicy: Invalid value: "RestartContainer": must not be set to '
             "'RestartContainer' for non-sidecar initContainers"
         ],
     ),
-    "a mount that is read-only all the way down, and is not": (
+    "recursiveReadOnly without readOnly": (
         _mount(recursiveReadOnly="Enabled", mountPropagation="HostToContainer"),
         [
             f"{C0}.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
@@ -275,14 +275,14 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             "specified",
         ],
     ),
-    "a mount that is read-only when it likes": (
+    "unsupported recursiveReadOnly": (
         _mount(recursiveReadOnly="X", readOnly=True),
         [
             f'{C0}.volumeMounts.recursiveReadOnly: Unsupported value: "X": supported values: "Disabled", "Enabled", '
             '"IfPossible"'
         ],
     ),
-    "a variable from a file of nothing": (
+    "invalid fileKeyRef": (
         container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "../x", "key": "a=b"}}}]),
         [
             f'{C0}.env[0].valueFrom.fileKeyRef.key: Invalid value: "a=b": a valid environment variable name must consist '
@@ -292,7 +292,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f'{C0}.env[0].valueFrom.fileKeyRef.volumeName: Not found: ""',
         ],
     ),
-    "a variable from a file in a volume that is not empty at first": (
+    "fileKeyRef of a volume other than emptyDir": (
         {
             **_volume(configMap={"name": "m"}),
             **container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
@@ -301,7 +301,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f'{C0}.env[0].valueFrom.fileKeyRef.volumeName: Invalid value: "v": referenced volume must be of type emptyDir'
         ],
     ),
-    "variables from where nothing can be": (
+    "invalid secretKeyRef and configMapRef": (
         container(
             env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "A", "key": "a b"}}}],
             envFrom=[{"prefix": "=", "configMapRef": {"name": "A"}}],
@@ -316,12 +316,12 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f'{C0}.envFrom[0].configMapRef.name: Invalid value: "A": {SUBDOMAIN}',
         ],
     ),
-    "a port that nobody can call": (
+    "invalid grpc port": (
         container(startupProbe={"grpc": {"port": 0}}),
         [f"{C0}.startupProbe.grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive"],
     ),
     # Devices and resources of the pod
-    "a claim of nothing, and one of two things": (
+    "resource claims without and with two references": (
         {
             "resourceClaims": [
                 {"name": "a"},
@@ -337,7 +337,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f'spec.resourceClaims[1].resourceClaimName: Invalid value: "X": {SUBDOMAIN}',
         ],
     ),
-    "claims that the pod has not": (
+    "unknown and duplicate claims of a container": (
         {
             **claim(resourceClaimName="x"),
             **container(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a"}, {"name": "b"}]}),
@@ -347,14 +347,14 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f'{C0}.resources.claims[2]: Not found: "b": must be one of the names in pod.spec.resourceClaims: a',
         ],
     ),
-    "a claim where there are none": (
+    "claim of a container in a pod without claims": (
         container(resources={"claims": [{"name": "b"}]}),
         [
             f'{C0}.resources.claims[0]: Not found: "b": must be one of the names in pod.spec.resourceClaims which is '
             "empty"
         ],
     ),
-    "a pod that asks for less than its containers": (
+    "pod resources below those of its containers": (
         {
             "resources": {"requests": {"cpu": "1", "pods": "1"}, "limits": {"cpu": "2"}},
             **container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}),
@@ -366,7 +366,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             'spec.resources.containers[0][cpu].limits: Invalid value: "3": must be less than or equal to pod limits of 2',
         ],
     ),
-    "an overhead of nothing": (
+    "unsupported resource in overhead": (
         {"overhead": {"foo": "1"}},
         [
             'spec.overhead.limits[foo]: Invalid value: "foo": must be a standard resource type or fully qualified',
@@ -374,19 +374,19 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
         ],
     ),
     # Where to run
-    "a policy for nodes that is none": (
+    "unsupported node policies": (
         _spread(nodeAffinityPolicy="X", nodeTaintsPolicy="X"),
         [
             f'spec.topologySpreadConstraints[0].{field}: Unsupported value: "X": supported values: "Honor", "Ignore"'
             for field in ("nodeAffinityPolicy", "nodeTaintsPolicy")
         ],
     ),
-    "two constraints of one kind": (
+    "duplicate topology spread constraints": (
         {"topologySpreadConstraints": [_spread()["topologySpreadConstraints"][0]] * 2},
         ['spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: "{z, DoNotSchedule}"'],
     ),
-    "keys of labels without a selector": (
-        {**_spread(matchLabelKeys=["a"]), **_near(mismatchLabelKeys=["a"])},
+    "matchLabelKeys without labelSelector": (
+        {**_spread(matchLabelKeys=["a"]), **_pod_affinity(mismatchLabelKeys=["a"])},
         [
             f"spec.affinity.podAffinity.{HARD}[0].mismatchLabelKeys: Forbidden: must not be specified when labelSelector "
             "is not set",
@@ -394,9 +394,11 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             "not set",
         ],
     ),
-    "keys of labels that are there twice": (
+    "matchLabelKeys in selector and mismatchLabelKeys": (
         {
-            **_near(labelSelector={"matchLabels": {"a": "x"}}, matchLabelKeys=["b", "a"], mismatchLabelKeys=["b"]),
+            **_pod_affinity(
+                labelSelector={"matchLabels": {"a": "x"}}, matchLabelKeys=["b", "a"], mismatchLabelKeys=["b"]
+            ),
             "labels": {"a": "x"},
         },
         [
@@ -406,7 +408,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             "and mismatchLabelKeys",
         ],
     ),
-    "tolerations that compare, and one that says too much": (
+    "unsupported toleration operators": (
         {
             "tolerations": [
                 {"key": "a", "operator": "Lt", "value": "1"},
@@ -420,7 +422,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             'spec.tolerations[2].operator: Unsupported value: "X": supported values: "Equal", "Exists"',
         ],
     ),
-    "addresses that programs read differently": (
+    "ambiguous IP addresses": (
         {"hostAliases": [{"ip": "010.0.0.1"}], "dnsConfig": {"nameservers": ["::ffff:1.2.3.4"]}},
         [
             'spec.dnsConfig.nameservers[0]: Invalid value: "::ffff:1.2.3.4": must not be an IPv4-mapped IPv6 address',
@@ -428,12 +430,12 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
         ],
     ),
     # Volumes
-    "an image of no name": (_volume(image={}), [f"{_IMAGES}.reference: Required value"]),
-    "an image that is pulled when it likes": (
+    "image volume without reference": (_volume(image={}), [f"{_IMAGES}.reference: Required value"]),
+    "unsupported pullPolicy of an image volume": (
         _volume(image={"reference": "i", "pullPolicy": "X"}),
         [f'{_IMAGES}.pullPolicy: Unsupported value: "X": supported values: "Always", "IfNotPresent", "Never"'],
     ),
-    "a claim that is to be made of nothing": (
+    "invalid volumeClaimTemplate": (
         _volume(ephemeral={"volumeClaimTemplate": {"metadata": {"name": "n", "labels": {"a": "a b"}}, "spec": {}}}),
         [
             f'{_TEMPLATE}.metadata.labels: Invalid value: "a b": a valid label must be an empty string or consist of '
@@ -445,7 +447,7 @@ _ROWS: dict[str, tuple[Object, list[str]]] = {
             f"{_TEMPLATE}.spec.resources[storage]: Required value",
         ],
     ),
-    "a claim that is to be made, and is mounted, too": (
+    "reference to the claim of an ephemeral volume": (
         {
             "volumes": [
                 {"name": "o", "persistentVolumeClaim": {"claimName": "p-v"}},
@@ -475,11 +477,11 @@ async def test_rejected_pods(api: Api, spec: Object, errors: list[str]) -> None:
     assert all_errors_of(await api.post(PODS, pod(**spec))) == errors
 
 
-_TAKEN: dict[str, Object] = {
-    "a pod of Windows": {"os": {"name": "windows"}, **context(windowsOptions={"runAsUserName": "D\\u"})},
-    "processes of the host": {"hostNetwork": True, **context(windowsOptions={"hostProcess": True})},
-    "other users": {"hostUsers": False, **container(securityContext={"procMount": "Unmasked"})},
-    "a host name of its own": {"hostnameOverride": "a.b"},
+_ACCEPTED: dict[str, Object] = {
+    "windows pod": {"os": {"name": "windows"}, **context(windowsOptions={"runAsUserName": "D\\u"})},
+    "hostProcess containers": {"hostNetwork": True, **context(windowsOptions={"hostProcess": True})},
+    "hostUsers false": {"hostUsers": False, **container(securityContext={"procMount": "Unmasked"})},
+    "hostnameOverride": {"hostnameOverride": "a.b"},
     "profiles": context(
         seccompProfile={"type": "Localhost", "localhostProfile": "a/b"},
         appArmorProfile={"type": "Localhost", "localhostProfile": "a"},
@@ -501,15 +503,15 @@ _TAKEN: dict[str, Object] = {
             }
         ],
     },
-    "variables from a file": {
+    "fileKeyRef": {
         **_volume(emptyDir={}),
         **container(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"path": "x", "key": "a", "volumeName": "v"}}}]),
     },
-    "devices": {
+    "resource claims": {
         **claim(resourceClaimTemplateName="t"),
         **container(resources={"claims": [{"name": "a", "request": "r"}, {"name": "a", "request": "s"}]}),
     },
-    "resources of the pod as a whole": {
+    "pod-level resources": {
         "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "3", "memory": "2Gi"}},
         **container(resources={"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
         "initContainers": [
@@ -517,13 +519,13 @@ _TAKEN: dict[str, Object] = {
             {"name": "b", "image": "i", "resources": {"requests": {"cpu": "2"}}},
         ],
     },
-    "an image": _volume(image={"reference": "i"}),
-    "a place with a key that is no label": _spread(topologyKey="a b"),
-    "read-only all the way down": _mount(readOnly=True, recursiveReadOnly="IfPossible"),
+    "image volume": _volume(image={"reference": "i"}),
+    "invalid topologyKey": _spread(topologyKey="a b"),
+    "recursiveReadOnly": _mount(readOnly=True, recursiveReadOnly="IfPossible"),
 }
 
 
-@cases("spec", _TAKEN)
+@cases("spec", _ACCEPTED)
 async def test_accepted_pods(api: Api, spec: Object) -> None:
     answer = await api.post(PODS, pod(**spec))
     assert answer.status == 201, answer.text
@@ -531,7 +533,9 @@ async def test_accepted_pods(api: Api, spec: Object) -> None:
 
 async def test_match_label_keys_are_merged_into_selectors(api: Api) -> None:
     spec = {
-        **_near(labelSelector={"matchLabels": {"x": "y"}}, matchLabelKeys=["a", "gone"], mismatchLabelKeys=["b"]),
+        **_pod_affinity(
+            labelSelector={"matchLabels": {"x": "y"}}, matchLabelKeys=["a", "gone"], mismatchLabelKeys=["b"]
+        ),
         **_spread(labelSelector={}, matchLabelKeys=["a"]),
     }
     answer = await api.post(PODS, pod(labels={"a": "1", "b": "2"}, **spec))
@@ -566,7 +570,7 @@ async def test_disabled_fields_are_dropped(api: Api) -> None:
 
 
 async def test_additional_template_errors(api: Api) -> None:
-    """What only templates may not have, and what the admission of pods refuses before."""
+    """Rules for templates only, and rules that admission of pods enforces before validation."""
 
     path = "spec.template.spec"
     errors = []

@@ -6,20 +6,20 @@ from tests.apiserver.api import PODS, Api, Object, all_errors_of, pod
 from tests.apiserver.pod_bodies import IDS, LABEL, SUBDOMAIN, claim
 from tests.tables import cases
 
-_ONCE = {"terminated": {"exitCode": 42}}
+_TERMINATED = {"terminated": {"exitCode": 42}}
 _STATUSES: dict[str, tuple[Object, list[str]]] = {
-    "a node for a pod that has one": (
+    "nominatedNodeName of a bound pod": (
         {"nominatedNodeName": "m"},
         ["status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"],
     ),
-    "a generation that cannot be": (
+    "negative observedGeneration": (
         {"observedGeneration": -1, "conditions": [{"type": "Ready", "status": "True", "observedGeneration": -1}]},
         [
             "status.conditions[0].observedGeneration: Invalid value: -1: must be a non-negative integer",
             "status.observedGeneration: Invalid value: -1: must be a non-negative integer",
         ],
     ),
-    "containers that run again: one by its rule, one by its policy, and one that must not": (
+    "restarted containers, allowed by rule and by policy, and not allowed": (
         {
             "containerStatuses": [
                 {"name": name, "image": "i", "state": {"running": {}}} for name in ("c", "rule", "policy")
@@ -27,7 +27,7 @@ _STATUSES: dict[str, tuple[Object, list[str]]] = {
         },
         ["status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"],
     ),
-    "claims that the pod has not": (
+    "unknown and duplicate resource claim statuses": (
         {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "X"}, {"name": "a"}, {"name": "b"}]},
         [
             f'status.resourceClaimStatuses[0].resourceClaimName: Invalid value: "X": {SUBDOMAIN}',
@@ -36,7 +36,7 @@ _STATUSES: dict[str, tuple[Object, list[str]]] = {
             "`spec.resourceClaims`",
         ],
     ),
-    "a claim for resources that nobody asked for": (
+    "extended resource claim without matching requests": (
         {
             "extendedResourceClaimStatus": {
                 "resourceClaimName": "",
@@ -56,7 +56,7 @@ _STATUSES: dict[str, tuple[Object, list[str]]] = {
             "status.extendedResourceClaimStatus.resourceClaimName: Required value",
         ],
     ),
-    "addresses that do not go together": (
+    "inconsistent host IPs": (
         {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}, {"ip": "01.2.3.4"}], "podIPs": [{"ip": "x"}]},
         [
             'status.podIPs[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
@@ -72,7 +72,7 @@ _STATUSES: dict[str, tuple[Object, list[str]]] = {
                 {
                     "name": "c",
                     "image": "i",
-                    "state": _ONCE,
+                    "state": _TERMINATED,
                     "user": {"linux": {"uid": -1, "gid": 0, "supplementalGroups": [-1]}},
                     "allocatedResourcesStatus": [
                         {
@@ -116,7 +116,7 @@ async def test_rejected_statuses(api: Api, status: Object, errors: list[str]) ->
     spec = {"containers": containers, "restartPolicy": "Never", "nodeName": "n", **claim(resourceClaimName="x")}
     created = await api.post(PODS, pod(**spec))
     assert created.status == 201, created.text
-    old_statuses = [{"name": container["name"], "image": "i", "state": _ONCE} for container in containers]
+    old_statuses = [{"name": container["name"], "image": "i", "state": _TERMINATED} for container in containers]
     answer = await api.patch(f"{PODS}/p/status", {"status": {"containerStatuses": old_statuses}})
     assert answer.status == 200, answer.text
     assert all_errors_of(await api.patch(f"{PODS}/p/status", {"status": status})) == errors

@@ -16,7 +16,7 @@ _GATED: Object = {
     },
 }
 _TERMS = f"spec.affinity.nodeAffinity.{HARD}.nodeSelectorTerms"
-_MORE = {"key": "l", "operator": "Exists"}
+_L = {"key": "l", "operator": "Exists"}
 _K = {"key": "k", "operator": "Exists"}
 
 
@@ -25,30 +25,33 @@ def _nodes(*terms: Object) -> Object:
 
 
 _CHANGES: dict[str, tuple[Object, list[str]]] = {
-    "a choice of fewer nodes": ({"nodeSelector": {"c": "d"}, **_nodes({"matchExpressions": [_K, _MORE]})}, []),
-    "a choice of other nodes": (
+    "more restrictive node selector and affinity": (
+        {"nodeSelector": {"c": "d"}, **_nodes({"matchExpressions": [_K, _L]})},
+        [],
+    ),
+    "changed node selector": (
         {"nodeSelector": {"a": "c"}},
         [
             'spec.nodeSelector: Invalid value: {"a":"c"}: only additions to spec.nodeSelector are allowed (no mutations '
             "or deletions)"
         ],
     ),
-    "another term": (
-        _nodes({"matchExpressions": [_K]}, {"matchExpressions": [_MORE]}),
+    "additional node selector term": (
+        _nodes({"matchExpressions": [_K]}, {"matchExpressions": [_L]}),
         [
             f'{_TERMS}: Invalid value: [{{"MatchExpressions":[{{"Key":"k","Operator":"Exists","Values":null}}],'
             '"MatchFields":null},{"MatchExpressions":[{"Key":"l","Operator":"Exists","Values":null}],"MatchFields":null}]:'
             " no additions/deletions to non-empty NodeSelectorTerms list are allowed"
         ],
     ),
-    "a term that asks for something else": (
-        _nodes({"matchExpressions": [_MORE]}),
+    "changed node selector term": (
+        _nodes({"matchExpressions": [_L]}),
         [
             f'{_TERMS}[0]: Invalid value: {{"MatchExpressions":[{{"Key":"l","Operator":"Exists","Values":null}}],'
             '"MatchFields":null}: only additions are allowed (no mutations or deletions)'
         ],
     ),
-    "another gate": (
+    "added scheduling gate": (
         {"schedulingGates": [{"name": "g"}, {"name": "h"}]},
         ["spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'h'"],
     ),

@@ -10,7 +10,7 @@ FORBIDDEN, DUPLICATE = "FieldValueForbidden", "FieldValueDuplicate"
 _PORT = {"containerPort": 80, "hostPort": 80}
 
 
-def _c(**fields: Any) -> Object:
+def _container(**fields: Any) -> Object:
     return {"containers": [{"name": "c", "image": "i", **fields}]}
 
 
@@ -20,48 +20,54 @@ def _affinity(**fields: Any) -> Object:
 
 _HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 _ROWS: dict[str, tuple[Object, list[tuple[str, str]]]] = {
-    "a probe of nothing": (_c(livenessProbe={}), [("spec.containers[0].livenessProbe", REQUIRED)]),
-    "a hook of nothing": (_c(lifecycle={"postStart": {}}), [("spec.containers[0].lifecycle.postStart", REQUIRED)]),
-    "variables from nowhere": (_c(envFrom=[{}]), [("spec.containers[0].envFrom", INVALID)]),
-    "a variable from nowhere": (
-        _c(env=[{"name": "A", "valueFrom": {}}]),
+    "probe without handler": (_container(livenessProbe={}), [("spec.containers[0].livenessProbe", REQUIRED)]),
+    "hook without handler": (
+        _container(lifecycle={"postStart": {}}),
+        [("spec.containers[0].lifecycle.postStart", REQUIRED)],
+    ),
+    "envFrom without source": (_container(envFrom=[{}]), [("spec.containers[0].envFrom", INVALID)]),
+    "valueFrom without source": (
+        _container(env=[{"name": "A", "valueFrom": {}}]),
         [("spec.containers[0].env[0].valueFrom", INVALID)],
     ),
-    "a negative user": (
-        _c(securityContext={"runAsUser": -1}),
+    "negative runAsUser of a container": (
+        _container(securityContext={"runAsUser": -1}),
         [("spec.containers[0].securityContext.runAsUser", INVALID)],
     ),
-    "a negative user for all": ({"securityContext": {"runAsUser": -1}}, [("spec.securityContext.runAsUser", INVALID)]),
-    "a resource of no name": (
-        _c(resources={"requests": {"foo": "1"}}),
+    "negative runAsUser of the pod": (
+        {"securityContext": {"runAsUser": -1}},
+        [("spec.securityContext.runAsUser", INVALID)],
+    ),
+    "unqualified resource name": (
+        _container(resources={"requests": {"foo": "1"}}),
         [("spec.containers[0].resources.requests[foo]", INVALID)] * 2,
     ),
-    "a resource that cannot be shared": (
-        _c(resources={"requests": {"a.b/c": "1"}}),
+    "request without limit for an extended resource": (
+        _container(resources={"requests": {"a.b/c": "1"}}),
         [("spec.containers[0].resources.limits", REQUIRED)],
     ),
-    "a device that is not there": (
-        _c(volumeDevices=[{"name": "x", "devicePath": "/x"}]),
+    "volume device without volume": (
+        _container(volumeDevices=[{"name": "x", "devicePath": "/x"}]),
         [("spec.containers[0].volumeDevices[0].name", "FieldValueNotFound")],
     ),
-    "a message policy that is none": (
-        _c(terminationMessagePolicy="X"),
+    "unsupported terminationMessagePolicy": (
+        _container(terminationMessagePolicy="X"),
         # v1.20 calls it invalid; releases since list what is supported.
         [("spec.containers[0].terminationMessagePolicy", UNSUPPORTED)],
     ),
-    "several things in one container": (
-        _c(imagePullPolicy="X", ports=[{"containerPort": 0}], livenessProbe={}),
+    "several errors in one container": (
+        _container(imagePullPolicy="X", ports=[{"containerPort": 0}], livenessProbe={}),
         [
             ("spec.containers[0].ports[0].containerPort", REQUIRED),
             ("spec.containers[0].imagePullPolicy", UNSUPPORTED),
             ("spec.containers[0].livenessProbe", REQUIRED),
         ],
     ),
-    "nodes that match no term": (
+    "node affinity without terms": (
         _affinity(nodeAffinity={_HARD: {"nodeSelectorTerms": []}}),
         [(f"spec.affinity.nodeAffinity.{_HARD}.nodeSelectorTerms", REQUIRED)],
     ),
-    "pods of no place": (
+    "pod affinity without topologyKey": (
         _affinity(podAntiAffinity={_HARD: [{"topologyKey": ""}]}),
         [
             (f"spec.affinity.podAntiAffinity.{_HARD}[0].topologyKey", REQUIRED),
@@ -69,7 +75,7 @@ _ROWS: dict[str, tuple[Object, list[tuple[str, str]]]] = {
             (f"spec.affinity.podAntiAffinity.{_HARD}[0].topologyKey", INVALID),
         ],
     ),
-    "spread over nothing": (
+    "invalid topology spread constraint": (
         {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "X"}]},
         [
             ("spec.topologySpreadConstraints[0].maxSkew", INVALID),
@@ -77,8 +83,8 @@ _ROWS: dict[str, tuple[Object, list[tuple[str, str]]]] = {
             ("spec.topologySpreadConstraints[0].whenUnsatisfiable", UNSUPPORTED),
         ],
     ),
-    "handlers that lead nowhere": (
-        _c(
+    "invalid handlers": (
+        _container(
             livenessProbe={"httpGet": {"port": 0}},
             readinessProbe={"tcpSocket": {"port": "a--b"}, "terminationGracePeriodSeconds": 0},
             startupProbe={"grpc": {"port": 65536}},
@@ -93,18 +99,20 @@ _ROWS: dict[str, tuple[Object, list[tuple[str, str]]]] = {
             ("spec.containers[0].startupProbe.grpc.port", INVALID),
         ],
     ),
-    "a page that is asked for in an odd way": (
-        _c(livenessProbe={"httpGet": {"port": "http", "scheme": "FTP", "httpHeaders": [{"name": "a b", "value": ""}]}}),
+    "invalid httpGet": (
+        _container(
+            livenessProbe={"httpGet": {"port": "http", "scheme": "FTP", "httpHeaders": [{"name": "a b", "value": ""}]}}
+        ),
         [
             ("spec.containers[0].livenessProbe.httpGet.scheme", UNSUPPORTED),
             ("spec.containers[0].livenessProbe.httpGet.httpHeaders", INVALID),
         ],
     ),
-    "a hook that sleeps longer than the pod has": (
-        _c(lifecycle={"preStop": {"sleep": {"seconds": 31}}}),
+    "sleep longer than the grace period": (
+        _container(lifecycle={"preStop": {"sleep": {"seconds": 31}}}),
         [("spec.containers[0].lifecycle.preStop.sleep", INVALID)],
     ),
-    "two containers of no name": (
+    "containers without name": (
         {"containers": [{"image": "i"}, {"image": "i"}], "initContainers": [{"image": "i"}]},
         [
             ("spec.containers[0].name", REQUIRED),
@@ -114,19 +122,19 @@ _ROWS: dict[str, tuple[Object, list[tuple[str, str]]]] = {
             ("spec.initContainers[0].name", DUPLICATE),
         ],
     ),
-    "two init containers of no name": (
+    "init containers without name": (
         {"containers": [{"name": "c", "image": "i"}], "initContainers": [{"image": "i"}, {"image": "i"}]},
         [("spec.initContainers[0].name", REQUIRED), ("spec.initContainers[1].name", REQUIRED)],
     ),
-    "a port of the host that two containers want": (
+    "host port conflict": (
         {
             "containers": [{"name": name, "image": "i", "ports": [_PORT]} for name in "ab"],
             "initContainers": [{"name": name, "image": "i", "ports": [_PORT]} for name in "cd"],
         },
         [("spec.containers[1].ports[0].hostPort", DUPLICATE)],
     ),
-    "an image with spaces": (_c(image=" i"), [("spec.containers[0].image", INVALID)]),
-    "devices that are no blocks, and where something is": (
+    "an image with spaces": (_container(image=" i"), [("spec.containers[0].image", INVALID)]),
+    "volume devices of the wrong type, and path conflicts": (
         {
             "volumes": [{"name": "v", "emptyDir": {}}],
             "containers": [
@@ -148,15 +156,15 @@ _ROWS: dict[str, tuple[Object, list[tuple[str, str]]]] = {
             ("spec.containers[0].volumeDevices[1].name", INVALID),
         ],
     ),
-    "groups that are changed when somebody likes": (
+    "unsupported fsGroupChangePolicy": (
         {"securityContext": {"fsGroupChangePolicy": "X"}},
         [("spec.securityContext.fsGroupChangePolicy", UNSUPPORTED)],
     ),
-    "an alias and a domain that are none": (
+    "invalid host alias and search domain": (
         {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a b"]}], "dnsConfig": {"searches": [".", "_a.b.", "A"]}},
         [("spec.dnsConfig.searches[2]", INVALID), ("spec.hostAliases[0].hostnames[0]", INVALID)],
     ),
-    "nodes by what they have no field for": (
+    "unsupported matchFields and invalid namespace": (
         _affinity(
             nodeAffinity={_HARD: {"nodeSelectorTerms": [{"matchFields": [{"key": "a", "operator": "In"}]}]}},
             podAffinity={_HARD: [{"topologyKey": "a", "namespaces": ["A"]}]},
@@ -167,20 +175,20 @@ _ROWS: dict[str, tuple[Object, list[tuple[str, str]]]] = {
             (f"spec.affinity.podAffinity.{_HARD}[0].namespace", INVALID),
         ],
     ),
-    "a node for one that still has gates": (
+    "nodeName with scheduling gates": (
         {"nodeName": "n", "schedulingGates": [{"name": "g"}]},
         [("spec.nodeName", FORBIDDEN)],
     ),
-    "no DNS at all": ({"dnsPolicy": "None"}, [("spec.dnsConfig", REQUIRED)]),
-    "a server without an address": (
+    "dnsPolicy None without dnsConfig": ({"dnsPolicy": "None"}, [("spec.dnsConfig", REQUIRED)]),
+    "invalid nameserver": (
         {"dnsConfig": {"nameservers": ["x"]}},
         [("spec.dnsConfig.nameservers[0]", INVALID)],
     ),
-    "a gate of no name": (
+    "invalid readiness gate": (
         {"readinessGates": [{"conditionType": "a b"}]},
         [("spec.readinessGates[0].conditionType", INVALID)],
     ),
-    "processes shared twice": (
+    "shareProcessNamespace with hostPID": (
         {"shareProcessNamespace": True, "hostPID": True},
         [("spec.securityContext.shareProcessNamespace", INVALID)],
     ),
@@ -208,7 +216,7 @@ async def test_rejected_pods(api: Api, spec: Object, causes: list[tuple[str, str
 
 async def test_valid_pod_is_accepted(api: Api) -> None:
     spec = {
-        **_c(
+        **_container(
             env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}],
             envFrom=[{"secretRef": {"name": "s"}}],
             lifecycle={"preStop": {"sleep": {"seconds": 1}}},
@@ -218,7 +226,7 @@ async def test_valid_pod_is_accepted(api: Api) -> None:
         "affinity": {
             "nodeAffinity": {
                 _HARD: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}]},
-                # What is only preferred may ask for values that no label can have.
+                # Values of preferred terms are not validated.
                 "preferredDuringSchedulingIgnoredDuringExecution": [
                     {
                         "weight": 1,
@@ -245,7 +253,7 @@ async def test_valid_pod_is_accepted(api: Api) -> None:
     assert answer.status == 201, answer.text
 
 
-_ENDED = {"terminated": {"exitCode": 1}}
+_TERMINATED = {"terminated": {"exitCode": 1}}
 
 
 def _state(name: str, state: Object) -> Object:
@@ -253,13 +261,13 @@ def _state(name: str, state: Object) -> Object:
 
 
 _STATUSES: dict[str, tuple[Object, list[tuple[str, str]]]] = {
-    "a node of no name": ({"nominatedNodeName": "Bad Value!"}, [("status.nominatedNodeName", INVALID)]),
-    "another class of service": ({"qosClass": "Guaranteed"}, [("status.qosClass", INVALID)]),
-    "a condition that is not a name": (
+    "invalid nominatedNodeName": ({"nominatedNodeName": "Bad Value!"}, [("status.nominatedNodeName", INVALID)]),
+    "changed qosClass": ({"qosClass": "Guaranteed"}, [("status.qosClass", INVALID)]),
+    "invalid condition type": (
         {"conditions": [{"type": "a b", "status": "True"}, {"type": "Ready", "status": "True"}]},
         [("status.conditions[0].Type", INVALID)],
     ),
-    "containers that run again although they have ended, but for one that goes on": (
+    "terminated containers that run again, except for a sidecar": (
         {
             "containerStatuses": [_state("c", {"running": {}})],
             "initContainerStatuses": [_state("on", {"running": {}}), _state("i", {"running": {}})],
@@ -275,8 +283,8 @@ async def test_rejected_statuses(api: Api, status: Object, causes: list[tuple[st
     init_containers = [{"name": "i", "image": "i"}, sidecar]
     await api.post(PODS, pod("p", restartPolicy="Never", initContainers=init_containers))
     old_status = {
-        "containerStatuses": [_state("c", _ENDED)],
-        "initContainerStatuses": [_state("i", _ENDED), _state("on", _ENDED)],
+        "containerStatuses": [_state("c", _TERMINATED)],
+        "initContainerStatuses": [_state("i", _TERMINATED), _state("on", _TERMINATED)],
     }
     before = await api.patch(f"{PODS}/p/status", {"status": old_status})
     assert before.status == 200, before.text

@@ -21,7 +21,7 @@ def _service(name: str = "s", **spec: Any) -> Object:
 
 
 async def _changed(api: Api, created: Object, **spec: Any) -> Answer:
-    """PUT the same service with another spec."""
+    """PUT the Service with another spec."""
     return await api.put(SERVICES + "/s", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], **spec}})
 
 
@@ -58,9 +58,9 @@ async def test_cluster_ip_is_released_with_its_service(api: Api) -> None:
 @cases(
     "flag, services, statuses",
     {
-        "a larger one": ("10.0.0.0/16", ({"clusterIP": "10.0.0.5"}, {"clusterIP": "10.0.7.7"}), [201, 422]),
-        "another one": ("10.1.0.0/16", ({"clusterIP": "10.0.0.5"}, {"clusterIP": "10.1.0.5"}), [201, 422]),
-        "a second family": ("10.0.0.0/24,fd00::/112", ({"ipFamilyPolicy": "RequireDualStack"},), [201]),
+        "larger range": ("10.0.0.0/16", ({"clusterIP": "10.0.0.5"}, {"clusterIP": "10.0.7.7"}), [201, 422]),
+        "another range": ("10.1.0.0/16", ({"clusterIP": "10.0.0.5"}, {"clusterIP": "10.1.0.5"}), [201, 422]),
+        "additional family": ("10.0.0.0/24,fd00::/112", ({"ipFamilyPolicy": "RequireDualStack"},), [201]),
     },
 )
 async def test_stored_service_cidr_takes_precedence_over_the_flag(
@@ -122,13 +122,13 @@ async def test_additional_service_cidr(api: Api) -> None:
 CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 
 
-def _range(name: str, *cidrs: str) -> Object:
+def _service_cidr(name: str, *cidrs: str) -> Object:
     return {"metadata": {"name": name}, "spec": {"cidrs": list(cidrs)}}
 
 
 async def test_next_service_cidr_is_used_when_one_is_full(env: Env) -> None:
     api = Api(env, ServerOptions(service_range="10.0.0.0/29"))
-    await api.create(CIDRS, _range("more", "10.9.0.0/29"))
+    await api.create(CIDRS, _service_cidr("more", "10.9.0.0/29"))
     addresses = [(await api.create(SERVICES, _service(f"s{n}")))["spec"]["clusterIP"] for n in range(8)]
     assert sorted(addresses[:5]) == [f"10.0.0.{n}" for n in range(2, 7)]
     assert [address.rpartition(".")[0] for address in addresses[5:]] == ["10.9.0"] * 3
@@ -137,7 +137,7 @@ async def test_next_service_cidr_is_used_when_one_is_full(env: Env) -> None:
 @pytest.mark.parametrize("address", ["10.9.0.0", "10.9.0.7", "10.9.0.8"])
 async def test_network_and_broadcast_addresses_are_not_allocated(api: Api, address: str) -> None:
     """``TestPrefixContainsIP``."""
-    await api.create(CIDRS, _range("more", "10.9.0.0/29"))
+    await api.create(CIDRS, _service_cidr("more", "10.9.0.0/29"))
     rejected = await api.post(SERVICES, _service(clusterIP=address))
     assert rejected.status == 422
     assert "the provided network does not match the current range" in rejected.message
@@ -145,7 +145,7 @@ async def test_network_and_broadcast_addresses_are_not_allocated(api: Api, addre
 
 async def test_unready_or_terminating_service_cidr_allocates_nothing(api: Api) -> None:
     codes = []
-    service_cidr = _range("more", "10.9.0.0/24")
+    service_cidr = _service_cidr("more", "10.9.0.0/24")
     service_cidr["metadata"]["finalizers"] = ["networking.k8s.io/service-cidr-finalizer"]
     await api.create(CIDRS, service_cidr)
     existing = await api.create(SERVICES, _service("kept", clusterIP="10.9.0.1"))
@@ -185,23 +185,23 @@ async def test_dry_run_allocates_nothing(api: Api) -> None:
     "spec, families, policy, count",
     {
         "one family by default": ({}, ["IPv4"], "SingleStack", 1),
-        "two preferred": ({"ipFamilyPolicy": "PreferDualStack"}, ["IPv4", "IPv6"], "PreferDualStack", 2),
-        "two demanded": ({"ipFamilyPolicy": "RequireDualStack"}, ["IPv4", "IPv6"], "RequireDualStack", 2),
-        "the other one": ({"ipFamilies": ["IPv6"]}, ["IPv6"], "SingleStack", 1),
-        "in the order that was asked for": (
+        "PreferDualStack": ({"ipFamilyPolicy": "PreferDualStack"}, ["IPv4", "IPv6"], "PreferDualStack", 2),
+        "RequireDualStack": ({"ipFamilyPolicy": "RequireDualStack"}, ["IPv4", "IPv6"], "RequireDualStack", 2),
+        "IPv6 only": ({"ipFamilies": ["IPv6"]}, ["IPv6"], "SingleStack", 1),
+        "families in the requested order": (
             {"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "RequireDualStack"},
             ["IPv6", "IPv4"],
             "RequireDualStack",
             2,
         ),
-        "addresses say of which families they are": (
+        "families of the requested cluster IPs": (
             {"clusterIP": "fd00::5", "clusterIPs": ["fd00::5", "10.0.0.5"], "ipFamilyPolicy": "PreferDualStack"},
             ["IPv6", "IPv4"],
             "PreferDualStack",
             2,
         ),
-        "headless, no selector": ({"clusterIP": "None"}, ["IPv4", "IPv6"], "RequireDualStack", 1),
-        "headless with a selector": ({"clusterIP": "None", "selector": {"a": "b"}}, ["IPv4"], "SingleStack", 1),
+        "headless without selector": ({"clusterIP": "None"}, ["IPv4", "IPv6"], "RequireDualStack", 1),
+        "headless with selector": ({"clusterIP": "None", "selector": {"a": "b"}}, ["IPv4"], "SingleStack", 1),
     },
 )
 async def test_dual_stack_ip_families(env: Env, spec: Object, families: list[str], policy: str, count: int) -> None:
@@ -225,45 +225,45 @@ async def test_secondary_ip_family_is_added_and_removed(env: Env) -> None:
     assert len(addresses) == 2
     assert remaining == addresses[:1]
     assert spec["ipFamilies"] == ["IPv4"]
-    assert count == 2, "that of kubernetes, and the first of the service"
+    assert count == 2, "the address of kubernetes, and the first one of the Service"
 
 
 @cases(
     "spec, message",
     {
-        "two families where there is one": (
+        "RequireDualStack in a single-stack cluster": (
             {"ipFamilyPolicy": "RequireDualStack"},
             'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack '
             "services",
         ),
-        "a family that is not there": (
+        "unconfigured family": (
             {"ipFamilies": ["IPv6"]},
             'spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster',
         ),
-        "an address of a family that is not there": (
+        "cluster IP of an unconfigured family": (
             {"clusterIP": "fd00::1"},
             'spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster',
         ),
-        "no address": (
+        "invalid cluster IP": (
             {"clusterIP": "nonsense"},
             'spec.clusterIPs[0]: Invalid value: "nonsense": must be a valid IP address, (e.g. 10.9.8.7 or '
             "2001:db8::ffff)",
         ),
-        "headless and reachable from outside": (
+        "headless NodePort Service": (
             {"clusterIP": "None", "type": "NodePort"},
             "spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for NodePort services",
         ),
-        "a node port without being reachable": (
+        "node port of a ClusterIP Service": (
             {"ports": [{"port": 80, "nodePort": 30080}]},
             "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'",
         ),
-        "an alias for nothing": ({"type": "ExternalName"}, "spec.externalName: Required value"),
-        "no type": (
+        "ExternalName without externalName": ({"type": "ExternalName"}, "spec.externalName: Required value"),
+        "unsupported type": (
             {"type": "Other"},
             'spec.type: Unsupported value: "Other": supported values: "ClusterIP", "ExternalName", "LoadBalancer", '
             '"NodePort"',
         ),
-        "a health check of nothing": (
+        "healthCheckNodePort of a ClusterIP Service": (
             {"healthCheckNodePort": 31000},
             "spec.healthCheckNodePort: Invalid value: 31000: may only be set when `type` is 'LoadBalancer' and "
             "`externalTrafficPolicy` is 'Local'",
@@ -276,7 +276,7 @@ async def test_rejected_services(api: Api, spec: Object, message: str) -> None:
 
 
 async def test_rejection_has_the_generated_name(api: Api) -> None:
-    """Names are generated before addresses are looked for, since v1.30."""
+    """Names are generated before addresses are allocated, since v1.30."""
     body = {"metadata": {"generateName": "made-"}, "spec": {"ports": [{"port": 80}], "clusterIP": "10.9.9.9"}}
     answer = await api.post(SERVICES, body)
     name = answer.body["details"]["name"]
@@ -367,7 +367,7 @@ async def test_change_to_cluster_ip_drops_load_balancer_fields(api: Api) -> None
 @cases(
     "change, message",
     {
-        "another address": (
+        "another cluster IP": (
             {"clusterIP": "10.0.0.77", "clusterIPs": ["10.0.0.77"]},
             'spec.clusterIPs[0]: Invalid value: ["10.0.0.77"]: may not change once set',
         ),

@@ -29,7 +29,7 @@ def _errors(answer: Answer) -> list[str]:
 @cases(
     "service, errors",
     {
-        "addresses of outside that are ambiguous, or no one's": (
+        "invalid external IPs": (
             _service(externalIPs=["010.0.0.1", "::ffff:10.0.0.1", "127.0.0.1", "x", "10.0.0.1"]),
             [
                 'spec.externalIPs[0]: Invalid value: "010.0.0.1": must not have leading 0s',
@@ -38,28 +38,28 @@ def _errors(answer: Answer) -> list[str]:
                 f'spec.externalIPs[3]: Invalid value: "x": {BAD_ADDRESS}',
             ],
         ),
-        "ranges that are none, or more than they say": (
+        "invalid source ranges": (
             _service(**LB, loadBalancerSourceRanges=[" 10.0.0.0/8 ", "10.0.0.1/8", "x"]),
             [
                 'spec.LoadBalancerSourceRanges[1]: Invalid value: "10.0.0.1/8": must not have bits set beyond the prefix length',
                 f'spec.LoadBalancerSourceRanges[2]: Invalid value: "x": {BAD_RANGE}',
             ],
         ),
-        "ranges in the annotation": (
+        "source ranges in the annotation": (
             _service({RANGES: "10.0.0.0/8, x"}),
             [
                 f"metadata.annotations[{RANGES}]: Forbidden: may only be used when `type` is 'LoadBalancer'",
                 f'metadata.annotations[{RANGES}]: Invalid value: "x": {BAD_RANGE}',
             ],
         ),
-        "no ranges in the annotation": (_service({RANGES: " "}, **LB), []),
-        "two modes of topology": (
+        "empty annotation for source ranges": (_service({RANGES: " "}, **LB), []),
+        "different topology mode and hints": (
             _service({MODE: "Auto", HINTS: "Disabled"}),
             [
                 f'metadata.annotations[{MODE}]: Invalid value: "Auto": must match annotations[{HINTS}] when both are specified'
             ],
         ),
-        "numbers that are there twice, after all that is wrong with each": (
+        "duplicate ports, after the errors of each port": (
             _service(
                 type="NodePort",
                 ports=[
@@ -75,19 +75,19 @@ def _errors(answer: Answer) -> list[str]:
                 'spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,"NodePort":0}',
             ],
         ),
-        "headless with an address": (
+        "None with a cluster IP": (
             _service(clusterIP="None", clusterIPs=["None", "10.0.0.9"]),
             [
                 'spec.clusterIPs: Invalid value: ["None","10.0.0.9"]: \'None\' must be the first and only value',
             ],
         ),
-        "two addresses of a family": (
+        "two cluster IPs of one family": (
             _service(clusterIP="10.0.0.9", clusterIPs=["10.0.0.9", "10.0.0.10"]),
             [
                 'spec.clusterIPs: Invalid value: ["10.0.0.9","10.0.0.10"]: may specify no more than one IP for each IP family',
             ],
         ),
-        "addresses that are not of their families": (
+        "cluster IPs of other families": (
             _service(clusterIP="fd00::1", ipFamilies=["IPv4", "x", "x"]),
             [
                 'spec.ipFamilies[1]: Unsupported value: "x": supported values: "IPv4", "IPv6"',
@@ -105,12 +105,12 @@ async def test_rejected_services(api: Api, service: Object, errors: list[str]) -
 @cases(
     "spec, change, errors",
     {
-        "the port of health checks": (
+        "healthCheckNodePort": (
             {**LB, "externalTrafficPolicy": "Local"},
             {"healthCheckNodePort": 30999},
             ["spec.healthCheckNodePort: Forbidden: field is immutable"],
         ),
-        "the class": (
+        "loadBalancerClass": (
             {**LB, "loadBalancerClass": "a.b/c"},
             {"loadBalancerClass": "a.b/d"},
             ['spec.loadBalancerClass: Invalid value: "a.b/d": may not change once set'],
@@ -128,13 +128,13 @@ BALANCER = "status.loadBalancer.ingress"
 @cases(
     "kind, ingress, errors",
     {
-        "right": ("LoadBalancer", [{"ip": "10.0.0.1"}, {"hostname": "a.b"}], []),
-        "of no load balancer": (
+        "valid": ("LoadBalancer", [{"ip": "10.0.0.1"}, {"hostname": "a.b"}], []),
+        "ClusterIP Service": (
             "ClusterIP",
             [{"ip": "x"}],
             [f"{BALANCER}: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"],
         ),
-        "wrong": (
+        "invalid": (
             "LoadBalancer",
             [
                 {"ip": "x"},
