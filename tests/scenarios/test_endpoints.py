@@ -69,7 +69,7 @@ class Neighbour(User):
         ]
 
 
-@pytest.mark.simulation(invariants=lambda: (ServiceEndpoints("web", "web", per_slice=PER_SLICE, spare=8),))
+@pytest.mark.simulation(invariants=lambda: (ServiceEndpoints("web", "web", per_slice=PER_SLICE, extra_slices=8),))
 async def test_every_pod_is_an_endpoint_once(simulation: Simulation, seed: int) -> None:
 
     # Slices are not emptied into one another while nothing changes: upstream leaves them as they are, too.

@@ -59,8 +59,8 @@ def parse_schedule(text: str, zone: datetime.tzinfo = datetime.UTC) -> Schedule:
     Raises ``CronError``.
     """
     if text.startswith(("TZ=", "CRON_TZ=")):
-        name, space, text = text.partition("=")[2].partition(" ")
-        if not space:
+        name, separator, text = text.partition("=")[2].partition(" ")
+        if not separator:
             # The parser panics here; v1.36 reports that (``pkg/util/parsers``).
             raise CronError("invalid schedule format: runtime error: slice bounds out of range [:-1]")
         try:

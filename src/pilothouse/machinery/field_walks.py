@@ -60,9 +60,9 @@ def item_element(item: Any, shape: ListType) -> str:
         elif name in defaults:
             values[name] = defaults[name]
     if not values:
-        listed = " ".join(f'"{name}"' for name in keys)
+        names = " ".join(f'"{name}"' for name in keys)
         raise ItemError(
-            f"associative list with keys has an element that omits all key fields [{listed}] "
+            f"associative list with keys has an element that omits all key fields [{names}] "
             "(and doesn't have default values for any key fields)"
         )
     return key(values)

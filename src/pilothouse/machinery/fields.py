@@ -51,13 +51,13 @@ class FieldSelector(msgspec.Struct, frozen=True):
         if len(self.terms) <= _FEW:
             return self.matches
         desired: dict[str, set[str]] = {}
-        unwanted: dict[str, set[str]] = {}
+        excluded: dict[str, set[str]] = {}
         for term in self.terms:
-            (desired if term.operator == "=" else unwanted).setdefault(term.path, set()).add(term.value)
+            (desired if term.operator == "=" else excluded).setdefault(term.path, set()).add(term.value)
 
         def matches(get: Callable[[str], str]) -> bool:
             return all(values == {get(path)} for path, values in desired.items()) and not any(
-                get(path) in values for path, values in unwanted.items()
+                get(path) in values for path, values in excluded.items()
             )
 
         return matches

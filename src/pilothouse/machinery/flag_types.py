@@ -222,10 +222,10 @@ Pairs = Mapping[str, str]
 
 def _pairs(text: str) -> Pairs:
     """``a=1,b=2``. A single pair may contain commas; with several, they are quoted (``"a=1,2",b=3``)."""
-    signs = text.count("=")
-    if signs == 0:
+    equal_signs = text.count("=")
+    if equal_signs == 0:
         raise ValueError(f"{text} must be formatted as key=value")
-    texts = (text.strip('"'),) if signs == 1 else parse_csv(text)
+    texts = (text.strip('"'),) if equal_signs == 1 else parse_csv(text)
     pairs = {}
     for pair in texts:
         key, sign, value = pair.partition("=")

@@ -241,11 +241,11 @@ class _Reading:
                 return
             letters = rest
 
-    def _value(self, flag: Flag, spelled: str) -> str:
+    def _value(self, flag: Flag, flag_text: str) -> str:
         if flag.type.alone is not None:
             return flag.type.alone
         if not self._words:
-            raise FlagError(f"flag needs an argument: {spelled}")
+            raise FlagError(f"flag needs an argument: {flag_text}")
         return self._words.pop()
 
     def _set(self, flag: Flag, text: str) -> None:
@@ -256,10 +256,10 @@ class _Reading:
             value = flag.type.parse(text)
         except ValueError as error:
             if self._flags.plain and flag.type.expects:
-                wrong = "is too large" if isinstance(error, OutOfRange) else f"must be {flag.type.expects}"
-                raise FlagError(f"--{name} {wrong}, got {quoted(text)}") from None
-            spelled = f"-{flag.shorthand}, --{name}" if flag.shorthand else f"--{name}"
-            raise FlagError(f'invalid argument {quoted(text)} for "{spelled}" flag: {error}') from None
+                problem = "is too large" if isinstance(error, OutOfRange) else f"must be {flag.type.expects}"
+                raise FlagError(f"--{name} {problem}, got {quoted(text)}") from None
+            flag_text = f"-{flag.shorthand}, --{name}" if flag.shorthand else f"--{name}"
+            raise FlagError(f'invalid argument {quoted(text)} for "{flag_text}" flag: {error}') from None
         if flag.type.join is not None and name in self.values:
             value = flag.type.join(self.values[name], value)
         self.values[name] = value

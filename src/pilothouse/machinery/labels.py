@@ -160,11 +160,11 @@ def _compile_many(requirements: Sequence[Requirement]) -> Matcher:
     by_key: dict[str, list[Requirement]] = {}
     for requirement in requirements:
         by_key.setdefault(requirement.key, []).append(requirement)
-    needed = {r.key for r in requirements if r.operator not in ("!=", "notin", "!")}
-    checks = {key: _compile_key(key, same) for key, same in by_key.items()}
+    required_keys = {r.key for r in requirements if r.operator not in ("!=", "notin", "!")}
+    checks = {key: _compile_key(key, key_requirements) for key, key_requirements in by_key.items()}
 
     def match_many(labels: Mapping[str, str]) -> bool:
-        if len(needed) > len(labels) or not needed <= labels.keys():
+        if len(required_keys) > len(labels) or not required_keys <= labels.keys():
             return False
         for key in labels:
             check = checks.get(key)

@@ -177,24 +177,26 @@ def parse_quantity(text: str) -> Quantity:
     mantissa = int(digits)
     exact = len(digits) <= 18 and exponent >= -9
     # Upstream considers such a text canonical although "1.500" and "+5" pass, and prints it unchanged.
-    keep = exact and exponent % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
-    quantity = Quantity(-mantissa if negative else mantissa, exponent, notation, text=text if keep else "")
+    is_canonical = exact and exponent % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    quantity = Quantity(-mantissa if negative else mantissa, exponent, notation, text=text if is_canonical else "")
     return quantity.rounded_up(-9)
 
 
 def _binary(text: str, negative: bool, whole: str, fraction: str, power: int) -> Quantity:
     mantissa = int(whole + fraction) << power
-    keep = not fraction and int(whole) & 0x07 != 0 and mantissa <= _MAX and len(whole) + int(power * 3 / 10) + 1 <= 15
+    is_canonical = (
+        not fraction and int(whole) & 0x07 != 0 and mantissa <= _MAX and len(whole) + int(power * 3 / 10) + 1 <= 15
+    )
     notation = BINARY
     quantity = Quantity(mantissa, -len(fraction), notation)
-    if not keep:
+    if not is_canonical:
         quantity = quantity.rounded_up(-9)
         if quantity > _LARGEST:
             quantity = Quantity(_MAX, 0, BINARY)
         if fraction and quantity.mantissa and quantity < _ONE:
             notation = DECIMAL
     signed = -quantity.mantissa if negative else quantity.mantissa
-    return Quantity(signed, quantity.exponent, notation, text=text if keep else "")
+    return Quantity(signed, quantity.exponent, notation, text=text if is_canonical else "")
 
 
 _LARGEST = Quantity(_MAX)
@@ -251,15 +253,15 @@ def canonical(text: str) -> str:
     return str(parse_quantity(text))
 
 
-def canonicalize(amounts: dict[str, Any] | None) -> None:
+def canonicalize(quantities: dict[str, Any] | None) -> None:
     """Convert the quantities of a ResourceList to their stored form, in place: canonical, and rounded up to thousandths
     (v1.36 ``pkg/apis/core/v1/defaults.go``, ``SetDefaults_ResourceList``).
 
     Raises ``QuantityError``.
     """
-    if amounts:
-        for name, text in amounts.items():
-            amounts[name] = _stored(str(text))
+    if quantities:
+        for name, text in quantities.items():
+            quantities[name] = _stored(str(text))
 
 
 @bounded_cache(4096)

@@ -72,8 +72,8 @@ def create_authority(common_name: str, now: datetime.datetime) -> Pair:
     """A self-signed CA that may issue server and client certificates, but no further CAs."""
     key = _new_key()
     name = _name(common_name)
-    until = now + datetime.timedelta(days=AUTHORITY_DAYS)
-    builder = _builder((name, name), key.public_key(), key.public_key(), now, until)
+    not_after = now + datetime.timedelta(days=AUTHORITY_DAYS)
+    builder = _builder((name, name), key.public_key(), key.public_key(), now, not_after)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(authority=True), critical=True)
     return _sign(builder, key, key)
@@ -141,8 +141,8 @@ def _issue(
     authority: Pair, subject: "x509.Name", now: datetime.datetime, extensions: "tuple[x509.ExtensionType, ...]"
 ) -> Pair:
     issuer, issuer_key, key = _certificate(authority.certificate), _key(authority.key), _new_key()
-    until = min(now + datetime.timedelta(days=ISSUED_DAYS), issuer.not_valid_after_utc)
-    builder = _builder((subject, issuer.subject), key.public_key(), issuer_key.public_key(), now, until)
+    not_after = min(now + datetime.timedelta(days=ISSUED_DAYS), issuer.not_valid_after_utc)
+    builder = _builder((subject, issuer.subject), key.public_key(), issuer_key.public_key(), now, not_after)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_usage(authority=False), critical=True)
     for extension in extensions:
@@ -155,7 +155,7 @@ def _builder(
     public: "ec.EllipticCurvePublicKey",
     issuer_public: "ec.EllipticCurvePublicKey",
     now: datetime.datetime,
-    until: datetime.datetime,
+    not_after: datetime.datetime,
 ) -> "x509.CertificateBuilder":
     """The common part of all certificates; ``names`` are those of subject and issuer."""
     builder = x509.CertificateBuilder(
@@ -164,7 +164,7 @@ def _builder(
         public_key=public,
         serial_number=x509.random_serial_number(),
         not_valid_before=now - _SKEW,
-        not_valid_after=until,
+        not_valid_after=not_after,
     )
     # Python 3.13 and later verify strictly by default and require both identifiers.
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)

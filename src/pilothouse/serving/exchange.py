@@ -111,10 +111,10 @@ class Exchange:
 
     # Called by the connection
 
-    def feed(self, piece: bytes) -> bool:
+    def feed(self, chunk: bytes) -> bool:
         """Add a piece of the body. Returns False if reading should be paused."""
-        self._body.append(piece)
-        self._size += len(piece)
+        self._body.append(chunk)
+        self._size += len(chunk)
         self._notify()
         return self._size <= READ_AHEAD
 
@@ -221,7 +221,7 @@ class Exchange:
             # It is unknown whether the next bytes are the body or another request.
             self.keep_alive = self._expects_continue = False
         length: int | None = None
-        says_close = False
+        has_close = False
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._wire.common_headers]
         for name, value in headers:
             if _CONTROL(value) or _CONTROL(name):
@@ -229,7 +229,7 @@ class Exchange:
             if name == b"content-length":
                 length = int(value)
             elif name == b"connection" and value.lower() == b"close":
-                says_close = True
+                has_close = True
                 self.keep_alive = False
             lines.append(b"%b: %b\r\n" % (name, value))
         if status == http.HTTPStatus.SWITCHING_PROTOCOLS:
@@ -244,7 +244,7 @@ class Exchange:
                 self._chunked = True
                 lines.append(b"transfer-encoding: chunked\r\n")
         self._expected = length
-        if not (self.keep_alive or says_close or self.upgraded):
+        if not (self.keep_alive or has_close or self.upgraded):
             lines.append(b"connection: close\r\n")
         lines.append(b"\r\n")
         return b"".join(lines)

@@ -115,9 +115,9 @@ class ServerTls:
         self._files = tuple(source for source in (default, *named) if isinstance(source, Files))
         self._checked_at = float("-inf")
         self._stamps: tuple[tuple[int, ...], ...] = ()
-        door = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
-        door.owner = self
-        self.context: ssl.SSLContext = door
+        context = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
+        context.owner = self
+        self.context: ssl.SSLContext = context
         self._newest = self._create_context()
 
     @classmethod

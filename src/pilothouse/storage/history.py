@@ -137,12 +137,14 @@ class Collection:
 
     def undo(self, revision: int) -> dict[str, Record | None]:
         """The values at ``revision`` of the keys that have changed since; None if the key did not exist."""
-        then: dict[str, Record | None] = {}
+        previous_records: dict[str, Record | None] = {}
         for change in reversed(self.changes):
             if change.revision <= revision:
                 break
-            then[change.key] = change.before  # Backwards: the oldest change after the revision is applied last.
-        return then
+            previous_records[change.key] = (
+                change.before
+            )  # Backwards: the oldest change after the revision is applied last.
+        return previous_records
 
 
 def _weight(change: Change) -> int:

@@ -17,11 +17,11 @@ BACKOFF = (0.01, 0.05, 0.25)
 """The pauses of ``DefaultBackoff``: four attempts, for objects with several writers."""
 
 
-async def retry_on_conflict(write: Callable[[int], Awaitable[T]], pauses: tuple[float, ...]) -> T:
+async def retry_on_conflict(write: Callable[[int], Awaitable[T]], delays: tuple[float, ...]) -> T:
     """Call ``write`` with the number of the try, from 0, until it meets no conflict. Raises the last one."""
-    for attempt, pause in enumerate(pauses):
+    for attempt, delay in enumerate(delays):
         try:
             return await write(attempt)
         except Conflict:
-            await asyncio.sleep(pause)
-    return await write(len(pauses))
+            await asyncio.sleep(delay)
+    return await write(len(delays))

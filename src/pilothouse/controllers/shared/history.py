@@ -142,8 +142,8 @@ def revisions_to_delete(
 
     A revision of an existing pod is not deleted, and does not count against the limit.
     """
-    surplus = len(old) - limit
-    if surplus <= 0:
+    excess = len(old) - limit
+    if excess <= 0:
         return []
     in_use = live_hashes - {""}  # a pod without the label has no revision
     to_delete = [
@@ -151,7 +151,7 @@ def revisions_to_delete(
         for revision in sorted(old, key=lambda earlier: earlier.revision)
         if revision.metadata.labels.get(hash_label) not in in_use
     ]
-    return to_delete[:surplus]
+    return to_delete[:excess]
 
 
 class History:

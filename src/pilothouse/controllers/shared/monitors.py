@@ -143,7 +143,7 @@ class ResourceMonitors(ABC):
 
     async def sync(self) -> None:
         """Read discovery, start and stop informers, and wait up to 30 s for the new ones."""
-        await self._resync_monitors(stops=True)
+        await self._resync_monitors(stop_removed=True)
 
     def request_sync(self, definition: str = "") -> None:
         """Read discovery now, for a definition that was added or changed, or a missing kind."""
@@ -203,7 +203,7 @@ class ResourceMonitors(ABC):
         self._sync_at = math.inf
         # Informers are only stopped by the next periodic sync: deletions of objects caused by the deletion of the
         # definition must not be missed.
-        await self._resync_monitors(stops=False)
+        await self._resync_monitors(stop_removed=False)
         now = asyncio.get_running_loop().time()
         self._rests_until = now + DISCOVERY_GAP_SECONDS
         for name, since in list(self._expected.items()):
@@ -213,14 +213,14 @@ class ResourceMonitors(ABC):
             else:
                 self._schedule(retry_at)
 
-    async def _resync_monitors(self, *, stops: bool) -> None:
+    async def _resync_monitors(self, *, stop_removed: bool) -> None:
         self._settled = False
         try:
             discovery = await self._client.discover()
         except (ApiError, ConnectionError, TimeoutError, ValueError) as error:
             self._log_failure(f"Discovery failed, skipping {self._subject} sync", error)
             return
-        if stops:
+        if stop_removed:
             for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
                 # Stopped by another controller that shares it. If the resource is served, it is started again.
                 self._forget(key)
@@ -229,7 +229,7 @@ class ResourceMonitors(ABC):
             self._log_failure(f"No resources reported by discovery, skipping {self._subject} sync", None)
             return
         self._watch_definitions(discovery)
-        removed, added = self._diff(discovery, desired, stops=stops)
+        removed, added = self._diff(discovery, desired, stop_removed=stop_removed)
         if removed or added:
             diff = f"added: {_listed(added)}, removed: {_listed(removed)}"
             self._log.info(f"Syncing {self._subject} with updated resources from discovery", v=2, diff=diff)
@@ -243,10 +243,10 @@ class ResourceMonitors(ABC):
             await self._wait_synced()
 
     def _diff(
-        self, discovery: Discovery, desired: Mapping[ResourceKey, Resource], *, stops: bool
+        self, discovery: Discovery, desired: Mapping[ResourceKey, Resource], *, stop_removed: bool
     ) -> tuple[list[ResourceKey], list[ResourceKey]]:
         added = [key for key in desired if key not in self._monitors]
-        if not stops:
+        if not stop_removed:
             # Another version replaces the watched one when that is stopped.
             watched = {(key.group, key.resource) for key in self._monitors}
             return [], [key for key in added if (key.group, key.resource) not in watched]

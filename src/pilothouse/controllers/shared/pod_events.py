@@ -131,8 +131,8 @@ class PodEvents(Generic[T]):
             self._add_controlled_pod(new)
             return
         labels_changed = before.labels != after.labels
-        reference, former = controller_of(after), controller_of(before)
-        if former is not None and former != reference:
+        reference, old_reference = controller_of(after), controller_of(before)
+        if old_reference is not None and old_reference != reference:
             # The former owner gets no more events of this pod. If it expects the pod's deletion, lower that expectation
             # now (upstream waits until it expires).
             self._remove_controlled_pod(old)
@@ -142,7 +142,7 @@ class PodEvents(Generic[T]):
                 self._remove_controlled_pod(old)
             return
         if reference is None:
-            if labels_changed or former is not None:
+            if labels_changed or old_reference is not None:
                 self._enqueue_matching(new)
             return
         key = self.owner_key(after.namespace, reference)

@@ -30,5 +30,5 @@ class SliceGauges:
             self._add((0, 0, 0), before)
 
     def _add(self, after: tuple[int, int, int], before: tuple[int, int, int]) -> None:
-        for gauge, now, then in zip((self._desired, self._slices, self._ideal), after, before, strict=True):
-            gauge.inc(now - then)
+        for gauge, new_value, old_value in zip((self._desired, self._slices, self._ideal), after, before, strict=True):
+            gauge.inc(new_value - old_value)

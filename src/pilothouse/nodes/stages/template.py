@@ -339,9 +339,9 @@ def _sequence(nodes: list[Execute]) -> Execute:
     return run
 
 
-def _leave(how: type[Exception]) -> Execute:
+def _leave(exception: type[Exception]) -> Execute:
     def run(_frame: Frame, _dot: Any, _out: list[str]) -> None:
-        raise how
+        raise exception
 
     return run
 

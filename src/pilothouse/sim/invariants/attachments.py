@@ -43,10 +43,13 @@ class Attachments(Invariant):
             self._check_volume(*volume)
 
     def _check_attachment(self, _name: str, before: VolumeAttachment | None, now: VolumeAttachment | None) -> None:
-        was, is_ = before is not None and before.status.attached, now is not None and now.status.attached
-        if now is not None and is_ and not was:
+        was_attached, is_attached = (
+            before is not None and before.status.attached,
+            now is not None and now.status.attached,
+        )
+        if now is not None and is_attached and not was_attached:
             self._check_attached(now)
-        if before is not None and was and not is_:
+        if before is not None and was_attached and not is_attached:
             self._check_detached(before)
 
     def _check_attached(self, now: VolumeAttachment) -> None:

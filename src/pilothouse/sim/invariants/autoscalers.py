@@ -88,10 +88,10 @@ class Autoscalers(Invariant):
             size, status = self._sizes[key][-1][1], autoscaler.status
             if status.desired_replicas != size:
                 raise Violation(f"{key} is {size}, its autoscaler says {status.desired_replicas}")
-            untrue = [
+            not_true = [
                 condition.type
                 for condition in status.conditions
                 if condition.status != "True" and condition.type != "ScalingLimited"
             ]
-            if untrue or not status.conditions:
-                raise Violation(f"{key} came to rest without {untrue}: {status.conditions}")
+            if not_true or not status.conditions:
+                raise Violation(f"{key} came to rest without {not_true}: {status.conditions}")

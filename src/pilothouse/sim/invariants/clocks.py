@@ -15,12 +15,12 @@ def recent(env: Env, within: float) -> list[datetime.datetime]:
     clock = env.clock
     assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"
     since = asyncio.get_running_loop().time() - within
-    instants = [clock.now()]
+    times = [clock.now()]
     for jumped_at, seconds in reversed(clock.jumps):
         if jumped_at < since:
             break
-        instants.append(instants[-1] - datetime.timedelta(seconds=seconds))
-    return [*instants, instants[-1] - datetime.timedelta(seconds=within)]
+        times.append(times[-1] - datetime.timedelta(seconds=seconds))
+    return [*times, times[-1] - datetime.timedelta(seconds=within)]
 
 
 def latest(env: Env, within: float) -> datetime.datetime:

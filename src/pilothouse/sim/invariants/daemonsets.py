@@ -72,8 +72,8 @@ class Daemons(Invariant):
 
     def placements(self, owner: DaemonSet) -> dict[str, Placement]:
         """The decision for each node."""
-        wants = node_requirements_of(_template(owner.spec.template).spec)
-        return {name: decide_placement(wants, self.nodes[name]) for name in sorted(self.nodes)}
+        requirements = node_requirements_of(_template(owner.spec.template).spec)
+        return {name: decide_placement(requirements, self.nodes[name]) for name in sorted(self.nodes)}
 
     def live_pods(self, uid: str) -> list[Pod]:
         """The pods of a DaemonSet that are neither finished nor being deleted."""
@@ -114,9 +114,13 @@ class DaemonSets(Daemons):
         controllers = [reference.uid for reference in new.metadata.owner_references if reference.controller]
         if len(controllers) > 1:
             raise Violation(f"{key} has {len(controllers)} controllers: {controllers}")
-        was = controller_of(old.metadata) if old is not None and old.metadata.uid == new.metadata.uid else None
-        if was is not None and controllers and was.uid != controllers[0]:
-            raise Violation(f"{key} went from controller {was.uid} to {controllers[0]} without being released")
+        old_controller = (
+            controller_of(old.metadata) if old is not None and old.metadata.uid == new.metadata.uid else None
+        )
+        if old_controller is not None and controllers and old_controller.uid != controllers[0]:
+            raise Violation(
+                f"{key} went from controller {old_controller.uid} to {controllers[0]} without being released"
+            )
         if old is None and origin is not None and origin.program.startswith("manager"):
             self._created(key, new)
 
@@ -172,9 +176,9 @@ class DaemonSets(Daemons):
             return is_updated(pod, current, generation)
 
         if owner.spec.update_strategy.type == "RollingUpdate":
-            older = [pod.metadata.name for pod in pods if target_node(pod) in desired and not new(pod)]
-            if older:
-                raise Violation(f"{name} has not finished its update: {older} are not of {current}")
+            outdated = [pod.metadata.name for pod in pods if target_node(pod) in desired and not new(pod)]
+            if outdated:
+                raise Violation(f"{name} has not finished its update: {outdated} are not of {current}")
         if status.observed_generation != owner.metadata.generation:
             raise Violation(f"{name} observed {status.observed_generation}, is {owner.metadata.generation}")
         if status.current_number_scheduled + status.number_misscheduled != len(pods):

@@ -25,11 +25,11 @@ class ServiceEndpoints(Invariant):
     ``spare`` is the number of slices that may exist in addition to the required ones.
     """
 
-    def __init__(self, service: str, app: str, *, per_slice: int = 100, spare: int = 0) -> None:
+    def __init__(self, service: str, app: str, *, per_slice: int = 100, extra_slices: int = 0) -> None:
         self._service = service
         self._app = app
         self._per_slice = per_slice
-        self._spare = spare
+        self._spare = extra_slices
         self._slices: dict[str, EndpointSlice] = {}
         self._endpoints = Objects("/endpoints/", Endpoints)
         self._pods = Objects("/pods/", Pod)
@@ -68,10 +68,10 @@ class ServiceEndpoints(Invariant):
             raise Violation(f"{duplicated} are in several endpoints of the slices of {self._service}")
         if reported != desired:
             raise Violation(f"the slices of {self._service} have {reported}, expected {desired}")
-        needed = max(1, -(-len(desired) // self._per_slice))
-        if len(self._slices) > needed + self._spare:
+        required = max(1, -(-len(desired) // self._per_slice))
+        if len(self._slices) > required + self._spare:
             raise Violation(f"{self._service} has {len(self._slices)} slices for {len(desired)} pods")
-        older = {
+        endpoints_addresses = {
             address.target_ref.name: ready
             for endpoints in self._endpoints.values()
             if endpoints.metadata.name == self._service
@@ -80,5 +80,5 @@ class ServiceEndpoints(Invariant):
             for address in addresses
             if address.target_ref is not None
         }
-        if older != desired:
-            raise Violation(f"the Endpoints of {self._service} have {older}, expected {desired}")
+        if endpoints_addresses != desired:
+            raise Violation(f"the Endpoints of {self._service} have {endpoints_addresses}, expected {desired}")

@@ -47,7 +47,7 @@ class EphemeralClaims(Invariant):
     def settled(self) -> None:
         """At the end each pod has its claims, unless other objects have their names, and no claim remains without its
         pod."""
-        living = {pod.metadata.uid for pod in self._pods.values()}
+        pod_uids = {pod.metadata.uid for pod in self._pods.values()}
         for key, pod in self._pods.items():
             if pod.metadata.deletion_timestamp is not None:
                 continue
@@ -57,5 +57,5 @@ class EphemeralClaims(Invariant):
                     raise Violation(f"{key} has no claim for its volume {volume.name}")
         for key, claim in self._claims.items():
             owner = controller_of(claim.metadata)
-            if owner is not None and owner.uid not in living:
+            if owner is not None and owner.uid not in pod_uids:
                 raise Violation(f"claim {key} has outlived its pod {owner.name}")

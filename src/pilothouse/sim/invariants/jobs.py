@@ -110,11 +110,11 @@ class Jobs(Invariant):
             raise Violation(f"{name} counts {status.failed} as failed, {len(results.lost)} have")
         if before is None or before.metadata.uid != job.metadata.uid:
             return
-        counts, former = (status.succeeded, status.failed), (before.status.succeeded, before.status.failed)
-        if self._bounded and (counts[0] < former[0] or counts[1] < former[1]):
-            raise Violation(f"{name} counted {former} as succeeded and failed, and now {counts}")
-        if is_finished(before) and (not is_finished(job) or counts != former):
-            raise Violation(f"{name} had finished with {former}, and now reports {counts}")
+        counts, previous_counts = (status.succeeded, status.failed), (before.status.succeeded, before.status.failed)
+        if self._bounded and (counts[0] < previous_counts[0] or counts[1] < previous_counts[1]):
+            raise Violation(f"{name} counted {previous_counts} as succeeded and failed, and now {counts}")
+        if is_finished(before) and (not is_finished(job) or counts != previous_counts):
+            raise Violation(f"{name} had finished with {previous_counts}, and now reports {counts}")
 
     def settled(self) -> None:
         """At the end each Job is finished with the correct result; pods of finished or deleted Jobs have no

@@ -69,19 +69,21 @@ class LabelWarnings(Invariant):
             raise Violation(f"a warning is about pod {reference.name}, which never existed")
         self.reports += 1
         message = event.message.removeprefix(COMBINED)
-        near, far = _NEAR.fullmatch(message), _FAR.fullmatch(message)
-        conflict = near or far
+        same_namespace, other_namespace = _NEAR.fullmatch(message), _FAR.fullmatch(message)
+        conflict = same_namespace or other_namespace
         if conflict is None or event.reason != f"{conflict[1]}Conflict":
             raise Violation(f"unknown warning: {event.reason} {event.message}")
         if not _has(pod, conflict[1], conflict[2]):
             raise Violation(f"pod {reference.name} reports {conflict[1]} {conflict[2]!r}, which is not its own")
-        if near is None:
+        if same_namespace is None:
             return
-        named_pods = self._named.get(f"{reference.namespace}/{near[3]}", [])
-        if near[2] == near[4] or not any(
-            _has(other, near[1], near[4]) and self._share(pod, other) for other in named_pods
+        named_pods = self._named.get(f"{reference.namespace}/{same_namespace[3]}", [])
+        if same_namespace[2] == same_namespace[4] or not any(
+            _has(other, same_namespace[1], same_namespace[4]) and self._share(pod, other) for other in named_pods
         ):
-            raise Violation(f"pod {reference.name} has a warning about {near[3]}, with which it has no conflict")
+            raise Violation(
+                f"pod {reference.name} has a warning about {same_namespace[3]}, with which it has no conflict"
+            )
 
     def _share(self, pod: MountingPod, other: MountingPod) -> bool:
         """Whether the two pods ever used the same volume."""

@@ -79,8 +79,10 @@ class NodeHealth(Invariant):
                 record(new.metadata.name)
             elif new is None and old is not None:
                 # Changes that are reverted before the next pass are not observed.
-                signs = self._signs[process.name, old.metadata.name]
-                signs[:] = [observed_at for observed_at in signs if _now() - observed_at > self._limits.period]
+                heartbeats = self._signs[process.name, old.metadata.name]
+                heartbeats[:] = [
+                    observed_at for observed_at in heartbeats if _now() - observed_at > self._limits.period
+                ]
 
         def node_changed(old: Node | None, new: Node | None) -> None:
             if new is not None and (old is None or _heartbeat(old) != _heartbeat(new)):
@@ -157,12 +159,12 @@ class NodeHealth(Invariant):
                 raise Violation(f"{count} nodes of zone {zone!r} were tainted within {now - began:.3f} s, up to {name}")
 
     def _check_label(self, key: str, before: Pod, pod: Pod) -> None:
-        was, is_ = ready_condition(before), ready_condition(pod)
-        if was is None or is_ is None or was.status == is_.status:
+        old_condition, new_condition = ready_condition(before), ready_condition(pod)
+        if old_condition is None or new_condition is None or old_condition.status == new_condition.status:
             return
         self.marked += 1
-        if is_.status != "False" or is_.reason != was.reason:
-            raise Violation(f"{key}: Ready became {is_}, from {was}")
+        if new_condition.status != "False" or new_condition.reason != old_condition.reason:
+            raise Violation(f"{key}: Ready became {new_condition}, from {old_condition}")
         name = pod.spec.node_name
         late = _now() - self._down_until.get(name, float("inf"))
         if late > self._limits.patience + self._limits.slack:
@@ -181,13 +183,13 @@ class NodeHealth(Invariant):
             )
             if taints != desired:
                 raise Violation(f"{name} is Ready={status}; its NoSchedule taints are {taints}")
-            leave = _expected_taints(node)
-            if leave != desired and (leave or zone_of(node) not in self._disrupted):
-                raise Violation(f"{name} is Ready={status}; its NoExecute taints are {leave}")
+            expected_taints = _expected_taints(node)
+            if expected_taints != desired and (expected_taints or zone_of(node) not in self._disrupted):
+                raise Violation(f"{name} is Ready={status}; its NoExecute taints are {expected_taints}")
         for key, pod in self._pods.items():
-            on = self._nodes.get(pod.spec.node_name)
+            pod_node = self._nodes.get(pod.spec.node_name)
             ready = ready_condition(pod)
-            if on is not None and _ready(on) == "Unknown" and ready is not None and ready.status != "False":
+            if pod_node is not None and _ready(pod_node) == "Unknown" and ready is not None and ready.status != "False":
                 raise Violation(f"{key} is ready, on {pod.spec.node_name}, which is unreachable")
 
 

@@ -74,12 +74,14 @@ class PolicyStatuses(Invariant):
         """The fields with warnings, which must be those with invalid expressions."""
         checking = policy.status.type_checking
         reported = [] if checking is None else [warning.field_ref for warning in checking.expression_warnings]
-        wrong = []
+        invalid_fields = []
         for number, validation in enumerate(policy.spec.validations):
             texts = {"expression": validation.expression, "messageExpression": validation.message_expression}
-            wrong += [f"spec.validations[{number}].{field}" for field, text in texts.items() if self._is_wrong(text)]
-        if reported != wrong:
-            raise Violation(f"policy {name}: invalid are {wrong}, and warnings are about {reported}")
+            invalid_fields += [
+                f"spec.validations[{number}].{field}" for field, text in texts.items() if self._is_wrong(text)
+            ]
+        if reported != invalid_fields:
+            raise Violation(f"policy {name}: invalid are {invalid_fields}, and warnings are about {reported}")
         return reported
 
     def settled(self) -> None:

@@ -29,7 +29,7 @@ class Quotas(Invariant):
         name, status = quota.metadata.name, quota.status
         if set(status.used) - set(status.hard):
             raise Violation(f"quota {name} reports resources without a limit: {sorted(status.used)}")
-        if any(int(amount) < 0 for amount in status.used.values()):
+        if any(int(quantity) < 0 for quantity in status.used.values()):
             raise Violation(f"quota {name} has negative usage: {status.used}")
         if old is not None and status.hard not in (old.status.hard, old.spec.hard):
             raise Violation(f"quota {name} sets status.hard to {status.hard}, spec.hard was {old.spec.hard}")

@@ -79,9 +79,13 @@ class ReplicaSets(Invariant):
         controllers = [ref.uid for ref in pod.metadata.owner_references if ref.controller]
         if len(controllers) > 1:
             raise Violation(f"{change.key} has {len(controllers)} controllers: {controllers}")
-        was = controller_of(old.metadata) if old is not None and old.metadata.uid == pod.metadata.uid else None
-        if was is not None and controllers and was.uid != controllers[0]:
-            raise Violation(f"{change.key} went from controller {was.uid} to {controllers[0]} without being released")
+        old_controller = (
+            controller_of(old.metadata) if old is not None and old.metadata.uid == pod.metadata.uid else None
+        )
+        if old_controller is not None and controllers and old_controller.uid != controllers[0]:
+            raise Violation(
+                f"{change.key} went from controller {old_controller.uid} to {controllers[0]} without being released"
+            )
         owner = _active_owner(pod)
         if owner is None:
             return

@@ -51,15 +51,15 @@ class ServiceRanges(Invariant):
     def _check(self, name: str, before: ServiceCIDR | None, now: ServiceCIDR | None, origin: Origin | None) -> None:
         if before is None:
             return
-        lost = FINALIZER in before.metadata.finalizers and not _is_protected(now)
+        finalizer_removed = FINALIZER in before.metadata.finalizers and not _is_protected(now)
         if before.metadata.deletion_timestamp is None:
-            if lost and origin is not None and origin.controller == CONTROLLER:
+            if finalizer_removed and origin is not None and origin.controller == CONTROLLER:
                 raise Violation(f"range {name} lost its finalizer while it is not being deleted")
             if now is not None and now.metadata.deletion_timestamp is not None:
                 self._deleted[name] = asyncio.get_running_loop().time()
                 self.kept += bool(self._addresses_only_in(name))
             return
-        if lost:
+        if finalizer_removed:
             self._check_release(name, before)
 
     def _check_release(self, name: str, before: ServiceCIDR) -> None:

@@ -99,13 +99,13 @@ class StatefulSets(Invariant):
 
     def _check_deletion(self, name: str) -> None:
         """Check a deletion. A pod below it may be terminating because of an update that started before a scale-down."""
-        above = [
+        terminating = [
             pod_name
             for pod_name, pod in self._pods.items()
             if _is_terminating(pod) and _ordinal(pod_name) > _ordinal(name)
         ]
-        if self._ordered and above:
-            raise Violation(f"{name} was deleted while {sorted(above)} are still terminating")
+        if self._ordered and terminating:
+            raise Violation(f"{name} was deleted while {sorted(terminating)} are still terminating")
 
     def _check_missing(self, key: str) -> None:
         if self._missing is None:

@@ -111,8 +111,8 @@ class StorageVersions(Invariant):
 
 def entries(storage_version: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
     """The entry of each server, in their order."""
-    listed = ((storage_version or {}).get("status") or {}).get("storageVersions") or []
-    return {entry["apiServerID"]: entry for entry in listed}
+    storage_versions = ((storage_version or {}).get("status") or {}).get("storageVersions") or []
+    return {entry["apiServerID"]: entry for entry in storage_versions}
 
 
 def _user_content(storage_version: dict[str, Any]) -> dict[str, Any]:

@@ -184,15 +184,15 @@ class UnusedTokens(Invariant):
         self, process_state: _ProcessState, secret: Secret, moment: datetime.datetime, *, is_marked: bool
     ) -> str | None:
         meta = secret.metadata
-        long_ago = moment - self._period
+        period_start = moment - self._period
         created, used, since = meta.creation_timestamp, meta.labels.get(LAST_USED), meta.labels.get(INVALID_SINCE, "")
         if secret.type != SECRET_TYPE or meta.deletion_timestamp is not None:
             return "is no auto-generated token of an account"
-        if created is None or created >= long_ago:
+        if created is None or created >= period_start:
             return f"was created {created}"
-        if used is not None and (date_of(used) or moment.date()) >= long_ago.date():
+        if used is not None and (date_of(used) or moment.date()) >= period_start.date():
             return f"was used {used}"
-        if is_marked and (date_of(since) or moment.date()) >= long_ago.date():
+        if is_marked and (date_of(since) or moment.date()) >= period_start.date():
             return f"is invalid since {since!r}"
         if not is_marked and date_of(since) is not None:
             return f"was marked already: {since}"

@@ -195,58 +195,60 @@ class Graph:
             # would stay in memory.
             node.name, node.namespace, node.owners = new.name, new.namespace, new.owner_references
             return NOTHING
-        out: list[Instruction] = []
+        instructions: list[Instruction] = []
         if node.virtual:
-            node = self._mark_observed(node, Identity(api_version, kind, new.namespace, new.name, new.uid), out)
+            node = self._mark_observed(
+                node, Identity(api_version, kind, new.namespace, new.name, new.uid), instructions
+            )
         elif node.kind != kind or node.api_version != api_version:
             node = self._replace_identity(node, api_version, kind)
-        self._set_owners(node, new.owner_references, out)
+        self._set_owners(node, new.owner_references, instructions)
         if new.deletion_timestamp is not None:
             node.being_deleted = True  # Never reset.
-        _process_transitions(node, old, new, out)
-        return out
+        _process_transitions(node, old, new, instructions)
+        return instructions
 
     def process_delete(self, api_version: str, kind: str, meta: ObjectMeta) -> Instructions:
         """An informer reported the deletion of the object."""
         node = self._nodes.get(meta.uid)
         if node is None:
             return NOTHING
-        out: list[Instruction] = []
+        instructions: list[Instruction] = []
         identity = Identity(api_version, kind, meta.namespace, meta.name, meta.uid)
         if node.virtual:
             # First observed when it is deleted: dependents that claim other coordinates are processed all the same.
-            node = self._mark_observed(node, identity, out)
-        self._remove_node(node, identity, out)
-        return out
+            node = self._mark_observed(node, identity, instructions)
+        self._remove_node(node, identity, instructions)
+        return instructions
 
     def process_virtual_delete_event(self, identity: Identity) -> Instructions:
         """A live read found nothing at ``identity``, or an object with another uid."""
         node = self._nodes.get(identity.uid)
         if node is None:
             return NOTHING
-        out: list[Instruction] = []
+        instructions: list[Instruction] = []
         if not node.virtual:
             if node.identity == identity:
-                self._remove_node(node, identity, out)
+                self._remove_node(node, identity, instructions)
             else:
                 # The informer has the object under other coordinates, which are correct. Only references to those that
                 # were read are wrong.
                 _enqueue_dependents_of_absent_owner(
-                    partition_dependents(node.dependents or (), identity)[0], identity, out
+                    partition_dependents(node.dependents or (), identity)[0], identity, instructions
                 )
-            return out
+            return instructions
         matching, mismatching = partition_dependents(node.dependents or (), identity)
         if not mismatching:
-            self._remove_node(node, identity, out)
-            return out
-        _enqueue_dependents_of_absent_owner(matching, identity, out)
+            self._remove_node(node, identity, instructions)
+            return instructions
+        _enqueue_dependents_of_absent_owner(matching, identity, instructions)
         if node.identity == identity:
             alternative = get_alternate_owner_identity(mismatching, identity)
             if alternative is not None:
                 replacement = node._replacement(alternative)
                 self._nodes[node.uid] = replacement
-                out.append(AttemptToDelete(replacement, rate_limited=True))
-        return out
+                instructions.append(AttemptToDelete(replacement, rate_limited=True))
+        return instructions
 
     def is_in_cycle(self, node: Node) -> bool:
         """Whether the node waits for itself: it blocks an owner in foreground deletion, which blocks another one, …,
@@ -273,21 +275,21 @@ class Graph:
         self._nodes[new.uid] = node
         if not new.owner_references and new.deletion_timestamp is None:
             return NOTHING
-        out: list[Instruction] = []
+        instructions: list[Instruction] = []
         if new.deletion_timestamp is not None:
             node.being_deleted = True
             node.deleting_dependents = FOREGROUND_FINALIZER in new.finalizers
-        self._add_dependent_to_owners(node, new.owner_references, out)
-        _process_transitions(node, old, new, out)
-        return out
+        self._add_dependent_to_owners(node, new.owner_references, instructions)
+        _process_transitions(node, old, new, instructions)
+        return instructions
 
-    def _mark_observed(self, node: Node, identity: Identity, out: list[Instruction]) -> Node:
+    def _mark_observed(self, node: Node, identity: Identity, instructions: list[Instruction]) -> Node:
         """A virtual node turns out to exist. Dependents whose reference claims another identity are processed again."""
         if node.identity != identity:
             for dependent in partition_dependents(node.dependents or (), identity)[1]:
                 if identity.namespace and dependent.namespace != identity.namespace:
-                    _report_invalid_namespace_owner_ref(dependent, identity.uid, out)
-                out.append(AttemptToDelete(dependent))
+                    _report_invalid_namespace_owner_ref(dependent, identity.uid, instructions)
+                instructions.append(AttemptToDelete(dependent))
             node = node._replacement(identity)
             self._nodes[node.uid] = node
         node.virtual = False
@@ -304,7 +306,7 @@ class Graph:
                 owner._add_dependent(renamed)
         return renamed
 
-    def _set_owners(self, node: Node, references: tuple[OwnerReference, ...], out: list[Instruction]) -> None:
+    def _set_owners(self, node: Node, references: tuple[OwnerReference, ...], instructions: list[Instruction]) -> None:
         if node.owners == references:
             node.owners = references
             return
@@ -327,16 +329,16 @@ class Graph:
         for uid in unblocked:
             owner = self._nodes.get(uid)
             if owner is not None:
-                out.append(AttemptToDelete(owner))
+                instructions.append(AttemptToDelete(owner))
         node.owners = references
-        self._add_dependent_to_owners(node, added, out)
+        self._add_dependent_to_owners(node, added, instructions)
         self._remove_dependent_from_owners(node, removed)
         if removed and references and not node.namespace:
             # It may have been kept because of a namespaced owner, whose reference was removed.
-            out.append(AttemptToDelete(node))
+            instructions.append(AttemptToDelete(node))
 
     def _add_dependent_to_owners(
-        self, node: Node, references: Iterable[OwnerReference], out: list[Instruction]
+        self, node: Node, references: Iterable[OwnerReference], instructions: list[Instruction]
     ) -> None:
         is_potentially_invalid = False
         for reference in references:
@@ -345,14 +347,14 @@ class Graph:
                 owner = Node(claimed_identity(reference, node.namespace), virtual=True)
                 self._nodes[reference.uid] = owner
                 owner._add_dependent(node)
-                out.append(AttemptToDelete(owner))
+                instructions.append(AttemptToDelete(owner))
                 continue
             owner._add_dependent(node)
             if is_potentially_invalid:
                 continue  # One such reference is enough; upstream does not report a second one, either.
             if owner.namespace and owner.namespace != node.namespace:
                 if not owner.virtual:
-                    _report_invalid_namespace_owner_ref(node, owner.uid, out)
+                    _report_invalid_namespace_owner_ref(node, owner.uid, instructions)
                 is_potentially_invalid = True
             elif not _owner_reference_matches_coordinates(reference, owner.api_version, owner.kind, owner.name):
                 is_potentially_invalid = True
@@ -361,7 +363,7 @@ class Graph:
                 # a missing namespaced object (kubernetes#98040).
                 is_potentially_invalid = True
         if is_potentially_invalid:
-            out.append(AttemptToDelete(node))
+            instructions.append(AttemptToDelete(node))
 
     def _remove_dependent_from_owners(self, node: Node, references: Iterable[OwnerReference]) -> None:
         for reference in references:
@@ -369,15 +371,15 @@ class Graph:
             if owner is not None:
                 owner._remove_dependent(node)
 
-    def _remove_node(self, node: Node, identity: Identity, out: list[Instruction]) -> None:
+    def _remove_node(self, node: Node, identity: Identity, instructions: list[Instruction]) -> None:
         del self._nodes[node.uid]
         self._remove_dependent_from_owners(node, node.owners)
         if node.dependents:
-            _enqueue_dependents_of_absent_owner(node.dependents, identity, out)
+            _enqueue_dependents_of_absent_owner(node.dependents, identity, instructions)
         for reference in node.owners:
             owner = self._nodes.get(reference.uid)
             if owner is not None and owner.deleting_dependents:
-                out.append(AttemptToDelete(owner))  # This may have been the last dependent that it waited for.
+                instructions.append(AttemptToDelete(owner))  # This may have been the last dependent that it waited for.
 
 
 def _coordinates(reference: OwnerReference) -> tuple[str, str, str]:
@@ -419,8 +421,8 @@ def get_alternate_owner_identity(dependents: Iterable[Node], absent: Identity) -
         for ref in dependent.owners:
             if ref.uid != absent.uid:
                 continue
-            same = _owner_reference_matches_coordinates(ref, absent.api_version, absent.kind, absent.name)
-            if same and (not absent.namespace or absent.namespace == dependent.namespace):
+            matches = _owner_reference_matches_coordinates(ref, absent.api_version, absent.kind, absent.name)
+            if matches and (not absent.namespace or absent.namespace == dependent.namespace):
                 continue
             # A kind that was read without a namespace is cluster-scoped, so the dependent's namespace does not matter.
             cluster_scoped = not absent.namespace and (ref.api_version, ref.kind) == (absent.api_version, absent.kind)
@@ -440,17 +442,19 @@ def _owner_reference_matches_coordinates(reference: OwnerReference, api_version:
     return reference.name == name and reference.kind == kind and reference.api_version == api_version
 
 
-def _enqueue_dependents_of_absent_owner(dependents: Iterable[Node], owner: Identity, out: list[Instruction]) -> None:
+def _enqueue_dependents_of_absent_owner(
+    dependents: Iterable[Node], owner: Identity, instructions: list[Instruction]
+) -> None:
     absent_owner_dependents = list(dependents)
     if absent_owner_dependents:
-        out.append(CacheAbsentOwner(owner))
-        out.extend(AttemptToDelete(dependent) for dependent in absent_owner_dependents)
+        instructions.append(CacheAbsentOwner(owner))
+        instructions.extend(AttemptToDelete(dependent) for dependent in absent_owner_dependents)
 
 
-def _report_invalid_namespace_owner_ref(dependent: Node, owner_uid: str, out: list[Instruction]) -> None:
+def _report_invalid_namespace_owner_ref(dependent: Node, owner_uid: str, instructions: list[Instruction]) -> None:
     for reference in dependent.owners:
         if reference.uid == owner_uid:
-            out.append(ReportInvalidNamespace(dependent.identity, reference))
+            instructions.append(ReportInvalidNamespace(dependent.identity, reference))
             return
 
 
@@ -460,11 +464,11 @@ def _deletion_starts_with_finalizer(old: ObjectMeta | None, new: ObjectMeta, fin
     return old is None or old.deletion_timestamp is None or finalizer not in old.finalizers
 
 
-def _process_transitions(node: Node, old: ObjectMeta | None, new: ObjectMeta, out: list[Instruction]) -> None:
+def _process_transitions(node: Node, old: ObjectMeta | None, new: ObjectMeta, instructions: list[Instruction]) -> None:
     """The actions at the start of a deletion. Orphaning takes precedence: the dependents must not be deleted first."""
     if _deletion_starts_with_finalizer(old, new, ORPHAN_FINALIZER):
-        out.append(AttemptToOrphan(node))
+        instructions.append(AttemptToOrphan(node))
     elif _deletion_starts_with_finalizer(old, new, FOREGROUND_FINALIZER):
         node.deleting_dependents = True
-        out.extend(AttemptToDelete(dependent) for dependent in node.dependent_nodes())
-        out.append(AttemptToDelete(node))
+        instructions.extend(AttemptToDelete(dependent) for dependent in node.dependent_nodes())
+        instructions.append(AttemptToDelete(node))

@@ -145,14 +145,14 @@ class Live:
 
 
 async def _retry_conflicts(attempt: Callable[[], Awaitable[None]]) -> None:
-    pause = FINALIZER_PAUSE_SECONDS
+    delay = FINALIZER_PAUSE_SECONDS
     for _ in range(FINALIZER_TRIES - 1):
         try:
             await attempt()
             return
         except Conflict:
-            await asyncio.sleep(pause)
-            pause *= FINALIZER_PAUSE_FACTOR
+            await asyncio.sleep(delay)
+            delay *= FINALIZER_PAUSE_FACTOR
     await attempt()
 
 

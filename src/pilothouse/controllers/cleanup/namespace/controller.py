@@ -80,9 +80,9 @@ class NamespaceController(ManagedController):
             self.log.error("Deleting the content of a namespace failed", key=key, err=text)
             raise RetryLater(text)
         if result.estimate_seconds > 0:
-            pause = pause_seconds(result.estimate_seconds)
-            self.log.info("Content remaining in namespace", v=4, key=key, seconds=pause)
-            return Requeue(pause)
+            delay = pause_seconds(result.estimate_seconds)
+            self.log.info("Content remaining in namespace", v=4, key=key, seconds=delay)
+            return Requeue(delay)
         try:
             await self._retry_on_conflict(current, self._finalize_namespace)
         except NotFound:

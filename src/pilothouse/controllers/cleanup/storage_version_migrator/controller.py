@@ -112,9 +112,9 @@ class StorageVersionMigrator(ManagedController):
         except MigrationFailed as error:
             await self._record_result(migration, f"migration encountered unhandled error: {error}")
         except RETRIABLE as error:
-            pause = error.retry_after_seconds if isinstance(error, ApiError) else 0
-            if pause:
-                return Requeue(float(pause))
+            delay = error.retry_after_seconds if isinstance(error, ApiError) else 0
+            if delay:
+                return Requeue(float(delay))
             raise RetryLater(str(error)) from error
         else:
             await self._record_result(migration)
@@ -185,9 +185,9 @@ def _is_as_new_as(cache: Cache[Any], begun: str) -> bool:
     """Whether the cache is as new as the start of the migration."""
     order = compare(cache.resource_version, begun)
     if order is None:
-        odd = begun if compare(begun, begun) is None else cache.resource_version
+        rv = begun if compare(begun, begun) is None else cache.resource_version
         raise MigrationFailed(
-            f"error comparing resource versions between GC and SVM resource: resource version is not well formed: {odd}"
+            f"error comparing resource versions between GC and SVM resource: resource version is not well formed: {rv}"
         )
     return order >= 0
 

@@ -197,10 +197,12 @@ def migrated_configuration(
         return _configuration(definition, "False", "MigrationFailed", "The migration has failed", stored, now)
     if is_same:
         stored = tuple(version.name for version in definition.spec.versions if version.storage)
-        how = "and the stored versions have been updated"
+        outcome = "and the stored versions have been updated"
     else:
-        how = "but the stored versions have not been updated due to a generation mismatch"
-    return _configuration(definition, "False", "MigrationSucceeded", f"The migration has succeeded {how}", stored, now)
+        outcome = "but the stored versions have not been updated due to a generation mismatch"
+    return _configuration(
+        definition, "False", "MigrationSucceeded", f"The migration has succeeded {outcome}", stored, now
+    )
 
 
 def _configuration(

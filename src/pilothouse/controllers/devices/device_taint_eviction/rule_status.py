@@ -75,8 +75,8 @@ def new_condition(rule: DeviceTaintRule, counts: Counts) -> Condition | None:
         observed_generation=rule.metadata.generation,
     )
     existing = find_condition(rule.status.conditions, IN_PROGRESS)
-    same = existing is not None and msgspec.structs.replace(existing, last_transition_time=None) == transition_at
-    return None if same else transition_at
+    unchanged = existing is not None and msgspec.structs.replace(existing, last_transition_time=None) == transition_at
+    return None if unchanged else transition_at
 
 
 def _pods(number: int, singular: str, plural: str) -> str:

@@ -365,8 +365,8 @@ class ResourceClaimController(ManagedController):
         assert raw is not None, "what is written back whole is cached with its JSON"
         namespace = claim.metadata.namespace
         self._missing_reservations.pop(key, None)
-        stays = [await self._keeps_reservation(key, namespace, user) for user in claim.status.reserved_for]
-        remaining = sum(stays)
+        keep_flags = [await self._keeps_reservation(key, namespace, user) for user in claim.status.reserved_for]
+        remaining = sum(keep_flags)
         cleared = self._cleared.get(key) == claim.metadata.resource_version
         if not cleared:
             self._cleared.pop(key, None)
@@ -374,7 +374,7 @@ class ResourceClaimController(ManagedController):
             case Step.NOTHING:
                 pass
             case Step.RELEASE | Step.DEALLOCATE as step:
-                users = [user for user, stay in zip(_users(raw), stays, strict=True) if stay]
+                users = [user for user, keep in zip(_users(raw), keep_flags, strict=True) if keep]
                 changes: dict[str, bytes | None] = {"status.reservedFor": _json(users) if users else None}
                 if step is Step.DEALLOCATE:
                     changes["status.allocation"] = None

@@ -47,5 +47,5 @@ def labels_of(claim: ResourceClaim) -> Key:
     return _word(claim.status.allocation is not None), _word(asks_for_admin_access(claim)), source
 
 
-def _word(truth: bool) -> str:
-    return "true" if truth else "false"
+def _word(value: bool) -> str:
+    return "true" if value else "false"

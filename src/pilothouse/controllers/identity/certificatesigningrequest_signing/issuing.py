@@ -98,7 +98,7 @@ def _builder(
 ) -> x509.CertificateBuilder:
     if not request.is_signature_valid:
         raise CannotIssue("unable to verify certificate request signature")
-    bits, purposes = usages_of(usages)
+    bits, extended_key_usages = usages_of(usages)
     subject = _subject(request)
     builder = x509.CertificateBuilder(
         subject_name=subject,
@@ -111,8 +111,8 @@ def _builder(
     if bits:
         usage = x509.UnrecognizedExtension(ExtensionOID.KEY_USAGE, _encoded(bits))
         builder = builder.add_extension(usage, critical=True)
-    if purposes:
-        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+    if extended_key_usages:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(extended_key_usages), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     try:
         subject_key_id = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -134,7 +134,7 @@ def usages_of(usages: Sequence[str]) -> tuple[frozenset[int], list[x509.ObjectId
     if unrecognized:
         listed = " ".join(f'"{usage}"' for usage in unrecognized)
         raise CannotIssue(f"unrecognized usage values: [{listed}]")
-    desired = [purpose for word, purpose in _PURPOSES.items() if word in usages]
+    desired = [usage_oid for word, usage_oid in _PURPOSES.items() if word in usages]
     return frozenset(_BITS[usage] for usage in usages if usage in _BITS), list(dict.fromkeys(desired))
 
 

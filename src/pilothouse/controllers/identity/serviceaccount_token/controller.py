@@ -197,5 +197,5 @@ class TokenController(ManagedController):
             except NotFound:
                 return
 
-        pauses = tuple(REFERENCE_SECONDS * (1 + self._chance.random()) for _ in range(REFERENCE_TRIES - 1))
-        await retry_on_conflict(remove, pauses)
+        delays = tuple(REFERENCE_SECONDS * (1 + self._chance.random()) for _ in range(REFERENCE_TRIES - 1))
+        await retry_on_conflict(remove, delays)

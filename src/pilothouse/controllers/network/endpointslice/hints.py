@@ -160,13 +160,13 @@ def add_hints(plan: Plan, allocations: Mapping[str, Allocation]) -> tuple[Plan, 
             return endpoint.hints
         zone = endpoint.zone or ""
         if giving.get(zone) and receiving:
-            taker = next(iter(receiving))
-            for zones, name, step in ((giving, zone, -1), (receiving, taker, 1)):
+            receiver = next(iter(receiving))
+            for zones, name, step in ((giving, zone, -1), (receiving, receiver, 1)):
                 hinted_endpoints[name] = hinted_endpoints.get(name, 0) + step
                 zones[name] -= 1
                 if not zones[name]:
                     del zones[name]
-            zone = taker
+            zone = receiver
         return EndpointHints(for_zones=(ForTopology(name=zone),))
 
     def rewritten(slices: Iterable[EndpointSlice]) -> tuple[EndpointSlice, ...]:
@@ -208,18 +208,18 @@ def _get_giving_and_receiving_zones(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The number of endpoints that each zone gives and receives: one at a time from the largest surplus to the largest
     deficit, as long as it is at least half an endpoint for both and a whole one for either."""
-    surplus = {zone: hinted_endpoints.get(zone, 0) - allocations[zone].desired for zone in sorted(allocations)}
-    to_give = {zone: amount for zone, amount in surplus.items() if amount > 0}
-    to_receive = {zone: -amount for zone, amount in surplus.items() if amount < 0}
+    differences = {zone: hinted_endpoints.get(zone, 0) - allocations[zone].desired for zone in sorted(allocations)}
+    to_give = {zone: amount for zone, amount in differences.items() if amount > 0}
+    to_receive = {zone: -amount for zone, amount in differences.items() if amount < 0}
     giving: dict[str, int] = {}
     receiving: dict[str, int] = {}
     while to_give and to_receive:
-        giver, taker = max(to_give, key=to_give.__getitem__), max(to_receive, key=to_receive.__getitem__)
-        gives, takes = to_give[giver], to_receive[taker]
-        if gives < 0.5 or takes < 0.5 or (gives < 1 and takes < 1):
+        giving_zone, receiving_zone = max(to_give, key=to_give.__getitem__), max(to_receive, key=to_receive.__getitem__)
+        given, received = to_give[giving_zone], to_receive[receiving_zone]
+        if given < 0.5 or received < 0.5 or (given < 1 and received < 1):
             break
-        giving[giver] = giving.get(giver, 0) + 1
-        receiving[taker] = receiving.get(taker, 0) + 1
-        to_give[giver] -= 1
-        to_receive[taker] -= 1
+        giving[giving_zone] = giving.get(giving_zone, 0) + 1
+        receiving[receiving_zone] = receiving.get(receiving_zone, 0) + 1
+        to_give[giving_zone] -= 1
+        to_receive[receiving_zone] -= 1
     return giving, receiving

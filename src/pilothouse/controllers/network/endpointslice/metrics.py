@@ -39,8 +39,8 @@ class Metrics:
 
     def has_slices(self, key: str, address_type: str, groups: list[int], slices: int) -> None:
         """A service has ``slices`` in this family, and so many endpoints in each group of equal ports."""
-        ideal = sum(-(-count // self._max_endpoints) for count in groups) or 1
-        self._gauges.set(key, address_type, endpoints=sum(groups), slices=slices, ideal=ideal)
+        desired_slices = sum(-(-count // self._max_endpoints) for count in groups) or 1
+        self._gauges.set(key, address_type, endpoints=sum(groups), slices=slices, ideal=desired_slices)
 
     def is_distributed(self, key: str, distribution: str) -> None:
         """The Service's traffic distribution; empty if there is none."""

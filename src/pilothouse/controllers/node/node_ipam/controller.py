@@ -84,14 +84,14 @@ class NodeIpamController(ManagedController):
 
     async def _occupy_existing_cidrs(self) -> None:
         """Occupy the CIDRs of every live node."""
-        until = self.env.monotonic() + LIST_FOR_SECONDS
+        deadline = self.env.monotonic() + LIST_FOR_SECONDS
         while True:
             try:
                 page = await self._client.list_all(NODES)
                 break
             except (ApiError, OSError) as error:
                 self.log.warning("Failed to list all nodes", error=error)
-            if self.env.monotonic() + LIST_EVERY_SECONDS > until:
+            if self.env.monotonic() + LIST_EVERY_SECONDS > deadline:
                 raise CannotRun("failed to list all nodes in 10m0s, cannot proceed without updating CIDR map")
             await asyncio.sleep(LIST_EVERY_SECONDS)
         for entry in page.items:

@@ -27,10 +27,10 @@ class UnchangedNodes:
     """The nodes that had nothing to do when last checked. ``healths`` is the monitor's memory: Leases are recorded
     there."""
 
-    def __init__(self, leases: Cache[Lease], healths: dict[str, Health], grace: float) -> None:
+    def __init__(self, leases: Cache[Lease], healths: dict[str, Health], grace_period: float) -> None:
         self._leases = leases
         self._healths = healths
-        self._grace = grace
+        self._grace_period = grace_period
         self._calm: dict[str, _UnchangedNode] = {}
 
     def add(self, node: Node, lease: Lease | None, zone: str | None) -> None:
@@ -39,7 +39,7 @@ class UnchangedNodes:
         health = self._healths[name]
         # A Lease that is not remembered counts as new in the next pass; until then the node is checked.
         if health.lease is lease:
-            self._calm[name] = _UnchangedNode(node, lease, health.probed + self._grace, zone)
+            self._calm[name] = _UnchangedNode(node, lease, health.probed + self._grace_period, zone)
 
     def drop(self, name: str) -> None:
         self._calm.pop(name, None)
@@ -62,7 +62,7 @@ class UnchangedNodes:
             if lease is not unchanged.lease:
                 health = self._healths[name] = observe_heartbeat(self._healths[name], node, lease, now)
                 unchanged.lease = lease
-                unchanged.until = health.probed + self._grace
+                unchanged.until = health.probed + self._grace_period
             if at > unchanged.until:
                 changed.append(node)
             elif unchanged.zone is not None:

@@ -56,8 +56,8 @@ def observe_heartbeat(before: Health | None, node: Node, lease: Lease | None, no
 def is_unresponsive(health: Health, now: ClockReading, *, monitor_grace: float, startup_grace: float) -> bool:
     """Whether the last heartbeat is older than the grace period. A node that never reported has the startup grace
     period."""
-    grace = startup_grace if health.ready is None else monitor_grace
-    return now.loop > health.probed + grace
+    grace_period = startup_grace if health.ready is None else monitor_grace
+    return now.loop > health.probed + grace_period
 
 
 def conditions_of_unresponsive_node(node: Node, now: ClockReading) -> tuple[NodeCondition, ...] | None:

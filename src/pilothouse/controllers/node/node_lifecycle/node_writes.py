@@ -44,16 +44,16 @@ class NodeWrites:
         False if it has another one by now; then nothing was done.
         """
         now = self._env.now()
-        stamped = [msgspec.structs.replace(taint, time_added=now) for taint in add]
+        taints_to_add = [msgspec.structs.replace(taint, time_added=now) for taint in add]
         applies = True
 
         def change(live_node: Node) -> Sequence[Taint]:
             nonlocal applies
             ready = node_ready_condition(live_node)
             applies = not while_ready_is or (ready is not None and ready.status == while_ready_is)
-            return _with_taints(live_node.spec.taints, stamped) if applies else live_node.spec.taints
+            return _with_taints(live_node.spec.taints, taints_to_add) if applies else live_node.spec.taints
 
-        if stamped:
+        if taints_to_add:
             await self._change_taints(node.metadata.name, change)
         if applies:
             await self.remove_taints(node, remove)

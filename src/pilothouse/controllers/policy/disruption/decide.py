@@ -69,12 +69,12 @@ def build_disrupted_pod_map(
             at = disrupted.get(pod.metadata.name)
             if at is None or pod.metadata.deletion_timestamp is not None:
                 continue
-            until = at + DELETION_TIMEOUT
-            if until < now:
+            expected_deletion = at + DELETION_TIMEOUT
+            if expected_deletion < now:
                 overdue.append(pod)
                 continue
             awaited[pod.metadata.name] = at
-            recheck_at = until if recheck_at is None else min(recheck_at, until)
+            recheck_at = expected_deletion if recheck_at is None else min(recheck_at, expected_deletion)
     return DisruptedPods(awaited=awaited, overdue=tuple(overdue), recheck_at=recheck_at)
 
 

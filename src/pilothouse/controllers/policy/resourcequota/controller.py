@@ -143,8 +143,12 @@ class ResourceQuotaController:
         for quota in self._quotas.list(namespace):
             self._additions += 1
             key = object_key(quota.metadata)
-            until = self._uncharged_until.get(key)
-            if until is not None and self._env.monotonic() < until and evaluator.matching(quota.spec.hard):
+            uncharged_until = self._uncharged_until.get(key)
+            if (
+                uncharged_until is not None
+                and self._env.monotonic() < uncharged_until
+                and evaluator.matching(quota.spec.hard)
+            ):
                 self._added_to.add_after(key, RAISE_DELAY_SECONDS)
 
     # Counting

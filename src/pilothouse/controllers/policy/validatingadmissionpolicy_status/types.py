@@ -49,21 +49,21 @@ class Schemas:
         return None
 
 
-def filled(schemas: Mapping[str, Schema], schema: Schema, above: tuple[str, ...] = ()) -> Schema:
+def filled(schemas: Mapping[str, Schema], schema: Schema, ancestors: tuple[str, ...] = ()) -> Schema:
     """The schema with all references resolved. A recursive one ends in an object without properties."""
     key = _referred(schema)
     if key:
-        if key in above:
+        if key in ancestors:
             return {"type": "object"}
-        return filled(schemas, schemas.get(key) or ANYTHING, (*above, key))
+        return filled(schemas, schemas.get(key) or ANYTHING, (*ancestors, key))
     if schema.get("format") == "int-or-string" or ("type" not in schema and ("oneOf" in schema or "anyOf" in schema)):
         return ANYTHING  # a quantity, or a port by number or name
     copy = dict(schema)
     if schema.get("properties"):
-        copy["properties"] = {name: filled(schemas, below, above) for name, below in schema["properties"].items()}
+        copy["properties"] = {name: filled(schemas, below, ancestors) for name, below in schema["properties"].items()}
     for field in ("items", "additionalProperties"):
         if isinstance(schema.get(field), dict):
-            copy[field] = filled(schemas, schema[field], above)
+            copy[field] = filled(schemas, schema[field], ancestors)
     return copy
 
 

@@ -25,8 +25,8 @@ class Attachment(msgspec.Struct):
 class ActualStateOfWorld:
     """The actual state of the world. ``touched`` is called with every volume and node that changed."""
 
-    def __init__(self, touched: Callable[[Pair], None]) -> None:
-        self._touched = touched
+    def __init__(self, on_change: Callable[[Pair], None]) -> None:
+        self._on_change = on_change
         self._volumes: dict[str, dict[str, Attachment]] = {}
         self._in_use: dict[str, set[str]] = {}
         self._unreported: dict[str, set[str]] = {}
@@ -56,7 +56,7 @@ class ActualStateOfWorld:
         else:
             attachment.confirmed = confirmed
             attachment.disk = disk or attachment.disk
-        self._touched(pair)
+        self._on_change(pair)
 
     def mark_volume_as_detached(self, pair: Pair) -> None:
         """The volume is not attached, nor in the node's status."""
@@ -68,7 +68,7 @@ class ActualStateOfWorld:
             del self._volumes[volume]
         self._unreported.get(node, set()).discard(volume)
         self.remove_volume_from_report_as_attached(pair)
-        self._touched(pair)
+        self._on_change(pair)
 
     def get(self, pair: Pair) -> Attachment | None:
         """The attachment, confirmed or uncertain, or None."""

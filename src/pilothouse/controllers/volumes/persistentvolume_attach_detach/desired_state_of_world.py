@@ -27,8 +27,8 @@ class DesiredVolume(msgspec.Struct):
 class DesiredStateOfWorld:
     """The desired state of the world. ``touched`` is called with every volume and node that changed."""
 
-    def __init__(self, touched: Callable[[Pair], None]) -> None:
-        self._touched = touched
+    def __init__(self, on_change: Callable[[Pair], None]) -> None:
+        self._on_change = on_change
         self._nodes: dict[str, dict[str, DesiredVolume]] = {}
         self._of_pod: dict[str, dict[Pair, None]] = {}
 
@@ -53,7 +53,7 @@ class DesiredStateOfWorld:
         desired, pair = volumes.get(disk.name), (disk.name, pod.spec.node_name)
         if desired is None:
             desired = volumes[disk.name] = DesiredVolume(disk)
-            self._touched(pair)
+            self._on_change(pair)
         desired.pods.setdefault(pod.metadata.uid, pod)
         self._of_pod.setdefault(pod.metadata.uid, {})[pair] = None
 
@@ -78,7 +78,7 @@ class DesiredStateOfWorld:
         del volumes[volume].pods[uid]
         if not volumes[volume].pods:
             del volumes[volume]
-            self._touched(pair)
+            self._on_change(pair)
 
     def get(self, pair: Pair) -> DesiredVolume | None:
         volume, node = pair

@@ -235,8 +235,8 @@ class BinderController:
             case MarkLost(reason=reason, message=message):
                 record_decision(f"claim {key} is Lost: {message}")
                 if claim.object.status.phase != "Lost" and not await self._live_volume_exists(claim.object):
-                    lost = await self._writes.update_claim_status(claim, links.claim_phase(claim, "Lost"))
-                    self._record_event(lost, ClaimEvent(WARNING, reason, message))
+                    updated_claim = await self._writes.update_claim_status(claim, links.claim_phase(claim, "Lost"))
+                    self._record_event(updated_claim, ClaimEvent(WARNING, reason, message))
             case InvalidClaim(event=event, error=error):
                 self._record_event(claim, event)
                 raise InvalidBinding(error)

@@ -131,17 +131,17 @@ def bound_status(claim: Claim, volume: PersistentVolume) -> bytes | None:
 
 
 def _capacity(claim: PersistentVolumeClaim, volume: PersistentVolume) -> dict[str, bytes | None]:
-    offered = volume.spec.capacity.get("storage")
-    if offered is None:
+    volume_capacity = volume.spec.capacity.get("storage")
+    if volume_capacity is None:
         raise NoCapacityError(f'PersistentVolume "{volume.metadata.name}" is without a storage capacity')
     before = volume.metadata.annotations.get(PRE_RESIZE_CAPACITY)
     if before is not None:
         try:
             parse_quantity(before)
         except QuantityError:
-            before = offered
+            before = volume_capacity
         return {"status.capacity": _json({**claim.status.capacity, "storage": before})}
     present = claim.status.capacity.get("storage")
-    if present is not None and parse_quantity(present) == parse_quantity(offered):
+    if present is not None and parse_quantity(present) == parse_quantity(volume_capacity):
         return {}
     return {"status.capacity": _json(volume.spec.capacity)}

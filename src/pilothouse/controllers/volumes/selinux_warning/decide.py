@@ -106,7 +106,7 @@ def decide(
     """How a pod uses those of its volumes that can be mounted with a label, if their drivers support it. Claims are
     found by key, volumes by name."""
     uses: dict[Place, VolumeUse] = {}
-    unbound, mixed = [], []
+    unbound, conflicting = [], []
     labels = mounted(pod)
     for volume in pod.spec.volumes:
         if volume.name not in labels:
@@ -117,12 +117,12 @@ def decide(
             continue
         desired = labels[volume.name]
         if len(desired) > 1:
-            mixed.append(volume.name)
+            conflicting.append(volume.name)
             continue
         place = place_of(resolved.spec, resolved.spec.csi) if resolved is not None else place_of(volume, None)
         if place is not None:
             uses[place] = use_of(pod.spec.security_context, desired[0] if desired else "")
-    return VolumeUses(uses, tuple(unbound), tuple(mixed))
+    return VolumeUses(uses, tuple(unbound), tuple(conflicting))
 
 
 def use_of(context: PodSecurityContext | None, label: str) -> VolumeUse:

@@ -100,7 +100,7 @@ class VolumeCache:
         volume.users.setdefault(use, {})[pod] = None
         if len(volume.users) > 1:
             self._contested[place.name] = None
-        return [side for conflict in volume.conflicts(pod, use) for side in (conflict, conflict.reversed())]
+        return [direction for conflict in volume.conflicts(pod, use) for direction in (conflict, conflict.reversed())]
 
     def _remove_from_volume(self, pod: str, name: str, use: VolumeUse) -> None:
         volume = self._volumes[name]

@@ -101,8 +101,8 @@ class CronJobController(ManagedController):
         """After a change of its schedule a CronJob is enqueued at the next scheduled time; earlier enqueuing stays."""
         key = object_key(new.metadata)
         before, after = old.spec, new.spec
-        same = (before.schedule, before.time_zone) == (after.schedule, after.time_zone)
-        if same or old.metadata.uid != new.metadata.uid:
+        same_schedule = (before.schedule, before.time_zone) == (after.schedule, after.time_zone)
+        if same_schedule or old.metadata.uid != new.metadata.uid:
             self.queue.add(key)
             return
         try:

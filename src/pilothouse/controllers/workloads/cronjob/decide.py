@@ -123,12 +123,12 @@ def jobs_to_clean_up(cron_job: CronJob, jobs: Iterable[Job]) -> list[Job]:
         end = finished_condition(job)
         if end is not None:
             by_end[end.type].append(job)
-    surplus: list[Job] = []
+    excess: list[Job] = []
     limits = cron_job.spec.successful_jobs_history_limit, cron_job.spec.failed_jobs_history_limit
     for ended, limit in zip(by_end.values(), limits, strict=True):
         if limit is not None and len(ended) > limit:
-            surplus += sorted(ended, key=_age)[: len(ended) - limit]
-    return surplus
+            excess += sorted(ended, key=_age)[: len(ended) - limit]
+    return excess
 
 
 _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)

@@ -139,7 +139,7 @@ class DaemonSetController(ManagedController):
             History(context.client, revisions.cache),
             self._pod_control,
             self.log,
-            wrote=self._record_write,
+            on_write=self._record_write,
         )
         self.node_queue: WorkQueue[str] = WorkQueue(context.env, "daemonset-node-updates", context.metrics)
         self.node_events = NodeEvents(
@@ -361,21 +361,21 @@ class DaemonSetController(ManagedController):
             attempted += 1
             body = template.for_node(nodes[index])
             record_decision(reasons[nodes[index]])
-            settled = False
+            namespace_terminating = False
             try:
                 pod = await self._pod_control.create_pod(sync.meta.namespace, body, sync.about, reference)
-                settled = True
+                namespace_terminating = True
             except (ApiError, OSError) as error:
                 self._writes.failed(sync.key, error)
                 # The expectation stays, and delays the DaemonSet while its namespace is deleted.
-                settled = has_cause(error, "NamespaceTerminating")
-                if settled:
+                namespace_terminating = has_cause(error, "NamespaceTerminating")
+                if namespace_terminating:
                     self.events.namespace_terminating(sync.meta)
                     raise Futile from error
                 errors.append(error)
                 raise
             finally:
-                if not settled:
+                if not namespace_terminating:
                     self._expectations.creation_observed(sync.key)
             self._writes.created(sync.key, sync.meta.uid, pod.metadata)
 
@@ -421,9 +421,9 @@ class DaemonSetController(ManagedController):
                 await self._put_status(sync, live, status)
         seconds = sync.owner.spec.min_ready_seconds
         waits = [float(seconds)] if seconds > 0 and counts.ready != counts.available else []
-        unmet = self._expectations.expires_in(sync.key)
-        if unmet is not None:
-            waits.append(unmet)
+        expectations_expire_in = self._expectations.expires_in(sync.key)
+        if expectations_expire_in is not None:
+            waits.append(expectations_expire_in)
         return Requeue(min(waits)) if waits else None
 
     async def _put_status(self, sync: _SyncContext, raw: bytes, status: DaemonSetStatus) -> None:

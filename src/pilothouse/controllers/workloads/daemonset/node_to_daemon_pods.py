@@ -150,13 +150,13 @@ class NodeToDaemonPods:
             self._moves[report.step.move][name] = report.step.pod
 
     def _add(self, report: _Report, sign: int) -> None:
-        head, counted = self._head, report.counted
-        head[0] += sign * counted.desired
-        head[1] += sign * counted.current
-        head[2] += sign * counted.ready
-        head[3] += sign * counted.available
-        head[4] += sign * counted.updated
-        head[5] += sign * counted.misscheduled
+        totals, counted = self._head, report.counted
+        totals[0] += sign * counted.desired
+        totals[1] += sign * counted.current
+        totals[2] += sign * counted.ready
+        totals[3] += sign * counted.available
+        totals[4] += sign * counted.updated
+        totals[5] += sign * counted.misscheduled
         if report.step is not None:
             self._steps[0] += sign * report.step.unavailable
             self._steps[1] += sign * report.step.surging
@@ -219,7 +219,7 @@ class DaemonPods:
     def __init__(self) -> None:
         self._daemon_pods: dict[str, NodeToDaemonPods] = {}
         self._alive: dict[str, None] = {}
-        self._home: dict[str, str] = {}
+        self._owner_of: dict[str, str] = {}
 
     def of(self, owner: str) -> NodeToDaemonPods:
         """The state of an existing owner."""
@@ -232,21 +232,21 @@ class DaemonPods:
     def put(self, pod: Pod, owner: str | None) -> None:
         """The pod was added or changed; ``owner`` controls it, or no DaemonSet does."""
         key = object_key(pod.metadata)
-        home = self._home.get(key)
-        if home is not None and home != owner:
-            self._leave(key, home)
+        previous_owner = self._owner_of.get(key)
+        if previous_owner is not None and previous_owner != owner:
+            self._leave(key, previous_owner)
         if owner is None:
             return
-        self._home[key] = owner
+        self._owner_of[key] = owner
         node_pods = self._daemon_pods.get(owner)
         if node_pods is None:
             node_pods = self._daemon_pods[owner] = NodeToDaemonPods()
         node_pods.put(pod)
 
     def drop(self, key: str) -> None:
-        home = self._home.get(key)
-        if home is not None:
-            self._leave(key, home)
+        previous_owner = self._owner_of.get(key)
+        if previous_owner is not None:
+            self._leave(key, previous_owner)
 
     def forget(self, owner: str) -> None:
         """The owner was deleted. Its state is kept until its last pod is deleted."""
@@ -258,10 +258,10 @@ class DaemonPods:
         for node_pods in self._daemon_pods.values():
             node_pods.touch(node)
 
-    def _leave(self, key: str, home: str) -> None:
-        del self._home[key]
-        self._daemon_pods[home].drop(key)
-        self._cleanup(home)
+    def _leave(self, key: str, previous_owner: str) -> None:
+        del self._owner_of[key]
+        self._daemon_pods[previous_owner].drop(key)
+        self._cleanup(previous_owner)
 
     def _cleanup(self, owner: str) -> None:
         node_pods = self._daemon_pods.get(owner)

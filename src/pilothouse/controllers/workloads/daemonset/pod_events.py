@@ -67,12 +67,12 @@ class DaemonEvents(PodEvents[DaemonSet]):
         before, after = old.metadata, new.metadata
         if before.resource_version == after.resource_version:
             return
-        reference, former = controller_of(after), controller_of(before)
-        if former is not None and former != reference:
-            self._enqueue_owner(before.namespace, former)
+        reference, old_reference = controller_of(after), controller_of(before)
+        if old_reference is not None and old_reference != reference:
+            self._enqueue_owner(before.namespace, old_reference)
         if reference is not None:
             self._enqueue_owner(after.namespace, reference)
-        elif before.labels != after.labels or former is not None:
+        elif before.labels != after.labels or old_reference is not None:
             self._enqueue_selecting(new)
 
     def delete_history(self, revision: ControllerRevision, _final_state_unknown: bool) -> None:

@@ -50,13 +50,13 @@ class DaemonHistory:
         pod_control: PodControl,
         log: Log,
         *,
-        wrote: Callable[[DaemonSet, Kind[Any], str], None],
+        on_write: Callable[[DaemonSet, Kind[Any], str], None],
     ) -> None:
         self._client = client
         self._history = history
         self._pod_control = pod_control
         self._log = log
-        self._wrote = wrote
+        self._on_write = on_write
 
     async def construct_history(
         self,
@@ -109,7 +109,7 @@ class DaemonHistory:
                     f"{pod.metadata.name} has the template of {kept_revision.metadata.name}, and gets its hash as label"
                 )
                 written = await self._pod_control.patch_pod(pod.metadata.namespace, pod.metadata.name, patch)
-                self._wrote(owner, PODS, written.metadata.resource_version)
+                self._on_write(owner, PODS, written.metadata.resource_version)
         for revision in current:
             if revision.metadata.name != kept_revision.metadata.name:
                 await self._history.delete(revision)
@@ -139,7 +139,7 @@ class DaemonHistory:
         return created
 
     def _record_write(self, owner: DaemonSet, revision: ControllerRevision) -> None:
-        self._wrote(owner, CONTROLLER_REVISIONS, revision.metadata.resource_version)
+        self._on_write(owner, CONTROLLER_REVISIONS, revision.metadata.resource_version)
 
     async def _count_collision(self, owner: DaemonSet) -> None:
         """The name is taken by another template; the next hash includes another count."""
@@ -155,9 +155,9 @@ class DaemonHistory:
         count = (live.status.collision_count or 0) + 1
         record_decision(f"the name of the next ControllerRevision is taken by another template: collisionCount {count}")
         status = replace_fields(take_field(raw, "status") or b"{}", {"collisionCount": msgspec.json.encode(count)})
-        body_ = replace_fields(raw, {"status": status, "metadata.managedFields": None})
-        response = await self._client.update(DAEMON_SETS, meta.name, body_, meta.namespace, subresource="status")
-        self._wrote(owner, DAEMON_SETS, response.metadata.resource_version)
+        encoded = replace_fields(raw, {"status": status, "metadata.managedFields": None})
+        response = await self._client.update(DAEMON_SETS, meta.name, encoded, meta.namespace, subresource="status")
+        self._on_write(owner, DAEMON_SETS, response.metadata.resource_version)
         self._log.info("Found a hash collision for DaemonSet", v=2, name=meta.name, collision_count=count)
 
     async def cleanup_history(

@@ -81,21 +81,21 @@ def new_replica_set_annotations(
     The Deployment's annotations are copied, and none is removed. The revision only increases: after a rollback the old
     ReplicaSet gets the next revision, and its former one is appended to the history.
     """
-    noted = dict(rs_annotations)
+    annotations = dict(rs_annotations)
     for name, value in deployment.items():
         if name not in ANNOTATIONS_TO_SKIP:
-            noted[name] = value
+            annotations[name] = value
     text = rs_annotations.get(REVISION)
     before = 0 if not text else parse_int(text)
     if before is None:
         return None  # edited manually: as upstream, nothing is changed
     if before < revision:
-        noted[REVISION] = str(revision)
+        annotations[REVISION] = str(revision)
         if text is not None:
             history = append_revision_history(rs_annotations.get(REVISION_HISTORY, ""), text)
             if history is not None:
-                noted[REVISION_HISTORY] = history
-    return None if noted == rs_annotations else noted
+                annotations[REVISION_HISTORY] = history
+    return None if annotations == rs_annotations else annotations
 
 
 def append_revision_history(history: str, revision: str) -> str | None:

@@ -77,12 +77,12 @@ def reconcile_old_replica_sets(deployment: Deployment, new: ReplicaSet, old: Seq
             sizes[rs.metadata.name] = size - removed_pods
             steps.append(Resize(rs.metadata.name, size - removed_pods, reason=reason))
     available = sum(map(min_available_replicas, (new, *active)))
-    spare = available - min_available
+    removable = available - min_available
     for rs in ordered:
         size = sizes[rs.metadata.name]
-        removed_pods = min(size, spare)
+        removed_pods = min(size, removable)
         if removed_pods > 0:
-            spare -= removed_pods
+            removable -= removed_pods
             reason = f"{available} pods are available, {bound}"
             steps.append(Resize(rs.metadata.name, size - removed_pods, reason=reason))
     return steps

@@ -31,10 +31,10 @@ def calculate_status(
 ) -> DeploymentStatus:
     """The sums over all ReplicaSets, and the condition Available. Other conditions stay."""
     available = sum(rs.status.available_replicas for rs in sets)
-    enough = available >= desired_replicas(deployment) - bounds_of(deployment).unavailable
+    minimum_available = available >= desired_replicas(deployment) - bounds_of(deployment).unavailable
     availability = (
         condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
-        if enough
+        if minimum_available
         else condition(
             AVAILABLE, "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now
         )

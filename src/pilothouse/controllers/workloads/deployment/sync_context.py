@@ -60,13 +60,13 @@ class SyncContext:
         deployment: Deployment,
         raw: bytes,
         sets: Iterable[ReplicaSet],
-        wrote: Wrote,
+        on_write: Wrote,
     ) -> None:
         self._env = env
         self._client = client
         self._recorder = recorder
         self._cache = cache
-        self._wrote = wrote
+        self._on_write = on_write
         self._raw = raw
         self.deployment = deployment
         ordered = sorted(sets, key=by_age)
@@ -285,25 +285,27 @@ class SyncContext:
 
     async def _put_deployment(self, changes: Mapping[str, bytes | None], subresource: str = "") -> None:
         meta = self.deployment.metadata
-        body_ = replace_fields(self._raw, changes)
-        response = await self._client.update(DEPLOYMENTS.raw, meta.name, body_, meta.namespace, subresource=subresource)
+        encoded = replace_fields(self._raw, changes)
+        response = await self._client.update(
+            DEPLOYMENTS.raw, meta.name, encoded, meta.namespace, subresource=subresource
+        )
         self._raw = bytes(response)
         self.deployment = _deployment_decoder.decode(self._raw)
-        self._wrote(DEPLOYMENTS.group_resource, self.deployment.metadata.resource_version)
+        self._on_write(DEPLOYMENTS.group_resource, self.deployment.metadata.resource_version)
 
     async def _put_set(self, name: str, changes: Mapping[str, bytes | None]) -> ReplicaSet:
         raw = self._raws[name]
         assert raw is not None, "what is written back whole is cached with its JSON"
         meta: ObjectMeta = self._sets[name].metadata
-        body_ = replace_fields(raw, {**changes, "metadata.managedFields": None})
-        return self._store_replica_set(await self._client.update(REPLICA_SETS.raw, name, body_, meta.namespace))
+        encoded = replace_fields(raw, {**changes, "metadata.managedFields": None})
+        return self._store_replica_set(await self._client.update(REPLICA_SETS.raw, name, encoded, meta.namespace))
 
     def _store_replica_set(self, response: msgspec.Raw) -> ReplicaSet:
         raw = bytes(response)
         replica_set = _set_decoder.decode(raw)
         self._sets[replica_set.metadata.name] = replica_set
         self._raws[replica_set.metadata.name] = raw
-        self._wrote(REPLICA_SETS.group_resource, replica_set.metadata.resource_version)
+        self._on_write(REPLICA_SETS.group_resource, replica_set.metadata.resource_version)
         return replica_set
 
 

@@ -187,10 +187,10 @@ class _SyncContext:
         self._recent.record_initial_recommendation(current, self._env.monotonic())
         minimum = 1 if spec.min_replicas is None else spec.min_replicas
         to_zero = self._of._options.scale_to_zero
-        emptied = to_zero and report.is_true(AT_ZERO)  # by this controller, not by a user
+        scaled_to_zero = to_zero and report.is_true(AT_ZERO)  # by this controller, not by a user
         metrics: tuple[MetricStatus, ...] | None = None
         desired, reason, invalid = current, "", ""
-        if current == 0 and not (emptied and (minimum != 0 or self._has_external_metric())):
+        if current == 0 and not (scaled_to_zero and (minimum != 0 or self._has_external_metric())):
             text = "scaling is disabled since the replica count of the target is zero"
             report.set_condition(ACTIVE, False, "ScalingDisabled", text)
             if not to_zero:

@@ -177,7 +177,7 @@ def calculate_scale_up_limit_with_scaling_rules(
         # Rounded up, so that a small workload can grow.
         return math.ceil(start * (1 + policy.value / 100))
 
-    return _reach(current, rules, reach, widest=max, narrowest=min)
+    return _reach(current, rules, reach, widest=max, minimum_of=min)
 
 
 def calculate_scale_down_limit_with_behaviors(
@@ -191,7 +191,7 @@ def calculate_scale_down_limit_with_behaviors(
             return start - policy.value
         return int(start * (1 - policy.value / 100))
 
-    return _reach(current, rules, reach, widest=min, narrowest=max)
+    return _reach(current, rules, reach, widest=min, minimum_of=max)
 
 
 def _reach(
@@ -200,9 +200,9 @@ def _reach(
     reach: Callable[[HPAScalingPolicy], int],
     *,
     widest: Callable[[Sequence[int]], int],
-    narrowest: Callable[[Sequence[int]], int],
+    minimum_of: Callable[[Sequence[int]], int],
 ) -> int:
     if rules is None or rules.select_policy == DISABLED or not rules.policies:
         return current
-    choose = narrowest if rules.select_policy == MIN else widest
+    choose = minimum_of if rules.select_policy == MIN else widest
     return choose([reach(policy) for policy in rules.policies])

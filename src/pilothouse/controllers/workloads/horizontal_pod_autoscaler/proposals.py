@@ -85,8 +85,8 @@ class Proposals(msgspec.Struct, frozen=True):
             source = spec.resource
             return await self._resource(source.name, source.target, "")
         if spec.type == "ContainerResource" and spec.container_resource is not None:
-            inner = spec.container_resource
-            return await self._resource(inner.name, inner.target, inner.container)
+            container_source = spec.container_resource
+            return await self._resource(container_source.name, container_source.target, container_source.container)
         if spec.type == "Pods" and spec.pods is not None:
             return await self._each_pod(spec.pods)
         if spec.type == "Object" and spec.object is not None:
@@ -106,8 +106,8 @@ class Proposals(msgspec.Struct, frozen=True):
             text = f"failed to get {resource} resource metric value: {error}"
             raise MetricFailed("FailedGetResourceMetric", str(error), text) from error
         if container:
-            inner = ContainerResourceMetricStatus(name=resource, container=container, current=current)
-            return Proposal(replicas, name, MetricStatus(type="ContainerResource", container_resource=inner))
+            container_status = ContainerResourceMetricStatus(name=resource, container=container, current=current)
+            return Proposal(replicas, name, MetricStatus(type="ContainerResource", container_resource=container_status))
         status = ResourceMetricStatus(name=resource, current=current)
         return Proposal(replicas, name, MetricStatus(type="Resource", resource=status))
 
@@ -164,8 +164,10 @@ class Proposals(msgspec.Struct, frozen=True):
         except _Reason as error:
             text = f"failed to get object metric value: {error}"
             raise MetricFailed("FailedGetObjectMetric", error.message, text) from error
-        inner = ObjectMetricStatus(metric=source.metric, current=current, described_object=source.described_object)
-        return Proposal(replicas, name, MetricStatus(type="Object", object=inner))
+        object_status = ObjectMetricStatus(
+            metric=source.metric, current=current, described_object=source.described_object
+        )
+        return Proposal(replicas, name, MetricStatus(type="Object", object=object_status))
 
     async def _object_count(self, source: ObjectMetricSource) -> tuple[int, str, MetricValueStatus]:
         metric, target, reference = source.metric, source.target, source.described_object
@@ -195,9 +197,9 @@ class Proposals(msgspec.Struct, frozen=True):
         except _Reason as error:
             text = f"failed to get {source.metric.name} external metric value: {error}"
             raise MetricFailed("FailedGetExternalMetric", error.message, text) from error
-        inner = ExternalMetricStatus(metric=source.metric, current=current)
+        external_status = ExternalMetricStatus(metric=source.metric, current=current)
         name = f"external metric {source.metric.name}({print_selector(source.metric.selector)})"
-        return Proposal(replicas, name, MetricStatus(type="External", external=inner))
+        return Proposal(replicas, name, MetricStatus(type="External", external=external_status))
 
     async def _external_count(self, source: ExternalMetricSource) -> tuple[int, MetricValueStatus]:
         metric, target = source.metric, source.target

@@ -144,8 +144,8 @@ class _Counted:
     def __init__(self, pods: Pods, samples: Samples, resource: str) -> None:
         self._pods = pods
         self._groups = group_pods(pods.pods, samples, resource, pods.delays, pods.now)
-        out = {*self._groups.ignored, *self._groups.unready}
-        self._known = {name: sample for name, sample in samples.items() if name not in out}
+        excluded = {*self._groups.ignored, *self._groups.unready}
+        self._known = {name: sample for name, sample in samples.items() if name not in excluded}
         if not self._known:
             raise MetricUnavailable("did not receive metrics for targeted pods (pods might be unready)")
 

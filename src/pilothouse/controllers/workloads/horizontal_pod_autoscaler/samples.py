@@ -27,5 +27,5 @@ Samples = Mapping[str, Sample]
 
 def quotient(total: int, count: int) -> int:
     """Go's integer division, which cuts towards zero: -7 / 2 is -3."""
-    cut = abs(total) // abs(count)
-    return cut if (total < 0) == (count < 0) else -cut
+    truncated = abs(total) // abs(count)
+    return truncated if (total < 0) == (count < 0) else -truncated

@@ -224,7 +224,9 @@ class JobController(ManagedController):
         began = self.env.perf_counter()
         result = "error"
         try:
-            await self._sync_job(key, sync, blueprint, blueprint.selector, settled=snapshot.expectations_satisfied)
+            await self._sync_job(
+                key, sync, blueprint, blueprint.selector, expectations_satisfied=snapshot.expectations_satisfied
+            )
             result = "success"
         finally:
             labels = (mode, result, sync.action)
@@ -236,7 +238,7 @@ class JobController(ManagedController):
         return Requeue(sync.wait) if sync.wait is not None else None
 
     async def _sync_job(
-        self, key: str, sync: _SyncJobContext, blueprint: Blueprint, selector: Selector, *, settled: bool
+        self, key: str, sync: _SyncJobContext, blueprint: Blueprint, selector: Selector, *, expectations_satisfied: bool
     ) -> None:
         job = sync.job
         pods = await self._get_pods_for_job(key, job, selector)
@@ -264,10 +266,10 @@ class JobController(ManagedController):
             sync.again_in(deadline)
         if ending is not None:
             all_gone = await self._delete_active_pods(sync, census.active, describe_ending(job, census, ending))
-            if not all_gone or not settled:
+            if not all_gone or not expectations_satisfied:
                 ending = None
         else:
-            managed = settled and job.metadata.deletion_timestamp is None
+            managed = expectations_satisfied and job.metadata.deletion_timestamp is None
             if managed:
                 await self._manage_job(key, sync, observed, census, blueprint)
             if is_complete(job, census, sync.active):

@@ -188,9 +188,9 @@ def new_failure_count_annotations(job: Job, last: Pod | None) -> dict[str, str]:
 def decide_ending(observed: Observed, census: Census, started: datetime.datetime | None) -> Ending | None:
     """The reason to finish the Job, or ``None``. The condition in the status takes precedence."""
     job, spec = observed.job, observed.job.spec
-    met = true_condition(job, SUCCESS_CRITERIA_MET)
-    if met is not None:
-        return Ending(SUCCESS_CRITERIA_MET, met.reason, met.message)
+    criteria_met = true_condition(job, SUCCESS_CRITERIA_MET)
+    if criteria_met is not None:
+        return Ending(SUCCESS_CRITERIA_MET, criteria_met.reason, criteria_met.message)
     target = true_condition(job, FAILURE_TARGET)
     if target is not None:
         return Ending(FAILURE_TARGET, target.reason, target.message)

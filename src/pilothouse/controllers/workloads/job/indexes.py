@@ -116,7 +116,7 @@ def first_pending_indexes(count: int, completions: int, *used: Iterable[int] | I
     sets = [indexes if isinstance(indexes, Indexes) else frozenset(indexes) for indexes in used]
     free: list[int] = []
     for index in range(completions):
-        if not any(index in taken_indexes for taken_indexes in sets):
+        if not any(index in used_indexes for used_indexes in sets):
             free.append(index)
             if len(free) == count:
                 break

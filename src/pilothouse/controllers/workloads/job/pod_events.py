@@ -138,9 +138,9 @@ class JobEvents(PodEvents[Job]):
             return
         if old.metadata.uid != new.metadata.uid or TRACKING not in new.metadata.finalizers:
             self._finalizer_removed(old)
-        former, reference = controller_of(old.metadata), controller_of(new.metadata)
-        if former is not None and reference is not None and former != reference:
-            key = self.owner_key(old.metadata.namespace, former)
+        old_reference, reference = controller_of(old.metadata), controller_of(new.metadata)
+        if old_reference is not None and reference is not None and old_reference != reference:
+            key = self.owner_key(old.metadata.namespace, old_reference)
             if key is not None:
                 self._queue.add(key)
         self._enqueue_orphan_of_job(new)

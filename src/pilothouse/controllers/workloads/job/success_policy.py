@@ -14,22 +14,22 @@ def match_success_policy(policy: SuccessPolicy, completions: int, succeeded: Ind
             if not required.total:
                 continue
             indexes = _overlap(required, succeeded)
-            enough = required.total if rule.succeeded_count is None else rule.succeeded_count
-            if indexes >= required.total or indexes >= enough:
+            required_count = required.total if rule.succeeded_count is None else rule.succeeded_count
+            if indexes >= required.total or indexes >= required_count:
                 return number
         elif rule.succeeded_count is not None and succeeded.total >= rule.succeeded_count:
             return number
     return None
 
 
-def _overlap(left: Indexes, right: Indexes) -> int:
+def _overlap(succeeded: Indexes, required: Indexes) -> int:
     count = at = 0
-    for first, last in left.intervals:
-        while at < len(right.intervals) and right.intervals[at][1] < first:
+    for first, last in succeeded.intervals:
+        while at < len(required.intervals) and required.intervals[at][1] < first:
             at += 1
         ahead = at
-        while ahead < len(right.intervals) and right.intervals[ahead][0] <= last:
-            low, high = right.intervals[ahead]
+        while ahead < len(required.intervals) and required.intervals[ahead][0] <= last:
+            low, high = required.intervals[ahead]
             count += min(last, high) - max(first, low) + 1
             ahead += 1
     return count

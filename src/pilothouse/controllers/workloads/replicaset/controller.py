@@ -319,16 +319,16 @@ class ReplicaSetController(ManagedController):
         return error
 
     async def _delete_pods(
-        self, key: str, owner: ReplicaSet, ranked_pods: ActivePodsWithRanks, surplus: int
+        self, key: str, owner: ReplicaSet, ranked_pods: ActivePodsWithRanks, excess: int
     ) -> Exception | None:
         now = self.env.now()
         to_delete = ranked_pods.get_pods_to_delete(
-            surplus,
+            excess,
             now=now,
             neighbours=lambda: self._related_active_pods_by_node(owner),
             use_deletion_cost=self._options.use_deletion_cost,
         )
-        if surplus < len(ranked_pods):
+        if excess < len(ranked_pods):
             for ratio in ranked_pods.age_ratios([victim.pod for victim in to_delete], now):
                 self._age_ratio.observe(ratio)
         self._expectations.expect_deletions(key, [object_key(victim.pod.metadata) for victim in to_delete])

@@ -109,7 +109,9 @@ class ActivePodsWithRanks:
             (lambda kind: kind.cost if use_deletion_cost else 0, lambda cost: f"pod-deletion-cost {cost}"),
         )
         for criterion, reason in before:
-            groups = _choose_groups([(criterion(kind), (kind, some)) for kind, some in groups], count, chosen, reason)
+            groups = _choose_groups(
+                [(criterion(kind), (kind, members)) for kind, members in groups], count, chosen, reason
+            )
         if len(chosen) < count and (related_by_node := neighbours()):
             related = "{} active pods of related owners on its node"
             groups = _choose_groups(
@@ -118,7 +120,7 @@ class ActivePodsWithRanks:
         if len(chosen) < count:
             recent = "ready for a shorter time (by powers of two)"
             groups = _choose_groups(
-                [(bucket[kind.ready_since], (kind, some)) for kind, some in groups],
+                [(bucket[kind.ready_since], (kind, members)) for kind, members in groups],
                 count,
                 chosen,
                 lambda _answer: recent,
@@ -135,11 +137,11 @@ class ActivePodsWithRanks:
 
         Empty when the youngest has no age yet; upstream divides by zero there.
         """
-        births = [kind.created for kind in self._kinds if kind.ready and kind.created is not None]
-        if not births:
+        creation_times = [kind.created for kind in self._kinds if kind.ready and kind.created is not None]
+        if not creation_times:
             return []
         millisecond = datetime.timedelta(milliseconds=1)
-        youngest = (now - max(births)) // millisecond
+        youngest = (now - max(creation_times)) // millisecond
         if youngest <= 0:
             return []
         return [
@@ -199,21 +201,21 @@ def _choose_groups(answered: list[tuple[int, _Group]], count: int, chosen: _Chos
         by_answer[value].append(group)
     for value in sorted(by_answer):
         groups = by_answer[value]
-        if len(chosen) + sum(len(some) for _kind, some in groups) > count:
+        if len(chosen) + sum(len(members) for _kind, members in groups) > count:
             if value != max(by_answer):
                 chosen.narrow(reason(value))
             return groups
-        chosen.add([pod for _kind, some in groups for pod in some], reason(value))
+        chosen.add([pod for _kind, members in groups for pod in members], reason(value))
     return []
 
 
 def _by_node(groups: Iterable[_Group], related_by_node: Mapping[str, int]) -> Iterable[tuple[int, _Group]]:
     for kind, pods in groups:
-        apart: defaultdict[int, list[Pod]] = defaultdict(list)
+        by_related_count: defaultdict[int, list[Pod]] = defaultdict(list)
         for pod in pods:
-            apart[-related_by_node.get(pod.spec.node_name, 0)].append(pod)
-        for value, some in apart.items():
-            yield value, (kind, some)
+            by_related_count[-related_by_node.get(pod.spec.node_name, 0)].append(pod)
+        for value, members in by_related_count.items():
+            yield value, (kind, members)
 
 
 def _by_ready_time(groups: Iterable[_Group], count: int, bucket: "_Buckets") -> Iterable[Pod]:

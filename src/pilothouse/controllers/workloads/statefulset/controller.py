@@ -109,7 +109,7 @@ class StatefulSetController(ManagedController):
         self._history = StatefulHistory(
             History(context.client, revisions.cache),
             compare_by_meaning=options.compare_by_meaning,
-            wrote=self._wrote_revision,
+            on_write=self._wrote_revision,
         )
         self._available_is_dropped = False
         self._awaited: dict[str, str] = {}
@@ -161,9 +161,9 @@ class StatefulSetController(ManagedController):
             return None  # the event enqueues the key
         live = {revision_of(pod.metadata) for pod in pods}
         try:
-            settled = await self._history.get_stateful_set_revisions(owner, blueprint, revisions)
-            live |= {settled.current.metadata.name, settled.update.metadata.name}
-            requeue = await self._act(sync, settled, pods)
+            current_revisions = await self._history.get_stateful_set_revisions(owner, blueprint, revisions)
+            live |= {current_revisions.current.metadata.name, current_revisions.update.metadata.name}
+            requeue = await self._act(sync, current_revisions, pods)
         except STEP_ERRORS as error:
             try:
                 await self._history.truncate(owner, revisions, live)
@@ -200,7 +200,9 @@ class StatefulSetController(ManagedController):
         cached = [(pod, self._pods.get(object_key(pod.metadata))) for pod in pods]
         return [now for pod, now in cached if now is not None and now.metadata.uid == pod.metadata.uid]
 
-    def _observe(self, sync: _SyncContext, settled: Revisions, pods: Sequence[Pod], now: datetime.datetime) -> Observed:
+    def _observe(
+        self, sync: _SyncContext, revisions: Revisions, pods: Sequence[Pod], now: datetime.datetime
+    ) -> Observed:
         replicas = split_replicas(pods, sync.rules, now)
         templates = sync.blueprint.claims
         claims: dict[str, PersistentVolumeClaim] = {}
@@ -213,8 +215,8 @@ class StatefulSetController(ManagedController):
         return Observed(
             rules=sync.rules,
             replicas=replicas,
-            current=settled.current.metadata.name,
-            update=settled.update.metadata.name,
+            current=revisions.current.metadata.name,
+            update=revisions.update.metadata.name,
             current_replicas=sync.owner.status.current_replicas,
             being_deleted=sync.meta.deletion_timestamp is not None,
             uid=sync.meta.uid,
@@ -226,10 +228,10 @@ class StatefulSetController(ManagedController):
 
     # Decide and apply
 
-    async def _act(self, sync: _SyncContext, settled: Revisions, pods: Sequence[Pod]) -> Requeue | None:
+    async def _act(self, sync: _SyncContext, revisions: Revisions, pods: Sequence[Pod]) -> Requeue | None:
         now = self.env.now()
         pods = self._newest(pods)
-        observed = self._observe(sync, settled, pods, now)
+        observed = self._observe(sync, revisions, pods, now)
         plan = decide(observed)
         self._measure(sync, observed)
         for claim in plan.waits_for:
@@ -238,7 +240,7 @@ class StatefulSetController(ManagedController):
         failure: Exception | None = None
         if not observed.being_deleted:
             pods = observed.replicas.pods()
-            apply = _Apply(self._writes_for(sync, observed), sync, settled, observed)
+            apply = _Apply(self._writes_for(sync, observed), sync, revisions, observed)
             try:
                 await apply.carry_out(plan)
             except STEP_ERRORS as error:
@@ -248,7 +250,7 @@ class StatefulSetController(ManagedController):
             replaced = apply.replaced
         counted = tally(pods, sync.rules, observed.current, observed.update, now)
         try:
-            await self._report(sync, settled, counted, replaced)
+            await self._report(sync, revisions, counted, replaced)
         except STEP_ERRORS as error:
             if failure is None:
                 raise
@@ -282,14 +284,14 @@ class StatefulSetController(ManagedController):
 
     # Report
 
-    async def _report(self, sync: _SyncContext, settled: Revisions, counted: Tally, replaced: int) -> None:
+    async def _report(self, sync: _SyncContext, revisions: Revisions, counted: Tally, replaced: int) -> None:
         status = next_status(
             sync.owner,
             sync.rules,
             counted,
-            current=settled.current.metadata.name,
-            update=settled.update.metadata.name,
-            collision_count=settled.collision_count,
+            current=revisions.current.metadata.name,
+            update=revisions.update.metadata.name,
+            collision_count=revisions.collision_count,
             replaced=replaced,
             report_available=not self._available_is_dropped,
         )
@@ -331,10 +333,10 @@ class StatefulSetController(ManagedController):
 class _Apply:
     """Carries out one plan, until the first failure."""
 
-    def __init__(self, writes: Writes, sync: _SyncContext, settled: Revisions, observed: Observed) -> None:
+    def __init__(self, writes: Writes, sync: _SyncContext, revisions: Revisions, observed: Observed) -> None:
         self._writes = writes
         self._sync = sync
-        self._settled = settled
+        self._revisions = revisions
         self._seen = observed
         self._uids = {pod.metadata.name: pod.metadata.uid for pod in observed.replicas.pods()}
         self.replaced = 0
@@ -410,7 +412,7 @@ class _Apply:
                 return f"{summary}: {name} is beyond them, its claims get the owners of the retention policy"
 
     def _body(self, pod: str, *, from_current: bool) -> bytes:
-        revision = self._settled.current if from_current else self._settled.update
+        revision = self._revisions.current if from_current else self._revisions.update
         meta = self._sync.meta
         template = numbered_template(
             template_in(revision.data),

@@ -174,11 +174,11 @@ def _old_claims(observed: Observed, slot: Slot) -> list[str]:
     pod must not use them (``PodClaimIsStale``)."""
     if slot.pod is not None or observed.policy.retains_when_scaled:
         return []
-    to_be_made = pod_holder(slot.name, "")
+    missing_pod = pod_holder(slot.name, "")
     return [
         claim.metadata.name
         for claim in observed.claims_of(slot.name)
-        if claim is not None and has_stale_owner_ref(claim.metadata.owner_references, to_be_made)
+        if claim is not None and has_stale_owner_ref(claim.metadata.owner_references, missing_pod)
     ]
 
 
@@ -220,13 +220,13 @@ def _pods_to_update(observed: Observed) -> tuple[DeletePod, ...]:
     if rules.strategy == ON_DELETE:
         return ()
     old: list[DeletePod] = []
-    room = 1
+    allowed = 1
     if rules.max_unavailable is not None:
-        room = rules.max_unavailable - unavailable_replicas(observed)
+        allowed = rules.max_unavailable - unavailable_replicas(observed)
     in_use = 0
     first, highest = rules.start + rules.first_to_update, rules.start + rules.desired - 1
     for position, slot in enumerate(reversed(observed.replicas.slots)):
-        if in_use >= room or slot.ordinal < first:
+        if in_use >= allowed or slot.ordinal < first:
             break
         if rules.max_unavailable is None and slot.ordinal != highest - position:
             break  # one above is missing

@@ -94,11 +94,11 @@ class StatefulHistory:
     of every sync, also of a failed one."""
 
     def __init__(
-        self, history: History, *, compare_by_meaning: bool, wrote: Callable[[StatefulSet, ControllerRevision], None]
+        self, history: History, *, compare_by_meaning: bool, on_write: Callable[[StatefulSet, ControllerRevision], None]
     ) -> None:
         self._history = history
         self._compare_by_meaning = compare_by_meaning
-        self._wrote = wrote
+        self._on_write = on_write
 
     async def claim_revisions(
         self, owner: StatefulSet, selector: Selector, read_live: Callable[[], Awaitable[ObjectMeta]]
@@ -142,7 +142,7 @@ class StatefulHistory:
             )
 
         renumbered = await retry_on_conflict(write, BACKOFF)
-        self._wrote(owner, renumbered)
+        self._on_write(owner, renumbered)
         return renumbered
 
     async def _create(
@@ -170,7 +170,7 @@ class StatefulHistory:
                     return existing, collisions
                 collisions += 1
             else:
-                self._wrote(owner, created)
+                self._on_write(owner, created)
                 return created, collisions
 
     async def truncate(self, owner: StatefulSet, revisions: Sequence[ControllerRevision], live: Iterable[str]) -> None:

@@ -109,14 +109,14 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             nonlocal attempted
             raw = await self.client.get(PODS.raw, name, self.owner.namespace)
             pod = _pod.decode(raw)
-            better = repaired(raw, pod, self.templates)
-            if better is not None:
+            repaired_pod = repaired(raw, pod, self.templates)
+            if repaired_pod is not None:
                 attempted = True
                 await self._make_claims(name)
             if await self._settle(name, pod.metadata.uid):
                 attempted = True
-            if better is not None:
-                response = await self.client.update(_POD_META, name, better, self.owner.namespace)
+            if repaired_pod is not None:
+                response = await self.client.update(_POD_META, name, repaired_pod, self.owner.namespace)
                 self.wrote(PODS.group_resource, response.metadata.resource_version)
 
         try:

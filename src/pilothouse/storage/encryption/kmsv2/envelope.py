@@ -134,8 +134,8 @@ class EnvelopeTransformer:
 
     def _remember_failure(self, key: bytes, error: TransformError) -> None:
         now = self._env.timestamp()
-        for old in [old for old, (until, _error) in self._failed.items() if until < now]:
-            del self._failed[old]
+        for expired in [expired for expired, (expires_at, _error) in self._failed.items() if expires_at < now]:
+            del self._failed[expired]
         self._failed[b"" if error.code in _UNAVAILABLE else key] = (now + _RETRY_DELAY_SECONDS, error)
 
     def _recent_failure(self, key: bytes) -> TransformError | None:

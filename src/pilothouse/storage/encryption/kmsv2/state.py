@@ -74,9 +74,9 @@ def check_source(source: Encrypted, source_type: int) -> None:
         check_key_id(source.key_id)
     except InvalidKeyId as error:
         raise TransformError(f"failed to validate key id: {error}") from None
-    wrong = _annotation_errors(source.annotations)
-    if wrong:
-        text = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
+    errors = _annotation_errors(source.annotations)
+    if errors:
+        text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
         raise TransformError(f"failed to validate annotations: {text}")
 
 
