@@ -181,3 +181,60 @@ def test_scores_have_the_weights_of_the_default_profile() -> None:
     assert Algorithm(cache).schedule(prefers((1, "a", "1"))) == "preferred"
     algorithm = Algorithm(cluster([node("preferred", labels=labels), node("tainted", taints=taints)]))
     assert algorithm.score_differences(prefers((1, "a", "1"))) == [2 * 100 + 3 * 100, 0]
+
+
+_MANY_VALUES = [str(number) for number in range(4096)]
+
+
+def _term(key: str, **selector: Any) -> Any:
+    return {"topologyKey": key, "labelSelector": selector or {"matchLabels": {"a": "b"}}}
+
+
+@cases(
+    "spec, message",
+    {
+        "affinity terms": (
+            {
+                "affinity": {
+                    "podAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {"weight": 1, "podAffinityTerm": _term(f"k{number}")} for number in range(100)
+                        ]
+                    },
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [_term(f"k{number}") for number in range(29)]
+                    },
+                }
+            },
+            "the pod has 129 terms of inter-pod affinity, and at most 128 are supported",
+        ),
+        "values in the selectors of affinity terms": (
+            {
+                "affinity": {
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            _term("k", matchExpressions=[{"key": "a", "operator": "In", "values": _MANY_VALUES}])
+                        ]
+                    }
+                }
+            },
+            "the pod has 4097 requirements in the selectors of its terms of inter-pod affinity, and at most 4096 are "
+            "supported",
+        ),
+        "topology spread constraints": (
+            {
+                "topologySpreadConstraints": [
+                    {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **_term(f"k{number}")}
+                    for number in range(129)
+                ]
+            },
+            "the pod has 129 topology spread constraints, and at most 128 are supported",
+        ),
+    },
+)
+def test_pods_with_too_many_terms_are_not_scheduled(spec: dict[str, Any], message: str) -> None:
+    algorithm = Algorithm(cluster([node("a"), node("b")]))
+    rejection = algorithm.fit_error(pod(**spec)).diagnosis.pre_filter_status
+    assert rejection is not None
+    assert rejection.reasons == (message,)
+    assert rejection.unresolvable

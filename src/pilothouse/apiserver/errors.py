@@ -242,10 +242,26 @@ def plain(message: str, *, code: int = 500) -> StatusError:
     return StatusError(code, "", message)
 
 
+MAX_ERROR_BYTES = 4 * 1024 * 1024
+
+
+def _limited(errors: "list[FieldError]") -> "tuple[list[FieldError], int]":
+    """The first errors, up to the limit and at least one, and the number of the others."""
+    size = 0
+    for position, error in enumerate(errors):
+        size += len(error.text) + len(error.field) + 100
+        if size > MAX_ERROR_BYTES and position:
+            return errors[:position], len(errors) - position
+    return errors, 0
+
+
 def invalid(group: str, kind: str, name: str, errors: Iterable["FieldError"]) -> StatusError:
-    """422, about fields. Duplicate messages are listed once in the text, but every cause is kept."""
-    errors = list(errors)
+    """422, about fields. Duplicate messages are listed once in the text, but every cause is kept, unless they exceed
+    ``MAX_ERROR_BYTES``: each of thousands of errors may show the same large value."""
+    errors, left = _limited(list(errors))
     texts = list(dict.fromkeys(str(error) for error in errors))
+    if left:
+        texts.append(f"and {left} more errors")
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
     details: dict[str, Any] = {}

@@ -4,7 +4,7 @@ The constructors have the names of apimachinery's ``pkg/util/validation/field/er
 combines a list of them to a 422.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 
@@ -27,6 +27,12 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 ErrorList = list[FieldError]
+
+
+def repeated(values: Sequence[Hashable]) -> frozenset[int]:
+    """The positions of the values that are equal to an earlier one."""
+    first = {value: position for position, value in reversed([*enumerate(values)])}
+    return frozenset(position for position, value in enumerate(values) if first[value] < position)
 
 
 def internal_value(type_: str, value: object) -> Shown:

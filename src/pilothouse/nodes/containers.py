@@ -183,16 +183,36 @@ def _add_ephemeral(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
     )
 
 
+_MAX_VISITS = 50_000
+"""How many containers ``advance`` looks at: a pod of 3 MB may have 100,000."""
+
+
 def advance(pod: RuntimePod, now: float) -> None:
-    """Execute all changes that are due by ``now``, in order."""
+    """Execute all changes that are due by ``now``, in order. Of a pod with many containers, which change at many
+    different times, those of some of these times: the next change is then still due."""
+    visits = 0
     while True:
         index, at = _next(pod)
-        if at > now:
+        if at > now or visits > _MAX_VISITS:
             return
+        visits += len(pod.containers) + len(pod.ephemeral)
         if index < 0:
             stop(pod, at)  # sidecars, and ephemeral containers: all others have ended
         else:
-            _change(pod, index, at)
+            _change_from(pod, index, at)
+
+
+def _change_from(pod: RuntimePod, first: int, at: float) -> None:
+    """Execute the changes that are due at the same time: of this container, which is the first, and of those after it.
+    No change affects containers before it, so the order is the one of finding the next change each time."""
+    may_start_at = pod.starts_at
+    for index, container in enumerate(pod.all_containers):
+        if index >= first:
+            earliest = max(pod.starts_at, container.added_at) if container.ephemeral else may_start_at
+            while _due(pod, container, earliest) <= at:
+                _change(pod, index, at)
+        if index < pod.inits:
+            may_start_at = max(may_start_at, _passed_at(container))
 
 
 def next_change(pod: RuntimePod) -> float:
@@ -337,7 +357,7 @@ def _sidecars_end_at(pod: RuntimePod) -> float:
 
 
 def _change(pod: RuntimePod, index: int, at: float) -> None:
-    container = pod.all_containers[index]
+    container = pod.containers[index] if index < len(pod.containers) else pod.ephemeral[index - len(pod.containers)]
     if container.state == RUNNING:
         _change_running(pod, container, index, at)
     elif container.state == TERMINATED:

@@ -85,6 +85,7 @@ class SchedulingAlgorithm:
         rejection = volumes.rejection if volumes is not None else None
         if pod_info.node_names is not None and not pod_info.node_names:
             rejection = node_affinity.CONFLICT
+        rejection = pod_info.too_many_terms or rejection
         if rejection is not None:
             return FitError(len(node_infos), Diagnosis(pre_filter_status=rejection))
         state = framework.pre_filter(pod_info)

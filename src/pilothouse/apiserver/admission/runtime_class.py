@@ -3,6 +3,7 @@
 After kubernetes' ``plugin/pkg/admission/runtimeclass/admission.go`` and ``pkg/util/tolerations`` (v1.36).
 """
 
+import bisect
 from typing import Any
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
@@ -89,15 +90,42 @@ def _set_scheduling(write: AdmissionAttributes, spec: Object, scheduling: Object
 
 
 def merge_tolerations(everything: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """``MergeTolerations``: without tolerations of which another one is a superset; of equal ones the first."""
-    merged: list[dict[str, Any]] = []
+    """``MergeTolerations``: without tolerations of which another one is a superset; of equal ones the first.
+
+    Each is compared only with those that may be its supersets, which differ in nothing but their seconds.
+    """
+    positions: dict[tuple[str, ...], list[int]] = {}
     for position, one in enumerate(everything):
-        if any(_is_superset(other, one) for other in merged):
+        positions.setdefault(_group(one), []).append(position)
+    merged: list[dict[str, Any]] = []
+    merged_of: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for position, one in enumerate(everything):
+        groups = _groups_of_supersets(one)
+        if any(_is_superset(other, one) for group in groups for other in merged_of.get(group, ())):
             continue
-        if any(other != one and _is_superset(other, one) for other in everything[position + 1 :]):
+        found = [positions.get(group, []) for group in groups]
+        later = (
+            everything[same[index]] for same in found for index in range(bisect.bisect_right(same, position), len(same))
+        )
+        if any(other != one and _is_superset(other, one) for other in later):
             continue
         merged.append(one)
+        merged_of.setdefault(_group(one), []).append(one)
     return merged
+
+
+def _group(toleration: dict[str, Any]) -> tuple[str, ...]:
+    key, effect = toleration.get("key") or "", toleration.get("effect") or ""
+    operator = toleration.get("operator") or "Equal"
+    return (key, effect, operator) if operator == "Exists" else (key, effect, operator, toleration.get("value") or "")
+
+
+def _groups_of_supersets(narrow: dict[str, Any]) -> list[tuple[str, ...]]:
+    own = _group(narrow)
+    key, effect, *rest = own
+    groups = [own, (key, "", *rest)]
+    groups += [(wide_key, wide_effect, "Exists") for wide_key in (key, "") for wide_effect in (effect, "")]
+    return [*dict.fromkeys(groups)]
 
 
 def _is_superset(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:

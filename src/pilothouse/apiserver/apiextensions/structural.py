@@ -415,6 +415,7 @@ class _KeywordValidator:
             detail = f"must be object if parent array's {_LIST_TYPE} is map"
             add(field_errors.invalid(f"{path}.items.type", items.get("type") or "", detail))
             return
+        again = field_errors.repeated(keys)
         for position, key in enumerate(keys):
             below = (items.get("properties") or {}).get(key)
             if below is None:
@@ -422,7 +423,7 @@ class _KeywordValidator:
             elif below.get("type") in ("array", "object"):
                 detail = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
                 add(field_errors.invalid(f"{path}.items.properties[{key}].type", items["type"], detail))
-            if key in keys[:position]:
+            if position in again:
                 add(field_errors.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
 
     def _map_keys(self, items: Node, keys: list[str], path: str) -> None:

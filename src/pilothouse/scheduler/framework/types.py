@@ -13,6 +13,8 @@ from pilothouse.api.core import Node, Pod, PodAffinity, PodAffinityTerm, PodSpec
 from pilothouse.api.meta import LabelSelector
 from pilothouse.machinery.labels import NOTHING, Requirement, Selector, SelectorError, selector_from
 from pilothouse.machinery.quantities import parse_quantity
+from pilothouse.scheduler.framework.status import Status
+from pilothouse.scheduler.framework.term_limits import too_many_affinity_terms, too_many_constraints
 from pilothouse.semantics.nodes import PREFER_NO_SCHEDULE, untolerated_taint
 from pilothouse.semantics.pods import effective_requests, host_ports
 from pilothouse.semantics.volumes import claim_names, ephemeral_claim_name
@@ -174,7 +176,7 @@ class PodInfo:
         "affinity_terms", "claim_names", "ephemeral_claim_names", "hard_constraints", "host_ports", "is_best_effort",
         "key", "labels", "namespace", "node_affinity", "node_names", "non_zero_cpu", "non_zero_memory", "pod",
         "positive_requests", "preferred_node_affinity_terms", "priority", "requests", "selects_nodes", "signature",
-        "soft_constraints", "tolerates_unschedulable", "tolerations",
+        "soft_constraints", "tolerates_unschedulable", "tolerations", "too_many_terms",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
@@ -208,11 +210,19 @@ class PodInfo:
             else None
         )
         """Node selector and node affinity as one key."""
-        self.affinity_terms: PodAffinityTerms | None = pod_affinity_terms(pod) if spec.affinity is not None else None
+        self.too_many_terms: Status | None = None
+        """Set if its terms or constraints exceed ``term_limits``. They are not computed, and it is not scheduled."""
+        self.affinity_terms: PodAffinityTerms | None = None
+        if spec.affinity is not None:
+            self.too_many_terms = too_many_affinity_terms(spec)
+            if self.too_many_terms is None:
+                self.affinity_terms = pod_affinity_terms(pod)
         self.hard_constraints: tuple[TopologySpreadConstraint, ...] = ()
         self.soft_constraints: tuple[TopologySpreadConstraint, ...] | None = None
         """None if the pod has no topology spread constraints: then the system defaults apply."""
-        if spec.topology_spread_constraints:
+        if spec.topology_spread_constraints and (excess := too_many_constraints(spec)) is not None:
+            self.too_many_terms = excess
+        elif spec.topology_spread_constraints:
             self.hard_constraints = _constraints(pod, "DoNotSchedule")
             self.soft_constraints = _constraints(pod, "ScheduleAnyway")
         self.claim_names: tuple[str, ...] = ()

@@ -51,7 +51,8 @@ class PreFilterState:
             if terms.required_affinity:
                 # A pod counts only if all terms match it, each in its own topology (``podMatchesAllAffinityTerms``).
                 matchers = tuple(_pod_matcher(term, namespaces) for term in terms.required_affinity)
-                self._affinity = [_topology_counts(cache, t.topology_key, matchers) for t in terms.required_affinity]
+                keys = dict.fromkeys(term.topology_key for term in terms.required_affinity)
+                self._affinity = [_topology_counts(cache, key, matchers) for key in keys]
                 # The first pod of a group with affinity to itself may go anywhere.
                 self._is_first_of_group = not any(counts for _key, counts in self._affinity) and all(
                     _matches(term, pod_info, namespaces) for term in terms.required_affinity

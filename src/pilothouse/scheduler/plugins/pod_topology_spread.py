@@ -40,7 +40,9 @@ class PreFilterState:
     __slots__ = ("_constraints",)
 
     def __init__(self, cache: Cache, pod_info: PodInfo) -> None:
-        self._constraints = [_max_match_num(cache, pod_info, constraint) for constraint in pod_info.hard_constraints]
+        constraints = pod_info.hard_constraints
+        required = tuple(constraint.topology_key for constraint in constraints)
+        self._constraints = [_max_match_num(cache, pod_info, constraint, required) for constraint in constraints]
 
     def filter_node(self, node_info: NodeInfo) -> Status | None:
         """Reject a node that lacks a topology key, or whose domain has too many matching pods already."""
@@ -61,14 +63,13 @@ class PreFilterState:
 
 
 def _max_match_num(
-    cache: Cache, pod_info: PodInfo, constraint: TopologySpreadConstraint
+    cache: Cache, pod_info: PodInfo, constraint: TopologySpreadConstraint, required: tuple[str, ...]
 ) -> tuple[str, Mapping[str, int], int]:
     """The topology key, the matching pods per domain, and how many a domain may have to get the pod.
 
     3, 1 and 2 matching pods in three zones, a pod that matches itself, maxSkew 1: 1 + 1 - 1 = 1, so only the second
     zone may get it.
     """
-    required = tuple(one.topology_key for one in pod_info.hard_constraints)
     counts = _domain_counts(cache, pod_info, constraint, required)
     enough_domains = len(counts.topology.nodes_by_value) >= constraint.min_domains
     min_match_num = counts.min_match_num() if enough_domains else 0

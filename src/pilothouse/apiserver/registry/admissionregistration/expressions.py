@@ -95,7 +95,7 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
     if len(annotations) > _MAX_ANNOTATIONS:
         detail = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
         errors.append(invalid(path, internal_value("[]admissionregistration.AuditAnnotation", annotations), detail))
-    keys: list[str] = []
+    keys: set[str] = set()
     for position, annotation in enumerate(annotations):
         child_path, key = f"{path}[{position}]", annotation.get("key") or ""
         qualified_key, value = f"{policy}/{key}", annotation.get("valueExpression") or ""
@@ -109,7 +109,7 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
             errors += _validate_expression(scope, value, value_path, ("string", "null_type"), compiled=value.strip())
         if key in keys:
             errors.append(duplicate(f"{child_path}.key", key))
-        keys.append(key)
+        keys.add(key)
     return errors
 
 
@@ -154,7 +154,7 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
     errors: ErrorList = []
     if len(conditions) > _MAX_CONDITIONS:
         errors.append(too_many(path, len(conditions), _MAX_CONDITIONS))
-    names: list[str] = []
+    names: set[str] = set()
     scope = scopes.Scope(params=params)
     for position, condition in enumerate(conditions):
         child_path, name = f"{path}[{position}]", condition.get("name") or ""
@@ -165,7 +165,7 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
         else:
             errors += [invalid(f"{child_path}.name", name, msg) for msg in qualified_name_errors(name)]
             errors += [duplicate(f"{child_path}.name", name)] if name in names else []
-        names.append(name)
+        names.add(name)
     return errors
 
 

@@ -6,7 +6,7 @@ After ``validateRuleWithOperations`` and ``validateMatchResources`` in kubernete
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, required
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, repeated, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
@@ -111,10 +111,11 @@ def validate_match_resources(match_resources: Object, path: str) -> ErrorList:
 
 def _validate_resource_names(names: Sequence[str], path: str) -> ErrorList:
     errors: ErrorList = []
+    repeated_names = repeated(names)
     for position, name in enumerate(names):
         child_path = f"{path}[{position}]"
         errors += [invalid(child_path, name, msg) for msg in path_segment_errors(name)]
-        if name in names[:position]:
+        if position in repeated_names:
             errors.append(duplicate(child_path, name))
     return errors
 

@@ -7,7 +7,7 @@ import base64
 import re
 from urllib.parse import urlsplit
 
-from pilothouse.apiserver.field_errors import ErrorList, invalid, named, not_supported, required
+from pilothouse.apiserver.field_errors import ErrorList, invalid, named, not_supported, repeated, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.admissionregistration.expressions import validate_match_conditions
 from pilothouse.apiserver.registry.admissionregistration.rules import (
@@ -76,9 +76,10 @@ def validate_admission_review_versions(versions: list[str], webhook: str) -> Err
     if not versions:
         return [required(path, "must specify one of v1, v1beta1")]
     errors: ErrorList = []
+    repeated_versions = repeated(versions)
     for position, version in enumerate(versions):
         child_path = f"{path}[{position}]"
-        msgs = ["duplicate version"] if version in versions[:position] else dns_1035_label_errors(version)
+        msgs = ["duplicate version"] if position in repeated_versions else dns_1035_label_errors(version)
         errors += [invalid(child_path, version, msg) for msg in msgs]
     if not set(versions) & {"v1", "v1beta1"}:
         errors.append(invalid(path, versions, "must include at least one of v1, v1beta1"))

@@ -102,13 +102,13 @@ _MAX_MESSAGE = 32768
 def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
     """``ValidateConditions`` (apimachinery ``pkg/apis/meta/v1/validation``, v0.36)."""
     errors: ErrorList = []
-    condition_types: list[str] = []
+    condition_types: set[str] = set()
     for position, condition in enumerate(conditions):
         child_path = f"{path}[{position}]"
         type_, reason = condition.get("type") or "", condition.get("reason") or ""
         if type_ in condition_types:
             errors.append(duplicate(f"{child_path}.type", type_))
-        condition_types.append(type_)
+        condition_types.add(type_)
         errors += [invalid(f"{child_path}.type", type_, msg) for msg in qualified_name_errors(type_)]
         if condition.get("status") not in _STATUSES:
             errors.append(not_supported(f"{child_path}.status", condition.get("status") or "", _STATUSES))

@@ -13,6 +13,7 @@ from pilothouse.apiserver.field_errors import (
     duplicate,
     invalid,
     not_supported,
+    repeated,
     required,
     shown_struct,
     too_long,
@@ -246,9 +247,10 @@ def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
         all_errors += validate_slice(conditions, _MAX_CONDITIONS, f"{path}.{name}", validate_condition_name)
     binding, failures = lists.values()
     for name, conditions in lists.items():
+        again = repeated(conditions)
         for position, condition in enumerate(conditions):
             child_path = f"{path}.{name}[{position}]"
-            if condition in conditions[:position]:
+            if position in again:
                 all_errors.append(duplicate(child_path, condition))
             if conditions is failures and condition in binding:
                 detail = "bindingFailureConditions must not overlap with bindingConditions"

@@ -1,6 +1,6 @@
 """ValidatingAdmissionPolicyBindings."""
 
-from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, required
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, repeated, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.admissionregistration.mutatingadmissionpolicybindings import (
     MutatingAdmissionPolicyBindingStrategy,
@@ -19,10 +19,11 @@ class ValidatingAdmissionPolicyBindingStrategy(MutatingAdmissionPolicyBindingStr
     def _validate_kind_specific(self, spec: Object) -> ErrorList:
         actions, path = spec.get("validationActions") or [], "spec.validationActions"
         errors: ErrorList = []
+        again = repeated(actions)
         for position, action in enumerate(actions):
             if action not in _ACTIONS:
                 errors.append(not_supported(f"{path}[{position}]", action, _ACTIONS))
-            if action in actions[:position]:
+            if position in again:
                 errors.append(duplicate(f"{path}[{position}]", action))
         if "Deny" in actions and "Warn" in actions:
             errors.append(invalid(path, actions, _DENY_AND_WARN))

@@ -32,7 +32,7 @@ class ValidatingWebhookConfigurationStrategy(Strategy):
 
     def validate(self, obj: Object) -> ErrorList:
         errors: ErrorList = []
-        names: list[str] = []
+        names: set[str] = set()
         for position, webhook in enumerate(obj.get("webhooks") or ()):
             path, name = f"webhooks[{position}]", webhook.get("name") or ""
             errors += webhook_validation.validate_webhook(webhook, name, path)
@@ -41,7 +41,7 @@ class ValidatingWebhookConfigurationStrategy(Strategy):
             )
             if name and name in names:
                 errors.append(duplicate(f"{path}.name", name))
-            names.append(name)
+            names.add(name)
         return errors
 
 

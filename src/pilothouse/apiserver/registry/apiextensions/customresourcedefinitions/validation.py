@@ -11,6 +11,7 @@ from pilothouse.apiserver.field_errors import (
     invalid,
     named,
     not_supported,
+    repeated,
     required,
     too_many,
 )
@@ -416,7 +417,7 @@ def _validate_subresource_scale(version: Object, parent: str) -> ErrorList:
 
 def _validate_selectable_fields(version: Object, schema: Object, parent: str) -> ErrorList:
     errors: ErrorList = []
-    unique_selectable_fields: list[str] = []
+    unique_selectable_fields: set[str] = set()
     for position, field in enumerate(version.get("selectableFields") or ()):
         child_path, json_path = f"{parent}.selectableFields[{position}].jsonPath", field.get("jsonPath") or ""
         if not json_path:
@@ -436,7 +437,7 @@ def _validate_selectable_fields(version: Object, schema: Object, parent: str) ->
         if path in unique_selectable_fields:
             errors.append(duplicate(child_path, json_path))
         else:
-            unique_selectable_fields.append(path)
+            unique_selectable_fields.add(path)
     if len(unique_selectable_fields) > 8:
         errors.append(too_many(f"{parent}.selectableFields", len(unique_selectable_fields), 8))
     return errors
@@ -502,8 +503,9 @@ def _validate_conversion_review_versions(versions: list[str], path: str, *, requ
     if not versions:
         return [required(path)]
     errors: ErrorList = []
+    repeated_versions = repeated(versions)
     for position, version in enumerate(versions):
-        if version in versions[:position]:
+        if position in repeated_versions:
             errors.append(invalid(f"{path}[{position}]", version, "duplicate version"))
         else:
             errors += [invalid(f"{path}[{position}]", version, msg) for msg in dns_1035_label_errors(version)]

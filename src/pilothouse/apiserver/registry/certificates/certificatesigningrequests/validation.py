@@ -12,6 +12,7 @@ from pilothouse.apiserver.field_errors import (
     invalid,
     named,
     not_supported,
+    repeated,
     required,
     too_long,
 )
@@ -71,11 +72,7 @@ def validate_certificate_signing_request(obj: Object) -> ErrorList:
         for position, usage in enumerate(usages)
         if usage not in _USAGES
     ]
-    errors += [
-        duplicate(f"spec.usages[{position}]", usage)
-        for position, usage in enumerate(usages)
-        if usage in usages[:position]
-    ]
+    errors += [duplicate(f"spec.usages[{position}]", usages[position]) for position in sorted(repeated(usages))]
     errors += _validate_signer_name(spec.get("signerName") or "")
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < _MIN_EXPIRATION_SECONDS:
@@ -169,7 +166,7 @@ def validate_conditions(obj: Object, old: Object) -> ErrorList:
     errors: ErrorList = []
     conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
     old_types = [condition.get("type") or "" for condition in (old.get("status") or {}).get("conditions") or ()]
-    types: list[str] = []
+    types: set[str] = set()
     for position, condition in enumerate(conditions):
         path = f"status.conditions[{position}]"
         kind, status = condition.get("type") or "", condition.get("status") or ""
@@ -189,7 +186,7 @@ def validate_conditions(obj: Object, old: Object) -> ErrorList:
             errors.append(invalid("status.conditions", kind, detail))
         if kind in types and len(old_types) == len(set(old_types)):
             errors.append(duplicate(f"{path}.type", named(kind)))
-        types.append(kind)
+        types.add(kind)
     return errors
 
 

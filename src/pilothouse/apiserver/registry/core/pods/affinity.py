@@ -134,6 +134,7 @@ def _validate_pod_affinity_term(term: Object, path: str) -> ErrorList:
 def validate_topology_spread_constraints(constraints: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     keys = [(c.get("topologyKey") or "", c.get("whenUnsatisfiable") or "") for c in constraints]
+    last = {pair: position for position, pair in enumerate(keys)}
     for position, constraint in enumerate(constraints):
         child_path = f"{path}[{position}]"
         skew, (key, action) = constraint.get("maxSkew") or 0, keys[position]
@@ -144,7 +145,7 @@ def validate_topology_spread_constraints(constraints: Sequence[Object], path: st
         if action not in _UNSATISFIABLE:
             errors.append(not_supported(f"{child_path}.whenUnsatisfiable", action, _UNSATISFIABLE))
         # Upstream reports the first of two duplicates.
-        if (key, action) in keys[position + 1 :]:
+        if last[key, action] > position:
             errors.append(duplicate(f"{child_path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         min_domains = constraint.get("minDomains")
         if min_domains is not None and min_domains <= 0:

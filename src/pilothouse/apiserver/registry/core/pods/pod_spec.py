@@ -143,13 +143,13 @@ def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
 
 def _validate_scheduling_gates(gates: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
-    names: list[str] = []
+    names: set[str] = set()
     for position, gate in enumerate(gates):
         name = gate.get("name") or ""
         errors += _all_invalid(f"{path}[{position}]", name, qualified_name_errors(name))
         if name in names:
             errors.append(duplicate(f"{path}[{position}]", name))
-        names.append(name)
+        names.add(name)
     return errors
 
 

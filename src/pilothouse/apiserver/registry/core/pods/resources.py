@@ -135,7 +135,9 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
 
 def validate_container_claims(claims: Sequence[Object], path: str, pod_claim_names: frozenset[str]) -> ErrorList:
     errors: ErrorList = []
-    names: list[str] = []
+    names: set[str] = set()
+    request_counts: dict[str, int] = {}
+    """The number of different requests of each claim."""
     for position, claim in enumerate(claims):
         child_path, name, request = f"{path}[{position}]", claim.get("name") or "", claim.get("request") or ""
         if not name:
@@ -151,8 +153,10 @@ def validate_container_claims(claims: Sequence[Object], path: str, pod_claim_nam
             if key in names:
                 errors.append(duplicate(child_path, key))
             elif not request:
-                errors += [duplicate(child_path, name) for claimed_name in names if claimed_name.startswith(f"{name}/")]
-            names.append(key)
+                errors += [duplicate(child_path, name)] * request_counts.get(name, 0)
+            if request and key not in names:
+                request_counts[name] = request_counts.get(name, 0) + 1
+            names.add(key)
         if name not in pod_claim_names:
             errors.append(_claim_not_found(child_path, name, pod_claim_names))
     return errors

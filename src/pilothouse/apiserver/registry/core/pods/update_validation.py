@@ -144,17 +144,17 @@ def _validate_active_deadline_update(spec: Object, old_spec: Object) -> ErrorLis
 
 
 def _validate_only_added_tolerations(spec: Object, old_spec: Object) -> ErrorList:
-    def without_seconds(toleration: Object) -> Object:
-        return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+    def without_seconds(toleration: Object) -> frozenset[tuple[str, object]]:
+        return frozenset((name, value) for name, value in toleration.items() if name != "tolerationSeconds")
 
-    tolerations = [without_seconds(toleration) for toleration in spec.get("tolerations") or ()]
+    tolerations = {without_seconds(toleration) for toleration in spec.get("tolerations") or ()}
     if all(without_seconds(toleration) in tolerations for toleration in old_spec.get("tolerations") or ()):
         return validate_tolerations(spec.get("tolerations") or (), "spec.tolerations")
     return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
 
 
 def _validate_scheduling_gates_update(spec: Object, old_spec: Object) -> ErrorList:
-    old_gates = [gate.get("name") for gate in old_spec.get("schedulingGates") or ()]
+    old_gates = {gate.get("name") for gate in old_spec.get("schedulingGates") or ()}
     gates = [gate.get("name") for gate in spec.get("schedulingGates") or ()]
     new_gates = [(position, name) for position, name in enumerate(gates) if name not in old_gates]
     return [

@@ -4,7 +4,7 @@ After ``ValidatePodSpec`` and ``ValidatePodTemplateSpec`` in kubernetes' ``pkg/a
 (v1.36), in their order.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -178,6 +178,9 @@ def _validate_volumes(
     volumes are reported as not found."""
     valid_volumes: dict[str, bool] = {}
     pod_name = (meta or {}).get("name") or ""
+    created_claims = {
+        f"{pod_name}-{volume.get('name') or ''}" for volume in volumes if volume.get("ephemeral") is not None
+    }
     for position, volume in enumerate(volumes):
         child_path = f"{path}[{position}]"
         name = volume.get("name") or ""
@@ -197,19 +200,14 @@ def _validate_volumes(
         else:
             valid_volumes[name] = not _BLOCK_DEVICE_SOURCES.isdisjoint(volume)
         if pod_name and "persistentVolumeClaim" in volume:
-            all_errors += _validate_ephemeral_claim_conflict(volume, volumes, pod_name, child_path)
+            all_errors += _validate_ephemeral_claim_conflict(volume, created_claims, child_path)
     return valid_volumes
 
 
-def _validate_ephemeral_claim_conflict(
-    volume: Object, volumes: Sequence[Object], pod_name: str, path: str
-) -> ErrorList:
+def _validate_ephemeral_claim_conflict(volume: Object, created_claims: Set[str], path: str) -> ErrorList:
     """A volume must not refer to the claim that is created for an ephemeral volume of the pod."""
     claim_name = (volume["persistentVolumeClaim"] or {}).get("claimName") or ""
-    if not any(
-        other_volume.get("ephemeral") is not None and f"{pod_name}-{other_volume.get('name') or ''}" == claim_name
-        for other_volume in volumes
-    ):
+    if claim_name not in created_claims:
         return []
     detail = "must not reference a PVC that gets created for an ephemeral volume"
     return [invalid(f"{path}.persistentVolumeClaim.claimName", claim_name, detail)]

@@ -46,14 +46,14 @@ def warnings_for_pod_spec(spec: Object, path: str) -> Iterator[str]:
 def _warnings_for_container(container: Object, path: str) -> Iterator[str]:
     if len(container.get("env") or ()) < 2 and len(container.get("ports") or ()) < 2:
         return  # duplicates need at least two entries
-    names: list[str] = []
+    names: set[str] = set()
     for position, variable in enumerate(container.get("env") or ()):
         name = variable.get("name") or ""
         if name in names and f"$({name})" not in (variable.get("value") or ""):
             yield (
                 f'{path}.env[{position}]: hides previous definition of "{name}", which may be dropped when using apply'
             )
-        names.append(name)
+        names.add(name)
     ports: dict[tuple[object, ...], int] = {}
     for position, port in enumerate(container.get("ports") or ()):
         key = (port.get("containerPort"), port.get("protocol"), port.get("hostPort"), port.get("hostIP"))

@@ -58,11 +58,15 @@ _POD_COMPUTE_RESOURCES = ("cpu", "memory", "limits.cpu", "limits.memory", "reque
 
 def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorList:
     errors: ErrorList = []
-    for scope in scopes:
-        if scope not in _SCOPES:
-            errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
-        if count := _count_unsupported_resources(spec, scope):
-            errors += [invalid("spec.scopes", scopes, _UNSUPPORTED_SCOPE)] * count
+    counts = {scope: _count_unsupported_resources(spec, scope) for scope in _SCOPES}
+    # The messages have all scopes, and are created once.
+    if any(scope not in _SCOPES or counts[scope] for scope in scopes):
+        unsupported = invalid("spec.scopes", scopes, "unsupported scope")
+        unfit = invalid("spec.scopes", scopes, _UNSUPPORTED_SCOPE)
+        for scope in scopes:
+            errors += [unfit] * counts[scope] if scope in _SCOPES else [unsupported]
+            if len(errors) > _MAX_ERRORS:
+                return errors
     errors += _conflicts(scopes, "spec.scopes", scopes)
     selector: Object = spec.get("scopeSelector") or {}
     path = "spec.scopeSelector.matchExpressions"
@@ -72,7 +76,9 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
         scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or []
         if scope not in _SCOPES:
             errors.append(invalid(f"{path}.scopeName", named(scope), "unsupported scope"))
-        if count := _count_unsupported_resources(spec, scope):
+        if len(errors) > _MAX_ERRORS:
+            return errors
+        if count := counts.get(scope, 0):
             if not misapplied:
                 misapplied = [invalid(path, internal_value("*core.ScopeSelector", selector), _UNSUPPORTED_SCOPE)]
             errors += misapplied * count
@@ -101,6 +107,8 @@ _NO_VALUES = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for 
 
 
 _UNSUPPORTED_SCOPE = "unsupported scope applied to resource"
+_MAX_ERRORS = 10_000
+"""There may be one for each pair of a scope and a resource."""
 
 
 def _count_unsupported_resources(spec: Object, scope: str) -> int:

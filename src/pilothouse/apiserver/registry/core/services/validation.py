@@ -14,6 +14,7 @@ from pilothouse.apiserver.field_errors import (
     invalid,
     named,
     not_supported,
+    repeated,
     required,
 )
 from pilothouse.apiserver.objects import Object
@@ -85,11 +86,12 @@ def validate_service_cluster_ips_related_fields(spec: Object, old_spec: Object |
 
 def _validate_ip_families(families: Sequence[str], policy: str | None) -> ErrorList:
     errors: ErrorList = []
+    again = repeated(families)
     for position, family in enumerate(families):
         path = f"spec.ipFamilies[{position}]"
         if family not in _FAMILIES:
             errors.append(not_supported(path, family, _FAMILIES))
-        if family in families[:position]:
+        if position in again:
             errors.append(duplicate(path, family))
     if policy is not None and policy not in _POLICIES:
         errors.append(not_supported("spec.ipFamilyPolicy", policy, _POLICIES))

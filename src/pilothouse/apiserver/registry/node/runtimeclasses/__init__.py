@@ -1,6 +1,6 @@
 """RuntimeClasses."""
 
-from pilothouse.apiserver.field_errors import ErrorList, duplicate, internal_value, invalid, required
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, internal_value, invalid, repeated, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_labels
 from pilothouse.apiserver.registry.generic.object_fields import validate_immutable_fields
@@ -41,11 +41,10 @@ class RuntimeClassStrategy(Strategy):
         errors += validate_labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
         tolerations = scheduling.get("tolerations") or []
         errors += core_validation.validate_tolerations(tolerations, "scheduling.tolerations")
-        keys = [[toleration.get(field) or "" for field in _TOLERATION_KEY] for toleration in tolerations]
+        keys = [tuple(toleration.get(field) or "" for field in _TOLERATION_KEY) for toleration in tolerations]
         return errors + [
-            duplicate(f"scheduling.tolerations[{position}]", internal_value("core.Toleration", toleration))
-            for position, toleration in enumerate(tolerations)
-            if keys[position] in keys[:position]
+            duplicate(f"scheduling.tolerations[{position}]", internal_value("core.Toleration", tolerations[position]))
+            for position in sorted(repeated(keys))
         ]
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver.field_errors import ErrorList, duplicate, required, shown_struct, too_many
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, repeated, required, shown_struct, too_many
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -63,8 +63,9 @@ def _validate_templates(templates: Sequence[Object], path: str) -> ErrorList:
     if errors:
         return errors
     names = [template.get("name") or "" for template in templates]
+    repeated_names = repeated(names)
     for position, template in enumerate(templates):
-        if names[position] in names[:position]:
+        if position in repeated_names:
             template_fields = {
                 name: template.get(name) for name in ("name", "schedulingPolicy", "schedulingConstraints")
             }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, required, too_long
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, repeated, required, too_long
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import set_default_fields, validate_immutable_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns
@@ -34,10 +34,15 @@ def validate_provisioner_and_parameters(obj: Object, driver_field: str) -> Error
     return errors
 
 
+_MAX_ERRORS = 10_000
+"""There may be one for each pair of equal terms."""
+
+
 def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList:
     errors: ErrorList = []
     # Upstream's list starts with an empty term per term, of which every term without expressions is a duplicate.
-    raw_topologies: list[dict[str, frozenset[str]]] = [{} for _ in terms]
+    raw_topologies: dict[frozenset[tuple[str, frozenset[str]]], int] = {frozenset(): len(terms)}
+    """The number of terms with these expressions."""
     for position, term in enumerate(terms):
         child_path = f"{path}[{position}].matchLabelExpressions"
         expressions: dict[str, frozenset[str]] = {}
@@ -46,9 +51,8 @@ def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList
             if not values:
                 errors.append(required(f"{child_path}[{expression_position}].values"))
             errors += [
-                duplicate(f"{child_path}[{expression_position}].values[{index}]", value)
-                for index, value in enumerate(values)
-                if value in values[:index]
+                duplicate(f"{child_path}[{expression_position}].values[{index}]", values[index])
+                for index in sorted(repeated(values))
             ]
             errors += [
                 invalid(f"{child_path}[{expression_position}].key", key, msg) for msg in qualified_name_errors(key)
@@ -56,8 +60,11 @@ def validate_allowed_topologies(terms: Sequence[Object], path: str) -> ErrorList
             if key in expressions:
                 errors.append(duplicate(f"{child_path}[{expression_position}].key", key))
             expressions[key] = frozenset(values)
-        errors += [duplicate(child_path, "") for topology in raw_topologies if topology == expressions]
-        raw_topologies.append(expressions)
+        topology = frozenset(expressions.items())
+        errors += [duplicate(child_path, "")] * raw_topologies.get(topology, 0)
+        raw_topologies[topology] = raw_topologies.get(topology, 0) + 1
+        if len(errors) > _MAX_ERRORS:
+            break
     return errors
 
 
