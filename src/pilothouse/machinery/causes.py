@@ -23,7 +23,7 @@ MAX_TRIGGERS = 8
 """The maximum number of events of a key; the others are only counted."""
 _FIRST_TRIGGERS = 2
 """The number of first events that are kept besides the last ones: a key that waits for long collects many, and the last
-is often news."""
+is often a new event."""
 MAX_DECISION = 500
 """The maximum length of a decision."""
 _MAX_NAME = 320
@@ -159,7 +159,7 @@ class _Sync:
         self.cause: Cause | None = None
         """The cause of the last write, shared by all following ones until the next decision."""
         self.decision: str | None = None
-        """The triggers of that cause."""
+        """The decision of that cause."""
 
 
 _sync: ContextVar[_Sync | None] = ContextVar("pilothouse sync", default=None)
@@ -274,6 +274,6 @@ def read_cause(headers: Mapping[str, str]) -> Cause | None:
     if len(cause.triggers) > MAX_TRIGGERS or len(cause.decision) > MAX_DECISION or max(map(len, texts)) > _MAX_NAME:
         raise InvalidCause(
             f"at most {MAX_TRIGGERS} triggers, {MAX_DECISION} characters of a decision and {_MAX_NAME} of every other "
-            "text are taken"
+            "text are accepted"
         )
     return cause

@@ -52,7 +52,7 @@ class DataDirectory:
                 raise DataDirectoryLocked(self.path, pid) from None
             raise DataDirectoryError(f"the data directory {self.path} can't be locked: {error}") from error
         _pid, self.acknowledged = self._read()
-        """The newest revision that this directory's store acknowledged before, 0 when that is not known."""
+        """The last acknowledged revision of this directory's store, 0 if unknown."""
         try:
             self._write_pid(str(os.getpid()))
             self._write_revision(self.acknowledged)
@@ -75,13 +75,15 @@ class DataDirectory:
     def acknowledge(self, revision: int) -> None:
         """Record that everything up to ``revision`` is durable.
 
-        Where that fails (a file system that copies on write has no room even for these bytes) an earlier revision
-        stays: less of a damaged store would be noticed, but what is durable must not be answered with a failure.
+        If that fails (a full copy-on-write file system), the file keeps an earlier revision: a later loss might not be
+        detected, but durable writes must not fail.
         """
         try:
             self._write_revision(revision)
         except OSError as error:
-            _log.warning("The revision could not be noted", file=str(self.path / LOCK_NAME), error=error)
+            _log.warning(
+                "The acknowledged revision could not be recorded", file=str(self.path / LOCK_NAME), error=error
+            )
 
     def release(self) -> None:
         """Release the directory for other processes. The file is kept: removing it would race with the next process."""

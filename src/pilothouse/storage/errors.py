@@ -89,7 +89,7 @@ class NewerFormat(DataDirectoryError):
 
 
 class DamagedStore(DataDirectoryError):
-    """The content of the disk is not what was written. Nothing of it is served."""
+    """The file's content is not what was written. The store is not opened."""
 
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
         super().__init__(

@@ -141,9 +141,8 @@ class Collection:
         for change in reversed(self.changes):
             if change.revision <= revision:
                 break
-            previous_records[change.key] = (
-                change.before
-            )  # Backwards: the oldest change after the revision is applied last.
+            # Backwards: the oldest change after the revision is applied last.
+            previous_records[change.key] = change.before
         return previous_records
 
 

@@ -34,11 +34,11 @@ class ReplicaStore(Store):
         return self._primary.has_unreadable
 
     def set_lag(self, seconds: float | None) -> None:
-        """Set the delay of changes; with None (or infinity) they are held until the next call."""
+        """Set the delay of changes; with None (or infinity) they wait until the next call."""
         self._lag = None if seconds is None or math.isinf(seconds) else seconds
         if self._lag is not None:
-            for heard_at, _changes in self._waiting:
-                self._set_timer(heard_at + self._lag)
+            for committed_at, _changes in self._waiting:
+                self._set_timer(committed_at + self._lag)
             self._catch_up()
 
     async def commit(self, staged: Staged) -> None:
@@ -74,7 +74,7 @@ class ReplicaStore(Store):
         # A timer of a loop with millisecond resolution may fire slightly early, and there would be no other one.
         now = max(self._env.monotonic(), deadline)
         while self._waiting and self._lag is not None and self._waiting[0][0] + self._lag <= now:
-            _heard_at, changes = self._waiting.popleft()
+            _committed_at, changes = self._waiting.popleft()
             if changes[-1].revision <= self.revision:
                 self._apply_changes(changes)
                 continue

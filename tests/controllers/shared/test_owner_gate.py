@@ -123,7 +123,7 @@ async def test_owner_deleted_on_the_server_is_not_synced(
 @cases("gone", {"owner cached": False, "owner deleted": True})
 async def test_cache_behind_an_own_write_delays_the_sync(scene: Scene, gone: bool) -> None:
     uid = "gone" if gone else (await scene.owner()).uid
-    scene.gate.writes.wrote(KEY, uid, PODS.group_resource, FAR_AHEAD)
+    scene.gate.writes.wrote_at(KEY, uid, PODS.group_resource, FAR_AHEAD)
     with pytest.raises(StaleCache):
         await scene.gate.enter(KEY)
     assert scene.forgotten == []
@@ -148,5 +148,5 @@ async def test_pods_are_listed_after_a_lost_response_before_own_writes_are_compa
 async def test_cache_is_used_as_is_without_the_consistency_store(env: Env) -> None:
     async with gated(env, wait_for_own_writes=False) as scene:
         meta = await scene.owner()
-        scene.gate.writes.wrote(KEY, meta.uid, PODS.group_resource, FAR_AHEAD)
+        scene.gate.writes.wrote_at(KEY, meta.uid, PODS.group_resource, FAR_AHEAD)
         assert await scene.gate.enter(KEY) is not None

@@ -51,9 +51,9 @@ class OwnWrites:
             self._newest_created[key] = pod.resource_version
 
     def patched(self, key: str, uid: str, pod: ObjectMeta) -> None:
-        self.wrote(key, uid, PODS.group_resource, pod.resource_version)
+        self.wrote_at(key, uid, PODS.group_resource, pod.resource_version)
 
-    def wrote(self, key: str, uid: str, group_resource: str, version: str) -> None:
+    def wrote_at(self, key: str, uid: str, group_resource: str, version: str) -> None:
         """Record the write of an object that the controller also watches."""
         if self._consistency_store is not None:
             self._consistency_store.wrote_at(key, uid, group_resource, version)

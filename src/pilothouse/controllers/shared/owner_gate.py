@@ -143,7 +143,7 @@ class OwnerGate(Generic[O]):
         """Update the status of the owner, whose JSON is ``raw``."""
         new_body = replace_fields(raw, {"status": status, "metadata.managedFields": None})
         response = await self._client.update(self.kind, owner.name, new_body, owner.namespace, subresource="status")
-        self.writes.wrote(key, owner.uid, self.kind.group_resource, response.metadata.resource_version)
+        self.writes.wrote_at(key, owner.uid, self.kind.group_resource, response.metadata.resource_version)
         return response
 
     async def read_for_status(self, key: str, owner: ObjectMeta) -> bytes | None:

@@ -41,8 +41,8 @@ class SliceTracker:
         self._read_version = read_version
         self._known: dict[str, dict[str, _Written]] = {}
 
-    def wrote(self, key: str, written: EndpointSlice) -> None:
-        """This is the response to a create or an update."""
+    def update(self, key: str, written: EndpointSlice) -> None:
+        """Record the response to a create or an update."""
         meta = written.metadata
         self._known.setdefault(key, {})[meta.uid] = _Written(meta.generation, meta.resource_version)
 

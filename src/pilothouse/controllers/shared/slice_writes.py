@@ -110,12 +110,12 @@ class SliceWrites:
 
     async def _create(self, key: str, endpoint_slice: EndpointSlice) -> None:
         namespace = endpoint_slice.metadata.namespace
-        self._tracker.wrote(key, await self._client.create(ENDPOINT_SLICES, new_body(endpoint_slice), namespace))
+        self._tracker.update(key, await self._client.create(ENDPOINT_SLICES, new_body(endpoint_slice), namespace))
         self._changes.labels("create").inc()
 
     async def _update(self, key: str, endpoint_slice: EndpointSlice, body: bytes) -> None:
         meta = endpoint_slice.metadata
-        self._tracker.wrote(key, await self._client.update(ENDPOINT_SLICES, meta.name, body, meta.namespace))
+        self._tracker.update(key, await self._client.update(ENDPOINT_SLICES, meta.name, body, meta.namespace))
         self._changes.labels("update").inc()
 
     async def delete(self, key: str, endpoint_slice: EndpointSlice, *, counted: bool = True) -> None:

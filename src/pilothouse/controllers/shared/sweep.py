@@ -15,7 +15,7 @@ SYNC = "sync"
 
 
 class Sweep(ManagedController, Generic[T]):
-    """Subclass it and implement ``reason``. ``what`` names the objects in the log."""
+    """Subclass it and implement ``reason``. ``description`` names the objects in the log."""
 
     def __init__(
         self, context: ControllerContext, name: str, kind: Kind[T], *, period: float, queue_name: str, description: str

@@ -22,14 +22,14 @@ MANAGED_BY = "endpointslice-controller.k8s.io"
 class ServiceEndpoints(Invariant):
     """One Service that selects pods by the label ``app``. ``per_slice`` is the maximum number of endpoints of a slice.
 
-    ``spare`` is the number of slices that may exist in addition to the required ones.
+    ``extra_slices`` is the number of slices that may exist in addition to the required ones.
     """
 
     def __init__(self, service: str, app: str, *, per_slice: int = 100, extra_slices: int = 0) -> None:
         self._service = service
         self._app = app
         self._per_slice = per_slice
-        self._spare = extra_slices
+        self._extra_slices = extra_slices
         self._slices: dict[str, EndpointSlice] = {}
         self._endpoints = Objects("/endpoints/", Endpoints)
         self._pods = Objects("/pods/", Pod)
@@ -69,7 +69,7 @@ class ServiceEndpoints(Invariant):
         if reported != desired:
             raise Violation(f"the slices of {self._service} have {reported}, expected {desired}")
         required = max(1, -(-len(desired) // self._per_slice))
-        if len(self._slices) > required + self._spare:
+        if len(self._slices) > required + self._extra_slices:
             raise Violation(f"{self._service} has {len(self._slices)} slices for {len(desired)} pods")
         endpoints_addresses = {
             address.target_ref.name: ready

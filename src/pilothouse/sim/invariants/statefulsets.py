@@ -19,8 +19,8 @@ class StatefulSets(Invariant):
     """One StatefulSet of the namespace default, with its pods.
 
     ``ordered``: a pod is created only when all before it are ready, and deleted only when none above it is terminating.
-    ``missing``: after all ``replicas`` were ready, at most this many are not. ``held``: pods below this ordinal keep
-    their first revision. ``claims``: names of claim templates. ``limit``: the revision history limit.
+    ``missing``: after all ``replicas`` were ready, at most this many are not. ``partition``: pods below this ordinal
+    keep their first revision. ``claims``: names of claim templates. ``limit``: the revision history limit.
     """
 
     def __init__(

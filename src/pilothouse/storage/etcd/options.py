@@ -79,7 +79,7 @@ def locations_of(options: EtcdOptions) -> tuple[tuple[str, ...], ...]:
 
 
 def location_of(options: EtcdOptions, group: str, resource: str) -> int:
-    """In which of ``locations_of`` a resource is: what names it, or else its whole group, and of several the last."""
+    """The index in ``locations_of`` of a resource: by the last override of the resource, else by that of its group."""
     locations = [sorted(servers) for servers in locations_of(options)]
     by_resource = {(override.group, override.resource): override.servers for override in options.overrides}
     servers = by_resource.get((group, resource)) or by_resource.get((group, "*")) or options.servers

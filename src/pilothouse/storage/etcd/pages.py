@@ -17,12 +17,12 @@ _PAGE = 1000
 
 
 class PastStore(MemoryStore):
-    """A page of an earlier revision, and how much follows."""
+    """A page of an earlier revision, and the number of keys after it."""
 
     def __init__(self, env: Env, records: list[Record], revision: int, remaining: int, *, has_unreadable: bool) -> None:
         super().__init__(env, records=records, revision=revision)
         self._has_unreadable = has_unreadable
-        self._left = remaining
+        self._remaining = remaining
 
     @property
     def has_unreadable(self) -> bool:
@@ -30,7 +30,7 @@ class PastStore(MemoryStore):
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
         page = super().list(prefix, after=after, limit=limit, revision=revision)
-        return msgspec.structs.replace(page, more=True, remaining=self._left) if self._left else page
+        return msgspec.structs.replace(page, more=True, remaining=self._remaining) if self._remaining else page
 
 
 def key_of(keys: Keys, pair: Any) -> str | None:
@@ -47,12 +47,12 @@ def page_request(root: bytes, after: bytes | None, revision: int) -> Any:
     return messages.RangeRequest(key=key, range_end=messages.range_end(root), limit=_PAGE, revision=revision)
 
 
-def read_all(ask: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
-    """All pairs, at one revision. ``ask`` sends a request without a loop."""
+def read_all(send: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
+    """All pairs, at one revision. ``send`` sends a request without an event loop."""
     pairs: list[Any] = []
     revision, after = 0, None
     while True:
-        response = ask(page_request(root, after, revision))
+        response = send(page_request(root, after, revision))
         revision = revision or response.header.revision
         pairs += response.kvs
         if not response.more:
@@ -63,7 +63,7 @@ def read_all(ask: Callable[[Any], Any], root: bytes) -> tuple[list[Any], int]:
 async def read_all_async(
     client: EtcdClient, root: bytes, revision: int = 0, after: bytes | None = None
 ) -> tuple[list[Any], int]:
-    """The same on the loop, as of a revision, beyond a key."""
+    """``read_all`` on the event loop, at a revision, from after a key."""
     pairs: list[Any] = []
     while True:
         response = await client.range(page_request(root, after, revision))

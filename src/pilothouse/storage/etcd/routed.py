@@ -1,11 +1,11 @@
-"""Resources on etcds of their own (``--etcd-servers-overrides``): one store that leads to several.
+"""Resources on etcds of their own (``--etcd-servers-overrides``): a store that routes each resource to one of several.
 
-Each etcd has revisions of its own, so that resourceVersions of a resource on another etcd are of another sequence, as
-with kube-apiserver. ``of`` gives the store of a resource; what is asked without a resource (``revision``, ``size``,
-marks of history) is about the default one, that of ``--etcd-servers``.
+Each etcd has its own sequence of revisions, and so of resourceVersions, as with kube-apiserver. ``of`` returns the
+store of a resource; members without a resource (``revision``, ``size``, history marks) are those of the default store,
+that of ``--etcd-servers``.
 
-A write is one transaction of its own etcd. What hooks stage with it elsewhere, such as the ResourceQuota that a pod is
-charged to, is stored after it, in a transaction of the other one.
+A write is one transaction of its etcd. Writes that hooks stage with it for another etcd, such as that of the
+ResourceQuota that a pod is charged to, follow in a transaction of that etcd.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from pilothouse.storage.store import Changes, Hooks, Marks, OnRequest, Store
 from pilothouse.storage.watchers import CAPACITY, Watcher, resource_end
 
 LocationOf = Callable[[str], int]
-"""Which of the stores has a resource, by its prefix (``apps/deployments/``); 0 is the default one."""
+"""The index of the store of a resource, by its prefix (``apps/deployments/``); 0 is the default store."""
 
 
 class KeysOfLocation:
-    """The keys of one etcd. What it has of resources that are kept elsewhere is not looked at."""
+    """The keys of one etcd. Its keys of resources that are stored in another etcd are ignored."""
 
     def __init__(self, keys: Keys, location_of: LocationOf, location: int) -> None:
         self.root = keys.root
@@ -33,20 +33,20 @@ class KeysOfLocation:
         self._location = location
 
     def key(self, etcd_key: str) -> str | None:
-        """As the store has it; None for what belongs elsewhere."""
+        """The store's key; None for keys of another location."""
         key = self._keys.key(etcd_key)
         return None if key is None or self._location_of(key[: resource_end(key)]) != self._location else key
 
 
 class RoutedStore(Store):
-    """Leads to the store of each resource. It has no state of its own."""
+    """Delegates to the store of each resource. It has no state of its own."""
 
     expires = True
     is_shared = True
 
     def __init__(self, stores: Sequence[EtcdStore], location_of: LocationOf) -> None:
-        """The first of them is the default one. Hooks are called for the changes of all."""
-        # Without that of ``Store``: what it sets up is in the stores, and hooks are shared with them.
+        """The first store is the default one. Hooks are called for the changes of all."""
+        # ``Store.__init__`` is not called: the state is in the stores, which share the hooks.
         self._stores = tuple(stores)
         self._default = stores[0]
         self._location_of = location_of
@@ -70,27 +70,27 @@ class RoutedStore(Store):
         return self._stores[self._location_of(prefix[: resource_end(prefix)])]
 
     def parts(self) -> Sequence[EtcdStore]:
-        """All of them, the default one first."""
+        """All stores, the default one first."""
         return self._stores
 
     @property
-    def revision(self) -> int:  # type: ignore[override]  # it is that of another store
-        """Of the default one."""
+    def revision(self) -> int:  # type: ignore[override]  # delegated, read-only
+        """Of the default store."""
         return self._default.revision
 
     @property
-    def compacted(self) -> int:  # type: ignore[override]  # it is that of another store
-        """Of the default one."""
+    def compacted(self) -> int:  # type: ignore[override]  # delegated, read-only
+        """Of the default store."""
         return self._default.compacted
 
     @property
     def is_reachable(self) -> bool:  # type: ignore[override]  # as above
-        """Whether all are."""
+        """Whether all stores are reachable."""
         return all(store.is_reachable for store in self._stores)
 
     @property
     def has_unreadable(self) -> bool:
-        """Whether any has values that can't be read."""
+        """Whether any store has unreadable values."""
         return any(store.has_unreadable for store in self._stores)
 
     # Reading
@@ -104,7 +104,7 @@ class RoutedStore(Store):
         return self.of(key).staged(key)
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """As every store; of several resources, what all have now."""
+        """As every store; for several resources, the current state of all stores."""
         if resource_end(prefix):
             return self.of(prefix).list(prefix, after=after, limit=limit, revision=revision)
         records = [record for store in self._stores for record in store.list(prefix, after=after).records]
@@ -126,11 +126,11 @@ class RoutedStore(Store):
         return self.of(resource).has_any(resource)
 
     def size(self) -> int | None:
-        """Of the default one."""
+        """Of the default store."""
         return self._default.size()
 
     async def catch_up(self) -> None:
-        """Of the default one. Of a resource elsewhere, ask its own (``of``)."""
+        """Of the default store only; for a resource in another one use ``of``."""
         await self._default.catch_up()
 
     async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> Store:
@@ -138,18 +138,18 @@ class RoutedStore(Store):
         return await self.of(prefix).past(prefix, revision, after=after, limit=limit)
 
     async def reached(self, revision: int) -> None:
-        """Of the default one."""
+        """Of the default store."""
         await self._default.reached(revision)
 
     def watch(self, prefix: str, after: int, *, capacity: int = CAPACITY) -> Watcher:
-        """As every store; of several resources, what the default one has."""
+        """As every store; for several resources, those of the default store."""
         store = self.of(prefix) if resource_end(prefix) else self._default
         return store.watch(prefix, after, capacity=capacity)
 
     # Writing
 
     def next_revision(self) -> int:
-        """Of the default one."""
+        """Of the default store."""
         return self._default.next_revision()
 
     def stage(
@@ -164,7 +164,7 @@ class RoutedStore(Store):
         return self.of(key).stage(key, make, expected=expected, last=last)
 
     async def commit(self, staged: Staged) -> None:
-        """As every store. What was staged elsewhere with it is decided as well when this returns."""
+        """As every store. Writes that were staged with it in other stores are decided, too, when this returns."""
         store = self.of(staged.resource)
         await store.commit(staged)
         for other in self._stores:
@@ -181,7 +181,7 @@ class RoutedStore(Store):
         await self.of(key).settled(key)
 
     def was_given_up(self, key: str, since: int) -> bool:
-        """As every store; ``since`` is of the store of the key (``of``)."""
+        """As every store; ``since`` is a count of the key's store (``of``)."""
         return self.of(key).was_given_up(key, since)
 
     async def is_stale(self, record: Record) -> bool:
@@ -199,38 +199,38 @@ class RoutedStore(Store):
         return self.of(prefix).history_floor(prefix)
 
     def revision_at(self, seconds_ago: float) -> int:
-        """Of the default one."""
+        """Of the default store."""
         return self._default.revision_at(seconds_ago)
 
     def seconds_since(self, revision: int) -> float | None:
-        """Of the default one."""
+        """Of the default store."""
         return self._default.seconds_since(revision)
 
-    def history_marks(self, most: int = 3600) -> Marks:
-        """Of the default one."""
-        return self._default.history_marks(most)
+    def history_marks(self, limit: int = 3600) -> Marks:
+        """Of the default store."""
+        return self._default.history_marks(limit)
 
     def compact(self, _revision: int) -> None:
-        """Let go of all history, everywhere: a revision of one says nothing of the others."""
+        """Drop the whole history of all stores: a revision of one has no meaning in the others."""
         for store in self._stores:
             store.compact(store.revision)
 
-    # Life
+    # Lifecycle
 
     def start(self) -> None:
-        """Follow all of them."""
+        """Follow all stores."""
         for store in self._stores:
             store.start()
 
     async def answers(self, check: Literal["health", "readiness"]) -> bool:
-        """Of the default one; the others have checks of their own."""
+        """Of the default store; the others have their own checks."""
         return await self._default.answers(check)
 
     def observe(self, on_request: OnRequest) -> None:
-        """Of all."""
+        """Of all stores."""
         for store in self._stores:
             store.observe(on_request)
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all stores."""
         await asyncio.gather(*(store.close() for store in self._stores))

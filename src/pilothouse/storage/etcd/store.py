@@ -131,7 +131,7 @@ class EtcdStore(Store):
         """
         client = EtcdClient(options)
         root = keys.root.encode()
-        pairs, revision = read_blocking(options, lambda ask: read_all(ask, root))
+        pairs, revision = read_blocking(options, lambda send: read_all(send, root))
         values = Values(codec, encryption)
         keyed = [(key, pair) for pair in pairs if (key := key_of(keys, pair)) is not None]
         records = [
@@ -353,7 +353,7 @@ class EtcdStore(Store):
 
     @property
     def has_staged(self) -> bool:
-        """Whether there is something staged that nobody has committed."""
+        """Whether there are staged writes that nobody has committed."""
         return bool(self._queue)
 
     async def settled(self, key: str) -> None:

@@ -27,9 +27,9 @@ class Values:
         self.codec = codec
         self.encryption = encryption
         self.unreadable: dict[str, bool] = {}
-        """Keys of the newest values that can't be decrypted, and whether that may pass by itself."""
+        """Keys of current values that can't be decrypted, and whether a retry may succeed with this configuration."""
         self.has_unreadable = False
-        """Whether there may be values here, current or of the past, that can't be read."""
+        """Whether there may be values, current or earlier, that can't be read."""
 
     def encode(self, key: str, etcd_key: bytes, value: bytes) -> bytes:
         """The value to write to etcd. Raises ``TransformError``."""
@@ -55,7 +55,7 @@ class Values:
         return self._decode(key, pair, data)
 
     def decode_blocking(self, key: str, pair: Any) -> bytes:
-        """The same without a loop, at the start."""
+        """``decode`` without an event loop, at startup."""
         try:
             if self.encryption is None:
                 data = plain(pair.value)
@@ -72,8 +72,8 @@ class Values:
         return (await self.encryption.read(key, pair.key, pair.value))[0]
 
     async def is_stale(self, key: str, pair: Any) -> bool:
-        """Whether it is to be written again even if it stays as it is. Raises ``TransformError``."""
-        assert self.encryption is not None, "it is asked before"
+        """Whether the value must be written again even if it does not change. Raises ``TransformError``."""
+        assert self.encryption is not None, "only called with encryption"
         return (await self.encryption.read(key, pair.key, pair.value))[1]
 
     def _decode(self, key: str, pair: Any, data: bytes) -> bytes:

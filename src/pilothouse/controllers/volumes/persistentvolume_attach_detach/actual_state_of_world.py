@@ -23,7 +23,7 @@ class Attachment(msgspec.Struct):
 
 
 class ActualStateOfWorld:
-    """The actual state of the world. ``touched`` is called with every volume and node that changed."""
+    """The actual state of the world. ``on_change`` is called with every volume and node that changed."""
 
     def __init__(self, on_change: Callable[[Pair], None]) -> None:
         self._on_change = on_change

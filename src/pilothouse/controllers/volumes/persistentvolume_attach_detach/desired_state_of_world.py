@@ -25,7 +25,7 @@ class DesiredVolume(msgspec.Struct):
 
 
 class DesiredStateOfWorld:
-    """The desired state of the world. ``touched`` is called with every volume and node that changed."""
+    """The desired state of the world. ``on_change`` is called with every volume and node that changed."""
 
     def __init__(self, on_change: Callable[[Pair], None]) -> None:
         self._on_change = on_change

@@ -431,7 +431,7 @@ class DaemonSetController(ManagedController):
 
     def _record_write(self, owner: DaemonSet, kind: Kind[Any], version: str) -> None:
         meta = owner.metadata
-        self._writes.wrote(f"{meta.namespace}/{meta.name}", meta.uid, kind.group_resource, version)
+        self._writes.wrote_at(f"{meta.namespace}/{meta.name}", meta.uid, kind.group_resource, version)
 
 
 build = DaemonSetController

@@ -152,7 +152,7 @@ class DeploymentController(ManagedController):
         if not to_claim:
             return list(controlled)
 
-        def wrote(written: ObjectMeta) -> None:
+        def record_write(written: ObjectMeta) -> None:
             self._consistency_store.wrote_at(key, meta.uid, REPLICA_SETS.group_resource, written.resource_version)
 
         claims = Claims(
@@ -162,7 +162,7 @@ class DeploymentController(ManagedController):
             new_controller_reference(meta, DEPLOYMENTS),
             selector,
             read_live=lambda: self._read_live(meta),
-            on_write=wrote,
+            on_write=record_write,
         )
         await claims.claim(to_claim)
         self.queue.add(key)

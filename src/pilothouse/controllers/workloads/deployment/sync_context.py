@@ -40,8 +40,8 @@ from pilothouse.machinery.splice import replace_fields, take_field
 from pilothouse.machinery.template_hash import template_hash
 from pilothouse.runtime import Cache, EventRecorder, object_reference
 
-Wrote = Callable[[str, str], None]
-"""``wrote(group_resource, resource_version)`` is called after each write."""
+OnWrite = Callable[[str, str], None]
+"""Called after each write with its group-resource and resourceVersion."""
 
 _set_decoder = msgspec.json.Decoder(ReplicaSet)
 _deployment_decoder = msgspec.json.Decoder(Deployment)
@@ -60,7 +60,7 @@ class SyncContext:
         deployment: Deployment,
         raw: bytes,
         sets: Iterable[ReplicaSet],
-        on_write: Wrote,
+        on_write: OnWrite,
     ) -> None:
         self._env = env
         self._client = client

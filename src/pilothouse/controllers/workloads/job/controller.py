@@ -498,7 +498,7 @@ class JobController(ManagedController):
         sync.job = replace(sync.job, status=status)
         version = take_field(response, "metadata.resourceVersion")
         if version is not None:
-            self._writes.wrote(key, meta.uid, JOBS.group_resource, bytes(version).decode().strip('"'))
+            self._writes.wrote_at(key, meta.uid, JOBS.group_resource, bytes(version).decode().strip('"'))
 
     # Events and metrics
 

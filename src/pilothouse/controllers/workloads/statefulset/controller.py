@@ -109,7 +109,7 @@ class StatefulSetController(ManagedController):
         self._history = StatefulHistory(
             History(context.client, revisions.cache),
             compare_by_meaning=options.compare_by_meaning,
-            on_write=self._wrote_revision,
+            on_write=self._record_revision_write,
         )
         self._available_is_dropped = False
         self._awaited: dict[str, str] = {}
@@ -271,7 +271,9 @@ class StatefulSetController(ManagedController):
             about=object_reference(STATEFUL_SETS, sync.meta),
             templates=sync.blueprint.claims,
             keeping=observed.keeping,
-            wrote=lambda group_resource, version: self._writes.wrote(sync.key, sync.meta.uid, group_resource, version),
+            on_write=lambda group_resource, version: self._writes.wrote_at(
+                sync.key, sync.meta.uid, group_resource, version
+            ),
         )
 
     def _measure(self, sync: _SyncContext, observed: Observed) -> None:
@@ -324,10 +326,10 @@ class StatefulSetController(ManagedController):
         # Servers before v1.22 do not have the field. Writing it again would be one useless request per sync.
         self._available_is_dropped = response.status.available_replicas is None
 
-    def _wrote_revision(self, owner: StatefulSet, revision: ControllerRevision) -> None:
+    def _record_revision_write(self, owner: StatefulSet, revision: ControllerRevision) -> None:
         meta = owner.metadata
         version = revision.metadata.resource_version
-        self._writes.wrote(object_key(meta), meta.uid, CONTROLLER_REVISIONS.group_resource, version)
+        self._writes.wrote_at(object_key(meta), meta.uid, CONTROLLER_REVISIONS.group_resource, version)
 
 
 class _Apply:

@@ -51,7 +51,7 @@ STEP_ERRORS = (ApiError, OSError, ClaimsNotReady, ClaimUpdateFailed)
 
 
 class Writes(msgspec.Struct, frozen=True, kw_only=True):
-    """The writes for one StatefulSet. ``wrote`` is called with the group-resource and version of each write."""
+    """The writes for one StatefulSet. ``on_write`` is called with the group-resource and version of each write."""
 
     client: Client
     recorder: EventRecorder
@@ -60,7 +60,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
     about: ObjectReference
     templates: tuple[ClaimTemplate, ...]
     keeping: KeepingOf
-    wrote: Callable[[str, str], None]
+    on_write: Callable[[str, str], None]
 
     # Pods
 
@@ -74,7 +74,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         failure: ApiError | OSError | None = None
         try:
             pod = await self.client.create(_POD_META, body, self.owner.namespace)
-            self.wrote(PODS.group_resource, pod.metadata.resource_version)
+            self.on_write(PODS.group_resource, pod.metadata.resource_version)
         except AlreadyExists:
             raise
         except (ApiError, OSError) as error:
@@ -93,7 +93,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             terminating = msgspec.json.decode(response, type=Object)
             # Else a Status: it was deleted immediately.
             if terminating.metadata.name == name and terminating.metadata.resource_version:
-                self.wrote(PODS.group_resource, terminating.metadata.resource_version)
+                self.on_write(PODS.group_resource, terminating.metadata.resource_version)
         except NotFound:
             pass
         except (ApiError, OSError) as error:
@@ -117,7 +117,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
                 attempted = True
             if repaired_pod is not None:
                 response = await self.client.update(_POD_META, name, repaired_pod, self.owner.namespace)
-                self.wrote(PODS.group_resource, response.metadata.resource_version)
+                self.on_write(PODS.group_resource, response.metadata.resource_version)
 
         try:
             await retry_on_conflict(write, BACKOFF)
@@ -152,7 +152,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
                 claim = await self.client.create(
                     _CLAIM_META, template.claim(pod, self.owner.namespace), self.owner.namespace
                 )
-                self.wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, claim.metadata.resource_version)
+                self.on_write(PERSISTENT_VOLUME_CLAIMS.group_resource, claim.metadata.resource_version)
             except (ApiError, OSError) as error:
                 failure = error
                 errors.append(f"failed to create PVC {name}: {error}")
@@ -204,7 +204,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
                 raise ClaimUpdateFailed(
                     f"could not update claim {name} for delete policy ownerRefs: {error}"
                 ) from error
-            self.wrote(PERSISTENT_VOLUME_CLAIMS.group_resource, response.metadata.resource_version)
+            self.on_write(PERSISTENT_VOLUME_CLAIMS.group_resource, response.metadata.resource_version)
         return changed
 
     # Events
