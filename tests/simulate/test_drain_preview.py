@@ -1,7 +1,10 @@
 """A snapshot in virtual time: at rest it stays as it is; what becomes of a drain."""
 
 import asyncio
+import io
 import json
+import re
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,10 @@ from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.env import Env, virtual
 from pilothouse.sim import SimulationOptions, running
 from pilothouse.sim.story import CURRENT
+from pilothouse.simulate import progress
 from pilothouse.simulate.cluster import restored_manager, restored_options
 from pilothouse.simulate.drain_preview import DrainOptions, NodeResult, UnknownNodes, preview
+from pilothouse.simulate.scheduled_work import ScheduledWork
 from pilothouse.snapshots import Restored, SaveOptions, restored, save
 from pilothouse.snapshots.anonymizing import Anonymizer
 from pilothouse.storage import Change
@@ -214,6 +219,97 @@ def test_a_pod_that_was_pending_before_does_not_fail_a_drain(
     text = capsys.readouterr().out
     assert "1 pod pending as before the drain:\n  default/big-" in text
     assert "found no place" not in text
+
+
+def job_spec(run_time: str, cpu: str = "100m", node: str = "", **spec: Any) -> Object:
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    selector = {"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}
+    template = {
+        "metadata": {"annotations": {"simulated.pilothouse.dev/run-time": run_time}},
+        "spec": {"restartPolicy": "Never", "containers": [container], **selector},
+    }
+    return {**spec, "template": template}
+
+
+def cron_job(name: str, cpu: str = "100m") -> Object:
+    body = {"schedule": "* * * * *", "jobTemplate": {"spec": job_spec("10s", cpu)}}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": body}
+
+
+def job(name: str, run_time: str) -> Object:
+    """A Job of many pods on node-1."""
+    spec = job_spec(run_time, node="node-1", completions=1000, parallelism=2)
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two nodes with web, a CronJob that runs each minute, one whose pods fit nowhere, and on node-1 the Jobs long, and
+    short with pods that complete during a drain."""
+    path = tmp_path_factory.mktemp("snapshots") / "busy"
+    jobs = [cron_job("tick"), cron_job("big", cpu="500"), job("short", "17s"), job("long", "100h")]
+    return snapshot(path, [deployment("web", 4), *jobs], nodes=2)
+
+
+def test_a_drain_does_not_wait_for_what_cron_jobs_and_jobs_write(busy: Path) -> None:
+    result = preview(restored(busy), DrainOptions(names=("node-0",)))
+    assert result.busy == ()
+    assert result.at_rest
+    assert result.seconds < 30
+    assert result.writes < 300
+
+
+def test_completed_pods_of_jobs_are_not_missing(busy: Path) -> None:
+    workloads = preview(restored(busy), DrainOptions(names=("node-0",))).workloads
+    assert [(workload.kind, workload.name) for workload in workloads] == [("Deployment", "web")]
+
+
+def test_evicted_pods_of_jobs_are_missing(busy: Path) -> None:
+    result = preview(restored(busy), DrainOptions(names=("node-1",)))
+    assert not result.succeeded
+    workloads = {workload.name: (workload.ready, workload.end) for workload in result.workloads}
+    assert workloads["long"] == (2, 0)
+    assert {pod.name.partition("-")[0] for pod in result.pending if not pod.before} == {"long", "short"}
+
+
+def test_new_pods_of_a_cron_job_whose_pods_fit_nowhere_are_pending_as_before(busy: Path) -> None:
+    result = preview(restored(busy), DrainOptions(names=("node-0",)))
+    assert result.succeeded
+    pending = [(pod.name.rpartition("-")[0], pod.before) for pod in result.pending]
+    stored = [record.key for record in restored(busy).records if record.key.startswith("/pods/default/big-")]
+    assert len(pending) > len(stored), "some were created during the drain"
+    assert all(name.startswith("big-") and before for name, before in pending)
+
+
+def test_a_cluster_that_is_never_quiet_is_drained_all_the_same(
+    small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always = property(lambda self: self._simulation.env.monotonic(), lambda *_: None)
+    monkeypatch.setattr(ScheduledWork, "last_other_write", always, raising=False)
+    monkeypatch.setattr(ScheduledWork, "recent", lambda self: [("/pods/default/a by nodes", 7)])
+    main(["snapshot", "drain", str(small), "node-0", "--timeout", "1m"])
+    text = capsys.readouterr().out
+    assert text.startswith(
+        "the cluster was not quiet within 10m, so the drain began while it wrote: /pods/default/a by nodes (7 times)\n"
+    )
+    assert "NOT at rest 10m after the drain" in text
+
+
+def test_progress_is_printed_after_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_FIRST_SECONDS", 0.01)
+    stream, printed = io.StringIO(), threading.Event()
+    monkeypatch.setattr(stream, "flush", printed.set)
+    with progress.phases(stream) as report:
+        report("draining 2 nodes", lambda: 3600.0)
+        assert printed.wait(10)
+    assert re.fullmatch(r"draining 2 nodes: 1h of virtual time in .* real time\)\n", stream.getvalue())
+
+
+def test_no_progress_of_what_is_quick() -> None:
+    stream = io.StringIO()
+    with progress.phases(stream) as report:
+        report("draining 2 nodes", lambda: 3600.0)
+    assert stream.getvalue() == ""
 
 
 def test_the_command(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

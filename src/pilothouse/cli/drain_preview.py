@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     from pilothouse.client import errors
     from pilothouse.machinery import labels
-    from pilothouse.simulate import drain_preview
+    from pilothouse.simulate import drain_preview, progress
     from pilothouse.simulate.scenario import scalars
     from pilothouse.snapshots import file_format, opening, saving
 
@@ -75,7 +75,8 @@ def _drain(program: str, parsed: Parsed, file: str, options: "DrainOptions") -> 
                 return code
         restored = _restored(file)
     try:
-        preview = drain_preview.preview(restored, options, seed=parsed["seed"])
+        with progress.phases(sys.stderr) as report:
+            preview = drain_preview.preview(restored, options, seed=parsed["seed"], progress=report)
     except drain_preview.UnknownNodes as error:
         raise UserError(str(error)) from error
     if parsed["output"] == "json":
@@ -114,6 +115,10 @@ def _builtins(preview: "Preview") -> dict[str, object]:
 
 def described(preview: "Preview") -> Iterator[str]:
     """The result as text."""
+    if preview.busy:
+        limit = scalars.shown_seconds(drain_preview.BUSY_SETTLE_SECONDS)
+        yield f"the cluster was not quiet within {limit}, so the drain began while it wrote: {', '.join(preview.busy)}"
+        yield ""
     for node in preview.nodes:
         duration = scalars.shown_seconds(node.seconds)
         if node.drained:
@@ -144,7 +149,8 @@ def described(preview: "Preview") -> Iterator[str]:
     yield ""
     rest = f"at rest {scalars.shown_seconds(preview.seconds)} after the first eviction"
     if not preview.at_rest:
-        rest = f"NOT at rest {scalars.shown_seconds(drain_preview.SETTLE_SECONDS)} after the drain"
+        limits = drain_preview.BUSY_SETTLE_SECONDS, drain_preview.SETTLE_SECONDS
+        rest = f"NOT at rest {scalars.shown_seconds(limits[not preview.busy])} after the drain"
     yield f"{scalars.counted(preview.objects, 'object')} restored, {scalars.counted(preview.writes, 'write')}, {rest}"
 
 

@@ -385,7 +385,7 @@ class Simulation:
         origin = CURRENT.get()
         for change in changes:
             self.story.committed(change, origin)
-            if not _is_heartbeat(change):
+            if not is_heartbeat(change):
                 self._last_write = self.env.monotonic()
                 self._recent_writes[
                     f"{change.key} by {origin.program if origin is not None else 'the API server'}"
@@ -633,7 +633,7 @@ def _replica_transport(replica: Replica) -> wire.Transport:
     return replica.server.transport("system:kube-controller-manager", ("system:masters",))
 
 
-def _is_heartbeat(change: Change) -> bool:
+def is_heartbeat(change: Change) -> bool:
     """Leases, status reports of nodes, and expired Events."""
     return change.key.startswith(("coordination.k8s.io/leases/", "/nodes/")) or (
         change.type == "DELETED" and CURRENT.get() is None

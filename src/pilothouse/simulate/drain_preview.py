@@ -2,12 +2,13 @@
 
 First the cluster of the snapshot runs until it is quiet; then the nodes are drained as by ``kubectl drain``. The
 result: whether the drain completes, its duration, what blocks it, which workloads have fewer ready pods meanwhile, and
-which pods remain pending.
+which pods remain pending. CronJobs and Jobs run on meanwhile: the cluster can be quiet although they write, their
+completed pods are not missing, and a pod of a CronJob that had pending pods before is as pending as these.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -28,14 +29,22 @@ from pilothouse.simulate.actions.administrator import ActionError
 from pilothouse.simulate.actions.nodes import Nodes
 from pilothouse.simulate.cluster import restored_manager, restored_options
 from pilothouse.simulate.scenario.actions import Drain
-from pilothouse.simulate.scenario.scalars import Duration
+from pilothouse.simulate.scenario.scalars import Duration, counted
+from pilothouse.simulate.scheduled_work import ScheduledWork
 from pilothouse.snapshots.restoring import Restored
 from pilothouse.storage import Change
 
 REST_SECONDS = 60.0
-"""The cluster is quiet after this time without writes except heartbeats."""
+"""The cluster is quiet after this time without writes except heartbeats and scheduled work."""
 SETTLE_SECONDS = 3600.0
-"""The maximum time to wait until the cluster is quiet."""
+"""The maximum time to wait after the drain until the cluster is quiet."""
+BUSY_SETTLE_SECONDS = 600.0
+"""The maximum time to wait before the drain; and after it, if the cluster was not quiet before."""
+_JOB_BACKOFF_SECONDS = 600.0
+"""The maximum delay until a Job replaces a pod (``MaxJobPodFailureBackOff``, v1.36 ``pkg/controller/job``)."""
+Progress = Callable[[str, Callable[[], float]], None]
+"""Receives what a preview does next, and a function that returns the virtual seconds since its start."""
+_JOBS = "batch/jobs/"
 _decode = msgspec.json.decode
 Object = dict[str, Any]
 
@@ -63,7 +72,7 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     least: int
     end: int
     seconds: float
-    """How long fewer pods were ready."""
+    """How long fewer pods were ready. Pods of Jobs that have completed count as ready."""
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -85,6 +94,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pending: tuple[Pending, ...]
     at_rest: bool
     """Whether the cluster was quiet at the end."""
+    busy: tuple[str, ...] = ()
+    """The most frequent writes before the drain, if the cluster was not quiet then."""
     seconds: float
     """From the start of the drain until the last write."""
     writes: int
@@ -111,17 +122,25 @@ class UnknownNodes(ValueError):
     """Nodes that are not in the snapshot."""
 
 
-def preview(restored: Restored, options: DrainOptions, *, seed: int = 0) -> Preview:
+def preview(
+    restored: Restored, options: DrainOptions, *, seed: int = 0, progress: Progress = lambda _what, _seconds: None
+) -> Preview:
     """Preview the drain. Raises ``UnknownNodes``."""
     names = select_nodes(restored, options)
     previews: list[Preview] = []
 
     async def main(env: Env) -> None:
-        readiness = Readiness()
+        readiness, scheduled = Readiness(), ScheduledWork()
         manager = restored_manager(restored, Options(leader_election=LeaderElection(enabled=False)))
         simulation_options = SimulationOptions(nodes=0, manager=manager, **restored_options(restored))
-        async with simulated(env, simulation_options, [readiness]) as simulation:
-            previews.append(await _Drain(simulation, restored, readiness, options, names).run())
+        began = env.monotonic()
+
+        def report(what: str) -> None:
+            progress(what, lambda: env.monotonic() - began)
+
+        report("starting the cluster")
+        async with simulated(env, simulation_options, [readiness, scheduled]) as simulation:
+            previews.append(await _Drain(simulation, restored, readiness, scheduled, options, names, report).run())
 
     with without_log():
         virtual.run(main, seed=seed, start=restored.time or virtual.START)
@@ -152,7 +171,11 @@ def select_nodes(restored: Restored, options: DrainOptions) -> list[str]:
 
 class Readiness(Invariant):
     """Counts the ready pods of each workload: the current number, the minimum, and how long it was lower than at
-    ``begin``."""
+    ``begin``.
+
+    A pod that completes counts as ready until another is ready in its place. So does every pod of a Job once the Job
+    has completed.
+    """
 
     def __init__(self) -> None:
         self._workload_of: dict[str, tuple[str, str, str]] = {}
@@ -161,6 +184,8 @@ class Readiness(Invariant):
         """Kind and name of the Deployment of a ReplicaSet, by uid."""
         self._now: Counter[tuple[str, str, str]] = Counter()
         self._before: Counter[tuple[str, str, str]] = Counter()
+        self._completed: Counter[tuple[str, str, str]] = Counter()
+        """The pods that were ready at ``begin``, have completed, and were not replaced."""
         self._least: dict[tuple[str, str, str], int] = {}
         self._fewer_since: dict[tuple[str, str, str], float] = {}
         self._fewer: Counter[tuple[str, str, str]] = Counter()
@@ -176,13 +201,14 @@ class Readiness(Invariant):
     def begin(self) -> None:
         """Set the reference: the number of pods that are ready now."""
         self._before = Counter(self._now)
+        self._completed.clear()
         self._least = dict(self._now)
         self._fewer.clear()
         self._fewer_since.clear()
 
     def committed(self, change: Change, _origin: Origin | None) -> None:
-        """A pod or a ReplicaSet has changed."""
-        if self._env is None or not change.key.startswith(("/pods/", "apps/replicasets/")):
+        """A pod, a ReplicaSet or a Job has changed."""
+        if self._env is None or not change.key.startswith(("/pods/", "apps/replicasets/", _JOBS)):
             return
         if change.type == "DELETED":
             self._set(change.key, None)
@@ -190,6 +216,12 @@ class Readiness(Invariant):
             self._take(change.key, _decode(change.value))
 
     def _take(self, key: str, obj: Object) -> None:
+        if key.startswith(_JOBS):
+            if _is_complete(obj):
+                job = "Job", obj["metadata"]["namespace"], obj["metadata"]["name"]
+                self._complete(job, self._before[job])
+                self._measure(job)
+            return
         owner = _controller(obj)
         if not key.startswith("/pods/"):
             if owner is not None:
@@ -201,9 +233,9 @@ class Readiness(Invariant):
             if owner is not None and owner["uid"] in self._owners:
                 kind, name = self._owners[owner["uid"]]
             workload = kind, obj["metadata"]["namespace"], name
-        self._set(key, workload)
+        self._set(key, workload, completed=_has_succeeded(obj))
 
-    def _set(self, key: str, workload: tuple[str, str, str] | None) -> None:
+    def _set(self, key: str, workload: tuple[str, str, str] | None, *, completed: bool = False) -> None:
         before = self._workload_of.pop(key, None)
         if workload is not None:
             self._workload_of[key] = workload
@@ -212,11 +244,23 @@ class Readiness(Invariant):
         for affected, step in ((before, -1), (workload, 1)):
             if affected is not None:
                 self._now[affected] += step
+                self._complete(affected, int(completed))
                 self._measure(affected)
+
+    def _complete(self, workload: tuple[str, str, str], more: int) -> None:
+        missing = max(0, self._before[workload] - self._now[workload])
+        self._completed[workload] = min(self._completed[workload] + more, missing)
+
+    def _count(self, workload: tuple[str, str, str]) -> int:
+        return self._now[workload] + self._completed[workload]
+
+    def recovering_jobs(self) -> bool:
+        """Whether Jobs have fewer pods than before."""
+        return any(workload[0] == "Job" for workload in self._fewer_since)
 
     def _measure(self, workload: tuple[str, str, str]) -> None:
         assert self._env is not None, "something is followed"
-        count, now = self._now[workload], self._env.monotonic()
+        count, now = self._count(workload), self._env.monotonic()
         if workload not in self._before:
             return
         self._least[workload] = min(self._least.get(workload, count), count)
@@ -237,7 +281,7 @@ class Readiness(Invariant):
                 name=name,
                 ready=self._before[kind, namespace, name],
                 least=least,
-                end=self._now[kind, namespace, name],
+                end=self._count((kind, namespace, name)),
                 seconds=round(float(self._fewer[kind, namespace, name]), 1),
             )
             for (kind, namespace, name), least in self._least.items()
@@ -254,45 +298,63 @@ class _Drain:
         simulation: Simulation,
         restored: Restored,
         readiness: Readiness,
+        scheduled: ScheduledWork,
         options: DrainOptions,
         names: Sequence[str],
+        report: Callable[[str], None],
     ) -> None:
         self._simulation = simulation
         self._client: Client = simulation.user
         self._restored = restored
         self._readiness = readiness
+        self._scheduled = scheduled
         self._options = options
         self._names = names
+        self._report = report
 
     async def run(self) -> Preview:
         simulation, env = self._simulation, self._simulation.env
         self._readiness.follow(simulation)
-        await self._rest()
+        self._scheduled.follow(simulation)
+        self._report("waiting until the cluster is quiet")
+        busy = await self._rest(BUSY_SETTLE_SECONDS)
         self._readiness.begin()
         began, writes = env.monotonic(), simulation.story.writes
-        before = {pod["metadata"]["uid"] for pod in self._without_node()}
+        before = {identity for identity, _pod in self._without_node()}
+        self._report(f"draining {counted(len(self._names), 'node')}")
         nodes = await self._nodes()
-        at_rest = await self._rest()
+        self._report("waiting until the cluster is quiet after the drain")
+        at_rest = not await self._rest(BUSY_SETTLE_SECONDS if busy else SETTLE_SECONDS)
+        await self._jobs_recovered()
         return Preview(
             objects=len(self._restored.records),
             nodes=nodes,
             workloads=self._readiness.results(),
             pending=self._pending(before),
             at_rest=at_rest,
-            seconds=round(max(0.0, simulation.last_write - began), 1),
+            busy=busy,
+            seconds=round(max(0.0, self._scheduled.last_other_write - began), 1),
             writes=simulation.story.writes - writes,
         )
 
-    async def _rest(self) -> bool:
-        """Wait until the cluster is quiet. Returns whether that was in time."""
-        simulation, env = self._simulation, self._simulation.env
+    async def _rest(self, limit: float) -> tuple[str, ...]:
+        """Wait until the cluster is quiet; returns what is still written if it is not within this time."""
+        env, recent = self._simulation.env, self._scheduled.recent()
         began = env.monotonic()
-        while env.monotonic() - began < SETTLE_SECONDS:
-            rest = max(simulation.last_write, began) + REST_SECONDS - env.monotonic()
+        while env.monotonic() - began < limit:
+            rest = max(self._scheduled.last_other_write, began) + REST_SECONDS - env.monotonic()
             if rest <= 0:
-                return True
+                return ()
             await asyncio.sleep(rest)
-        return False
+            recent = self._scheduled.recent() or recent
+        return tuple(f"{key} ({counted(times, 'time')})" for key, times in recent)
+
+    async def _jobs_recovered(self) -> None:
+        """Wait for the pods that Jobs create, after their backoff, in place of evicted ones."""
+        for _ in range(round(_JOB_BACKOFF_SECONDS / REST_SECONDS)):
+            if not self._readiness.recovering_jobs():
+                return
+            await asyncio.sleep(REST_SECONDS)
 
     async def _nodes(self) -> tuple[NodeResult, ...]:
         drained = Drain(
@@ -330,27 +392,41 @@ class _Drain:
                 return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}: {'; '.join([str(error), *causes])}"
         return ""
 
-    def _without_node(self) -> list[Object]:
-        """The pods that are neither scheduled nor being deleted."""
-        stored = [_decode(record.value) for record in self._simulation.store.list("/pods/").records]
-        return [
-            pod for pod in stored if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
-        ]
+    def _without_node(self) -> list[tuple[str, Object]]:
+        """The pods that are not scheduled, unless they have ended or are being deleted. Each with its uid, or that of
+        the CronJob that creates such pods again and again."""
+        cron_jobs = {
+            job["metadata"]["uid"]: owner["uid"]
+            for job in self._stored(_JOBS)
+            if (owner := _controller(job)) is not None and owner["kind"] == "CronJob"
+        }
+        pods = []
+        for pod in self._stored("/pods/"):
+            has_ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+            if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp") and not has_ended:
+                owner = _controller(pod) or {}
+                pods.append((cron_jobs.get(owner.get("uid", ""), pod["metadata"]["uid"]), pod))
+        return pods
+
+    def _stored(self, prefix: str) -> list[Object]:
+        return [_decode(record.value) for record in self._simulation.store.list(prefix).records]
 
     def _pending(self, before: AbstractSet[str]) -> tuple[Pending, ...]:
         pending = []
-        for pod in self._without_node():
+        for identity, pod in self._without_node():
             conditions = (pod.get("status") or {}).get("conditions") or ()
             reasons = [
                 condition.get("message") or "" for condition in conditions if condition.get("type") == "PodScheduled"
             ]
+            if not reasons and (_controller(pod) or {}).get("kind") == "Job":
+                continue  # created just now
             meta = pod["metadata"]
             pending.append(
                 Pending(
                     namespace=meta["namespace"],
                     name=meta["name"],
                     reason="".join(reasons),
-                    before=meta["uid"] in before,
+                    before=identity in before,
                 )
             )
         return tuple(pending)
@@ -367,3 +443,13 @@ def _is_ready(pod: Object) -> bool:
         return False
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
+
+
+def _has_succeeded(pod: Object) -> bool:
+    """Whether the pod has completed by itself, rather than because it is deleted."""
+    return not pod["metadata"].get("deletionTimestamp") and (pod.get("status") or {}).get("phase") == "Succeeded"
+
+
+def _is_complete(job: Object) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(condition.get("type") == "Complete" and condition.get("status") == "True" for condition in conditions)

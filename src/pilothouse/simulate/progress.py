@@ -1,7 +1,9 @@
-"""Prints the progress of a search to standard error: one updated line on a terminal, otherwise a line every half
-minute."""
+"""Prints the progress of a search, or of a long command, to standard error: one updated line on a terminal, otherwise a
+line every half minute."""
 
-from collections.abc import Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
 from pilothouse.env.clock import stopwatch_seconds
@@ -11,7 +13,50 @@ from pilothouse.testing.shrinking import FailedRun
 
 _TERMINAL_SECONDS = 0.5
 _FILE_SECONDS = 30.0
+_FIRST_SECONDS = 3.0
+"""The time after which a command says what it does."""
 _ERASE = "\r\x1b[K"
+
+
+@contextlib.contextmanager
+def phases(stream: TextIO) -> Iterator[Callable[[str, Callable[[], float]], None]]:
+    """Print what the block does, once it has taken some seconds. It calls the result with each of its phases and a
+    function that returns the current virtual time.
+
+    A thread prints, because the block may never wait in real time.
+    """
+    phase: tuple[str, Callable[[], float]] = ("", lambda: 0.0)
+    ended, began = threading.Event(), stopwatch_seconds()
+
+    def begin(what: str, virtual_seconds: Callable[[], float]) -> None:
+        nonlocal phase
+        phase = what, virtual_seconds
+
+    def show() -> None:
+        is_terminal, wait = stream.isatty(), _FIRST_SECONDS
+        while not ended.wait(wait):
+            wait = _TERMINAL_SECONDS if is_terminal else _FILE_SECONDS
+            what, virtual_seconds = phase
+            if what:
+                line = f"{what}: {_times(virtual_seconds(), stopwatch_seconds() - began)}"
+                stream.write(f"{_ERASE}{line[:118]}" if is_terminal else f"{line}\n")
+                stream.flush()
+        if is_terminal and stopwatch_seconds() - began >= _FIRST_SECONDS:
+            stream.write(_ERASE)
+            stream.flush()
+
+    thread = threading.Thread(target=show, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield begin
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _times(virtual: float, elapsed: float) -> str:
+    rate = f"{virtual / elapsed:,.0f}x real time" if elapsed > 0 else "?"
+    return f"{shown_seconds(round(virtual))} of virtual time in {shown_seconds(round(elapsed))} ({rate})"
 
 
 class Progress:
@@ -61,8 +106,7 @@ class Progress:
             smallest = f"{len(failed.parts)} of {len(failed.all_parts)} actions and faults"
             return f"seed {failed.result.seed} is being shrunk: {smallest} after {failed.runs} runs{at}"
         virtual = self._virtual + sum(running)
-        rate = f"{virtual / elapsed:,.0f}x real time" if elapsed > 0 else "?"
-        times = f"{shown_seconds(round(virtual))} of virtual time in {shown_seconds(round(elapsed))} ({rate})"
+        times = _times(virtual, elapsed)
         if self._total == 1:
             return times
         failed_runs = f", {self._failed:,} failed" if self._failed else ""
