@@ -172,7 +172,7 @@ async def test_status_subresource(api: Api, info: ResourceInfo) -> None:
     assert patched.status == 200, patched.text
     assert patched.meta.get("generation") == before["metadata"].get("generation")
     assert {**patched.body, "metadata": None} == {**before, "metadata": None}
-    kept = registration_of(info.group, info.resource).strategy.status_keeps in ("user metadata", "metadata")
+    kept = registration_of(info.group, info.resource).strategy.kept_on_status_update in ("user metadata", "metadata")
     assert ("a" in patched.meta.get("annotations", {})) is not kept
 
 

@@ -33,7 +33,7 @@ class CustomStrategy(Strategy):
 
     generation_fields = ("",)
     allow_unconditional_update = False
-    status_keeps = "metadata"
+    kept_on_status_update = "metadata"
     kube_finalizers = False
     update_steps = ("object meta update", "update")
     storage: ResourceInfo

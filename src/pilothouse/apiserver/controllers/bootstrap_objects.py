@@ -234,7 +234,7 @@ def _optional_templates(core: Core) -> list[_Template]:
     if not made:
         entries = (
             *post_start_hooks.priority_classes(),
-            *bootstrap.flow_control(_TIME),
+            *bootstrap.flow_control_objects(_TIME),
             *post_start_hooks.api_services(_TIME),
         )
         made += _templates(core, entries)

@@ -247,7 +247,7 @@ def _before_delete(core: Core, call: Call, obj: Object, options: DeleteOptions) 
 def _mark_as_deleting(core: Core, call: Call, meta: Object) -> None:
     """Without grace period: mark an object that has finalizers as deleted now."""
     now = core.time.now()
-    if not meta.get("deletionTimestamp") and meta.get("generation") and call.strategy.raises_generation_on_delete:
+    if not meta.get("deletionTimestamp") and meta.get("generation") and call.strategy.increments_generation_on_delete:
         meta["generation"] = next_generation(meta)
     if not meta.get("deletionTimestamp") or meta["deletionTimestamp"] > now:
         meta["deletionTimestamp"] = now

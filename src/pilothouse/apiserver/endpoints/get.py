@@ -75,10 +75,10 @@ def selection_of(core: Core, call: Call) -> Selection:
     name = call.request_info.name
     if not name or selection.name == name:
         return selection
-    if selection.by_fields:
+    if selection.has_field_selector:
         raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
     # The deprecated watch/ prefix has the name in the path (apiserver pkg/endpoints/handlers/get.go, v0.36).
-    return selection.of_name(name)
+    return selection.with_name(name)
 
 
 async def list_objects(core: Core, call: Call) -> ListResult:

@@ -405,7 +405,7 @@ def _prepare_status(core: Core, call: Call, obj: Object, old: Object) -> None:
     for name in [name for name in {**obj, **old} if name not in ("metadata", "status", "kind", "apiVersion")]:
         _take(obj, old, name)
     meta, old_meta = obj["metadata"], old["metadata"]
-    keeps = call.strategy.status_keeps
+    keeps = call.strategy.kept_on_status_update
     if keeps == "labels":
         object_meta.keep_user_fields(meta, old_meta, ("labels",))
     elif keeps in ("user metadata", "metadata"):

@@ -26,10 +26,10 @@ with lazy_imports():
 
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
-_PATCHES = ("ApplyConfiguration", "JSONPatch")
+_PATCH_TYPES = ("ApplyConfiguration", "JSONPatch")
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _VARIABLE = re.compile(r"\bvariables\s*\.(?:\s|//[^\n]*\n)*(\w+)")
-_MISSING = "expression is not specified"
+_MISSING_EXPRESSION = "expression is not specified"
 _MAX_CONDITIONS = 64
 _MAX_ANNOTATIONS = 20
 _MAX_VALUE_LENGTH = 5 * 1024
@@ -125,8 +125,8 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
     kind = mutation.get("patchType") or ""
     if not kind:
         return [required(f"{path}.patchType")]
-    if kind not in _PATCHES:
-        return [not_supported(f"{path}.patchType", kind, _PATCHES)]
+    if kind not in _PATCH_TYPES:
+        return [not_supported(f"{path}.patchType", kind, _PATCH_TYPES)]
     field, other_field = (
         ("jsonPatch", "applyConfiguration") if kind == "JSONPatch" else ("applyConfiguration", "jsonPatch")
     )
@@ -176,7 +176,7 @@ def _validate_expression(
     return_types: Iterable[str],
     *,
     compiled: str = "",
-    required_detail: str = _MISSING,
+    required_detail: str = _MISSING_EXPRESSION,
 ) -> ErrorList:
     """``compiled`` is compiled instead of ``expression`` if it is set. ``required_detail``: the detail of the error for
     an empty expression."""

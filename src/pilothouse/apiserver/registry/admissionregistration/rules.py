@@ -12,7 +12,7 @@ from pilothouse.apiserver.registry.generic.meta_validation import validate_label
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.machinery.names import path_segment_errors
 
-MATCH = ("Equivalent", "Exact")
+MATCH_POLICIES = ("Equivalent", "Exact")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _MUTATION_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
@@ -97,8 +97,8 @@ def _validate_resources(resources: list[str], path: str) -> ErrorList:
 
 def validate_match_resources(match_resources: Object, path: str) -> ErrorList:
     errors: ErrorList = []
-    if match_resources.get("matchPolicy") not in MATCH:
-        errors.append(not_supported(f"{path}.matchPolicy", match_resources.get("matchPolicy"), MATCH))
+    if match_resources.get("matchPolicy") not in MATCH_POLICIES:
+        errors.append(not_supported(f"{path}.matchPolicy", match_resources.get("matchPolicy"), MATCH_POLICIES))
     for field in ("namespaceSelector", "objectSelector"):
         errors += validate_label_selector(match_resources.get(field) or {}, f"{path}.{field}")
     for field in ("resourceRules", "excludeResourceRules"):
@@ -130,5 +130,5 @@ def validate_mutation_operations(match_resources: Object, path: str) -> ErrorLis
     ]
 
 
-FAILURE = ("Fail", "Ignore")
-REINVOCATION = ("IfNeeded", "Never")
+FAILURE_POLICIES = ("Fail", "Ignore")
+REINVOCATION_POLICIES = ("IfNeeded", "Never")

@@ -11,9 +11,9 @@ from pilothouse.apiserver.field_errors import ErrorList, invalid, named, not_sup
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.admissionregistration.expressions import validate_match_conditions
 from pilothouse.apiserver.registry.admissionregistration.rules import (
-    FAILURE,
-    MATCH,
-    REINVOCATION,
+    FAILURE_POLICIES,
+    MATCH_POLICIES,
+    REINVOCATION_POLICIES,
     validate_rule_with_operations,
 )
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
@@ -32,23 +32,23 @@ def validate_webhook(webhook: Object, name: str, path: str) -> ErrorList:
     errors = _validate_fully_qualified_name(name, f"{path}.name")
     for position, rule in enumerate(webhook.get("rules") or ()):
         errors += validate_rule_with_operations(rule, f"{path}.rules[{position}]")
-    for field, supported in (("failurePolicy", FAILURE), ("matchPolicy", MATCH)):
+    for field, supported in (("failurePolicy", FAILURE_POLICIES), ("matchPolicy", MATCH_POLICIES)):
         if webhook.get(field) not in supported:
             errors.append(not_supported(f"{path}.{field}", webhook.get(field), supported))
-    effects = webhook.get("sideEffects")
-    if effects is None:
+    side_effects = webhook.get("sideEffects")
+    if side_effects is None:
         listed = ", ".join(_SIDE_EFFECTS)
         errors.append(required(f"{path}.sideEffects", f"must specify one of {listed}"))
-    elif effects not in _SIDE_EFFECTS:
-        errors.append(not_supported(f"{path}.sideEffects", effects, _SIDE_EFFECTS))
+    elif side_effects not in _SIDE_EFFECTS:
+        errors.append(not_supported(f"{path}.sideEffects", side_effects, _SIDE_EFFECTS))
     seconds = webhook.get("timeoutSeconds")
     if seconds is not None and not 1 <= seconds <= 30:
         errors.append(invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds"))
     for field in ("namespaceSelector", "objectSelector"):
         errors += validate_label_selector(webhook.get(field) or {}, f"{path}.{field}")
     policy = webhook.get("reinvocationPolicy")
-    if policy is not None and policy not in REINVOCATION:
-        errors.append(not_supported(f"{path}.reinvocationPolicy", policy, REINVOCATION))
+    if policy is not None and policy not in REINVOCATION_POLICIES:
+        errors.append(not_supported(f"{path}.reinvocationPolicy", policy, REINVOCATION_POLICIES))
     config = webhook.get("clientConfig") or {}
     if (config.get("url") is None) == (config.get("service") is None):
         errors.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))

@@ -28,12 +28,12 @@ def drop_zeros(spec: Object, *fields: str) -> None:
             del spec[field]
 
 
-def default_update_strategy(strategy: Object, rolling: Object) -> None:
-    """Default the type to RollingUpdate, and its parameters to ``rolling``."""
+def default_update_strategy(strategy: Object, rolling_update: Object) -> None:
+    """Default the type to RollingUpdate, and its parameters to ``rolling_update``."""
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
-        set_default_fields(ensure_object(strategy, "rollingUpdate"), rolling)
+        set_default_fields(ensure_object(strategy, "rollingUpdate"), rolling_update)
 
 
 class WorkloadStrategy(Strategy):

@@ -23,7 +23,7 @@ from pilothouse.apiserver.registry.generic.meta_validation import validate_label
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE, validate_nonnegative_fields
 from pilothouse.machinery.labels import SelectorError, selector_from
 
-_PERCENT = (
+_INVALID_PERCENT = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
     "validation is '[0-9]+%')"
 )
@@ -31,7 +31,7 @@ _PERCENT = (
 
 def validate_positive_int_or_percent(value: Any, path: str) -> ErrorList:
     if isinstance(value, str):
-        return [] if _percent(value) is not None else [invalid(path, value, _PERCENT)]
+        return [] if _percent(value) is not None else [invalid(path, value, _INVALID_PERCENT)]
     return [invalid(path, value, NON_NEGATIVE)] if (value or 0) < 0 else []
 
 
@@ -60,17 +60,17 @@ def is_zero(value: Any) -> bool:
     return not value
 
 
-def validate_rolling_update_stateful_set(rolling: Object, path: str) -> ErrorList:
+def validate_rolling_update_stateful_set(rolling_update: Object, path: str) -> ErrorList:
     """Validate ``partition`` and ``maxUnavailable``. Upstream drops ``maxUnavailable`` if its gate is off; here the
     field is stored, and the manager's gate determines whether it has an effect."""
-    errors = validate_nonnegative_fields(rolling, path, ("partition",))
-    unavailable = rolling.get("maxUnavailable")
-    if unavailable is None:
+    errors = validate_nonnegative_fields(rolling_update, path, ("partition",))
+    max_unavailable = rolling_update.get("maxUnavailable")
+    if max_unavailable is None:
         return errors
-    errors += validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
-    if is_zero(unavailable):
-        errors.append(invalid(f"{path}.maxUnavailable", unavailable, "cannot be 0"))
-    return errors + is_not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
+    errors += validate_positive_int_or_percent(max_unavailable, f"{path}.maxUnavailable")
+    if is_zero(max_unavailable):
+        errors.append(invalid(f"{path}.maxUnavailable", max_unavailable, "cannot be 0"))
+    return errors + is_not_more_than_100_percent(max_unavailable, f"{path}.maxUnavailable")
 
 
 # Status
@@ -78,7 +78,7 @@ def validate_rolling_update_stateful_set(rolling: Object, path: str) -> ErrorLis
 
 def validate_counts_at_most(status: Object, limits: Sequence[tuple[str, str, str]]) -> ErrorList:
     """The errors of counts that exceed another one. ``limits``: the field, the field that it must not exceed, and the
-    name of that one in the message."""
+    name of the latter in the message."""
     return [
         invalid(f"status.{field}", status.get(field) or 0, f"cannot be greater than {detail}")
         for field, limit, detail in limits

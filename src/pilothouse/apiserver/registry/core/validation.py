@@ -179,15 +179,17 @@ def validate_resource_requirements(
     """``ValidateContainerResourceRequirements``. ``validate_name``: pods have fewer resources than containers."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     all_errors: ErrorList = []
-    for field, amounts in (("limits", limits), ("requests", requests)):
-        for name, amount in amounts.items():
+    for field, resource_list in (("limits", limits), ("requests", requests)):
+        for name, quantity in resource_list.items():
             child_path = f"{path}.{field}[{name}]"
             all_errors += validate_name(name, child_path)
-            all_errors += validate_resource_quantity(name, amount, child_path)
-            if name.startswith(_HUGE_PAGES_PREFIX) and not _is_multiple_of_page_size(name, amount):
-                all_errors.append(invalid(child_path, amount, f"{amount} is not positive integer multiple of {name}"))
+            all_errors += validate_resource_quantity(name, quantity, child_path)
+            if name.startswith(_HUGE_PAGES_PREFIX) and not _is_multiple_of_page_size(name, quantity):
+                all_errors.append(
+                    invalid(child_path, quantity, f"{quantity} is not positive integer multiple of {name}")
+                )
             if field == "requests":
-                all_errors += _validate_against_limit(name, amount, limits, path)
+                all_errors += _validate_against_limit(name, quantity, limits, path)
     all_names = {*limits, *requests}
     if any(name.startswith(_HUGE_PAGES_PREFIX) for name in all_names) and not all_names & {"cpu", "memory"}:
         all_errors.append(forbidden(path, "HugePages require cpu or memory"))

@@ -11,9 +11,11 @@ with lazy_imports():
 
 
 @lru_cache(maxsize=1)
-def mandatory() -> dict[str, Object]:
+def mandatory_specs() -> dict[str, Object]:
     """``<resource>/<name>`` → the spec of a mandatory object, which is fixed."""
-    specs = {(resource, obj["metadata"]["name"]): obj["spec"] for _group, resource, obj in bootstrap.flow_control("")}
+    specs = {
+        (resource, obj["metadata"]["name"]): obj["spec"] for _group, resource, obj in bootstrap.flow_control_objects("")
+    }
     return {f"{resource}/{name}": specs[resource, name] for resource, name in specs if name in ("catch-all", "exempt")}
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pilothouse.apiserver.registry.generic.selection_predicate import AttributeReader, Attributes, Selection
 from pilothouse.storage import Change, Record, Store
 
-_INDEXED = {"/pods/": "spec.nodeName"}
+_INDEXED_FIELDS = {"/pods/": "spec.nodeName"}
 """Storage prefix → the indexed field: kubelets and controllers list the pods of one node."""
 
 _MAX_READERS = 8
@@ -63,7 +63,7 @@ class AttributeCache:
 
     def candidates(self, prefix: str, reader: AttributeReader, selection: Selection) -> Iterable[str] | None:
         """The sorted keys of the current objects that can match, from an index; None if no index applies."""
-        field = _INDEXED.get(prefix)
+        field = _INDEXED_FIELDS.get(prefix)
         if field is None:
             return None
         value = selection.exact(field)

@@ -226,7 +226,7 @@ class Tracker:
         if self.subresource in strategy.reset_fields:
             return field_sets.of_paths(*strategy.reset_fields[self.subresource])
         if self.subresource == "status":
-            return _RESET_BY_STATUS[strategy.status_keeps]
+            return _RESET_BY_STATUS[strategy.kept_on_status_update]
         return _STATUS if "status" in info.subresources else field_sets.NOTHING
 
     def filter_fields(self, fields: FieldSet, version: str) -> FieldSet:
@@ -458,7 +458,7 @@ class FieldManager:
                 force=bool(options.force),
             )
         except ApplyConflicts as error:
-            raise conflict(error) from None
+            raise conflict_error(error) from None
         except ConversionFailed as error:
             raise errors.plain(str(error)) from None
         except ItemError:
@@ -509,7 +509,7 @@ class FieldManager:
                     force=bool(options.force),
                 )
             except ApplyConflicts as error:
-                raise conflict(error) from None
+                raise conflict_error(error) from None
         elif scale_entries:
             new_scale_entries = managed_fields.follow(
                 scale_entries, old_scale, scale, types, _keep_all_fields, writer, now
@@ -633,7 +633,7 @@ def _without_times(entries: bytes) -> list[Any]:
     return sorted(without_times)
 
 
-def conflict(error: ApplyConflicts) -> errors.StatusError:
+def conflict_error(error: ApplyConflicts) -> errors.StatusError:
     """The 409 for an apply of fields that other managers own (``NewConflictError``)."""
     causes = [
         {

@@ -44,7 +44,7 @@ def validate_domain_prefixed_path(value: str, path: str) -> ErrorList:
     return errors
 
 
-MAX_ANNOTATIONS = 256 * 1024
+MAX_ANNOTATIONS_SIZE = 256 * 1024
 _OPERATORS = ("DoesNotExist", "Exists", "In", "NotIn")
 
 
@@ -68,8 +68,8 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> ErrorList
     for key, value in annotations.items():
         errors += [invalid(path, key, msg) for msg in qualified_name_errors(key.lower())]
         size += len(key.encode()) + len(value.encode())
-    if size > MAX_ANNOTATIONS:
-        errors.append(too_long(path, MAX_ANNOTATIONS))
+    if size > MAX_ANNOTATIONS_SIZE:
+        errors.append(too_long(path, MAX_ANNOTATIONS_SIZE))
     return errors
 
 

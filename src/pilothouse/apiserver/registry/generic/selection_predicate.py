@@ -41,11 +41,11 @@ class Attributes(msgspec.Struct, gc=False):
                 if node is None:
                     break
             if node is not None and node != "":
-                return _text(node)
+                return _format_value(node)
         return default
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, str):
         return value
     if value is None:
@@ -115,11 +115,11 @@ class Selection:
         self.empty = labels.empty and fields is None
 
     @property
-    def by_fields(self) -> bool:
+    def has_field_selector(self) -> bool:
         """Whether there is a field selector."""
         return self._fields is not None
 
-    def of_name(self, name: str) -> "Selection":
+    def with_name(self, name: str) -> "Selection":
         """The selection of the object with this name, if the label selector matches it."""
         return Selection(self._labels, FieldSelector((FieldTerm("metadata.name", "=", name),)))
 
@@ -149,15 +149,15 @@ def read_selection(info: ResourceInfo, query: Query, fields: Fields, unsupported
         return ALL
     try:
         labels = parse_selector(label_text) if label_text else EVERYTHING
-        selector = parse_field_selector(field_text) if field_text else None
+        field_selector = parse_field_selector(field_text) if field_text else None
     except (SelectorError, FieldSelectorError) as error:
         raise errors.bad_request(str(error)) from None
-    if selector is not None:
-        for term in selector.terms:
+    if field_selector is not None:
+        for term in field_selector.terms:
             if term.path not in fields:
                 # Upstream validates the other options before it resolves fields.
                 read_list_options(query, watch=query.flag("watch"))
                 raise errors.bad_request(unsupported(term.path))
-        if selector.empty:
-            selector = None
-    return Selection(labels, selector)
+        if field_selector.empty:
+            field_selector = None
+    return Selection(labels, field_selector)

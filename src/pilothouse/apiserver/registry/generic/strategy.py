@@ -20,9 +20,8 @@ from pilothouse.apiserver.registry.generic.selection_predicate import (
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.names import dns_subdomain_errors
 
-StatusKeeps = Literal["spec", "labels", "user metadata", "metadata", "pod"]
-"""The metadata that a write to /status does not change, in addition to all fields outside of metadata and status (table
-in apiserver.md):
+KeptOnStatusUpdate = Literal["spec", "labels", "user metadata", "metadata", "pod"]
+"""The metadata that a write to /status does not change, in addition to all fields outside of metadata and status:
 
 * ``spec``: none; labels, annotations and finalizers may change
 * ``labels``: labels
@@ -70,7 +69,7 @@ class Strategy:
     """Whether DELETE has a grace period (``RESTGracefulDeleteStrategy``)."""
     checks_delete_preconditions = False
     """Whether upstream's storage of the kind checks the preconditions of a DELETE itself, before the generic check."""
-    raises_generation_on_delete = True
+    increments_generation_on_delete = True
     keeps_status_on_create = False
     has_status = False
     """Whether upstream serializes ``status`` even if it is empty."""
@@ -78,7 +77,7 @@ class Strategy:
     """The fields of an empty status that upstream serializes."""
     selects_by_map = False
     """Whether spec.selector is a map of labels, not a LabelSelector."""
-    status_keeps: StatusKeeps = "spec"
+    kept_on_status_update: KeptOnStatusUpdate = "spec"
     disabled_gates: frozenset[str] = frozenset()
     """The configurable feature gates that are disabled; ``drop_disabled_fields`` drops their fields."""
     reset_fields: Mapping[str, Sequence[tuple[str, ...]]] = {}

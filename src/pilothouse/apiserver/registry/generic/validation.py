@@ -1,7 +1,7 @@
 """Validation of a write: metadata and object, in upstream's order.
 
-After apiserver's ``pkg/registry/rest/{create,update}.go`` (v0.36). Some kinds validate a part more than once, so that
-the ``causes`` of an error list a field repeatedly; the steps of each kind are declared in its strategy (``Step``).
+After apiserver's ``pkg/registry/rest/{create,update}.go`` (v0.36). Some kinds repeat a step, so that the ``causes`` of
+an error list a field repeatedly; the steps of each kind are declared in its strategy (``Step``).
 """
 
 from collections.abc import Callable, Sequence

@@ -274,7 +274,7 @@ _UNKNOWN_REQUEST = (
 def request_names(requests: Iterable[Object]) -> dict[str, Set[str]]:
     """Request name → the names of its subrequests (``gatherRequestNames``)."""
     return {
-        request.get("name") or "": {sub.get("name") or "" for sub in request.get("firstAvailable") or ()}
+        request.get("name") or "": {subrequest.get("name") or "" for subrequest in request.get("firstAvailable") or ()}
         for request in requests
     }
 

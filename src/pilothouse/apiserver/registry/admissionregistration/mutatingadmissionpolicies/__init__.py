@@ -2,7 +2,10 @@
 
 from pilothouse.apiserver.field_errors import ErrorList, not_supported, required
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.admissionregistration.rules import REINVOCATION, validate_mutation_operations
+from pilothouse.apiserver.registry.admissionregistration.rules import (
+    REINVOCATION_POLICIES,
+    validate_mutation_operations,
+)
 from pilothouse.apiserver.registry.admissionregistration.validatingadmissionpolicies import (
     ValidatingAdmissionPolicyStrategy,
 )
@@ -15,7 +18,7 @@ with lazy_imports():
 
 
 class MutatingAdmissionPolicyStrategy(ValidatingAdmissionPolicyStrategy):
-    status_keeps = "spec"
+    kept_on_status_update = "spec"
 
     def _validate_match_constraints(self, constraints: Object, path: str) -> ErrorList:
         return validate_mutation_operations(constraints, path)
@@ -28,8 +31,8 @@ class MutatingAdmissionPolicyStrategy(ValidatingAdmissionPolicyStrategy):
         policy = spec.get("reinvocationPolicy") or ""
         if not policy:
             errors.append(required("spec.reinvocationPolicy"))
-        elif policy not in REINVOCATION:
-            errors.append(not_supported("spec.reinvocationPolicy", policy, REINVOCATION))
+        elif policy not in REINVOCATION_POLICIES:
+            errors.append(not_supported("spec.reinvocationPolicy", policy, REINVOCATION_POLICIES))
         return errors
 
 

@@ -6,7 +6,7 @@ from pilothouse.apiserver.registry.generic.meta_validation import validate_condi
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import admission_policy_printer
 from pilothouse.apiserver.registry.generic.registration import Registration
-from pilothouse.apiserver.registry.generic.strategy import StatusKeeps, Strategy
+from pilothouse.apiserver.registry.generic.strategy import KeptOnStatusUpdate, Strategy
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
 
@@ -17,7 +17,7 @@ with lazy_imports():
 class ValidatingAdmissionPolicyStrategy(Strategy):
     allow_unconditional_update = False
     generation_fields = ("spec",)
-    status_keeps: StatusKeeps = "user metadata"
+    kept_on_status_update: KeptOnStatusUpdate = "user metadata"
     kube_finalizers = False
     update_steps = ("object meta", "object")
     status_steps = ("update",)
@@ -32,8 +32,8 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]
         errors: ErrorList = []
-        if spec["failurePolicy"] not in rules.FAILURE:
-            errors.append(not_supported("spec.failurePolicy", spec["failurePolicy"], rules.FAILURE))
+        if spec["failurePolicy"] not in rules.FAILURE_POLICIES:
+            errors.append(not_supported("spec.failurePolicy", spec["failurePolicy"], rules.FAILURE_POLICIES))
         if spec.get("paramKind") is not None:
             errors += _validate_param_kind(spec["paramKind"], "spec.paramKind")
         constraints, path = spec.get("matchConstraints"), "spec.matchConstraints"

@@ -24,8 +24,8 @@ with lazy_imports():
 
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-_NAME = 'must be spec.names.plural+"."+spec.group'
-_PENDING = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+_INVALID_NAME = 'must be spec.names.plural+"."+spec.group'
+_DELETION_PENDING = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
 
 
 class CustomResourceDefinitionStrategy(Strategy):
@@ -35,7 +35,7 @@ class CustomResourceDefinitionStrategy(Strategy):
     allow_unconditional_update = False
     return_deleted_object = True
     generation_fields = ("spec",)
-    raises_generation_on_delete = False
+    increments_generation_on_delete = False
     kube_finalizers = False
     update_steps = ("object meta update", "update")
 
@@ -43,7 +43,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         required_name = f"{obj['spec']['names'].get('plural') or ''}.{obj['spec'].get('group') or ''}"
 
         def name_errors(name: str) -> list[str]:
-            return dns_subdomain_errors(name) + ([] if name == required_name else [_NAME])
+            return dns_subdomain_errors(name) + ([] if name == required_name else [_INVALID_NAME])
 
         return name_errors
 
@@ -77,7 +77,7 @@ class CustomResourceDefinitionStrategy(Strategy):
         if FINALIZER not in (meta.get("finalizers") or ()):
             meta["finalizers"] = [*(meta.get("finalizers") or ()), FINALIZER]
         status = obj["status"] = {**(obj.get("status") or {})}
-        set_condition(status, now, "Terminating", True, "InstanceDeletionPending", _PENDING)
+        set_condition(status, now, "Terminating", True, "InstanceDeletionPending", _DELETION_PENDING)
         return "mark only"
 
     def validate(self, obj: Object) -> ErrorList:

@@ -64,14 +64,14 @@ def validate_custom_resource_definition_update(obj: Object, old: Object) -> Erro
 def _validate_immutable(obj: Object, old: Object, paths: tuple[tuple[str, ...], ...]) -> ErrorList:
     errors = []
     for path in paths:
-        new = _field_at(obj["spec"], path)
-        if new != _field_at(old["spec"], path):
+        new = _nested_field(obj["spec"], path)
+        if new != _nested_field(old["spec"], path):
             bad_value = internal_value("named" if path == ("scope",) else "string", new)
             errors.append(invalid("spec." + ".".join(path), bad_value, "field is immutable"))
     return errors
 
 
-def _field_at(node: Any, path: tuple[str, ...]) -> Any:
+def _nested_field(node: Any, path: tuple[str, ...]) -> Any:
     for name in path:
         node = (node or {}).get(name)
     return node
@@ -182,13 +182,13 @@ def _has_defaults(node: Any) -> bool:
         return False
     if node.get("default") is not None:
         return True
-    subschemas = [node.get(keyword) for keyword in _SCHEMAS]
-    subschemas += [subschema for keyword in _NAMED_SCHEMAS for subschema in (node.get(keyword) or {}).values()]
+    subschemas = [node.get(keyword) for keyword in _SCHEMA_KEYWORDS]
+    subschemas += [subschema for keyword in _SCHEMA_MAP_KEYWORDS for subschema in (node.get(keyword) or {}).values()]
     return any(_has_defaults(subschema) for subschema in subschemas)
 
 
-_SCHEMAS = ("items", "allOf", "oneOf", "anyOf", "not", "additionalProperties", "additionalItems")
-_NAMED_SCHEMAS = ("properties", "patternProperties", "definitions", "dependencies")
+_SCHEMA_KEYWORDS = ("items", "allOf", "oneOf", "anyOf", "not", "additionalProperties", "additionalItems")
+_SCHEMA_MAP_KEYWORDS = ("properties", "patternProperties", "definitions", "dependencies")
 
 
 def _schema(version: Object) -> Object | None:
@@ -237,7 +237,7 @@ def _validate_preserve_unknown_fields(spec: Object) -> ErrorList:
     return [invalid("spec.preserveUnknownFields", True, reason)]
 
 
-_FIELDS_OF_VERSIONS = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+_PER_VERSION_FIELDS = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
 
 
 class _VersionFields:
@@ -245,8 +245,8 @@ class _VersionFields:
     them there), and in each version (``own``)."""
 
     def __init__(self, versions: list[Object]) -> None:
-        self.shared = [field for field in _FIELDS_OF_VERSIONS if _is_shared(versions, field)]
-        self.own = [field for field in _FIELDS_OF_VERSIONS if field not in self.shared]
+        self.shared = [field for field in _PER_VERSION_FIELDS if _is_shared(versions, field)]
+        self.own = [field for field in _PER_VERSION_FIELDS if field not in self.shared]
         self.any_status = any("status" in (version.get("subresources") or {}) for version in versions)
 
 
@@ -348,7 +348,7 @@ _ALLOWED_AT_ROOT = (
 )
 
 
-_BEFORE_TYPE = ("id", "$schema", "$ref")
+_REJECTED_BEFORE_TYPE = ("id", "$schema", "$ref")
 
 
 def _validate_schema_root(schema: Object, path: str) -> ErrorList:
@@ -360,7 +360,7 @@ def _validate_schema_root(schema: Object, path: str) -> ErrorList:
         if keyword not in allowed_keywords and value not in (None, False, "", [], {})
     ]
     kind = schema.get("type")
-    if kind and kind != "object" and not any(keyword in _BEFORE_TYPE for keyword in forbidden_keywords):
+    if kind and kind != "object" and not any(keyword in _REJECTED_BEFORE_TYPE for keyword in forbidden_keywords):
         reason = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
         return [invalid(f"{path}.openAPIV3Schema.type", kind, reason)]
     if forbidden_keywords:
@@ -410,8 +410,8 @@ def _validate_subresource_scale(version: Object, parent: str) -> ErrorList:
         elif not value.startswith("."):
             errors.append(invalid(path, value, "must be a simple json path starting with ."))
         elif not value.startswith(tuple(root + "." for root in roots)):
-            under = roots[0] if len(roots) == 1 else f"either {' or '.join(roots)}"
-            errors.append(invalid(path, value, f"should be a json path under {under}"))
+            allowed_roots = roots[0] if len(roots) == 1 else f"either {' or '.join(roots)}"
+            errors.append(invalid(path, value, f"should be a json path under {allowed_roots}"))
     return errors
 
 

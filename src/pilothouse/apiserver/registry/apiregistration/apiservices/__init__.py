@@ -13,14 +13,14 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors, path_segment_errors
 
-_CONDITION = ("True", "False", "Unknown")
+_CONDITION_STATUSES = ("True", "False", "Unknown")
 
 
 class APIServiceStrategy(Strategy):
     """The name of an APIService is ``<version>.<group>``."""
 
     allow_unconditional_update = False
-    status_keeps = "user metadata"
+    kept_on_status_update = "user metadata"
     kube_finalizers = False
     update_steps = ("object meta update", "object meta", "object")
 
@@ -69,9 +69,9 @@ class APIServiceStrategy(Strategy):
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         return [
-            not_supported(f"status.conditions[{position}].status", condition.get("status") or "", _CONDITION)
+            not_supported(f"status.conditions[{position}].status", condition.get("status") or "", _CONDITION_STATUSES)
             for position, condition in enumerate((obj.get("status") or {}).get("conditions") or ())
-            if condition.get("status") not in _CONDITION
+            if condition.get("status") not in _CONDITION_STATUSES
         ]
 
 

@@ -23,15 +23,15 @@ def validate_daemon_set_strategy(strategy: Object) -> ErrorList:
         bad_value = internal_value("apps.DaemonSetUpdateStrategy", strategy)
         return [not_supported("spec.updateStrategy", bad_value, ("RollingUpdate", "OnDelete"))]
     path = "spec.updateStrategy.rollingUpdate"
-    rolling = strategy.get("rollingUpdate") or {}
-    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
-    errors = validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
-    errors += validate_positive_int_or_percent(surge, f"{path}.maxSurge")
-    errors += is_not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
-    errors += is_not_more_than_100_percent(surge, f"{path}.maxSurge")
-    if not is_zero(unavailable) and not is_zero(surge):
-        errors.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
-    elif is_zero(unavailable) and is_zero(surge):
+    rolling_update = strategy.get("rollingUpdate") or {}
+    max_unavailable, max_surge = rolling_update.get("maxUnavailable"), rolling_update.get("maxSurge")
+    errors = validate_positive_int_or_percent(max_unavailable, f"{path}.maxUnavailable")
+    errors += validate_positive_int_or_percent(max_surge, f"{path}.maxSurge")
+    errors += is_not_more_than_100_percent(max_unavailable, f"{path}.maxUnavailable")
+    errors += is_not_more_than_100_percent(max_surge, f"{path}.maxSurge")
+    if not is_zero(max_unavailable) and not is_zero(max_surge):
+        errors.append(invalid(f"{path}.maxSurge", max_surge, "may not be set when maxUnavailable is non-zero"))
+    elif is_zero(max_unavailable) and is_zero(max_surge):
         errors.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     return errors
 

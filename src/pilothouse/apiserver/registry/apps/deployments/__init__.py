@@ -30,7 +30,7 @@ class DeploymentStrategy(WorkloadStrategy):
     """``apps/v1`` Deployments. A change of annotations also increments the generation."""
 
     generation_fields = ("spec",)
-    status_keeps = "labels"
+    kept_on_status_update = "labels"
 
     def default_spec(self, spec: Object) -> None:
         default_update_strategy(ensure_object(spec, "strategy"), {"maxUnavailable": "25%", "maxSurge": "25%"})

@@ -15,23 +15,23 @@ from pilothouse.apiserver.registry.generic.object_fields import validate_nonnega
 
 
 def validate_deployment_strategy(strategy: Object) -> ErrorList:
-    kind, rolling = strategy["type"], strategy.get("rollingUpdate")
+    kind, rolling_update = strategy["type"], strategy.get("rollingUpdate")
     path = "spec.strategy.rollingUpdate"
     if kind == "Recreate":
-        if rolling is None:
+        if rolling_update is None:
             return []
         return [forbidden(path, "may not be specified when strategy `type` is 'Recreate'")]
     if kind != "RollingUpdate":
         # Upstream validates the type, but reports the whole strategy as the invalid value.
         bad_value = internal_value("apps.DeploymentStrategy", strategy)
         return [not_supported("spec.strategy", bad_value, ("Recreate", "RollingUpdate"))]
-    rolling = rolling or {}
-    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
-    errors = validate_positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
-    errors += validate_positive_int_or_percent(surge, f"{path}.maxSurge")
-    if is_zero(unavailable) and is_zero(surge):
-        errors.append(invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
-    return errors + is_not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
+    rolling_update = rolling_update or {}
+    max_unavailable, max_surge = rolling_update.get("maxUnavailable"), rolling_update.get("maxSurge")
+    errors = validate_positive_int_or_percent(max_unavailable, f"{path}.maxUnavailable")
+    errors += validate_positive_int_or_percent(max_surge, f"{path}.maxSurge")
+    if is_zero(max_unavailable) and is_zero(max_surge):
+        errors.append(invalid(f"{path}.maxUnavailable", max_unavailable, "may not be 0 when `maxSurge` is 0"))
+    return errors + is_not_more_than_100_percent(max_unavailable, f"{path}.maxUnavailable")
 
 
 def validate_deployment(obj: Object) -> ErrorList:

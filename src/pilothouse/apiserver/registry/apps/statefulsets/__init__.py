@@ -66,9 +66,9 @@ class StatefulSetStrategy(WorkloadStrategy):
         for claim in spec.get("volumeClaimTemplates") or ():
             claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
             claim.setdefault("metadata", {})
-            desired = claim.setdefault("spec", {})
-            desired.setdefault("resources", {})
-            default_claim_spec(desired)
+            claim_spec = claim.setdefault("spec", {})
+            claim_spec.setdefault("resources", {})
+            default_claim_spec(claim_spec)
             status: Object = claim.get("status") or {}
             claim["status"] = status
             if not status.get("phase"):

@@ -30,14 +30,14 @@ def validate_stateful_set_policies(spec: Object) -> ErrorList:
     if policy not in ("OrderedReady", "Parallel"):
         errors.append(invalid("spec.podManagementPolicy", named(policy), "must be 'OrderedReady' or 'Parallel'"))
     strategy = spec["updateStrategy"]
-    path, rolling = "spec.updateStrategy", strategy.get("rollingUpdate")
+    path, rolling_update = "spec.updateStrategy", strategy.get("rollingUpdate")
     if strategy["type"] == "OnDelete":
-        if rolling is not None:
+        if rolling_update is not None:
             detail = "only allowed for updateStrategy 'RollingUpdate'"
-            bad_value = internal_value("*apps.RollingUpdateStatefulSetStrategy", rolling)
+            bad_value = internal_value("*apps.RollingUpdateStatefulSetStrategy", rolling_update)
             errors.append(invalid(f"{path}.rollingUpdate", bad_value, detail))
     elif strategy["type"] == "RollingUpdate":
-        errors += validate_rolling_update_stateful_set(rolling or {}, f"{path}.rollingUpdate")
+        errors += validate_rolling_update_stateful_set(rolling_update or {}, f"{path}.rollingUpdate")
     else:
         bad_value = internal_value("apps.StatefulSetUpdateStrategy", strategy)
         errors.append(invalid(path, bad_value, "must be 'RollingUpdate' or 'OnDelete'"))

@@ -65,10 +65,13 @@ def _v2_status(status: Object) -> Object:
 
 def _default_behavior(behavior: Object) -> None:
     """Set defaults of both directions (``GenerateHPAScaleUpRules``, ``GenerateHPAScaleDownRules``)."""
-    up, down = ensure_object(behavior, "scaleUp"), ensure_object(behavior, "scaleDown")
+    scale_up, scale_down = ensure_object(behavior, "scaleUp"), ensure_object(behavior, "scaleDown")
     percent = {"type": "Percent", "value": 100, "periodSeconds": 15}
-    set_default_fields(up, {"stabilizationWindowSeconds": 0})
-    for rules, policies in ((up, [{"type": "Pods", "value": 4, "periodSeconds": 15}, percent]), (down, [percent])):
+    set_default_fields(scale_up, {"stabilizationWindowSeconds": 0})
+    for rules, policies in (
+        (scale_up, [{"type": "Pods", "value": 4, "periodSeconds": 15}, percent]),
+        (scale_down, [percent]),
+    ):
         set_default_fields(rules, {"selectPolicy": "Max"})
         if not rules.get("policies"):
             rules["policies"] = [dict(policy) for policy in policies]
@@ -138,8 +141,8 @@ class HorizontalPodAutoscalerStrategy(Strategy):
     def to_storage(self, info: ResourceInfo, obj: Object) -> Object:
         if info.version != "v1":
             return obj
-        stored = autoscaler_conversion.to_v2(obj)
-        return {**stored, "status": _v2_status(stored["status"])}
+        converted = autoscaler_conversion.to_v2(obj)
+        return {**converted, "status": _v2_status(converted["status"])}
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
         converted = autoscaler_conversion.to_v1(decode(value))

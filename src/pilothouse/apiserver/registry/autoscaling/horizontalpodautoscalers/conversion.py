@@ -83,16 +83,16 @@ def to_v2(obj: Object) -> Object:
     meta = obj["metadata"]
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     metrics = metrics_from_annotation(meta)
-    desired = spec.pop("targetCPUUtilizationPercentage", None)
-    if desired is not None:
-        metrics.append(cpu_metric(desired, "target"))
+    target_utilization = spec.pop("targetCPUUtilizationPercentage", None)
+    if target_utilization is not None:
+        metrics.append(cpu_metric(target_utilization, "target"))
     spec["metrics"] = metrics or [cpu_metric(DEFAULT_UTILIZATION, "target")]
     behavior = _behavior_from_annotation(_annotation_text(meta, BEHAVIOR))
     if behavior:
         spec["behavior"] = behavior
-    current = status.pop("currentCPUUtilizationPercentage", None)
-    if current is not None:
-        status["currentMetrics"] = [cpu_metric(current, "current")]
+    current_utilization = status.pop("currentCPUUtilizationPercentage", None)
+    if current_utilization is not None:
+        status["currentMetrics"] = [cpu_metric(current_utilization, "current")]
     annotated = _objects_from_annotation(meta, CURRENT_METRICS)
     if annotated is not None:
         # The annotation overrides the field.
@@ -209,10 +209,10 @@ def _metric_to_v1(metric: Object, field: Literal["target", "current"] = "target"
         value, average = values.get("value"), values.get("averageValue")
         name, selector = identifier.get("name", ""), identifier.get("selector")
         if source_name == "object":
-            described = _reference(_object_field(source, "describedObject"))
+            described_object = _reference(_object_field(source, "describedObject"))
             value_fields = {f"{field}Value": value or "0"}
             return _omit_none(
-                target=described, metricName=name, **value_fields, selector=selector, averageValue=average
+                target=described_object, metricName=name, **value_fields, selector=selector, averageValue=average
             )
         if source_name == "pods":
             return _omit_none(metricName=name, **{f"{field}AverageValue": average or "0"}, selector=selector)

@@ -87,8 +87,8 @@ def _group_version_error(version: str) -> str:
 
 
 def _has_invalid_object_api_version(metric: Object) -> bool:
-    described: Object = (metric.get("object") or {}).get("describedObject") or {}
-    return metric.get("type") == "Object" and _group_version_error(described.get("apiVersion") or "") != ""
+    described_object: Object = (metric.get("object") or {}).get("describedObject") or {}
+    return metric.get("type") == "Object" and _group_version_error(described_object.get("apiVersion") or "") != ""
 
 
 def _validate_path_segments(obj: Object, path: str, fields: tuple[str, ...], detail: str = "") -> ErrorList:
@@ -132,9 +132,9 @@ def _validate_source(source_name: str, source: Object, path: str, *, allow_inval
     value, average, utilization = target.get("value"), target.get("averageValue"), target.get("averageUtilization")
     errors: ErrorList = []
     if source_name == "object":
-        described: Object = source.get("describedObject") or {}
-        errors += _validate_path_segments(described, f"{path}.describedObject", ("kind", "name"))
-        version = described.get("apiVersion") or ""
+        described_object: Object = source.get("describedObject") or {}
+        errors += _validate_path_segments(described_object, f"{path}.describedObject", ("kind", "name"))
+        version = described_object.get("apiVersion") or ""
         detail = "" if allow_invalid_api_version else _group_version_error(version)
         if detail:
             errors.append(invalid(f"{path}.describedObject.apiVersion", version, detail))

@@ -12,17 +12,17 @@ def set_defaults_job(obj: Object) -> None:
     spec = ensure_object(obj, "spec")
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = spec["parallelism"] = 1
-    limit = 6 if spec.get("backoffLimitPerIndex") is None else _MAX_INT32
-    replacement = "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed"
+    backoff_limit = 6 if spec.get("backoffLimitPerIndex") is None else _MAX_INT32
+    replacement_policy = "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed"
     set_default_fields(
         spec,
         {
             "parallelism": 1,
-            "backoffLimit": limit,
+            "backoffLimit": backoff_limit,
             "completionMode": "NonIndexed",
             "suspend": False,
             "manualSelector": False,
-            "podReplacementPolicy": replacement,
+            "podReplacementPolicy": replacement_policy,
         },
     )
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():

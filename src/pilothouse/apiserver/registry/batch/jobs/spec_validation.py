@@ -23,7 +23,7 @@ from pilothouse.apiserver.registry.generic.meta_validation import validate_domai
 from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
 from pilothouse.machinery.names import qualified_name_errors
 
-_NUMBERS = (
+_NON_NEGATIVE_FIELDS = (
     "parallelism",
     "completions",
     "activeDeadlineSeconds",
@@ -33,12 +33,12 @@ _NUMBERS = (
     "maxFailedIndexes",
 )
 _MODES = ("NonIndexed", "Indexed")
-_REPLACEMENTS = ("Failed", "TerminatingOrFailed")
+_REPLACEMENT_POLICIES = ("Failed", "TerminatingOrFailed")
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _OPERATORS = ("In", "NotIn")
 _STATUSES = ("False", "True", "Unknown")
-_RESTART = 'valid values: "OnFailure", "Never"'
-_NEEDS_INDEXES = "requires indexed completion mode"
+_VALID_RESTART_POLICIES = 'valid values: "OnFailure", "Never"'
+_REQUIRES_INDEXED = "requires indexed completion mode"
 
 # Finished indexes are listed in the status, whose size must be limited.
 _COMPLETIONS_SOFT_LIMIT = 100_000
@@ -52,7 +52,7 @@ _MAX_INDEXES_LENGTH = 64 * 1024
 
 def validate_job_spec(spec: Object, path: str) -> ErrorList:
     template: Object = spec.get("template") or {}
-    errors = validate_nonnegative_fields(spec, path, _NUMBERS)
+    errors = validate_nonnegative_fields(spec, path, _NON_NEGATIVE_FIELDS)
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if spec.get("managedBy") is not None:
@@ -62,10 +62,10 @@ def validate_job_spec(spec: Object, path: str) -> ErrorList:
         errors += _validate_pod_failure_policy(spec, template.get("spec") or {}, f"{path}.podFailurePolicy.rules")
     if spec.get("successPolicy") is not None:
         errors += _validate_success_policy(spec, f"{path}.successPolicy")
-    replacement = spec.get("podReplacementPolicy")
-    supported = _REPLACEMENTS if spec.get("podFailurePolicy") is None else _REPLACEMENTS[:1]
-    if replacement is not None and replacement not in supported:
-        errors.append(not_supported(f"{path}.podReplacementPolicy", replacement, supported))
+    replacement_policy = spec.get("podReplacementPolicy")
+    supported = _REPLACEMENT_POLICIES if spec.get("podFailurePolicy") is None else _REPLACEMENT_POLICIES[:1]
+    if replacement_policy is not None and replacement_policy not in supported:
+        errors.append(not_supported(f"{path}.podReplacementPolicy", replacement_policy, supported))
     errors += validate_pod_template_spec(template, f"{path}.template")
     return errors + _validate_restart_policy(spec, template, f"{path}.template.spec.restartPolicy")
 
@@ -74,7 +74,7 @@ def _validate_restart_policy(spec: Object, template: Object, path: str) -> Error
     """Pods of a Job must be able to terminate."""
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy in ("Always", "", None):
-        return [required(path, _RESTART)]
+        return [required(path, _VALID_RESTART_POLICIES)]
     if policy not in ("OnFailure", "Never"):
         return [not_supported(path, policy, ("OnFailure", "Never"))]
     if policy != "Never" and spec.get("podFailurePolicy") is not None:
@@ -97,7 +97,7 @@ def _validate_completion_mode(spec: Object, path: str) -> ErrorList:
     if mode is not None and mode != "NonIndexed":
         return [not_supported(f"{path}.completionMode", mode, _MODES)]
     return [
-        invalid(f"{path}.{field}", spec[field], _NEEDS_INDEXES)
+        invalid(f"{path}.{field}", spec[field], _REQUIRES_INDEXED)
         for field in ("backoffLimitPerIndex", "maxFailedIndexes")
         if spec.get(field) is not None
     ]
@@ -213,7 +213,7 @@ def _validate_on_pod_conditions(patterns: list[Object], path: str) -> ErrorList:
 def _validate_success_policy(spec: Object, path: str) -> ErrorList:
     rules = spec["successPolicy"].get("rules") or ()
     if spec.get("completionMode") != "Indexed":
-        return [invalid(path, internal_value("*batch.SuccessPolicy", spec["successPolicy"]), _NEEDS_INDEXES)]
+        return [invalid(path, internal_value("*batch.SuccessPolicy", spec["successPolicy"]), _REQUIRES_INDEXED)]
     errors: ErrorList = []
     if not rules:
         detail = "at least one rules must be specified when the successPolicy is specified"

@@ -26,19 +26,19 @@ from pilothouse.apiserver.registry.batch.jobs.indexes import IndexesError, count
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_nonnegative_fields
 
 _JOB_CONTROLLER = (None, "kubernetes.io/job-controller")
-_NUMBERS = ("active", "succeeded", "failed", "ready", "terminating")
-_TERMINAL = ("Failed", "Complete", "FailureTarget")
-_MET, _TARGET = "SuccessCriteriaMet", "FailureTarget"
+_NON_NEGATIVE_FIELDS = ("active", "succeeded", "failed", "ready", "terminating")
+_TERMINAL_CONDITIONS = ("Failed", "Complete", "FailureTarget")
+_SUCCESS_CRITERIA_MET, _FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
 _FINISHED_CONDITIONS = frozenset(("Complete", "Failed"))
 _FINISHED = "finished"
-"""In the set of changes: whether the Job is finished. The other members are condition types and fields of the
-status."""
+"""Member of a set of changes: the Job became finished, or is no longer finished. The other members are condition types
+and fields of the status."""
 
 
 def validate_job_status(spec: Object, status: Object, old_status: Object) -> ErrorList:
     """The errors in ``status``; ``old_status`` is the stored one."""
-    true_conditions, old_true_conditions = _true_conditions(status), _true_conditions(old_status)
-    errors = validate_nonnegative_fields(status, "status", _NUMBERS)
+    true_conditions, old_true_conditions = _true_condition_types(status), _true_condition_types(old_status)
+    errors = validate_nonnegative_fields(status, "status", _NON_NEGATIVE_FIELDS)
     if status.get("uncountedTerminatedPods"):
         errors += _validate_uncounted(status["uncountedTerminatedPods"])
     is_managed_by_other = spec.get("managedBy") not in _JOB_CONTROLLER
@@ -77,7 +77,7 @@ def _validate_counts_and_conditions(
     return errors + _validate_count(status, true_conditions, changed)
 
 
-def _true_conditions(status: Object) -> set[str]:
+def _true_condition_types(status: Object) -> set[str]:
     conditions = status.get("conditions") or ()
     return {condition.get("type") or "" for condition in conditions if condition.get("status") == "True"}
 
@@ -109,7 +109,7 @@ def _validate_finished_conditions(
     start_time, completion_time = status.get("startTime"), status.get("completionTime")
     if complete and "Failed" in true_conditions and changed & _FINISHED_CONDITIONS:
         errors.append(_invalid_conditions("cannot set Complete=True and Failed=true conditions"))
-    if complete and _TARGET in true_conditions and ("Complete" in changed or _TARGET in changed):
+    if complete and _FAILURE_TARGET in true_conditions and ("Complete" in changed or _FAILURE_TARGET in changed):
         errors.append(_invalid_conditions("cannot set Complete=True and FailureTarget=true conditions"))
     if "Complete" in changed or "completionTime" in changed:
         if completion_time is not None and not complete:
@@ -128,11 +128,15 @@ def _validate_finished_conditions(
         return errors
     if (
         "Failed" in true_conditions
-        and _TARGET not in true_conditions
+        and _FAILURE_TARGET not in true_conditions
         and ("Failed" in changed or "failedIndexes" in changed)
     ):
         errors.append(_invalid_conditions("cannot set Failed=True condition without the FailureTarget=true condition"))
-    if complete and _MET not in true_conditions and ("Complete" in changed or _MET in changed):
+    if (
+        complete
+        and _SUCCESS_CRITERIA_MET not in true_conditions
+        and ("Complete" in changed or _SUCCESS_CRITERIA_MET in changed)
+    ):
         errors.append(
             _invalid_conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
         )
@@ -203,10 +207,10 @@ def _validate_count(status: Object, true_conditions: Set[str], changed: Set[str]
 
 def _validate_success(spec: Object, true_conditions: Set[str]) -> ErrorList:
     errors: ErrorList = []
-    if _MET in true_conditions:
+    if _SUCCESS_CRITERIA_MET in true_conditions:
         if "Failed" in true_conditions:
             errors.append(_invalid_conditions("cannot set SuccessCriteriaMet=True and Failed=true conditions"))
-        if _TARGET in true_conditions:
+        if _FAILURE_TARGET in true_conditions:
             errors.append(_invalid_conditions("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"))
     elif "Complete" in true_conditions and spec.get("successPolicy") is not None:
         errors.append(
@@ -221,7 +225,7 @@ def _validate_status_change(
     """The rules for changes: terminal conditions stay, counters do not decrease, times do not change."""
     errors = [
         _invalid_conditions(f"cannot disable the terminal {name}=True condition")
-        for name in _TERMINAL
+        for name in _TERMINAL_CONDITIONS
         if name in old_true_conditions and name not in true_conditions
     ]
     # An elastic indexed Job can be scaled down; succeeded indexes above ``completions`` are then not counted.
@@ -236,20 +240,24 @@ def _validate_status_change(
     if (
         old_start_time not in (None, status.get("startTime"))
         and not spec.get("suspend")
-        and not _resumed(status, old_true_conditions)
+        and not _is_resumed(status, old_true_conditions)
     ):
         detail = "field is immutable for unsuspended job once set"
         errors.append(invalid("status.startTime", status.get("startTime"), detail))
-    if _MET in old_true_conditions and _MET not in true_conditions:
+    if _SUCCESS_CRITERIA_MET in old_true_conditions and _SUCCESS_CRITERIA_MET not in true_conditions:
         errors.append(_invalid_conditions("cannot disable the SuccessCriteriaMet=True condition"))
-    if "Complete" in old_true_conditions and _MET not in old_true_conditions and _MET in true_conditions:
+    if (
+        "Complete" in old_true_conditions
+        and _SUCCESS_CRITERIA_MET not in old_true_conditions
+        and _SUCCESS_CRITERIA_MET in true_conditions
+    ):
         errors.append(
             _invalid_conditions("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
         )
     return errors
 
 
-def _resumed(status: Object, old_true_conditions: Set[str]) -> bool:
+def _is_resumed(status: Object, old_true_conditions: Set[str]) -> bool:
     """Whether this write resumes a suspended Job, which resets its start time."""
     conditions = status.get("conditions") or ()
     return "Suspended" in old_true_conditions and any(

@@ -47,7 +47,7 @@ class CertificateSigningRequestStrategy(Strategy):
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
         status: Object = obj.setdefault("status", {})
         conditions: list[Object] = status.get("conditions") or []
-        for kind in validation.APPROVAL:
+        for kind in validation.APPROVAL_CONDITION_TYPES:
             old_conditions = validation.conditions_of_type(old, kind)
             positions = [position for position, condition in enumerate(conditions) if condition.get("type") == kind]
             if len(old_conditions) == len(positions):

@@ -29,7 +29,7 @@ from pilothouse.semantics.certificate_requests import (
 )
 
 _PERMANENT_CONDITION_TYPES = ("Approved", "Denied", "Failed")
-APPROVAL = ("Approved", "Denied")
+APPROVAL_CONDITION_TYPES = ("Approved", "Denied")
 _STATUSES = ("False", "True", "Unknown")
 _USAGES = (
     "signing",
@@ -84,7 +84,7 @@ def validate_certificate_signing_request(obj: Object) -> ErrorList:
 
 def validate_certificate_signing_request_status_update(obj: Object, old: Object) -> ErrorList:
     errors = validate_conditions(obj, old) + _validate_certificate(obj, old) + validate_no_removed_conditions(obj, old)
-    for kind in APPROVAL:
+    for kind in APPROVAL_CONDITION_TYPES:
         if len(conditions_of_type(obj, kind)) > len(conditions_of_type(old, kind)):
             errors.append(forbidden("status.conditions", f'updates may not add a condition of type "{kind}"'))
     old_certificate = (old.get("status") or {}).get("certificate")
@@ -178,10 +178,10 @@ def validate_conditions(obj: Object, old: Object) -> ErrorList:
             errors.append(not_supported(f"{path}.status", status, ("True",)))
         elif status not in _STATUSES:
             errors.append(not_supported(f"{path}.status", status, _STATUSES))
-        is_conflicting = kind in APPROVAL and any(
-            approval_type in types for approval_type in APPROVAL if approval_type != kind
+        is_conflicting = kind in APPROVAL_CONDITION_TYPES and any(
+            approval_type in types for approval_type in APPROVAL_CONDITION_TYPES if approval_type != kind
         )
-        if is_conflicting and not all(type_ in old_types for type_ in APPROVAL):
+        if is_conflicting and not all(type_ in old_types for type_ in APPROVAL_CONDITION_TYPES):
             detail = "Approved and Denied conditions are mutually exclusive"
             errors.append(invalid("status.conditions", kind, detail))
         if kind in types and len(old_types) == len(set(old_types)):

@@ -8,7 +8,7 @@ from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import qualified_name_errors
 
-_COORDINATED = ("strategy", "preferredHolder")
+_COORDINATED_FIELDS = ("strategy", "preferredHolder")
 _STRATEGIES = ("OldestEmulationVersion",)
 
 
@@ -26,7 +26,7 @@ class LeaseStrategy(Strategy):
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         # The gate CoordinatedLeaderElection is off (pkg/registry/coordination/lease/strategy.go, v1.36).
         spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
-        for field in _COORDINATED:
+        for field in _COORDINATED_FIELDS:
             if old_spec.get(field) is None:
                 spec.pop(field, None)
 

@@ -34,15 +34,15 @@ class ConfigMapStrategy(Strategy):
     update_steps = ("object meta update", "update", "object meta", "object")
 
     def validate(self, obj: Object) -> ErrorList:
-        data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+        data, binary_data = obj.get("data") or {}, obj.get("binaryData") or {}
         errors: ErrorList = []
         for key in data:
             errors += validate_config_map_key((key,), "data")
-            if key in binary:
+            if key in binary_data:
                 errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
-        errors += validate_config_map_key(binary, "binaryData")
+        errors += validate_config_map_key(binary_data, "binaryData")
         size = sum(len(value.encode()) for value in data.values()) + sum(
-            len(value) * 3 // 4 for value in binary.values()
+            len(value) * 3 // 4 for value in binary_data.values()
         )
         if size > MAX_DATA:
             errors.append(too_long("[]", MAX_DATA))

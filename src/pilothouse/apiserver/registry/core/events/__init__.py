@@ -66,8 +66,8 @@ class CoreEventStrategy(Strategy):
 def legacy_validate_event(obj: Object, *, controller: str) -> ErrorList:
     """``legacyValidateEvent`` for an Event in the form of core/v1. ``controller`` is the name of the field
     ``reportingComponent`` in the version of the request."""
-    involved, namespace = obj.get("involvedObject") or {}, obj["metadata"].get("namespace") or ""
-    involved_namespace = involved.get("namespace") or ""
+    involved_object, namespace = obj.get("involvedObject") or {}, obj["metadata"].get("namespace") or ""
+    involved_namespace = involved_object.get("namespace") or ""
     mismatch = invalid("involvedObject.namespace", involved_namespace, "does not match event.namespace")
     if not obj.get("eventTime"):
         matches = involved_namespace == namespace or (not involved_namespace and namespace == "default")

@@ -43,9 +43,9 @@ def set_defaults_limit_range(obj: Object) -> None:
             continue
         default = {**(item.get("max") or {}), **(item.get("default") or {})}
         request = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
-        for field, amounts in (("default", default), ("defaultRequest", request)):
-            if amounts:
-                item[field] = {name: amounts[name] for name in sorted(amounts)}
+        for field, quantities in (("default", default), ("defaultRequest", request)):
+            if quantities:
+                item[field] = {name: quantities[name] for name in sorted(quantities)}
 
 
 REGISTRATION = Registration(

@@ -13,7 +13,7 @@ from pilothouse.machinery.names import qualified_name_errors
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 
 QUANTITY_FIELDS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
-_LIMITED = ("Container", "PersistentVolumeClaim", "Pod")
+_LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
 
 
 def validate_limit_range(obj: Object) -> ErrorList:
@@ -22,7 +22,7 @@ def validate_limit_range(obj: Object) -> ErrorList:
     for position, item in enumerate(obj["spec"].get("limits") or ()):
         path, kind = f"spec.limits[{position}]", item.get("type") or ""
         msgs = qualified_name_errors(kind)
-        if not msgs and "/" not in kind and kind not in _LIMITED:
+        if not msgs and "/" not in kind and kind not in _LIMIT_TYPES:
             msgs = ["must be a standard limit type or fully qualified"]
         errors += [invalid(f"{path}.type", kind, msg) for msg in msgs]
         if kind in kinds:

@@ -14,7 +14,7 @@ with lazy_imports():
     from pilothouse.apiserver.registry.core.nodes import printers as node_printers
     from pilothouse.apiserver.registry.core.nodes import validation as node_validation
 
-_NODE_INFO = (
+_NODE_INFO_FIELDS = (
     "machineID",
     "systemUUID",
     "bootID",
@@ -49,7 +49,7 @@ class NodeStrategy(Strategy):
             # A list without omitempty: Go writes null for none (k8s.io/api v0.36, core/v1 ContainerImage).
             image["names"] = image.get("names") or None
         node_info = status.get("nodeInfo") or {}
-        status["nodeInfo"] = {**{field: node_info.get(field) or "" for field in _NODE_INFO}, **node_info}
+        status["nodeInfo"] = {**{field: node_info.get(field) or "" for field in _NODE_INFO_FIELDS}, **node_info}
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         obj["spec"].pop("configSource", None)

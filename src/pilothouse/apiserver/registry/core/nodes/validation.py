@@ -48,8 +48,8 @@ def _validate_pod_cidrs(pod_cidrs: Sequence[str | None]) -> ErrorList:
 def _validate_node_resources(status: Object) -> ErrorList:
     errors: ErrorList = []
     for field in ("capacity", "allocatable"):
-        for name, amount in (status.get(field) or {}).items():
-            errors += validate_resource_quantity(name, amount, f"status.{field}.{name}")
+        for name, quantity in (status.get(field) or {}).items():
+            errors += validate_resource_quantity(name, quantity, f"status.{field}.{name}")
     return errors
 
 

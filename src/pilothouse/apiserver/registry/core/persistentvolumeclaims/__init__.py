@@ -55,8 +55,8 @@ def set_defaults_persistent_volume_claim(obj: Object) -> None:
     spec = ensure_object(obj, "spec")
     set_default_fields(spec, {"volumeMode": "Filesystem"})
     resources = ensure_object(spec, "resources")
-    for amounts in (resources.get("requests"), resources.get("limits")):
-        canonicalize(amounts)
+    for resource_list in (resources.get("requests"), resources.get("limits")):
+        canonicalize(resource_list)
     for field in ("dataSource", "dataSourceRef"):
         if spec.get(field) is not None:
             spec[field].setdefault("apiGroup", None)  # serialized even if it is not set

@@ -23,16 +23,16 @@ _MODES = {
     "ReadWriteMany": "RWX",
     "ReadWriteOncePod": "RWOP",
 }
-_LEGACY_CLASS = "volume.beta.kubernetes.io/storage-class"
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
 
 def access_modes(modes: Any) -> str:
-    return ",".join(short for mode, short in _MODES.items() if mode in (modes or ()))
+    return ",".join(abbreviation for mode, abbreviation in _MODES.items() if mode in (modes or ()))
 
 
 def storage_class_of(value: Doc) -> str:
     annotations = nested_field(value, "metadata", "annotations") or {}
-    return annotations.get(_LEGACY_CLASS) or nested_field(value, "spec", "storageClassName") or ""
+    return annotations.get(_CLASS_ANNOTATION) or nested_field(value, "spec", "storageClassName") or ""
 
 
 def phase_of(value: Doc) -> str:

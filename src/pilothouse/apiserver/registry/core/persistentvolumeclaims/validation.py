@@ -20,8 +20,8 @@ POSITIVE = "must be greater than zero"
 _IMMUTABLE_CLAIM = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"
 )
-_CLASS = "volume.beta.kubernetes.io/storage-class"
-_ATTRIBUTES = "volumeAttributesClassName"
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_ATTRIBUTES_CLASS = "volumeAttributesClassName"
 _RESIZE_STATUSES = (
     *("ControllerResizeInProgress", "ControllerResizeInfeasible"),
     *("NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"),
@@ -80,7 +80,7 @@ def validate_persistent_volume_claim_spec(
         errors.append(invalid(f"{path}.resources[storage]", requests["storage"], POSITIVE))
     errors += _validate_class_name(spec, path, "storageClassName") + validate_volume_mode(spec, path)
     errors += _validate_data_source(spec, path, allow_invalid_api_group=allow_invalid_api_group)
-    return errors + _validate_class_name(spec, path, _ATTRIBUTES)
+    return errors + _validate_class_name(spec, path, _ATTRIBUTES_CLASS)
 
 
 def validate_persistent_volume_claim_template(template: Object, path: str) -> ErrorList:
@@ -112,45 +112,51 @@ def validate_persistent_volume_claim_on_update(obj: Object, old: Object) -> Erro
 def validate_persistent_volume_claim_update(obj: Object, old: Object) -> ErrorList:
     spec, old_spec = obj["spec"], old["spec"]
     errors: ErrorList = []
-    annotation, old_annotation = ((o["metadata"].get("annotations") or {}).get(_CLASS) for o in (obj, old))
+    annotation, old_annotation = ((o["metadata"].get("annotations") or {}).get(_CLASS_ANNOTATION) for o in (obj, old))
     is_upgraded = (
         old_annotation is not None and old_spec.get("storageClassName") is None and annotation in (None, old_annotation)
     )
     is_upgraded = is_upgraded and spec.get("storageClassName") == old_annotation
     if annotation != old_annotation and not is_upgraded:
-        errors.append(invalid(f"metadata.annotations.{_CLASS}", annotation or "", IMMUTABLE))
+        errors.append(invalid(f"metadata.annotations.{_CLASS_ANNOTATION}", annotation or "", IMMUTABLE))
     if spec == old_spec:
         return errors
     status = old.get("status") or {}
-    new_clone, old_clone = _without_mutable(spec, old_spec, old_annotation, is_bound=status.get("phase") == "Bound")
+    new_clone, old_clone = _munge_mutable_fields(
+        spec, old_spec, old_annotation, is_bound=status.get("phase") == "Bound"
+    )
     if new_clone != old_clone:
         diff = internal_diff("core.PersistentVolumeClaimSpec", old_clone, new_clone)
         errors.append(forbidden("spec", _IMMUTABLE_CLAIM + diff))
-    new_size, old_size = (_storage(_requests(s)) for s in (spec, old_spec))
-    if new_size < old_size and new_size <= _storage(status.get("capacity") or {}):
+    new_size, old_size = (_storage_quantity(_requests(s)) for s in (spec, old_spec))
+    if new_size < old_size and new_size <= _storage_quantity(status.get("capacity") or {}):
         errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
     errors += validate_immutable_fields(spec, old_spec, "", {"volumeMode": "*string"})
-    name = spec.get(_ATTRIBUTES)
-    if not name and name != old_spec.get(_ATTRIBUTES) and status.get("currentVolumeAttributesClassName") is not None:
+    name = spec.get(_ATTRIBUTES_CLASS)
+    if (
+        not name
+        and name != old_spec.get(_ATTRIBUTES_CLASS)
+        and status.get("currentVolumeAttributesClassName") is not None
+    ):
         new_value = "nil" if name is None else "empty string"
         detail = f"update to {new_value} is forbidden when status.currentVolumeAttributesClassName is not nil"
-        errors.append(forbidden(f"spec.{_ATTRIBUTES}", detail))
+        errors.append(forbidden(f"spec.{_ATTRIBUTES_CLASS}", detail))
     return errors
 
 
 def validate_persistent_volume_claim_status_update(obj: Object, old: Object) -> ErrorList:
     status: Object = obj.get("status") or {}
-    errors = _validate_basic(status.get("capacity") or {}, "status.capacity")
+    errors = _validate_basic_resources(status.get("capacity") or {}, "status.capacity")
     path = "status.allocatedResourceStatuses"
-    for name, state in (status.get("allocatedResourceStatuses") or {}).items():
+    for name, resize_status in (status.get("allocatedResourceStatuses") or {}).items():
         errors += _validate_resource(name, path)
-        if state not in _RESIZE_STATUSES:
+        if resize_status not in _RESIZE_STATUSES:
             # Upstream reports the name of the resource rather than the status.
             errors.append(not_supported(path, name, _RESIZE_STATUSES))
     path = "status.allocatedResources"
-    for name, amount in (status.get("allocatedResources") or {}).items():
-        resource_errors = _validate_resource(name, path) or _validate_basic({name: amount}, path)
-        errors += resource_errors or validate_resource_quantity("storage", amount, f"{path}[{name}]")
+    for name, quantity in (status.get("allocatedResources") or {}).items():
+        resource_errors = _validate_resource(name, path) or _validate_basic_resources({name: quantity}, path)
+        errors += resource_errors or validate_resource_quantity("storage", quantity, f"{path}[{name}]")
     return errors
 
 
@@ -163,19 +169,19 @@ def _validate_resource(name: str, path: str) -> ErrorList:
     return [not_supported(path, name, ("storage",), plain=True)] if is_native and name != "storage" else []
 
 
-def _validate_basic(amounts: Object, path: str) -> ErrorList:
+def _validate_basic_resources(resource_list: Object, path: str) -> ErrorList:
     detail = "must be a valid resource quantity"
     return [
-        invalid(f"{path}[{name}]", parse_quantity(str(amount)).value, detail)
-        for name, amount in amounts.items()
-        if is_negative(amount)
+        invalid(f"{path}[{name}]", parse_quantity(str(quantity)).value, detail)
+        for name, quantity in resource_list.items()
+        if is_negative(quantity)
     ]
 
 
-def _storage(amounts: Object) -> Quantity:
+def _storage_quantity(resource_list: Object) -> Quantity:
     """The quantity of ``storage``; zero if it is missing."""
     try:
-        return parse_quantity(str(amounts.get("storage") or "0"))
+        return parse_quantity(str(resource_list.get("storage") or "0"))
     except QuantityError:
         return _ZERO  # reported when the type is decoded
 
@@ -223,7 +229,7 @@ def _requests(spec: Object) -> Object:
     return requests
 
 
-def _without_mutable(
+def _munge_mutable_fields(
     spec: Object, old_spec: Object, annotation: str | None, *, is_bound: bool
 ) -> tuple[Object, Object]:
     """The new and the old spec, with mutable fields set to equal values.
@@ -233,18 +239,18 @@ def _without_mutable(
     """
     new_clone, old_clone = dict(spec), dict(old_spec)
     if not old_spec.get("volumeName"):
-        _put(old_clone, "volumeName", spec.get("volumeName"))
+        _set_or_remove(old_clone, "volumeName", spec.get("volumeName"))
     if old_spec.get("storageClassName") is None and annotation in (None, spec.get("storageClassName")):
-        _put(new_clone, "storageClassName", None)
+        _set_or_remove(new_clone, "storageClassName", None)
     if is_bound:
-        _put(new_clone, _ATTRIBUTES, old_spec.get(_ATTRIBUTES))
+        _set_or_remove(new_clone, _ATTRIBUTES_CLASS, old_spec.get(_ATTRIBUTES_CLASS))
         if _requests(spec):
             requests = {**_requests(spec), "storage": _requests(old_spec).get("storage", "0")}
             new_clone["resources"] = {**spec["resources"], "requests": requests}
     return new_clone, old_clone
 
 
-def _put(spec: Object, field: str, value: Any) -> None:
+def _set_or_remove(spec: Object, field: str, value: Any) -> None:
     if value is None:
         spec.pop(field, None)
     else:

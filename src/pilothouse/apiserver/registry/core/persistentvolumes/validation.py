@@ -26,7 +26,7 @@ from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.machinery.quantities import parse_quantity
 
 _RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
-_OTHER_FIELDS = (
+_NON_SOURCE_FIELDS = (
     "accessModes",
     "capacity",
     "claimRef",
@@ -40,16 +40,16 @@ _OTHER_FIELDS = (
 
 
 def _validate_classes(spec: Object) -> ErrorList:
-    name, attributes = spec.get("storageClassName"), spec.get("volumeAttributesClassName")
+    name, attributes_class = spec.get("storageClassName"), spec.get("volumeAttributesClassName")
     errors = [invalid("spec.storageClassName", name, msg) for msg in dns_subdomain_errors(name)] if name else []
     errors += validate_volume_mode(spec, "spec")
-    if attributes is None:
+    if attributes_class is None:
         return errors
     path = "spec.volumeAttributesClassName"
-    if not attributes:
+    if not attributes_class:
         errors.append(required(path, "an empty string is disallowed"))
     else:
-        errors += [invalid(path, attributes, msg) for msg in dns_subdomain_errors(attributes)]
+        errors += [invalid(path, attributes_class, msg) for msg in dns_subdomain_errors(attributes_class)]
     if spec.get("csi") is None:
         errors.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
     return errors
@@ -82,12 +82,12 @@ def validate_persistent_volume(obj: Object) -> ErrorList:
         errors.append(required("spec.capacity"))
     if "storage" not in capacity or len(capacity) > 1:
         errors.append(not_supported("spec.capacity", internal_value("{}quantity", spec.get("capacity")), ("storage",)))
-    for name, amount in capacity.items():
-        if is_negative(amount):
+    for name, quantity in capacity.items():
+        if is_negative(quantity):
             detail = "must be a valid resource quantity"
-            errors.append(invalid(f"spec.capacity[{name}]", parse_quantity(amount).value, detail))
-        if not is_positive(amount):
-            errors.append(invalid(f"spec.capacity[{name}]", amount, POSITIVE))
+            errors.append(invalid(f"spec.capacity[{name}]", parse_quantity(quantity).value, detail))
+        if not is_positive(quantity):
+            errors.append(invalid(f"spec.capacity[{name}]", quantity, POSITIVE))
     policy = spec.get("persistentVolumeReclaimPolicy")
     if policy not in _RECLAIM_POLICIES:
         errors.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES))
@@ -109,7 +109,7 @@ def validate_persistent_volume_update(obj: Object, old: Object) -> ErrorList:
     if spec == old_spec:
         return []
     errors: ErrorList = []
-    sources = [{k: v for k, v in any_spec.items() if k not in _OTHER_FIELDS} for any_spec in (spec, old_spec)]
+    sources = [{k: v for k, v in any_spec.items() if k not in _NON_SOURCE_FIELDS} for any_spec in (spec, old_spec)]
     csi, old_csi = sources[0].get("csi"), sources[1].get("csi")
     if csi is not None and old_csi is not None and old_csi.get("controllerExpandSecretRef") is None:
         # ``controllerExpandSecretRef`` can be set once.

@@ -12,7 +12,7 @@ from pilothouse.apiserver.registry.core.pods.label_keys import validate_label_ke
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, label_value_errors, qualified_name_errors
 
-_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
+_UNSATISFIABLE_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_POLICIES = ("Honor", "Ignore")
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _POSITIVE = "must be greater than zero"
@@ -32,11 +32,13 @@ def validate_affinity(affinity: Object, path: str) -> ErrorList:
         for position, term in enumerate(pod_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
             child_path = f"{path}.{field}.requiredDuringSchedulingIgnoredDuringExecution[{position}]"
             errors += _validate_pod_affinity_term(term, child_path)
-        for position, weighted in enumerate(pod_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        for position, weighted_term in enumerate(
+            pod_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        ):
             child_path = f"{path}.{field}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
-            errors += _validate_weight(weighted, child_path)
+            errors += _validate_weight(weighted_term, child_path)
             errors += _validate_pod_affinity_term(
-                weighted.get("podAffinityTerm") or {}, f"{child_path}.podAffinityTerm"
+                weighted_term.get("podAffinityTerm") or {}, f"{child_path}.podAffinityTerm"
             )
     return errors
 
@@ -51,12 +53,12 @@ def _validate_node_affinity(affinity: Object, path: str) -> ErrorList:
     node_selector = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if node_selector is not None:
         errors += validate_node_selector(node_selector, f"{path}.requiredDuringSchedulingIgnoredDuringExecution")
-    for position, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+    for position, preferred_term in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         child_path = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{position}]"
-        errors += _validate_weight(weighted, child_path)
+        errors += _validate_weight(preferred_term, child_path)
         # Upstream does not validate the values of preferred terms.
         errors += _validate_node_selector_term(
-            weighted.get("preference") or {}, f"{child_path}.preference", validate_values=False
+            preferred_term.get("preference") or {}, f"{child_path}.preference", validate_values=False
         )
     return errors
 
@@ -137,13 +139,13 @@ def validate_topology_spread_constraints(constraints: Sequence[Object], path: st
     last = {pair: position for position, pair in enumerate(keys)}
     for position, constraint in enumerate(constraints):
         child_path = f"{path}[{position}]"
-        skew, (key, action) = constraint.get("maxSkew") or 0, keys[position]
-        if skew <= 0:
-            errors.append(invalid(f"{child_path}.maxSkew", skew, _POSITIVE))
+        max_skew, (key, action) = constraint.get("maxSkew") or 0, keys[position]
+        if max_skew <= 0:
+            errors.append(invalid(f"{child_path}.maxSkew", max_skew, _POSITIVE))
         if not key:
             errors.append(required(f"{child_path}.topologyKey", "can not be empty"))
-        if action not in _UNSATISFIABLE:
-            errors.append(not_supported(f"{child_path}.whenUnsatisfiable", action, _UNSATISFIABLE))
+        if action not in _UNSATISFIABLE_ACTIONS:
+            errors.append(not_supported(f"{child_path}.whenUnsatisfiable", action, _UNSATISFIABLE_ACTIONS))
         # Upstream reports the first of two duplicates.
         if last[key, action] > position:
             errors.append(duplicate(f"{child_path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))

@@ -22,7 +22,7 @@ _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
-_VALIDATED = (MIRROR, _TOLERATIONS, _DELETION_COST, _SECCOMP_POD, _SECCOMP, _APP_ARMOR)
+_VALIDATED_KEYS = (MIRROR, _TOLERATIONS, _DELETION_COST, _SECCOMP_POD, _SECCOMP, _APP_ARMOR)
 _SECCOMP_PROFILES = ("runtime/default", "docker/default", "unconfined")
 _LOCALHOST_PREFIX = "localhost/"
 _cost = re.compile("-?[0-9]+", re.ASCII)
@@ -32,7 +32,7 @@ Annotations = Mapping[str, str]
 
 def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) -> ErrorList:
     """``ValidatePodSpecificAnnotations`` of a pod with this spec."""
-    if not any(key.startswith(_VALIDATED) for key in annotations):
+    if not any(key.startswith(_VALIDATED_KEYS) for key in annotations):
         return []
     errors: ErrorList = []
     if MIRROR in annotations and not spec.get("nodeName"):

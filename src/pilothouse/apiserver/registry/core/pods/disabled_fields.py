@@ -14,10 +14,12 @@ _PROJECTED_SOURCES = ("clusterTrustBundle", "podCertificate")
 """The gates ``ClusterTrustBundleProjection`` and ``PodCertificateRequest``."""
 
 
-def drop_disabled_template_fields(template: Object, old: Object | None, gates: Collection[str]) -> None:
-    """Drop the fields of a pod template. ``old`` is the stored one, None on create; ``gates``: the disabled ones of
-    ``GATES``."""
-    drop_disabled_spec_fields(template.get("spec") or {}, (old or {}).get("spec"), gates)
+def drop_disabled_template_fields(
+    template: Object, old_template: Object | None, disabled_gates: Collection[str]
+) -> None:
+    """Drop the fields of a pod template. ``old_template`` is the stored one, None on create; ``disabled_gates``: those
+    of ``GATES`` that are disabled."""
+    drop_disabled_spec_fields(template.get("spec") or {}, (old_template or {}).get("spec"), disabled_gates)
 
 
 def drop_disabled_status_fields(status: Object) -> None:
@@ -31,9 +33,9 @@ def drop_disabled_status_fields(status: Object) -> None:
                     resource.pop("message", None)  # ResourceHealthStatusMessage
 
 
-def drop_disabled_spec_fields(spec: Object, old: Object | None, gates: Collection[str]) -> None:
+def drop_disabled_spec_fields(spec: Object, old_spec: Object | None, disabled_gates: Collection[str]) -> None:
     # A field that was stored while the gate was enabled is kept.
-    if "GenericWorkload" in gates and (old or {}).get("schedulingGroup") is None:
+    if "GenericWorkload" in disabled_gates and (old_spec or {}).get("schedulingGroup") is None:
         spec.pop("schedulingGroup", None)
     for _path, container in containers_of(spec):
         lifecycle = container.get("lifecycle")

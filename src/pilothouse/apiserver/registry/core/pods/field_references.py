@@ -19,7 +19,7 @@ VOLUME_FIELD_PATHS = ("metadata.annotations", "metadata.labels", "metadata.name"
 _FIELD_LABELS = frozenset(
     (*ENV_FIELD_PATHS, *VOLUME_FIELD_PATHS, "spec.restartPolicy", "spec.schedulerName", "status.phase")
 )
-_SUBSCRIPTED = ("metadata.annotations", "metadata.labels")
+_SUBSCRIPTABLE_PATHS = ("metadata.annotations", "metadata.labels")
 _RESOURCES = tuple(
     f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
 )
@@ -51,7 +51,7 @@ def validate_object_field_selector(reference: Object, path: str, allowed: Sequen
     reason = ""
     if version != "v1":
         reason = f"unsupported pod version: {version}"
-    elif key is not None and name not in _SUBSCRIPTED:
+    elif key is not None and name not in _SUBSCRIPTABLE_PATHS:
         reason = f"field label does not support subscript: {field_path}"
     elif key is None and name not in _FIELD_LABELS and name != "spec.host":
         reason = f"field label not supported: {field_path}"

@@ -37,8 +37,8 @@ def _terms(spec: Object) -> Iterator[Object]:
     for field in ("podAffinity", "podAntiAffinity"):
         pod_affinity = affinity.get(field) or {}
         yield from pod_affinity.get(_REQUIRED) or ()
-        for weighted in pod_affinity.get(_PREFERRED) or ():
-            yield weighted.get("podAffinityTerm") or {}
+        for weighted_term in pod_affinity.get(_PREFERRED) or ():
+            yield weighted_term.get("podAffinityTerm") or {}
     yield from spec.get("topologySpreadConstraints") or ()
 
 

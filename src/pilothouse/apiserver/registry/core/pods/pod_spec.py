@@ -39,7 +39,7 @@ _LESS_COMMON_FIELDS = frozenset(
     )
 )
 _TRAILING_FIELDS = frozenset(("runtimeClassName", "overhead", "os", "schedulingGroup"))
-_COMMON_PREEMPTION = (None, "PreemptLowerPriority")
+_COMMON_PREEMPTION_POLICIES = (None, "PreemptLowerPriority")
 
 
 def _all_invalid(path: str, value: str, msgs: Iterable[str]) -> ErrorList:
@@ -80,7 +80,7 @@ def validate_host_aliases(aliases: Sequence[Object], path: str) -> ErrorList:
 def validate_trailing_fields(spec: Object, path: str) -> ErrorList:
     """The fields that upstream validates last: ``runtimeClassName`` to ``schedulingGroup``."""
     policy = spec.get("preemptionPolicy")
-    if policy in _COMMON_PREEMPTION and _TRAILING_FIELDS.isdisjoint(spec):
+    if policy in _COMMON_PREEMPTION_POLICIES and _TRAILING_FIELDS.isdisjoint(spec):
         return []
     errors: ErrorList = []
     name = spec.get("runtimeClassName")

@@ -170,8 +170,8 @@ def _readiness_gates(spec: _Doc, status: _Doc) -> str:
     gates: Sequence[_Doc] = spec.get("readinessGates") or ()
     if not gates:
         return NONE
-    met = sum(_is_true(status, gate.get("conditionType", "")) for gate in gates)
-    return f"{met}/{len(gates)}"
+    met_count = sum(_is_true(status, gate.get("conditionType", "")) for gate in gates)
+    return f"{met_count}/{len(gates)}"
 
 
 PRINTER = Printer(

@@ -19,7 +19,13 @@ _HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
 _SCHEMES = ("HTTP", "HTTPS")
 _HEADER = "[-A-Za-z0-9]+"
 _header = re.compile(_HEADER)
-_NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_NON_NEGATIVE_FIELDS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
 
 
 def validate_probe(container: Object, path: str) -> ErrorList:
@@ -29,7 +35,7 @@ def validate_probe(container: Object, path: str) -> ErrorList:
         if probe is None:
             continue
         errors += _validate_handler(probe, child_path, _PROBE_HANDLERS, None) + validate_nonnegative_fields(
-            probe, child_path, _NUMBERS
+            probe, child_path, _NON_NEGATIVE_FIELDS
         )
         grace_period = probe.get("terminationGracePeriodSeconds")
         if grace_period is not None and grace_period <= 0:

@@ -21,8 +21,8 @@ from pilothouse.apiserver.registry.core.validation import validate_pod_resource_
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quantity
 
-_CLAIMS = ("resourceClaimName", "resourceClaimTemplateName")
-_HUGE = "hugepages-"
+_CLAIM_REFERENCES = ("resourceClaimName", "resourceClaimTemplateName")
+_HUGE_PAGES_PREFIX = "hugepages-"
 ResourceList = dict[str, Quantity]
 
 
@@ -47,14 +47,14 @@ def validate_pod_resources(spec: Object, path: str) -> ErrorList:
 def _validate_pod_resource_consistency(spec: Object, resources: Object, path: str) -> ErrorList:
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     errors: ErrorList = []
-    for name, amount in _aggregate(spec, "requests").items():
-        if name in requests and amount > parse_quantity(requests[name]):
-            detail = f"must be greater than or equal to aggregate container requests of {amount}"
+    for name, quantity in _aggregate_container_resources(spec, "requests").items():
+        if name in requests and quantity > parse_quantity(requests[name]):
+            detail = f"must be greater than or equal to aggregate container requests of {quantity}"
             errors.append(invalid(f"{path}.requests[{name}]", requests[name], detail))
-    if any(name.startswith(_HUGE) for name in limits):
-        for name, amount in _aggregate(spec, "limits").items():
-            if name.startswith(_HUGE) and name in limits and amount > parse_quantity(limits[name]):
-                detail = f"must be greater than or equal to aggregate container limits of {amount}"
+    if any(name.startswith(_HUGE_PAGES_PREFIX) for name in limits):
+        for name, quantity in _aggregate_container_resources(spec, "limits").items():
+            if name.startswith(_HUGE_PAGES_PREFIX) and name in limits and quantity > parse_quantity(limits[name]):
+                detail = f"must be greater than or equal to aggregate container limits of {quantity}"
                 errors.append(invalid(f"{path}.limits[{name}]", limits[name], detail))
     for position, container in enumerate(spec.get("containers") or ()):
         for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
@@ -65,12 +65,12 @@ def _validate_pod_resource_consistency(spec: Object, resources: Object, path: st
     return errors
 
 
-def _aggregate(spec: Object, field: str) -> ResourceList:
+def _aggregate_container_resources(spec: Object, field: str) -> ResourceList:
     """The resources of all containers (``AggregateContainerRequests``, k8s.io/component-helpers v0.36): the sum of
     containers and sidecars, or the maximum of an init container with the sidecars started before it."""
     total: ResourceList = {}
     sidecars: ResourceList = {}
-    init_max: ResourceList = {}
+    init_containers_max: ResourceList = {}
     for container in spec.get("containers") or ():
         _add_resource_list(total, _resource_list(container, field))
     for container in spec.get("initContainers") or ():
@@ -81,21 +81,21 @@ def _aggregate(spec: Object, field: str) -> ResourceList:
             container_resources = dict(sidecars)
         else:
             _add_resource_list(container_resources, sidecars)
-        for name, amount in container_resources.items():
-            init_max[name] = max(amount, init_max.get(name, amount))
-    for name, amount in init_max.items():
-        total[name] = max(amount, total.get(name, amount))
+        for name, quantity in container_resources.items():
+            init_containers_max[name] = max(quantity, init_containers_max.get(name, quantity))
+    for name, quantity in init_containers_max.items():
+        total[name] = max(quantity, total.get(name, quantity))
     return total
 
 
 def _resource_list(container: Object, field: str) -> ResourceList:
     quantities: Mapping[str, str] = (container.get("resources") or {}).get(field) or {}
-    return {name: parse_quantity(str(amount)) for name, amount in quantities.items()}
+    return {name: parse_quantity(str(quantity)) for name, quantity in quantities.items()}
 
 
-def _add_resource_list(total: ResourceList, more: ResourceList) -> None:
-    for name, amount in more.items():
-        total[name] = total[name] + amount if name in total else amount
+def _add_resource_list(total: ResourceList, new_list: ResourceList) -> None:
+    for name, quantity in new_list.items():
+        total[name] = total[name] + quantity if name in total else quantity
 
 
 # Claims -------------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def validate_pod_resource_claims(claims: Sequence[Object], path: str) -> ErrorLi
         else:
             errors += [invalid(f"{child_path}.name", name, msg) for msg in dns_label_errors(name)]
             pod_claim_names.add(name)
-        fields = [field for field in _CLAIMS if claim.get(field) is not None]
+        fields = [field for field in _CLAIM_REFERENCES if claim.get(field) is not None]
         if len(fields) != 1:
             detail = (
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"

@@ -13,8 +13,8 @@ _POLICIES = ("Always", "Never", "OnFailure")
 _ACTIONS = ("Restart", "RestartAllContainers")
 _OPERATORS = ("In", "NotIn")
 _MAX_RULES, _MAX_CODES = 20, 255
-_RESIZABLE = ("cpu", "memory")
-_RESIZES = ("NotRequired", "RestartContainer")
+_RESIZABLE_RESOURCES = ("cpu", "memory")
+_RESIZE_RESTART_POLICIES = ("NotRequired", "RestartContainer")
 
 
 def validate_container_restart_policy(container: Object, path: str) -> ErrorList:
@@ -57,7 +57,7 @@ def validate_resize_policy(policies: Sequence[Object], path: str, pod_restart_po
             errors.append(duplicate(f"{path}[{position}]", named(name)))
         unique_resources.add(name)
         # Upstream's path is that of the list.
-        for value, choices in ((name, _RESIZABLE), (restart, _RESIZES)):
+        for value, choices in ((name, _RESIZABLE_RESOURCES), (restart, _RESIZE_RESTART_POLICIES)):
             if not value:
                 errors.append(required(path))
             elif value not in choices:

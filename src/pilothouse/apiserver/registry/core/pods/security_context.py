@@ -26,16 +26,16 @@ from pilothouse.apiserver.registry.core.volume_sources import validate_local_des
 from pilothouse.machinery.names import dns_subdomain_errors
 
 ID_RANGE = "must be between 0 and 2147483647, inclusive"
-_CHANGE_POLICIES = ("Always", "OnRootMismatch")
-_GROUP_POLICIES = ("Merge", "Strict")
-_LABEL_POLICIES = ("MountOption", "Recursive")
+_FS_GROUP_CHANGE_POLICIES = ("Always", "OnRootMismatch")
+_SUPPLEMENTAL_GROUPS_POLICIES = ("Merge", "Strict")
+_SELINUX_CHANGE_POLICIES = ("MountOption", "Recursive")
 _PROC_MOUNTS = ("Default", "Unmasked")
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _VALID_OS = ("linux", "windows")
 _NOT_ON_WINDOWS = "cannot be set for a windows pod"
 _NOT_ON_LINUX = "windows options cannot be set for a linux pod"
 _LINUX_ONLY = ("appArmorProfile", "seLinuxOptions", "seccompProfile")
-_HOST_USERS = "when `hostUsers` is false"
+_WITH_HOST_USERS_FALSE = "when `hostUsers` is false"
 _MAX_PROFILE = 4095
 _MAX_SYSCTL = 253
 _SYSCTL_PART = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -84,10 +84,10 @@ def validate_pod_security_context(spec: Object, path: str) -> ErrorList:
     if not context:
         return errors
     errors += _validate_sysctls(spec, f"{child_path}.sysctls")
-    errors += _validate_enum(context, child_path, "fsGroupChangePolicy", _CHANGE_POLICIES)
+    errors += _validate_enum(context, child_path, "fsGroupChangePolicy", _FS_GROUP_CHANGE_POLICIES)
     errors += _validate_profiles(context, child_path)
-    errors += _validate_enum(context, child_path, "supplementalGroupsPolicy", _GROUP_POLICIES)
-    return errors + _validate_enum(context, child_path, "seLinuxChangePolicy", _LABEL_POLICIES)
+    errors += _validate_enum(context, child_path, "supplementalGroupsPolicy", _SUPPLEMENTAL_GROUPS_POLICIES)
+    return errors + _validate_enum(context, child_path, "seLinuxChangePolicy", _SELINUX_CHANGE_POLICIES)
 
 
 def _validate_enum(context: Object, path: str, field: str, choices: tuple[str, ...]) -> ErrorList:
@@ -109,13 +109,13 @@ def _validate_sysctls(spec: Object, path: str) -> ErrorList:
         elif name in names:
             errors.append(duplicate(child_path, name))
         names.add(name)
-        host_field = _namespace_of(name)
+        host_field = _host_namespace_field(name)
         if host_field and spec.get(host_field):
             errors.append(invalid(child_path, name, f"may not be specified when '{host_field}' is true"))
     return errors
 
 
-def _namespace_of(sysctl: str) -> str:
+def _host_namespace_field(sysctl: str) -> str:
     """The field of the spec that makes the sysctl's namespace the host's (``hostNetwork``, ``hostIPC``), or ""."""
     separator = re.search(r"[./]", sysctl)
     if separator is not None and separator[0] == "/":
@@ -132,9 +132,9 @@ def validate_host_users(spec: Object, path: str) -> ErrorList:
         return []
     # Upstream capitalizes two of the fields.
     field_names = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
-    all_errors = [forbidden(f"{path}.{name}", _HOST_USERS) for field, name in field_names if spec.get(field)]
+    all_errors = [forbidden(f"{path}.{name}", _WITH_HOST_USERS_FALSE) for field, name in field_names if spec.get(field)]
     return all_errors + [
-        forbidden(f"{child_path}.volumeDevices", _HOST_USERS)
+        forbidden(f"{child_path}.volumeDevices", _WITH_HOST_USERS_FALSE)
         for child_path, container in visit_containers(spec, path)
         if container.get("volumeDevices")
     ]

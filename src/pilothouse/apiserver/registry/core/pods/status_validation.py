@@ -30,7 +30,7 @@ from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, q
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 _NOT_NEGATIVE = "must be a non-negative integer"
 _ONE_OF_EACH_FAMILY = "may specify no more than one IP for each IP family"
-_HEALTH = ("Healthy", "Unhealthy", "Unknown")
+_HEALTH_STATUSES = ("Healthy", "Unhealthy", "Unknown")
 _MAX_HEALTH_MESSAGE = 1024
 _STATUS_AND_SPEC_FIELDS = (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers"))
 _EPHEMERAL_CONTAINER_STATUSES = "ephemeralContainerStatuses"
@@ -276,8 +276,8 @@ def _validate_allocated_resources_status(resource: Object, container: Object | N
     resource_ids: set[str] = set()
     for position, device in enumerate(resource.get("resources") or ()):
         child_path, health = f"{path}.resources[{position}]", device.get("health") or ""
-        if health not in _HEALTH:
-            errors.append(not_supported(f"{child_path}.health", health, _HEALTH))
+        if health not in _HEALTH_STATUSES:
+            errors.append(not_supported(f"{child_path}.health", health, _HEALTH_STATUSES))
         message = device.get("message")
         if message == "":
             errors.append(required(f"{child_path}.message", "must be non-empty if specified"))

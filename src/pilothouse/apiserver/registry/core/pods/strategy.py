@@ -18,9 +18,9 @@ with lazy_imports():
     from pilothouse.apiserver.registry.core.pods import label_keys, validation, warnings
 
 
-_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_CONTAINER_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 """The fields with container statuses, whose empty states are serialized."""
-_FINISHED = ("Succeeded", "Failed")
+_TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
 class PodStrategy(Strategy):
@@ -29,7 +29,7 @@ class PodStrategy(Strategy):
     return_deleted_object = True
     generation_fields = ("spec",)
     graceful = True
-    status_keeps = "pod"
+    kept_on_status_update = "pod"
     disabled_gates = GATES
     update_steps = ("object meta update", "object meta", "update")
     selectable = {  # read only
@@ -79,7 +79,7 @@ class PodStrategy(Strategy):
         drop_disabled_status_fields(status)
 
     def canonicalize(self, obj: Object) -> None:
-        for field in _STATUSES:
+        for field in _CONTAINER_STATUSES:
             for status in obj["status"].get(field) or ():
                 for state in ("state", "lastState"):
                     status.setdefault(state, {})
@@ -95,7 +95,7 @@ class PodStrategy(Strategy):
 
     def grace_period(self, obj: Object, requested: int | None) -> int:
         spec, status = obj["spec"], obj.get("status") or {}
-        if not spec.get("nodeName") or status.get("phase") in _FINISHED:
+        if not spec.get("nodeName") or status.get("phase") in _TERMINAL_PHASES:
             return 0
         period: int = spec.get("terminationGracePeriodSeconds") or 0 if requested is None else requested
         return 1 if period < 0 else period

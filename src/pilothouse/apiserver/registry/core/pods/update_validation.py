@@ -81,7 +81,7 @@ def _validate_gated_update(munged_spec: Object, old_spec: Object) -> ErrorList:
             bad_value = internal_value("{}string", munged_spec.get("nodeSelector"))
             detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             errors.append(invalid("spec.nodeSelector", bad_value, detail))
-        _put(munged_spec, "nodeSelector", old_spec.get("nodeSelector"))
+        _set_or_remove(munged_spec, "nodeSelector", old_spec.get("nodeSelector"))
     affinity, old_affinity = munged_spec.get("affinity"), old_spec.get("affinity")
     node_affinity, old_node_affinity = ((a or {}).get("nodeAffinity") for a in (affinity, old_affinity))
     if node_affinity == old_node_affinity:
@@ -91,11 +91,11 @@ def _validate_gated_update(munged_spec: Object, old_spec: Object) -> ErrorList:
         munged_spec.pop("affinity", None)
     else:
         munged_spec["affinity"] = dict(affinity or {})
-        _put(munged_spec["affinity"], "nodeAffinity", old_node_affinity)
+        _set_or_remove(munged_spec["affinity"], "nodeAffinity", old_node_affinity)
     return errors
 
 
-def _put(obj: Object, field: str, value: Any) -> None:
+def _set_or_remove(obj: Object, field: str, value: Any) -> None:
     if value is None:
         obj.pop(field, None)
     else:

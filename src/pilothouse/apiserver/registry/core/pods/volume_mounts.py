@@ -11,7 +11,7 @@ from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.volume_sources import validate_local_descending_path
 
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
-_RECURSIONS = ("Disabled", "Enabled", "IfPossible")
+_RECURSIVE_READ_ONLY_MODES = ("Disabled", "Enabled", "IfPossible")
 
 
 def validate_volume_mounts(container: Object, path: str, volumes: Mapping[str, bool]) -> ErrorList:
@@ -61,8 +61,8 @@ def _validate_less_common_fields(container: Object, mount: Object, path: str, ch
         detail = "Bidirectional mount propagation is available only to privileged containers"
         errors.append(forbidden(f"{path}.mountPropagation", detail))
     recursive_read_only, field_path = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
-    if recursive_read_only is not None and recursive_read_only not in _RECURSIONS:
-        errors.append(not_supported(field_path, recursive_read_only, _RECURSIONS))
+    if recursive_read_only is not None and recursive_read_only not in _RECURSIVE_READ_ONLY_MODES:
+        errors.append(not_supported(field_path, recursive_read_only, _RECURSIVE_READ_ONLY_MODES))
     elif recursive_read_only in ("Enabled", "IfPossible"):
         if not mount.get("readOnly"):
             errors.append(forbidden(field_path, "may only be specified when readOnly is true"))

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from pilothouse.apiserver.objects import Object
 
-_LABELS = {
+_DEPRECATED_LABELS = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
     "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
     "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
     "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
     "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
 }
-_VOLUMES = {
+_DEPRECATED_VOLUMES = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
     "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
     "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
@@ -30,12 +30,12 @@ _VOLUMES = {
 def warnings_for_pod_spec(spec: Object, path: str) -> Iterator[str]:
     """Warnings about a pod spec, in a pod or a template."""
     for key in sorted(spec.get("nodeSelector") or {}):
-        if key in _LABELS:
-            yield f"{path}.nodeSelector[{key}]: {_LABELS[key]}"
+        if key in _DEPRECATED_LABELS:
+            yield f"{path}.nodeSelector[{key}]: {_DEPRECATED_LABELS[key]}"
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         yield f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"  # noqa: E501
     for position, volume in enumerate(spec.get("volumes") or ()):
-        for name, message in _VOLUMES.items():
+        for name, message in _DEPRECATED_VOLUMES.items():
             if volume.get(name) is not None:
                 yield f"{path}.volumes[{position}].{name}: {message}"
     for field in ("initContainers", "containers"):

@@ -43,11 +43,11 @@ def validate_resource_quota_status_update(obj: Object, old: Object) -> ErrorList
     ]
 
 
-def _validate_resource_quota_list(amounts: Object | None, path: str) -> ErrorList:
+def _validate_resource_quota_list(quantities: Object | None, path: str) -> ErrorList:
     errors: ErrorList = []
-    for name, amount in (amounts or {}).items():
+    for name, quantity in (quantities or {}).items():
         errors += _validate_resource_quota_resource_name(name, f"{path}[{name}]") + validate_resource_quantity(
-            name, amount, f"{path}[{name}]"
+            name, quantity, f"{path}[{name}]"
         )
     return errors
 
@@ -71,7 +71,7 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
     selector: Object = spec.get("scopeSelector") or {}
     path = "spec.scopeSelector.matchExpressions"
     selected_scopes = []
-    misapplied: ErrorList = []  # created once, on demand: its message has all scopes
+    unsupported_scope_errors: ErrorList = []  # created once, on demand: its message has all scopes
     for term in selector.get("matchExpressions") or ():
         scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or []
         if scope not in _SCOPES:
@@ -79,17 +79,19 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
         if len(errors) > _MAX_ERRORS:
             return errors
         if count := counts.get(scope, 0):
-            if not misapplied:
-                misapplied = [invalid(path, internal_value("*core.ScopeSelector", selector), _UNSUPPORTED_SCOPE)]
-            errors += misapplied * count
+            if not unsupported_scope_errors:
+                unsupported_scope_errors = [
+                    invalid(path, internal_value("*core.ScopeSelector", selector), _UNSUPPORTED_SCOPE)
+                ]
+            errors += unsupported_scope_errors * count
         if scope in _EXISTS_ONLY_SCOPES and operator != "Exists":
             errors.append(invalid(f"{path}.operator", named(operator), _EXISTS_ONLY_TEXT))
         if operator in ("In", "NotIn"):
             if not values:
-                errors.append(required(f"{path}.values", _SOME_VALUES))
+                errors.append(required(f"{path}.values", _VALUES_REQUIRED))
         elif operator in ("Exists", "DoesNotExist"):
             if values:
-                errors.append(invalid(f"{path}.values", values, _NO_VALUES))
+                errors.append(invalid(f"{path}.values", values, _VALUES_FORBIDDEN))
         else:
             errors.append(invalid(f"{path}.operator", named(operator), "not a valid selector operator"))
         selected_scopes.append(scope)
@@ -102,8 +104,8 @@ _EXISTS_ONLY_TEXT = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
 )
-_SOME_VALUES = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-_NO_VALUES = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+_VALUES_REQUIRED = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+_VALUES_FORBIDDEN = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
 
 
 _UNSUPPORTED_SCOPE = "unsupported scope applied to resource"

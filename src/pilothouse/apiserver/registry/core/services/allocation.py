@@ -132,9 +132,9 @@ class ServiceAddresses(Plugin):
             # Another server may allocate the same values concurrently. The write is then retried with the requested
             # values, and others are allocated.
             if write.requested is None:
-                write.requested = _requested(spec)
+                write.requested = _requested_values(spec)
             else:
-                _restore(spec, write.requested)
+                _restore_requested_values(spec, write.requested)
         old_spec: Object | None = None
         if write.old is not None:
             old_spec = write.old.get("spec") or {}
@@ -164,9 +164,9 @@ class ServiceAddresses(Plugin):
                 spec["ipFamilyPolicy"] = old_spec["ipFamilyPolicy"]
             else:
                 spec["ipFamilyPolicy"] = "RequireDualStack" if _is_headless_without_selector(spec) else "SingleStack"
-        _reject(write, service_validation.validate_service_cluster_ips_related_fields(spec, old_spec))
+        _raise_if_invalid(write, service_validation.validate_service_cluster_ips_related_fields(spec, old_spec))
         all_errors = _trim_secondary(spec, old_spec) if old_spec is not None else []
-        _reject(write, all_errors + _validate_single_stack(spec) + self._infer_families(spec))
+        _raise_if_invalid(write, all_errors + _validate_single_stack(spec) + self._infer_families(spec))
         families: list[str] = spec.setdefault("ipFamilies", [])
         default_family, is_single = next(iter(self._pools)), spec["ipFamilyPolicy"] == "SingleStack"
         if _is_headless_without_selector(spec):
@@ -182,7 +182,7 @@ class ServiceAddresses(Plugin):
             for position, family in enumerate(families)
             if family not in self._pools
         ]
-        _reject(write, all_errors)
+        _raise_if_invalid(write, all_errors)
         families += [] if families else [default_family]
         if not is_single and len(families) == 1 and len(self._pools) == 2:
             families.append(_other_family(families[0]))
@@ -221,17 +221,17 @@ class ServiceAddresses(Plugin):
             addresses[position] = self._allocate_address(write, spec, families[position], addresses[position])
         spec["clusterIP"] = addresses[0]
 
-    def _allocate_address(self, write: AdmissionAttributes, spec: Object, family: str, desired: str) -> str:
+    def _allocate_address(self, write: AdmissionAttributes, spec: Object, family: str, requested: str) -> str:
         pool = self._pools[family]
-        address = desired or (pool.network_address() if write.dry_run else pool.find_free())
+        address = requested or (pool.network_address() if write.dry_run else pool.find_free())
         if not address:
             name = shown(write.name)
             raise errors.internal(f"failed to allocate a serviceIP for Service {name}: range is full")
-        reason = pool.out_of_range(address, dry_run=write.dry_run) if desired else ""
+        reason = pool.out_of_range(address, dry_run=write.dry_run) if requested else ""
         if not write.dry_run:
             reason = reason or _validate_parent(write, address) or pool.allocated_error(address)
         if reason:
-            raise _not_allocated(write, spec, f" {desired}: {reason}" if desired else f": {reason}")
+            raise _not_allocated(write, spec, f" {requested}: {reason}" if requested else f": {reason}")
         return address
 
     # Ports
@@ -302,10 +302,10 @@ def _update_node_ports(
 
 def _reject_node_port(write: AdmissionAttributes, position: int, node_port: int, reason: str) -> None:
     if reason:
-        _reject(write, [invalid(f"spec.ports[{position}].nodePort", node_port, reason)])
+        _raise_if_invalid(write, [invalid(f"spec.ports[{position}].nodePort", node_port, reason)])
 
 
-def _requested(spec: Object) -> Object:
+def _requested_values(spec: Object) -> Object:
     """The requested values of the fields that are allocated."""
     fields = {name: spec.get(name) for name in ("clusterIP", "healthCheckNodePort")}
     addresses = spec.get("clusterIPs")
@@ -313,15 +313,15 @@ def _requested(spec: Object) -> Object:
     return {**fields, "clusterIPs": None if addresses is None else list(addresses), "nodePorts": node_ports}
 
 
-def _restore(spec: Object, requested: Object) -> None:
+def _restore_requested_values(spec: Object, requested: Object) -> None:
     for name in ("clusterIP", "healthCheckNodePort", "clusterIPs"):
         value = requested[name]
-        _put(spec, name, list(value) if isinstance(value, list) else value)
+        _set_or_remove(spec, name, list(value) if isinstance(value, list) else value)
     for port, node_port in zip(spec.get("ports") or (), requested["nodePorts"], strict=False):
-        _put(port, "nodePort", node_port)
+        _set_or_remove(port, "nodePort", node_port)
 
 
-def _put(obj: Object, name: str, value: object) -> None:
+def _set_or_remove(obj: Object, name: str, value: object) -> None:
     if value is None:
         obj.pop(name, None)
     else:
@@ -386,7 +386,7 @@ def _validate_parent(write: AdmissionAttributes, address: str) -> str:
     return str(errors.invalid(_NETWORKING, "IPAddress", address, all_errors).message) if all_errors else ""
 
 
-def _reject(write: AdmissionAttributes, all_errors: ErrorList) -> None:
+def _raise_if_invalid(write: AdmissionAttributes, all_errors: ErrorList) -> None:
     if all_errors:
         raise errors.invalid("", "Service", write.name, all_errors)
 

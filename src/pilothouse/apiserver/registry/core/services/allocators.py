@@ -1,4 +1,4 @@
-"""Allocators of cluster IPs and node ports, and the record of which Service has which.
+"""Allocators of cluster IPs and node ports, and the record of the Services that have them.
 
 The record is updated when writes are staged, so that two concurrent creates never get the same value. Each cluster IP
 has an IPAddress object (kubernetes' ``pkg/registry/core/service/ipallocator/cidrallocator.go``, v1.36), which is staged

@@ -13,9 +13,9 @@ def set_defaults_service(obj: Object) -> None:
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
     if spec["sessionAffinity"] == "ClientIP":
-        client: Object = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
-        if client.get("timeoutSeconds") is None:
-            client["timeoutSeconds"] = 10800
+        client_ip: Object = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
+        if client_ip.get("timeoutSeconds") is None:
+            client_ip["timeoutSeconds"] = 10800
     for port in spec.get("ports") or ():
         if not port.get("protocol"):
             port["protocol"] = "TCP"
@@ -29,7 +29,7 @@ def set_defaults_service(obj: Object) -> None:
     if kind == "LoadBalancer":
         if spec.get("allocateLoadBalancerNodePorts") is None:
             spec["allocateLoadBalancerNodePorts"] = True
-        balancer = (obj.get("status") or {}).get("loadBalancer") or {}
-        for ingress in balancer.get("ingress") or ():
+        load_balancer = (obj.get("status") or {}).get("loadBalancer") or {}
+        for ingress in load_balancer.get("ingress") or ():
             if ingress.get("ip") and ingress.get("ipMode") is None:
                 ingress["ipMode"] = "VIP"

@@ -114,7 +114,7 @@ class ServiceStrategy(Strategy):
             obj["spec"].pop("internalTrafficPolicy", None)
 
     def warnings(self, obj: Object) -> Iterable[str]:
-        return service_warnings(obj["spec"])
+        return warnings_for_service(obj["spec"])
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         drop_type_dependent_fields(obj["spec"], old["spec"])
@@ -137,7 +137,7 @@ class ServiceStrategy(Strategy):
         return f"field label not supported: {path}"
 
 
-def service_warnings(spec: Object) -> Iterator[str]:
+def warnings_for_service(spec: Object) -> Iterator[str]:
     if spec.get("externalIPs"):
         yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
     if spec.get("externalName") and spec.get("type") != "ExternalName":

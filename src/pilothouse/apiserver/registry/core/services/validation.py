@@ -37,14 +37,14 @@ from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, port_name_errors, qualified_name_errors
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
-_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_IP_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _FAMILIES = ("IPv4", "IPv6")
-_TRAFFIC = ("Cluster", "Local")
+_TRAFFIC_POLICIES = ("Cluster", "Local")
 _DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
-_MODES = ("Proxy", "VIP")
+_IP_MODES = ("Proxy", "VIP")
 _NOT_AN_IP_ADDRESS = "must be a DNS name, not an IP address"
-_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
-_MODE, _HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
+_SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_TOPOLOGY_MODE, _TOPOLOGY_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"
 _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
 _IMMUTABLE = "may not change once set"
 _MAX_CLIENT_IP_AFFINITY_SECONDS = 86400
@@ -93,8 +93,8 @@ def _validate_ip_families(families: Sequence[str], policy: str | None) -> ErrorL
             errors.append(not_supported(path, family, _FAMILIES))
         if position in again:
             errors.append(duplicate(path, family))
-    if policy is not None and policy not in _POLICIES:
-        errors.append(not_supported("spec.ipFamilyPolicy", policy, _POLICIES))
+    if policy is not None and policy not in _IP_FAMILY_POLICIES:
+        errors.append(not_supported("spec.ipFamilyPolicy", policy, _IP_FAMILY_POLICIES))
     return errors
 
 
@@ -180,10 +180,10 @@ def validate_service(obj: Object, old: Object | None) -> ErrorList:
     errors: ErrorList = []
     annotations = obj["metadata"].get("annotations")
     if annotations:
-        mode, hints = annotations.get(_MODE), annotations.get(_HINTS)
+        mode, hints = annotations.get(_TOPOLOGY_MODE), annotations.get(_TOPOLOGY_HINTS)
         if mode is not None and hints is not None and mode != hints:
-            detail = f"must match annotations[{_HINTS}] when both are specified"
-            errors.append(invalid(f"metadata.annotations[{_MODE}]", mode, detail))
+            detail = f"must match annotations[{_TOPOLOGY_HINTS}] when both are specified"
+            errors.append(invalid(f"metadata.annotations[{_TOPOLOGY_MODE}]", mode, detail))
     if not ports and not is_headless(spec) and kind != "ExternalName":
         errors.append(required("spec.ports"))
     if needs_node_port(spec) and is_headless(spec):
@@ -302,10 +302,10 @@ def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
     """``loadBalancerSourceRanges`` or, if it is empty, the annotation."""
     spec, old_spec = obj["spec"], (old or {}).get("spec") or {}
     ranges: Sequence[str] = spec.get("loadBalancerSourceRanges") or ()
-    annotation: str | None = (obj["metadata"].get("annotations") or {}).get(_RANGES)
+    annotation: str | None = (obj["metadata"].get("annotations") or {}).get(_SOURCE_RANGES)
     if not ranges and annotation is None:
         return []
-    path = "spec.LoadBalancerSourceRanges" if ranges else f"metadata.annotations[{_RANGES}]"
+    path = "spec.LoadBalancerSourceRanges" if ranges else f"metadata.annotations[{_SOURCE_RANGES}]"
     errors = [] if spec["type"] == "LoadBalancer" else [forbidden(path, _ONLY_LOAD_BALANCER)]
     if ranges:
         valid_old_cidrs = [cidr.strip() for cidr in old_spec.get("loadBalancerSourceRanges") or ()]
@@ -314,7 +314,7 @@ def _validate_source_ranges(obj: Object, old: Object | None) -> ErrorList:
     elif (
         annotation
         and annotation.strip()
-        and (old is None or (old["metadata"].get("annotations") or {}).get(_RANGES) != annotation)
+        and (old is None or (old["metadata"].get("annotations") or {}).get(_SOURCE_RANGES) != annotation)
     ):
         for cidr in annotation.split(","):
             errors += validate_cidr_for_legacy_field(cidr.strip(), path)
@@ -337,8 +337,8 @@ def validate_load_balancer_status(obj: Object, old: Object) -> ErrorList:
             errors.append(required(f"{child_path}.ipMode", "must be specified when `ip` is set"))
         elif not ip and mode is not None:
             errors.append(forbidden(f"{child_path}.ipMode", "may not be specified when `ip` is not set"))
-        elif mode is not None and mode not in _MODES:
-            errors.append(not_supported(f"{child_path}.ipMode", mode, _MODES))
+        elif mode is not None and mode not in _IP_MODES:
+            errors.append(not_supported(f"{child_path}.ipMode", mode, _IP_MODES))
         if host:
             msgs = [*dns_subdomain_errors(host), *([_NOT_AN_IP_ADDRESS] if family_of(host) else [])]
             errors += [invalid(f"{child_path}.hostname", host, msg) for msg in msgs]
@@ -355,16 +355,16 @@ def _validate_service_traffic(spec: Object) -> ErrorList:
     if policy is not None and not is_externally_accessible(spec):
         detail = "may only be set for externally-accessible services"
         errors.append(invalid("spec.externalTrafficPolicy", named(policy), detail))
-    elif policy is not None and policy not in _TRAFFIC:
-        errors.append(not_supported("spec.externalTrafficPolicy", policy, _TRAFFIC))
+    elif policy is not None and policy not in _TRAFFIC_POLICIES:
+        errors.append(not_supported("spec.externalTrafficPolicy", policy, _TRAFFIC_POLICIES))
     if spec.get("healthCheckNodePort") and not needs_hc_node_port(spec):
         detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
     elif spec.get("healthCheckNodePort") and not 1 <= spec["healthCheckNodePort"] <= 65535:
         errors.append(invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], PORT_RANGE))
     internal_policy = spec.get("internalTrafficPolicy")
-    if internal_policy is not None and internal_policy not in _TRAFFIC:
-        errors.append(not_supported("spec.internalTrafficPolicy", internal_policy, _TRAFFIC))
+    if internal_policy is not None and internal_policy not in _TRAFFIC_POLICIES:
+        errors.append(not_supported("spec.internalTrafficPolicy", internal_policy, _TRAFFIC_POLICIES))
     distribution = spec.get("trafficDistribution")
     if distribution is not None and distribution not in _DISTRIBUTIONS:
         errors.append(not_supported("spec.trafficDistribution", distribution, _DISTRIBUTIONS, plain=True))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_value, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.flowcontrol.validation import mandatory
+from pilothouse.apiserver.registry.flowcontrol.validation import mandatory_specs
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors
 
 _MAX_MATCHING_PRECEDENCE = 10000
@@ -27,8 +27,8 @@ def validate_flow_schema(obj: Object) -> ErrorList:
         errors += [invalid(path, level, msg) for msg in dns_subdomain_errors(level)]
     for position, rule in enumerate(spec.get("rules") or ()):
         errors += _validate_policy_rules_with_subjects(rule, f"spec.rules[{position}]")
-    fixed = mandatory().get(f"flowschemas/{name}")
-    if fixed is not None and spec != fixed:
+    mandatory_spec = mandatory_specs().get(f"flowschemas/{name}")
+    if mandatory_spec is not None and spec != mandatory_spec:
         detail = f"spec of '{name}' must equal the fixed value"
         errors.append(invalid("spec", internal_value("flowcontrol.FlowSchemaSpec", spec), detail))
     return errors

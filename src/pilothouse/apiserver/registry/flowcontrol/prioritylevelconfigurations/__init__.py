@@ -29,7 +29,7 @@ class PriorityLevelConfigurationStrategy(Strategy):
     """``flowcontrol.apiserver.k8s.io`` PriorityLevelConfigurations."""
 
     generation_fields = ("spec",)
-    status_keeps = "user metadata"
+    kept_on_status_update = "user metadata"
     update_steps = ("object meta", "object")
     status_steps = ("update",)
 

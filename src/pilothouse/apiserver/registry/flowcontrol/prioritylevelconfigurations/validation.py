@@ -12,31 +12,31 @@ from pilothouse.apiserver.field_errors import (
     required,
 )
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.flowcontrol.validation import mandatory
+from pilothouse.apiserver.registry.flowcontrol.validation import mandatory_specs
 
 _MAX_QUEUES = 10_000_000
 _MAX_ENTROPY_BITS = 60
-_LEVELS = ("Exempt", "Limited")
-_RESPONSES = ("Queue", "Reject")
-_PERCENT = "must be between 0 and 100, inclusive"
-_NATURAL = "must be a non-negative integer"
-_ZERO_SHARES = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
+_TYPES = ("Exempt", "Limited")
+_LIMIT_RESPONSES = ("Queue", "Reject")
+_INVALID_PERCENT = "must be between 0 and 100, inclusive"
+_NON_NEGATIVE = "must be a non-negative integer"
+_ZERO_SHARES_ANNOTATION = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 
 
 def validate_priority_level_configuration(obj: Object) -> ErrorList:
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     errors: ErrorList = []
-    if _ZERO_SHARES in (obj["metadata"].get("annotations") or {}):
-        errors.append(forbidden("metadata.annotations", f"annotation '{_ZERO_SHARES}' is forbidden"))
+    if _ZERO_SHARES_ANNOTATION in (obj["metadata"].get("annotations") or {}):
+        errors.append(forbidden("metadata.annotations", f"annotation '{_ZERO_SHARES_ANNOTATION}' is forbidden"))
     errors += _validate_priority_level_spec(spec, name)
-    fixed = mandatory().get(f"prioritylevelconfigurations/{name}")
-    if fixed is None:
+    mandatory_spec = mandatory_specs().get(f"prioritylevelconfigurations/{name}")
+    if mandatory_spec is None:
         return errors
     if name == "exempt":
-        if {**spec, "exempt": fixed["exempt"]} != fixed:
+        if {**spec, "exempt": mandatory_spec["exempt"]} != mandatory_spec:
             detail = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
             errors.append(invalid("spec", internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), detail))
-    elif spec != fixed:
+    elif spec != mandatory_spec:
         detail = f"spec of '{name}' must equal the fixed value"
         errors.append(invalid("spec", internal_value("flowcontrol.PriorityLevelConfigurationSpec", spec), detail))
     return errors
@@ -57,7 +57,7 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
             errors += _validate_share(exempt, "spec.exempt") + _validate_percent(exempt, "spec.exempt")
         return errors
     if kind != "Limited":
-        error = not_supported("spec.type", kind, _LEVELS) if kind else required("spec.type")
+        error = not_supported("spec.type", kind, _TYPES) if kind else required("spec.type")
         return [*errors, error]
     if exempt is not None:
         errors.append(forbidden("spec.exempt", "must be nil if the type is Limited"))
@@ -68,19 +68,19 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
     errors += _validate_percent(limited, "spec.limited")
     borrowing_limit = limited.get("borrowingLimitPercent")
     if borrowing_limit is not None and borrowing_limit < 0:
-        path, detail = "spec.limited.borrowingLimitPercent", f"if specified, {_NATURAL}"
+        path, detail = "spec.limited.borrowingLimitPercent", f"if specified, {_NON_NEGATIVE}"
         errors.append(invalid(path, borrowing_limit, detail))
     return errors
 
 
 def _validate_share(holder: Object, path: str) -> ErrorList:
     shares = holder.get("nominalConcurrencyShares") or 0
-    return [invalid(f"{path}.nominalConcurrencyShares", shares, _NATURAL)] if shares < 0 else []
+    return [invalid(f"{path}.nominalConcurrencyShares", shares, _NON_NEGATIVE)] if shares < 0 else []
 
 
 def _validate_percent(holder: Object, path: str) -> ErrorList:
     percent = holder.get("lendablePercent") or 0
-    return [] if 0 <= percent <= 100 else [invalid(f"{path}.lendablePercent", percent, _PERCENT)]
+    return [] if 0 <= percent <= 100 else [invalid(f"{path}.lendablePercent", percent, _INVALID_PERCENT)]
 
 
 def _validate_limit_response(response: Object, path: str) -> ErrorList:
@@ -93,7 +93,7 @@ def _validate_limit_response(response: Object, path: str) -> ErrorList:
             else [forbidden(child_path, "must be nil if limited.limitResponse.type is not Limited")]
         )
     if kind != "Queue":
-        return [not_supported(f"{path}.type", kind, _RESPONSES) if kind else required(f"{path}.type")]
+        return [not_supported(f"{path}.type", kind, _LIMIT_RESPONSES) if kind else required(f"{path}.type")]
     if queuing is None:
         return [required(child_path, "must not be empty if limited.limitResponse.type is Limited")]
     return _validate_queuing_configuration(queuing, child_path)

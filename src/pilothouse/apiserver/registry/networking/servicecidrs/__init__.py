@@ -14,7 +14,7 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 class ServiceCIDRStrategy(Strategy):
     """``networking.k8s.io`` ServiceCIDRs: ``cidrs`` is immutable, except for adding a second family."""
 
-    status_keeps = "user metadata"
+    kept_on_status_update = "user metadata"
     update_steps = ("object meta update", "update")
 
     def validate(self, obj: Object) -> ErrorList:

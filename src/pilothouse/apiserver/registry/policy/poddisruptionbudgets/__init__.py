@@ -13,7 +13,7 @@ with lazy_imports():
     from pilothouse.apiserver.registry.apps import validation as apps_validation
 
 
-_EVICTION = ("AlwaysAllow", "IfHealthyBudget")
+_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 
 class PodDisruptionBudgetStrategy(Strategy):
@@ -37,8 +37,8 @@ class PodDisruptionBudgetStrategy(Strategy):
         if spec.get("selector") is not None:
             errors += validate_label_selector(spec["selector"], "spec.selector")
         policy = spec.get("unhealthyPodEvictionPolicy")
-        if policy is not None and policy not in _EVICTION:
-            errors.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION))
+        if policy is not None and policy not in _EVICTION_POLICIES:
+            errors.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES))
         return errors
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:

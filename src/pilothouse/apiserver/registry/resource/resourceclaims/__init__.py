@@ -23,11 +23,11 @@ LIST_ATTRIBUTES = ("bools", "ints", "strings", "versions")
 def set_defaults_devices(spec: Object) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
         exactly = request.get("exactly")
-        for sub in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
-            set_default_fields(sub, {"allocationMode": "ExactCount"})
-            if sub["allocationMode"] == "ExactCount":
-                set_default_fields(sub, {"count": 1})
-            for toleration in sub.get("tolerations") or ():
+        for subrequest in [*([exactly] if exactly is not None else []), *(request.get("firstAvailable") or ())]:
+            set_default_fields(subrequest, {"allocationMode": "ExactCount"})
+            if subrequest["allocationMode"] == "ExactCount":
+                set_default_fields(subrequest, {"count": 1})
+            for toleration in subrequest.get("tolerations") or ():
                 set_default_fields(toleration, {"operator": "Equal"})
 
 
@@ -35,7 +35,7 @@ class ResourceClaimStrategy(Strategy):
     """``resource.k8s.io`` ResourceClaims. The spec is immutable."""
 
     return_deleted_object = True
-    status_keeps = "user metadata"
+    kept_on_status_update = "user metadata"
     update_steps = ("object meta", "object meta update", "update")
 
     def set_defaults(self, obj: Object) -> None:

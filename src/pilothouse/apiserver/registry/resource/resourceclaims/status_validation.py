@@ -38,7 +38,7 @@ from pilothouse.apiserver.registry.resource.validation import (
     validate_uid,
 )
 
-Names = Mapping[str, Set[str]]
+RequestNames = Mapping[str, Set[str]]
 DeviceKey = tuple[tuple[str, str], ...]
 
 _MAX_RESERVED_FOR = 256
@@ -48,7 +48,7 @@ _MAX_CONDITIONS = 8
 _MAX_ADDRESSES = 16
 _UNBOUNDED = 1 << 62
 _SOURCES = ("FromClaim", "FromClass")
-_LENGTHS = (("interfaceName", 256), ("hardwareAddress", 128))
+_MAX_LENGTHS = (("interfaceName", 256), ("hardwareAddress", 128))
 _INVALID_INTERFACE_ADDRESS = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
 
 
@@ -58,7 +58,7 @@ def _device_key(device: Object) -> DeviceKey:
     return tuple((name_in_message, device.get(field) or "") for name_in_message, field in fields)
 
 
-def _allocated(status: Object) -> set[DeviceKey]:
+def _allocated_devices(status: Object) -> set[DeviceKey]:
     devices = (status.get("allocation") or {}).get("devices") or {}
     return {_device_key(result) for result in devices.get("results") or ()}
 
@@ -67,7 +67,7 @@ def drop_deallocated_devices(status: Object, old_status: Object) -> None:
     """Drop the statuses of devices that are no longer allocated (``dropDeallocatedStatusDevices``)."""
     if not status.get("devices"):
         return
-    deallocated = _allocated(old_status) - _allocated(status)
+    deallocated = _allocated_devices(old_status) - _allocated_devices(status)
     status["devices"] = [device for device in status["devices"] if _device_key(device) not in deallocated]
     if not status["devices"]:
         del status["devices"]
@@ -83,7 +83,7 @@ def validate_resource_claim_status(obj: Object, old: Object) -> ErrorList:
         _validate_consumer_reference,
         lambda consumer: consumer.get("uid") or "",
     )
-    allocated = _allocated(status)
+    allocated = _allocated_devices(status)
     errors += validate_set(
         status.get("devices") or [],
         _UNBOUNDED,
@@ -112,7 +112,7 @@ def _validate_consumer_reference(consumer: Object, path: str) -> ErrorList:
     return [required(f"{path}.{field}") for field in ("resource", "name", "uid") if not consumer.get(field)]
 
 
-def _validate_allocation(allocation: Object, path: str, names: Names) -> ErrorList:
+def _validate_allocation(allocation: Object, path: str, names: RequestNames) -> ErrorList:
     devices = allocation.get("devices") or {}
     errors = validate_slice(
         devices.get("results") or [],
@@ -131,7 +131,7 @@ def _validate_allocation(allocation: Object, path: str, names: Names) -> ErrorLi
     return errors
 
 
-def _validate_result(result: Object, path: str, names: Names) -> ErrorList:
+def _validate_result(result: Object, path: str, names: RequestNames) -> ErrorList:
     errors = validate_request_reference(result.get("request") or "", f"{path}.request", names)
     errors += _validate_device_id(result, path)
     errors += validate_device_binding_parameters(result, path)
@@ -152,7 +152,7 @@ def _validate_share(device: Object, path: str) -> ErrorList:
     return validate_uid(share, f"{path}.shareID") if share is not None else []
 
 
-def _validate_configuration(configuration: Object, path: str, names: Names) -> ErrorList:
+def _validate_configuration(configuration: Object, path: str, names: RequestNames) -> ErrorList:
     source = configuration.get("source") or ""
     errors = [] if source else [required(f"{path}.source")]
     if source and source not in _SOURCES:
@@ -176,7 +176,9 @@ def _validate_allocated_device_status(device: Object, path: str, allocated: Set[
 
 def _validate_network(data: Object, path: str) -> ErrorList:
     all_errors = [
-        too_long(f"{path}.{field}", limit) for field, limit in _LENGTHS if len((data.get(field) or "").encode()) > limit
+        too_long(f"{path}.{field}", limit)
+        for field, limit in _MAX_LENGTHS
+        if len((data.get(field) or "").encode()) > limit
     ]
     ips = data.get("ips") or []
     return all_errors + validate_set(ips, _MAX_ADDRESSES, f"{path}.ips", _validate_address, lambda ip: ip)

@@ -19,11 +19,11 @@ from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import dns_subdomain_errors
 
-_LIMIT = 1000
+_MAX_LIMIT = 1000
 _MAX_CONDITIONS = 10
-_ERROR_BYTES = 256
-_POOL_NAME_BYTES = 253
-_COUNTS = {
+_MAX_ERROR_BYTES = 256
+_MAX_POOL_NAME_BYTES = 253
+_MIN_COUNTS = {
     "generation": 0,
     "resourceSliceCount": 1,
     "totalDevices": 0,
@@ -39,7 +39,7 @@ class ResourcePoolStatusRequestStrategy(Strategy):
 
     allow_unconditional_update = False
     return_deleted_object = True
-    status_keeps = "user metadata"
+    kept_on_status_update = "user metadata"
     update_steps = ("object meta update", "update")
 
     def set_defaults(self, obj: Object) -> None:
@@ -51,8 +51,8 @@ class ResourcePoolStatusRequestStrategy(Strategy):
         if spec.get("poolName") is not None:
             errors += _validate_pool_status(spec["poolName"], "spec.poolName")
         errors += _validate_number(spec.get("limit"), "spec.limit", 1)
-        if (spec.get("limit") or 0) > _LIMIT:
-            errors.append(invalid("spec.limit", spec["limit"], f"must be less than or equal to {_LIMIT}"))
+        if (spec.get("limit") or 0) > _MAX_LIMIT:
+            errors.append(invalid("spec.limit", spec["limit"], f"must be less than or equal to {_MAX_LIMIT}"))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
@@ -67,8 +67,8 @@ class ResourcePoolStatusRequestStrategy(Strategy):
         count, pools, conditions = status.get("poolCount"), status.get("pools") or (), status.get("conditions") or ()
         errors = [required("status.poolCount")] if count is None else []
         errors += _validate_number(count, "status.poolCount", 0)
-        if len(pools) > _LIMIT:
-            return [*errors, too_many("status.pools", len(pools), _LIMIT)]
+        if len(pools) > _MAX_LIMIT:
+            return [*errors, too_many("status.pools", len(pools), _MAX_LIMIT)]
         for position, pool in enumerate(pools):
             errors += _validate_status(pool, f"status.pools[{position}]")
         if len(conditions) > _MAX_CONDITIONS:
@@ -84,8 +84,8 @@ def _validate_driver(driver: str, path: str) -> ErrorList:
 
 def _validate_pool_status(name: str, path: str) -> ErrorList:
     errors = []
-    if len(name.encode()) > _POOL_NAME_BYTES:
-        errors.append(too_long(path, _POOL_NAME_BYTES))
+    if len(name.encode()) > _MAX_POOL_NAME_BYTES:
+        errors.append(too_long(path, _MAX_POOL_NAME_BYTES))
     for position, segment in enumerate(name.split("/")):
         if not segment:
             errors.append(invalid(path, name, f"segment {position}: must not be empty"))
@@ -105,18 +105,18 @@ def _validate_status(pool: Object, path: str) -> ErrorList:
     errors = _validate_driver(pool.get("driver") or "", f"{path}.driver")
     name, node, error = pool.get("poolName") or "", pool.get("nodeName"), pool.get("validationError")
     errors += _validate_pool_status(name, f"{path}.poolName") if name else [required(f"{path}.poolName")]
-    for field, minimum in _COUNTS.items():
+    for field, minimum in _MIN_COUNTS.items():
         errors += _validate_number(pool.get(field), f"{path}.{field}", minimum)
     if node is not None:
         errors += [invalid(f"{path}.nodeName", node, msg) for msg in dns_subdomain_errors(node)]
-    if error is not None and len(error.encode()) > _ERROR_BYTES:
-        errors.append(too_long(f"{path}.validationError", _ERROR_BYTES))
+    if error is not None and len(error.encode()) > _MAX_ERROR_BYTES:
+        errors.append(too_long(f"{path}.validationError", _MAX_ERROR_BYTES))
     return errors
 
 
 _FINISHED_CONDITIONS = ("Complete", "Failed")
 _TOTALS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
-_PENDING = "-"
+_NO_VALUE = "-"
 
 
 def print_resource_pool_status_request(value: Doc, now: Now) -> Row:
@@ -124,7 +124,7 @@ def print_resource_pool_status_request(value: Doc, now: Now) -> Row:
     status, driver = nested_field(value, "status"), nested_field(value, "spec", "driver") or ""
     conditions = [c for c in nested_field(status, "conditions") or () if c.get("type") in _FINISHED_CONDITIONS]
     if status is None or not conditions:
-        return [driver, *(_PENDING for _ in (*_TOTALS, "errors", "pools")), "Pending", _PENDING]
+        return [driver, *(_NO_VALUE for _ in (*_TOTALS, "errors", "pools")), "Pending", _NO_VALUE]
     pools, count = nested_field(status, "pools") or (), nested_field(status, "poolCount") or 0
     finished, *_others = conditions
     status_text = finished["type"]

@@ -51,10 +51,10 @@ def _validate_value(values: list[Any], default: Quantity, capacity_value: Quanti
         if previous > current
     ]
 
-    def validate(amount: Quantity, path: str) -> ErrorList:
+    def validate(quantity: Quantity, path: str) -> ErrorList:
         return (
-            [invalid(path, str(amount), f"option is larger than capacity value: {capacity_value}")]
-            if amount > capacity_value
+            [invalid(path, str(quantity), f"option is larger than capacity value: {capacity_value}")]
+            if quantity > capacity_value
             else []
         )
 
@@ -72,8 +72,8 @@ def _validate_range(bounds: Object, default_text: Any, capacity_value: Quantity,
     maximum = _quantity(bounds["max"]) if bounds.get("max") is not None else None
     errors: ErrorList = []
 
-    def report(field: str, amount: Quantity, detail: str) -> None:
-        errors.append(invalid(f"{path}.{field}", str(amount), detail))
+    def report(field: str, quantity: Quantity, detail: str) -> None:
+        errors.append(invalid(f"{path}.{field}", str(quantity), detail))
 
     if minimum > capacity_value:
         report("min", minimum, f"min is larger than capacity value: {capacity_value}")
@@ -94,7 +94,7 @@ def _validate_range(bounds: Object, default_text: Any, capacity_value: Quantity,
         return errors
     if minimum + step > capacity_value:
         report("step", step, f"one step {minimum + step} is larger than capacity value: {capacity_value}")
-    for amount in (default, maximum):
-        if amount is not None and (amount.value - minimum.value) % step.value:
-            report("step", amount, f"value is not a multiple of a given step ({step}) from ({minimum})")
+    for quantity in (default, maximum):
+        if quantity is not None and (quantity.value - minimum.value) % step.value:
+            report("step", quantity, f"value is not a multiple of a given step ({step}) from ({minimum})")
     return errors

@@ -13,14 +13,14 @@ with lazy_imports():
     from pilothouse.apiserver.registry.scheduling import validation as scheduling_validation
 
 
-_DISABLED = ("resourceClaims", "disruptionMode", "priorityClassName", "priority")
+_DISABLED_FIELDS = ("resourceClaims", "disruptionMode", "priorityClassName", "priority")
 """The fields of the gates ``DRAWorkloadResourceClaims`` and ``WorkloadAwarePreemption``."""
 
 
 class PodGroupStrategy(Strategy):
     """``scheduling.k8s.io`` PodGroups. Template reference and policy are immutable."""
 
-    status_keeps = "user metadata"
+    kept_on_status_update = "user metadata"
     has_status = True
     update_steps = ("object meta update", "update")
     reset_fields = {"": ()}
@@ -52,7 +52,7 @@ class PodGroupStrategy(Strategy):
 
 
 def drop_disabled_template_fields(spec: Object) -> None:
-    for name in _DISABLED:
+    for name in _DISABLED_FIELDS:
         spec.pop(name, None)
 
 

@@ -9,7 +9,7 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 
 _MAX_USER_PRIORITY = 1_000_000_000
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_PREEMPTION = ("PreemptLowerPriority", "Never")
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 
 class PriorityClassStrategy(Strategy):
@@ -35,7 +35,7 @@ class PriorityClassStrategy(Strategy):
             detail = f"maximum allowed value of a user defined priority is {_MAX_USER_PRIORITY}"
             errors.append(forbidden("value", detail))
         policy = obj["preemptionPolicy"]
-        if policy not in _PREEMPTION:
+        if policy not in _PREEMPTION_POLICIES:
             errors.append(not_supported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
         return errors
 

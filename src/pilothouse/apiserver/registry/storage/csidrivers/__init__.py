@@ -22,7 +22,7 @@ from pilothouse.env.lazy import lazy_imports
 with lazy_imports():
     from pilothouse.apiserver.registry.storage.csidrivers import validation as csi_driver_validation
 
-_GATED = "preventPodSchedulingIfMissing"
+_GATED_FIELD = "preventPodSchedulingIfMissing"
 """The field of the gate VolumeLimitScaling, which is off."""
 
 
@@ -38,11 +38,11 @@ class CSIDriverStrategy(Strategy):
         set_defaults_csi_driver(obj)
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
-        obj["spec"].pop(_GATED, None)
+        obj["spec"].pop(_GATED_FIELD, None)
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        if old["spec"].get(_GATED) is None:
-            obj["spec"].pop(_GATED, None)
+        if old["spec"].get(_GATED_FIELD) is None:
+            obj["spec"].pop(_GATED_FIELD, None)
 
     def validate(self, obj: Object) -> ErrorList:
         return csi_driver_validation.validate_csi_driver(obj)
@@ -69,9 +69,9 @@ def set_defaults_csi_driver(obj: Object) -> None:
 def print_csi_driver(value: Doc, now: Now) -> Row:
     spec = nested_field(value, "spec") or {}
     audiences = ",".join(r.get("audience", "") for r in spec.get("tokenRequests") or ())
-    attach = spec.get("attachRequired")
+    attach_required = spec.get("attachRequired")
     return [
-        True if attach is None else attach,
+        True if attach_required is None else attach_required,
         bool(spec.get("podInfoOnMount")),
         bool(spec.get("storageCapacity")),
         audiences or UNSET,

@@ -6,8 +6,8 @@ from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_immutable_fields
 
-_LIFECYCLES = ("Persistent", "Ephemeral")
-_GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
+_LIFECYCLE_MODES = ("Persistent", "Ephemeral")
+_FS_GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _MIN_UPDATE_PERIOD_SECONDS = 10
 _MIN_TOKEN_SECONDS = 600
 _MAX_TOKEN_SECONDS = 1 << 32
@@ -17,13 +17,13 @@ def validate_csi_driver(obj: Object) -> ErrorList:
     spec = obj["spec"]
     errors: ErrorList = []
     policy, tokens = spec.get("fsGroupPolicy"), spec.get("tokenRequests") or ()
-    if policy not in _GROUP_POLICIES:
-        errors.append(not_supported("spec.fsGroupPolicy", policy, _GROUP_POLICIES))
+    if policy not in _FS_GROUP_POLICIES:
+        errors.append(not_supported("spec.fsGroupPolicy", policy, _FS_GROUP_POLICIES))
     errors += _validate_token_requests(tokens, "spec.tokenRequests")
     errors += [
-        not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLES)
+        not_supported("spec.volumeLifecycleModes", mode, _LIFECYCLE_MODES)
         for mode in spec.get("volumeLifecycleModes") or ()
-        if mode not in _LIFECYCLES
+        if mode not in _LIFECYCLE_MODES
     ]
     period, in_secrets = spec.get("nodeAllocatableUpdatePeriodSeconds"), spec.get("serviceAccountTokenInSecrets")
     if period is not None and period < _MIN_UPDATE_PERIOD_SECONDS:
@@ -37,9 +37,9 @@ def validate_csi_driver(obj: Object) -> ErrorList:
 
 def validate_csi_driver_update(obj: Object, old: Object) -> ErrorList:
     errors: ErrorList = []
-    required = obj["spec"].get("attachRequired")
-    if required != old["spec"].get("attachRequired"):
-        errors.append(invalid("spec.attachedRequired", required, IMMUTABLE))  # upstream's path
+    attach_required = obj["spec"].get("attachRequired")
+    if attach_required != old["spec"].get("attachRequired"):
+        errors.append(invalid("spec.attachedRequired", attach_required, IMMUTABLE))  # upstream's path
     return errors + validate_immutable_fields(obj["spec"], old["spec"], "spec", {"volumeLifecycleModes": "[]string"})
 
 

@@ -27,11 +27,11 @@ class CSIStorageCapacityStrategy(Strategy):
                 obj[field] = canonical(str(obj[field]))
 
     def validate(self, obj: Object) -> ErrorList:
-        name, amount = obj.get("storageClassName") or "", obj.get("capacity")
+        name, capacity = obj.get("storageClassName") or "", obj.get("capacity")
         errors = validate_label_selector(obj.get("nodeTopology") or {}, "nodeTopology")
         errors += [invalid("storageClassName", name, msg) for msg in dns_subdomain_errors(name)]
-        if amount is not None and claim_validation.is_negative(amount):
-            errors.append(invalid("capacity", amount, NON_NEGATIVE))
+        if capacity is not None and claim_validation.is_negative(capacity):
+            errors.append(invalid("capacity", capacity, NON_NEGATIVE))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

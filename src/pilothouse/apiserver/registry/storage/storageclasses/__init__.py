@@ -10,7 +10,7 @@ from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import qualified_name_errors
 
-_BINDING = ("Immediate", "WaitForFirstConsumer")
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _MAX_PARAMETERS = 512
 _MAX_PARAMETERS_BYTES = 256 * 1024
 
@@ -89,8 +89,8 @@ class StorageClassStrategy(Strategy):
         errors = validate_provisioner_and_parameters(obj, "provisioner")
         if obj["reclaimPolicy"] not in ("Delete", "Retain"):
             errors.append(not_supported("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain")))
-        if obj["volumeBindingMode"] not in _BINDING:
-            errors.append(not_supported("volumeBindingMode", obj["volumeBindingMode"], _BINDING))
+        if obj["volumeBindingMode"] not in _BINDING_MODES:
+            errors.append(not_supported("volumeBindingMode", obj["volumeBindingMode"], _BINDING_MODES))
         return errors + validate_allowed_topologies(obj.get("allowedTopologies") or (), "allowedTopologies")
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:

@@ -27,7 +27,7 @@ class VolumeAttachmentStrategy(Strategy):
 
     allow_unconditional_update = False
     return_deleted_object = True
-    status_keeps = "user metadata"
+    kept_on_status_update = "user metadata"
     update_steps = ("object meta", "object", "update")
     status_steps = ("object meta", "object")
 

@@ -9,7 +9,7 @@ from pilothouse.machinery.names import dns_subdomain_errors
 
 _MAX_METADATA_BYTES = 256 * 1024
 _MAX_MESSAGE_LENGTH = 1024
-_CODES = "must be between 0 and 2147483647, inclusive"
+_INVALID_ERROR_CODE = "must be between 0 and 2147483647, inclusive"
 
 
 def validate_volume_attachment(obj: Object) -> ErrorList:
@@ -47,5 +47,5 @@ def _validate_volume_error(error: Object, path: str) -> ErrorList:
         errors.append(too_long(f"{path}.message", _MAX_METADATA_BYTES))
     code = error.get("errorCode")
     if code is not None and code < 0:
-        errors.append(invalid(f"{path}.errorCode", code, _CODES))
+        errors.append(invalid(f"{path}.errorCode", code, _INVALID_ERROR_CODE))
     return errors
