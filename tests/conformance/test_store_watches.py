@@ -111,15 +111,16 @@ async def test_slow_watcher_gets_pending_changes_and_is_terminated(store: Store)
 
 async def test_slow_watcher_of_large_changes_is_terminated(store: Store) -> None:
     slow, fast = store.watch("/pods/", store.revision), store.watch("/pods/", store.revision)
-    value = b"x" * (WAITING_BYTES // 4)
-    for i in range(6):
+    value = b"x" * (WAITING_BYTES // 16)
+    for i in range(18):
         await store.commit(store.stage(f"/pods/default/{i}", lambda _revision: value))
         assert len(fast.take()) == 1
     assert slow.overrun and not fast.overrun
-    assert [change.revision for change in slow.take()] == [2, 3, 4, 5]
+    assert [change.revision for change in slow.take()] == [*range(2, 18)]
     late = store.watch("/pods/", store.revision)
-    await store.commit(store.stage("/pods/default/a", lambda _revision: value * 5))
-    assert len(late.take()) == 1
+    group = [store.stage(f"/pods/default/{i}", lambda _revision: value) for i in range(18)]
+    await store.commit(group[-1])
+    assert len(late.take()) == 18
 
 
 async def test_idle_watcher_is_never_overrun_by_one_commit_or_backlog(store: Store) -> None:

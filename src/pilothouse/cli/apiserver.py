@@ -21,6 +21,7 @@ from pilothouse.machinery.flag_types import MULTIMAP
 from pilothouse.machinery.flags import DURATION, INT, STRING, STRINGS, Flag, FlagError, FlagSet, Parsed
 from pilothouse.machinery.metrics import Registry
 from pilothouse.storage.errors import StoreUnavailable
+from pilothouse.storage.quota import DEFAULT_QUOTA_BYTES
 from pilothouse.tracing.flags import APISERVER, add_tracing_flags
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ STORED_HISTORY_SECONDS = 24 * 3600.0
 """With a data directory."""
 HISTORY_BYTES = 128 * 1024 * 1024
 MIN_HISTORY_BYTES = 1024 * 1024
+_MIN_QUOTA_BYTES = 1024 * 1024
 
 
 def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
@@ -89,6 +91,13 @@ def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
             HISTORY_BYTES,
             "Bytes that the history may hold, of one resource a quarter of it. The resource with the largest history "
             "loses its oldest changes first",
+        ),
+        Flag(
+            "quota-backend-bytes",
+            INT,
+            0,
+            "Reject writes when the objects exceed the given quota. 0 means use the default quota, 2 GiB. On etcd its "
+            "own flag applies",
         ),
         Flag(
             "service-cluster-ip-range",
@@ -192,6 +201,12 @@ def open_server(
             "needs the changes since the list before it",
             code=2,
         )
+    if parsed["quota-backend-bytes"] and parsed["quota-backend-bytes"] < _MIN_QUOTA_BYTES:
+        raise UserError(
+            f"--quota-backend-bytes must be at least {_MIN_QUOTA_BYTES}, got {parsed['quota-backend-bytes']}: the "
+            "server's own objects need some hundred kilobytes",
+            code=2,
+        )
     gates = gates_of(parsed)
     ranges = parsed["service-cluster-ip-range"]
     try:
@@ -229,6 +244,7 @@ def open_server(
         replica_lag=parsed["replica-lag"],
         history=history_seconds(parsed),
         history_bytes=parsed["history-max-bytes"],
+        quota=parsed["quota-backend-bytes"] or DEFAULT_QUOTA_BYTES,
     )
     try:
         return served.ServedApiServer(env, options, records)

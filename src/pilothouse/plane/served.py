@@ -28,6 +28,7 @@ from pilothouse.machinery.metrics import Registry
 from pilothouse.serving.exchange import Receive, Scope, Send
 from pilothouse.serving.server import Server
 from pilothouse.storage import MemoryStore, Record, Retention, Store
+from pilothouse.storage.quota import DEFAULT_QUOTA_BYTES
 from pilothouse.storage.store import newest_revision
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     kept for at most five minutes, unless this is infinite."""
     history_bytes: int = Retention().total_bytes
     """How many bytes of changes are remembered, of one resource a quarter of it."""
+    quota: int = DEFAULT_QUOTA_BYTES
+    """How many bytes all keys and values may have; etcd has a quota of its own."""
     certificate: tuple[str, str] | None = None
     """Files with the serving certificate and its key, instead of an issued one."""
     client_authority: str = ""
@@ -291,8 +294,10 @@ def _open_store(
         return _open_etcd(env, options, options.etcd, encryption)
     retention = _retention(options)
     if not options.data_dir:
-        return MemoryStore(env, retention=retention, records=records, revision=newest_revision(records))
-    return sqlite.SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention)
+        return MemoryStore(
+            env, retention=retention, records=records, revision=newest_revision(records), quota=options.quota
+        )
+    return sqlite.SqliteStore.open(env, options.data_dir, fsync=options.fsync, retention=retention, quota=options.quota)
 
 
 def _retention(options: ServedOptions) -> Retention:

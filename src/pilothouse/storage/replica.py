@@ -22,7 +22,13 @@ class ReplicaStore(Store):
     """
 
     def __init__(self, env: Env, primary: Store) -> None:
-        super().__init__(env, records=primary.list("").records, revision=primary.revision, retention=primary.retention)
+        super().__init__(
+            env,
+            records=primary.list("").records,
+            revision=primary.revision,
+            retention=primary.retention,
+            quota=None,
+        )
         self._primary = primary
         self._waiting: deque[tuple[float, list[Change]]] = deque()
         self._lag: float | None = 0.0

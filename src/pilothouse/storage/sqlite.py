@@ -18,6 +18,7 @@ from pilothouse.storage import marks
 from pilothouse.storage.data_directory import DataDirectory
 from pilothouse.storage.errors import CommitFailed, DamagedStore, DataDirectoryError, StoreClosed
 from pilothouse.storage.history import KEPT, Retention, Superseded
+from pilothouse.storage.quota import DEFAULT_QUOTA_BYTES
 from pilothouse.storage.records import Change, Record, Staged
 from pilothouse.storage.sqlite_file import Pruning, SqliteFile
 from pilothouse.storage.sqlite_loading import Loaded
@@ -49,6 +50,7 @@ class SqliteStore(Store):
         loaded: Loaded,
         *,
         retention: Retention,
+        quota: int = DEFAULT_QUOTA_BYTES,
         inline: bool,
     ) -> None:
         self._pruned = Superseded()
@@ -58,6 +60,7 @@ class SqliteStore(Store):
             records=loaded.records,
             revision=max(loaded.revision, FIRST_REVISION),
             superseded=self._pruned,
+            quota=quota,
         )
         self._floors = dict(loaded.floors)
         """The floors in the file."""
@@ -81,13 +84,15 @@ class SqliteStore(Store):
         directory: str | os.PathLike[str],
         *,
         retention: Retention = KEPT,
+        quota: int = DEFAULT_QUOTA_BYTES,
         quota_bytes: int = 0,
         inline: bool = False,
         fsync: bool = True,
     ) -> Self:
         """Lock the directory, which is created if necessary, and load and verify its store.
 
-        Without ``fsync`` acknowledged writes survive a crash of the process, but not of the machine.
+        ``quota`` limits keys and values, ``quota_bytes`` the file. Without ``fsync`` acknowledged writes survive a
+        crash of the process, but not of the machine.
 
         ``inline`` commits in the loop itself, without a thread: for simulations. Raises ``DataDirectoryLocked``,
         ``DamagedStore``, ``NewerFormat`` or another ``DataDirectoryError``.
@@ -103,7 +108,7 @@ class SqliteStore(Store):
                     f"it ends at revision {file.revision}, and revision {data_directory.acknowledged} was acknowledged "
                     f"(to accept the loss, remove {data_directory.path / 'lock'})",
                 )
-            return cls(env, data_directory, file, loaded, retention=retention, inline=inline)
+            return cls(env, data_directory, file, loaded, retention=retention, quota=quota, inline=inline)
         except BaseException:
             data_directory.release()
             raise

@@ -22,6 +22,7 @@ from pilothouse.storage import marks
 from pilothouse.storage.errors import CommitFailed, Compacted, FutureRevision, Mismatch, StoreClosed
 from pilothouse.storage.history import KEPT, Collection, Retention, Superseded
 from pilothouse.storage.ordered_keys import OrderedKeys
+from pilothouse.storage.quota import DEFAULT_QUOTA_BYTES, Quota
 from pilothouse.storage.records import Change, Page, Record, Staged
 from pilothouse.storage.watchers import CAPACITY, Watcher, WatcherIndex, resource_end
 
@@ -70,8 +71,10 @@ class Store(ABC):
         records: Iterable[Record] = (),
         revision: int = FIRST_REVISION,
         superseded: Superseded | None = None,
+        quota: int | None = DEFAULT_QUOTA_BYTES,
     ) -> None:
-        """``superseded`` is called with the versions that history drops."""
+        """``superseded`` is called with the versions that history drops. ``quota`` limits the bytes of keys and values;
+        None if the backend has a quota of its own."""
         self.revision = revision
         """The latest committed revision."""
         self.compacted = revision if revision > FIRST_REVISION else 0
@@ -108,6 +111,7 @@ class Store(ABC):
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self._closed = False
         self._load(records)
+        self._quota = None if quota is None else Quota(quota, self._records.values())
 
     def _load(self, records: Iterable[Record]) -> None:
         keys: dict[str, list[str]] = {}
@@ -244,7 +248,8 @@ class Store(ABC):
         ``make(revision)`` returns the new value. ``make=None`` deletes; ``last(revision)`` then returns the last state
         for watchers (by default the stored value). ``expected`` is None for any state, 0 for absent, or the mod
         revision that the record must have; a deletion always requires a record. Otherwise raises ``Mismatch`` with the
-        latest staged record. If ``make`` raises, nothing is staged.
+        latest staged record, and ``RequestTooLarge`` or ``DatabaseSpaceExceeded``. If ``make`` raises, nothing is
+        staged.
 
         Call ``commit`` afterwards: until then the write is only visible to later calls of ``stage`` and ``staged``. A
         write without ``commit`` is committed with the next one.
@@ -260,15 +265,21 @@ class Store(ABC):
             if current is None:
                 raise Mismatch(key, expected, None)
             value = current.value if last is None else last(revision)
+            if self._quota is not None:
+                self._quota.delete(current)
             staged = Staged(Change(revision, current.key, "DELETED", value, current), None, resource)
         elif current is None:
             if not resource or resource == key:
                 raise _no_key(key)
             value = make(revision)
+            if self._quota is not None:
+                self._quota.write(key, value, None)
             record = Record(key, value, revision, revision)
             staged = Staged(Change(revision, key, "ADDED", value, None), record, resource)
         else:
             value = make(revision)
+            if self._quota is not None:
+                self._quota.write(key, value, current)
             key = current.key
             record = Record(key, value, revision, current.created)
             staged = Staged(Change(revision, key, "MODIFIED", value, current), record, resource)
@@ -370,6 +381,8 @@ class Store(ABC):
                 staged.waiter.set_exception(CommitFailed(reason))
         self._newest_staged.clear()
         self._next = self.revision + 1
+        if self._quota is not None:
+            self._quota.measure(self._records.values())
 
     def start(self) -> None:  # noqa: B027  # most stores are not shared
         """Start to follow the writes of other processes, in the running loop."""

@@ -75,7 +75,7 @@ class EtcdStore(Store):
         retention: Retention,
         lasting: Callable[[str], float],
     ) -> None:
-        super().__init__(env, records=records, revision=revision, retention=retention)
+        super().__init__(env, records=records, revision=revision, retention=retention, quota=None)
         self.compacted = revision
         self._next = _PROVISIONAL
         self.client = client
