@@ -42,6 +42,51 @@ def test_closed_streams(command: str, code: int, errors: str, tmp_path: Path) ->
     assert done.stderr.count("\n") <= 1
 
 
+COMMAND = """
+import asyncio, sys
+from pilothouse.cli import standard_streams
+from pilothouse.cli.program import UserError, serve
+from pilothouse.env import TaskGroup
+
+standard_streams.prepare()
+
+async def show():
+    try:
+        print("text", flush=True)
+    except OSError as error:
+        raise UserError(f"FILE: {error.strerror}")
+
+async def work():
+    async with TaskGroup("commands") as group:
+        group.start(show(), name="show")
+    return 0
+
+async def in_thread():
+    return await asyncio.to_thread(lambda: asyncio.run(work()))
+
+sys.exit(standard_streams.written(lambda: serve("pilothouse", WORK(), v=0, waits=True)))
+"""
+
+
+@posix
+@cases("unbuffered", {"buffered": "", "unbuffered": "1"})
+@cases("work", {"in a task": "work", "in a thread": "in_thread"})
+def test_a_reader_that_has_exited_is_no_error_of_what_a_command_reads(
+    work: str, unbuffered: str, tmp_path: Path
+) -> None:
+    """Neither of a file nor of a connection, whose errors have the same type."""
+    command = f"{{ '{sys.executable}' -c '{COMMAND.replace('WORK', work)}'; echo $? >&2; }} | :"
+    done = run(command, tmp_path, PYTHONUNBUFFERED=unbuffered)
+    assert done.stderr == "141\n"
+
+
+@posix
+@FULL
+def test_a_full_disk_is_no_error_of_what_a_command_reads(tmp_path: Path) -> None:
+    done = run(f"'{sys.executable}' -c '{COMMAND.replace('WORK', 'work')}' >/dev/full", tmp_path)
+    assert (done.returncode, done.stderr) == (1, "Error: unable to write the output: No space left on device\n")
+
+
 @posix
 @FULL
 @cases("unbuffered", {"buffered": "", "unbuffered": "1"})

@@ -6,14 +6,14 @@ program failed; 2 the command line is invalid. A second signal ends the process 
 
 import asyncio
 import contextlib
-import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, TextIO
+from typing import Any
 
+from pilothouse.cli import standard_streams
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
 from pilothouse.env.memory import LARGE, collecting_rarely, end_startup, give_back_large_blocks
@@ -101,7 +101,7 @@ def serve(
         v=v,
         vmodule=patterns,
         json_lines=json_lines,
-        info_stream=_standard_output() if streams.split else None,
+        info_stream=standard_streams.for_logs() if streams.split else None,
         info_buffer=streams.info_buffer,
     )
     allow_open_files()
@@ -118,13 +118,6 @@ def serve(
         return error.code
     finally:
         logging.flush()
-
-
-def _standard_output() -> TextIO:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # As standard error is: no text may keep a line from being written.
-        sys.stdout.reconfigure(errors="backslashreplace")
-    return sys.stdout
 
 
 @contextlib.contextmanager

@@ -7,10 +7,41 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _NAMES = ("stdin", "stdout", "stderr")
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _ESCAPED = "pilothouse.escaped"
+
+
+class OutputFailed(BaseException):
+    """Standard output can't be written: its reader has exited, or the disk is full.
+
+    No ``OSError``: commands catch those of the files and connections that they use, around code that prints, too. No
+    ``SystemExit``, at which event loops stop before other tasks have ended.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Output(io.FileIO):
+    """Standard output, whose errors end the program."""
+
+    is_log = False
+    """Whether it is a log. What can't be logged must not end a program."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if self.is_log or not (isinstance(error, BrokenPipeError) or error.errno in _FULL):
+                raise
+            raise OutputFailed(error) from None
 
 
 def prepare() -> None:
@@ -30,6 +61,33 @@ def prepare() -> None:
         # Escapes of JSON, so that `-o json` is still the same value.
         codecs.register_error(_ESCAPED, _escape)
         sys.stdout.reconfigure(errors=_ESCAPED)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.platform != "win32":
+        _end_program_on_errors(sys.stdout)
+
+
+def _end_program_on_errors(stdout: io.TextIOWrapper) -> None:
+    stdout.flush()
+    output = _Output(stdout.fileno(), "w", closefd=False)
+    is_buffered = isinstance(stdout.buffer, io.BufferedWriter)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(output) if is_buffered else output,  # as `python -u` does
+        encoding=stdout.encoding,
+        errors=stdout.errors,
+        newline="\n",
+        line_buffering=stdout.line_buffering,
+        write_through=stdout.write_through,
+    )
+
+
+def for_logs() -> TextIO:
+    """Standard output for the lines of a log: every text can be written, and errors do not end the program."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As standard error is: no text may keep a line from being written.
+        sys.stdout.reconfigure(errors="backslashreplace")
+        raw = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
+        if isinstance(raw, _Output):
+            raw.is_log = True
+    return sys.stdout
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
@@ -51,16 +109,21 @@ def written(command: Callable[[], int]) -> int:
         code = command()
         sys.stdout.flush()  # buffered output must fail here, not at exit
         return code
-    except BrokenPipeError:
-        _discard_output()
-        return 141
-    except OSError as error:
-        if error.errno not in _FULL:
+    except OutputFailed as failed:
+        return _failed(failed.error)
+    except OSError as error:  # of standard error, or of a replaced standard output
+        if not isinstance(error, BrokenPipeError) and error.errno not in _FULL:
             raise
-        _discard_output()
-        with contextlib.suppress(OSError):  # that is full, too
-            print(f"Error: unable to write the output: {error.strerror}", file=sys.stderr)
-        return 1
+        return _failed(error)
+
+
+def _failed(error: OSError) -> int:
+    _discard_output()
+    if isinstance(error, BrokenPipeError):
+        return 141
+    with contextlib.suppress(OSError):  # that is full, too
+        print(f"Error: unable to write the output: {error.strerror}", file=sys.stderr)
+    return 1
 
 
 def _discard_output() -> None:
@@ -68,7 +131,7 @@ def _discard_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:
+        except (OSError, OutputFailed):
             with contextlib.suppress(OSError, ValueError):  # a replacement without a descriptor
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, stream.fileno())
