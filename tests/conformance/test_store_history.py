@@ -116,7 +116,7 @@ def test_failing_hook_stops_a_simulation_but_not_the_writer(kind: str, tmp_path:
 
 async def test_close_commits_staged_writes_ends_watchers_and_allows_reads(store: Store) -> None:
     watcher = store.watch("/pods/", store.revision)
-    waiting = asyncio.ensure_future(store.reached(99))
+    waiting = asyncio.ensure_future(store.wait_for_revision(99))
     await asyncio.sleep(0)
     staged = store.stage("/pods/default/a", lambda _revision: b"x")
     await store.close()

@@ -94,9 +94,9 @@ async def test_list_at_a_future_revision_is_rejected(store: Store) -> None:
 
 
 async def test_reached_waits_for_the_revision(store: Store) -> None:
-    await store.reached(1)
-    waiting = asyncio.ensure_future(store.reached(3))
-    impatient = asyncio.ensure_future(store.reached(3))
+    await store.wait_for_revision(1)
+    waiting = asyncio.ensure_future(store.wait_for_revision(3))
+    impatient = asyncio.ensure_future(store.wait_for_revision(3))
     await put(store, "/pods/default/a")
     await asyncio.sleep(0)
     assert not waiting.done()

@@ -71,16 +71,16 @@ async def test_hanging_etcd_is_unhealthy(env: Env) -> None:
     store = open_store(env, etcd.url, healthcheck_timeout=0.3, readycheck_timeout=0.1)
     try:
         await put(store, "/pods/default/a")
-        assert await store.answers("health")
+        assert await store.responds("health")
         with etcd.frozen():
             began = time.monotonic()
-            assert await store.answers("health"), "the answer of a moment ago"
+            assert await store.responds("health"), "the answer of a moment ago"
             await asyncio.sleep(0.2)
-            assert not await store.answers("health")
-            assert not await store.answers("readiness")
+            assert not await store.responds("health")
+            assert not await store.responds("readiness")
             assert time.monotonic() - began < 5
         async with asyncio.timeout(20):
-            while not (await store.answers("health") and await store.answers("readiness")):  # noqa: ASYNC110  # polled
+            while not (await store.responds("health") and await store.responds("readiness")):  # noqa: ASYNC110  # polled
                 await asyncio.sleep(0.05)
     finally:
         await store.close()

@@ -67,7 +67,7 @@ class Core:
         self.env = env
         self.store = store
         self.options = options
-        self._start_revisions = {each: each.revision for each in store.parts()}
+        self._start_revisions = {each: each.revision for each in store.stores()}
         """The revision of the store when the server was constructed."""
         self.table = ResourceTable(options.gates)
         self._gated: dict[tuple[str, str], Strategy] = {}
@@ -215,11 +215,11 @@ class Core:
     async def catch_up(self, prefix: str) -> None:
         """Make the writes of other servers to a resource visible (consistent read). Raises ``StoreUnavailable``."""
         if self.store.is_shared:
-            await self.store.of(prefix).catch_up()
+            await self.store.store_for(prefix).catch_up()
 
     def is_from_before(self, record: Record) -> bool:
         """Whether a record was stored before this server began, by another process, maybe by other rules."""
-        return record.revision <= self._start_revisions[self.store.of(record.key)]
+        return record.revision <= self._start_revisions[self.store.store_for(record.key)]
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:
         """A stored object in the version of ``info``; no webhook may be needed to convert it. Objects are stored once,

@@ -161,7 +161,7 @@ class HandlerChain:
         checks: dict[str, Check] = {"storage": lambda: store.is_reachable, "storage_ready": lambda: store.is_reachable}
         others: list[tuple[CallingCheck, CallingCheck]] = []
         if store.is_shared:
-            (live, ready), *others = [_backend_checks(each) for each in store.parts()]
+            (live, ready), *others = [_backend_checks(each) for each in store.stores()]
             for pair in ((live, ready), *others):
                 server.calling_checks += pair
             checks = {"storage": live, "storage_ready": ready}
@@ -384,6 +384,6 @@ def _is_public(target: str) -> bool:
 def _backend_checks(store: Store) -> tuple[CallingCheck, CallingCheck]:
     """The checks of an etcd: whether it is healthy, and whether that is soon enough for ``/readyz``."""
     return (
-        CallingCheck(lambda: store.answers("health"), "/healthz", "/livez", "/readyz"),
-        CallingCheck(lambda: store.answers("readiness"), "/readyz"),
+        CallingCheck(lambda: store.responds("health"), "/healthz", "/livez", "/readyz"),
+        CallingCheck(lambda: store.responds("readiness"), "/readyz"),
     )

@@ -326,8 +326,8 @@ class ApiServer:
                 if self.store.is_shared:
                     # Recent writes of other servers must be visible, and known to admission.
                     await self.store.catch_up()
-                    own = self.store.of(call.info.prefix)
-                    if own is not self.store.of(""):
+                    own = self.store.store_for(call.info.prefix)
+                    if own is not self.store.store_for(""):
                         await own.catch_up()
                 origin = begin_writes(call, self.env)
                 try:

@@ -187,7 +187,7 @@ class Route:
             # The latest state is requested explicitly (KEP-2340): the server waits until it has it.
             try:
                 async with asyncio.timeout(CONSISTENT_SECONDS):
-                    await replica.reached(self._wire.primary.revision)
+                    await replica.wait_for_revision(self._wire.primary.revision)
             except TimeoutError:
                 return ErrorStream(504, _TOO_LARGE)
         return await self._replica_transport(replica).open(request)

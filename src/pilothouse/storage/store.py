@@ -60,7 +60,7 @@ class Store(ABC):
     is_shared = False
     """Whether other processes write to the same storage. Then ``commit`` may raise ``Mismatch``, and a read sees their
     writes after ``catch_up`` has returned."""
-    given_up = 0
+    failed_writes = 0
     """How many staged writes have failed that later calls of ``stage`` could already see."""
 
     def __init__(
@@ -132,11 +132,11 @@ class Store(ABC):
         """The latest committed record."""
         return self._records.get(key)
 
-    def of(self, _prefix: str) -> "Store":
+    def store_for(self, _prefix: str) -> "Store":
         """The store of a resource, by its prefix or a key: this one, except in a ``RoutedStore``."""
         return self
 
-    def parts(self) -> Sequence["Store"]:
+    def stores(self) -> Sequence["Store"]:
         """The stores of all resources: this one, except in a ``RoutedStore``."""
         return (self,)
 
@@ -390,25 +390,25 @@ class Store(ABC):
     async def catch_up(self) -> None:  # noqa: B027  # what is stored is visible
         """Return once everything that was stored at the time of the call is visible."""
 
-    async def answers(self, check: Literal["health", "readiness"]) -> bool:
+    async def responds(self, check: Literal["health", "readiness"]) -> bool:
         """Whether the backend responds within the timeout of a health check."""
         return self.is_reachable
 
     def observe(self, on_request: OnRequest) -> None:  # noqa: B027  # most stores have no backend
         """Call ``on_request`` for each request to the backend."""
 
-    async def settled(self, key: str) -> None:  # noqa: B027  # see ``flush``
+    async def wait_until_decided(self, key: str) -> None:  # noqa: B027  # see ``flush``
         """Return when the staged writes of the key are decided."""
 
-    def was_given_up(self, key: str, since: int) -> bool:
-        """Whether a staged write of the key has failed since ``given_up`` had that value."""
+    def has_failed_since(self, key: str, since: int) -> bool:
+        """Whether a staged write of the key has failed since ``failed_writes`` had that value."""
         return False
 
     async def is_stale(self, record: Record) -> bool:
         """Whether a record has to be written again even without changes, because its stored form is outdated."""
         return False
 
-    async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> "Store":
+    async def read_at_revision(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> "Store":
         """A store with the state under the prefix, after a key, at a revision that only the backend of a shared store
         may still have; with a limit it may have no more than a page. Raises ``Compacted``."""
         raise Compacted(revision, self.compacted)
@@ -417,7 +417,7 @@ class Store(ABC):
         """Return when all staged writes are decided. If all staged writes are committed together this is at once after
         ``commit``."""
 
-    async def reached(self, revision: int) -> None:
+    async def wait_for_revision(self, revision: int) -> None:
         """Wait until ``revision`` is committed."""
         if revision > self.revision:
             waiter = asyncio.get_running_loop().create_future()

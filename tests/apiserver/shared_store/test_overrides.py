@@ -94,7 +94,9 @@ async def test_overridden_resource_is_stored_in_its_own_etcd(env: Env, two: Two)
         listed = (await api.get(CONFIG_MAPS)).body
         assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
         assert _revision(listed) == _revision(made) + 1, "the Deployment was written since"
-        assert _revision((await api.get(SECRETS)).body) == api.store.of("/secrets/").revision != _revision(listed)
+        assert (
+            _revision((await api.get(SECRETS)).body) == api.store.store_for("/secrets/").revision != _revision(listed)
+        )
         # A watch goes on from there, updates are checked against it, pages are of one revision.
         events = await api.watch(f"{CONFIG_MAPS}?resourceVersion={_revision(listed)}")
         changed = await api.put(f"{CONFIG_MAPS}/a", {**made, "data": {"x": "2"}})

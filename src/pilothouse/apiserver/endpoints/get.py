@@ -57,13 +57,13 @@ def parse_revision(text: str, *, cached: bool = True) -> int:
 
 async def wait_for(core: Core, prefix: str, revision: int) -> None:
     """Wait for a future revision of a resource for some seconds; raises the 504 after which clients retry."""
-    store = core.store.of(prefix)
+    store = core.store.store_for(prefix)
     if revision <= store.revision:
         return
     await core.catch_up(prefix)
     try:
         async with asyncio.timeout(FUTURE_WAIT_SECONDS):
-            await store.reached(revision)
+            await store.wait_for_revision(revision)
     except TimeoutError:
         raise errors.too_large_resource_version(revision, store.revision) from None
 
@@ -151,9 +151,9 @@ class _Lists(Protocol):
 async def _store_of(core: Core, call: Call, prefix: str, revision: int, after: str, limit: int) -> _Lists:
     """The store or snapshot of the revision. With a shared store the revision may be older than the history of this
     server (``shouldDelegateExactRV``). Raises ``Compacted``."""
-    store = core.store.of(call.info.prefix)
+    store = core.store.store_for(call.info.prefix)
     if revision and store.is_shared and revision < store.history_floor(call.info.prefix):
-        return await store.past(prefix, revision, after=after, limit=limit)
+        return await store.read_at_revision(prefix, revision, after=after, limit=limit)
     return store
 
 
@@ -175,7 +175,7 @@ def _select(
     """The selected records after ``after``, at most the limit; whether there are more; and their revision."""
     reader, info = call.strategy.attributes, call.info
     limit = options.limit
-    now = not revision or revision == core.store.of(info.prefix).revision
+    now = not revision or revision == core.store.store_for(info.prefix).revision
     records: list[Record]
     if now and (keys := keys_selected(core, call, selection)) is not None:
         found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
@@ -220,7 +220,7 @@ async def _select_converted(
 ) -> tuple[list[Record], list[bytes], bool, int]:
     """``_select`` with conversion by webhook: the converted objects are selected. Also returns them."""
     reader, limit = call.strategy.attributes, options.limit
-    now = not revision or revision == core.store.of(call.info.prefix).revision
+    now = not revision or revision == core.store.store_for(call.info.prefix).revision
     keys = keys_selected(core, call, selection) if now else None
     if keys is not None:
         found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]

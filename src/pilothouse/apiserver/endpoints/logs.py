@@ -178,7 +178,7 @@ class _Follow:
         self._source = source
         self._options = options
         self._log = log
-        self._watcher = core.store.watch(source.key, core.store.of(source.key).revision)
+        self._watcher = core.store.watch(source.key, core.store.store_for(source.key).revision)
         self._closed = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

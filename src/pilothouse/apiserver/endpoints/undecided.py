@@ -20,17 +20,17 @@ _ATTEMPTS = 5
 async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
     """Call the handler of a write. Its error is only raised once the write that it may depend on is committed; if that
     write was dropped, the handler is called again."""
-    store = core.store.of(call.info.prefix)
+    store = core.store.store_for(call.info.prefix)
     request, warnings = call.request, list(call.warnings)
     for _ in range(_ATTEMPTS):
-        since = store.given_up
+        since = store.failed_writes
         try:
             return await handler(core, call)
         except StatusError as error:
             name = call.name or (error.details or {}).get("name", "")  # a create has the name in the body
             key = call.info.key(call.namespace, name)
-            await store.settled(key)
-            if not store.was_given_up(key, since):
+            await store.wait_until_decided(key)
+            if not store.has_failed_since(key, since):
                 raise
         call.request, call.warnings = request, list(warnings)
         await store.catch_up()
@@ -40,7 +40,7 @@ async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
 async def require_stored(core: Core, record: Record) -> None:
     """Wait for the commit of a record that is returned unchanged and was staged by another request. Raises ``Mismatch``
     if the write was dropped or the record has another revision."""
-    store = core.store.of(record.key)
+    store = core.store.store_for(record.key)
     if store.is_shared and store.get(record.key) is not record:
-        await store.settled(record.key)
+        await store.wait_until_decided(record.key)
         raise Mismatch(record.key, record.revision, store.get(record.key))

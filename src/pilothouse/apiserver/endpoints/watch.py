@@ -77,7 +77,7 @@ class Watch:
         self.info: ResourceInfo = call.info
         self.warnings: tuple[str, ...] = tuple(call.warnings)
         self._core = core
-        self._store = core.store.of(call.info.prefix)
+        self._store = core.store.store_for(call.info.prefix)
         self._call = call
         self._selection = selection
         self._options = options

@@ -28,12 +28,12 @@ class Stored(Protocol):
 
     revision: int
 
-    def of(self, prefix: str) -> "Stored":
+    def store_for(self, prefix: str) -> "Stored":
         """The store of a resource."""
         ...
 
-    def parts(self) -> "Sequence[Stored]":
-        """The stores that it leads to, or itself."""
+    def stores(self) -> "Sequence[Stored]":
+        """The stores of all resources."""
         ...
 
     def size(self) -> int | None:
@@ -201,15 +201,15 @@ class StorageMetrics:
             (f"{name}.{group}" if group else name,): count for (group, name), count in shown.items()
         }
         self._old_objects.show(by_name)
-        revisions = {each: float(each.revision % _SHOWN_DIGITS) for each in self._store.parts()}
-        self._cache_revision.show({names: revisions[self._store.of("/".join(names) + "/")] for names in shown})
+        revisions = {each: float(each.revision % _SHOWN_DIGITS) for each in self._store.stores()}
+        self._cache_revision.show({names: revisions[self._store.store_for("/".join(names) + "/")] for names in shown})
         for prefix, (_objects, changes) in counts.items():
             if changes:
                 names = _names(prefix)
                 for family in (self._received, self._cache_received, self._cache_dispatched):
                     child: Counter = family.labels(*names)
                     child.value = float(changes)
-        for at, store in enumerate(self._store.parts()):
+        for at, store in enumerate(self._store.stores()):
             if (size := store.size()) is not None:
                 self._size.labels(f"etcd-{at}").set(size)
 

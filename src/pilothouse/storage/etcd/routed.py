@@ -1,8 +1,8 @@
 """Resources on etcds of their own (``--etcd-servers-overrides``): a store that routes each resource to one of several.
 
-Each etcd has its own sequence of revisions, and so of resourceVersions, as with kube-apiserver. ``of`` returns the
-store of a resource; members without a resource (``revision``, ``size``, history marks) are those of the default store,
-that of ``--etcd-servers``.
+Each etcd has its own sequence of revisions, and so of resourceVersions, as with kube-apiserver. ``store_for`` returns the store
+of a resource; members without a resource (``revision``, ``size``, history marks) are those of the default store, that
+of ``--etcd-servers``.
 
 A write is one transaction of its etcd. Writes that hooks stage with it for another etcd, such as that of the
 ResourceQuota that a pod is charged to, follow in a transaction of that etcd.
@@ -65,11 +65,11 @@ class RoutedStore(Store):
 
     # The stores
 
-    def of(self, prefix: str) -> EtcdStore:
+    def store_for(self, prefix: str) -> EtcdStore:
         """The store of a resource, or of a key of it."""
         return self._stores[self._location_of(prefix[: resource_end(prefix)])]
 
-    def parts(self) -> Sequence[EtcdStore]:
+    def stores(self) -> Sequence[EtcdStore]:
         """All stores, the default one first."""
         return self._stores
 
@@ -97,16 +97,16 @@ class RoutedStore(Store):
 
     def get(self, key: str) -> Record | None:
         """As every store."""
-        return self.of(key).get(key)
+        return self.store_for(key).get(key)
 
     def staged(self, key: str) -> Record | None:
         """As every store."""
-        return self.of(key).staged(key)
+        return self.store_for(key).staged(key)
 
     def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
         """As every store; for several resources, the current state of all stores."""
         if resource_end(prefix):
-            return self.of(prefix).list(prefix, after=after, limit=limit, revision=revision)
+            return self.store_for(prefix).list(prefix, after=after, limit=limit, revision=revision)
         records = [record for store in self._stores for record in store.list(prefix, after=after).records]
         records.sort(key=lambda record: record.key)
         remaining = len(records) - limit if limit and limit < len(records) else 0
@@ -114,7 +114,7 @@ class RoutedStore(Store):
 
     def count(self, prefix: str) -> int:
         """As every store."""
-        stores = [self.of(prefix)] if resource_end(prefix) else self._stores
+        stores = [self.store_for(prefix)] if resource_end(prefix) else self._stores
         return sum(store.count(prefix) for store in stores)
 
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -123,27 +123,27 @@ class RoutedStore(Store):
 
     def has_any(self, resource: str) -> bool:
         """As every store."""
-        return self.of(resource).has_any(resource)
+        return self.store_for(resource).has_any(resource)
 
     def size(self) -> int | None:
         """Of the default store."""
         return self._default.size()
 
     async def catch_up(self) -> None:
-        """Of the default store only; for a resource in another one use ``of``."""
+        """Of the default store only; for a resource in another one use ``store_for``."""
         await self._default.catch_up()
 
-    async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> Store:
+    async def read_at_revision(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> Store:
         """As every store."""
-        return await self.of(prefix).past(prefix, revision, after=after, limit=limit)
+        return await self.store_for(prefix).read_at_revision(prefix, revision, after=after, limit=limit)
 
-    async def reached(self, revision: int) -> None:
+    async def wait_for_revision(self, revision: int) -> None:
         """Of the default store."""
-        await self._default.reached(revision)
+        await self._default.wait_for_revision(revision)
 
     def watch(self, prefix: str, after: int, *, capacity: int = CAPACITY) -> Watcher:
         """As every store; for several resources, those of the default store."""
-        store = self.of(prefix) if resource_end(prefix) else self._default
+        store = self.store_for(prefix) if resource_end(prefix) else self._default
         return store.watch(prefix, after, capacity=capacity)
 
     # Writing
@@ -161,11 +161,11 @@ class RoutedStore(Store):
         last: Callable[[int], bytes] | None = None,
     ) -> Staged:
         """As every store."""
-        return self.of(key).stage(key, make, expected=expected, last=last)
+        return self.store_for(key).stage(key, make, expected=expected, last=last)
 
     async def commit(self, staged: Staged) -> None:
         """As every store. Writes that were staged with it in other stores are decided, too, when this returns."""
-        store = self.of(staged.resource)
+        store = self.store_for(staged.resource)
         await store.commit(staged)
         for other in self._stores:
             if other is not store and other.has_staged:
@@ -176,27 +176,27 @@ class RoutedStore(Store):
         for store in self._stores:
             await store.flush()
 
-    async def settled(self, key: str) -> None:
+    async def wait_until_decided(self, key: str) -> None:
         """As every store."""
-        await self.of(key).settled(key)
+        await self.store_for(key).wait_until_decided(key)
 
-    def was_given_up(self, key: str, since: int) -> bool:
-        """As every store; ``since`` is a count of the key's store (``of``)."""
-        return self.of(key).was_given_up(key, since)
+    def has_failed_since(self, key: str, since: int) -> bool:
+        """As every store; ``since`` is a count of the key's store (``store_for``)."""
+        return self.store_for(key).has_failed_since(key, since)
 
     async def is_stale(self, record: Record) -> bool:
         """As every store."""
-        return await self.of(record.key).is_stale(record)
+        return await self.store_for(record.key).is_stale(record)
 
     # History
 
     def changes(self, prefix: str) -> Changes:
         """As every store."""
-        return self.of(prefix).changes(prefix)
+        return self.store_for(prefix).changes(prefix)
 
     def history_floor(self, prefix: str) -> int:
         """As every store."""
-        return self.of(prefix).history_floor(prefix)
+        return self.store_for(prefix).history_floor(prefix)
 
     def revision_at(self, seconds_ago: float) -> int:
         """Of the default store."""
@@ -222,9 +222,9 @@ class RoutedStore(Store):
         for store in self._stores:
             store.start()
 
-    async def answers(self, check: Literal["health", "readiness"]) -> bool:
+    async def responds(self, check: Literal["health", "readiness"]) -> bool:
         """Of the default store; the others have their own checks."""
-        return await self._default.answers(check)
+        return await self._default.responds(check)
 
     def observe(self, on_request: OnRequest) -> None:
         """Of all stores."""

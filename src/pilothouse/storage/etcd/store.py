@@ -43,7 +43,7 @@ _CATCH_UP_SECONDS = 10.0
 """Timeout until the watch has reported what etcd has stored. Upstream waits three seconds for its watch cache, and then
 reads from etcd."""
 _MAX_IN_FLIGHT = 500
-_MAX_GIVEN_UP = 10_000
+_MAX_FAILED_KEYS = 10_000
 """Keys: far more than are written while a request is handled."""
 _TURN_SECONDS = 0.004
 """Values that others have written are decoded in slices of that duration."""
@@ -99,8 +99,8 @@ class EtcdStore(Store):
         self._newest_of: dict[str, Transaction] = {}
         """The last transaction in flight that writes a key."""
         self._in_flight: dict[bytes, list[Write]] = {}
-        self._given_up_at: dict[str, int] = {}
-        """Of the keys whose writes were given up last, the time: for ``given_up``."""
+        self._last_failures: dict[str, int] = {}
+        """The value of ``failed_writes`` at the last failure of a key."""
         self._sending = asyncio.Semaphore(_MAX_IN_FLIGHT)
         self._size: int | None = None
         self._barrier: asyncio.Task[None] | None = None
@@ -224,7 +224,7 @@ class EtcdStore(Store):
         if failure is not None:
             raise failure
 
-    async def past(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> Store:
+    async def read_at_revision(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> Store:
         """Read the state under the prefix at an earlier revision, after a key, and no more than a page. Raises
         ``Compacted``, ``StoreUnavailable``."""
         root = self.keys.etcd_key(f"{prefix}x").removesuffix("x").encode()
@@ -252,7 +252,7 @@ class EtcdStore(Store):
                 records.append(Record(key, value, pair.mod_revision, pair.create_revision))
         return PastStore(self._env, records, revision, remaining, has_unreadable=self.has_unreadable)
 
-    async def answers(self, check: Literal["health", "readiness"]) -> bool:
+    async def responds(self, check: Literal["health", "readiness"]) -> bool:
         """Whether the watch is connected, and etcd responds within ``--etcd-healthcheck-timeout`` or
         ``--etcd-readycheck-timeout``. Checked at most twice in that time; in between the last result is returned."""
         options = self._options
@@ -356,7 +356,7 @@ class EtcdStore(Store):
         """Whether there are staged writes that nobody has committed."""
         return bool(self._queue)
 
-    async def settled(self, key: str) -> None:
+    async def wait_until_decided(self, key: str) -> None:
         """Return when the staged writes of the key are decided."""
         transaction = self._newest_of.get(key)
         if transaction is not None:
@@ -364,9 +364,9 @@ class EtcdStore(Store):
             assert transaction.task is not None, "everything that is staged is sent"
             await asyncio.wait([transaction.task])
 
-    def was_given_up(self, key: str, since: int) -> bool:
-        """Whether a write of the key was given up since then."""
-        return self._given_up_at.get(key, 0) > since
+    def has_failed_since(self, key: str, since: int) -> bool:
+        """Whether a staged write of the key has failed since ``failed_writes`` had that value."""
+        return self._last_failures.get(key, 0) > since
 
     def _send_all(self) -> "list[asyncio.Task[StoreError | None]]":
         """Start to commit the staged writes."""
@@ -479,11 +479,11 @@ class EtcdStore(Store):
             staged.failure = str(failure)
             if self._newest_staged.get(staged.change.key) is staged:
                 del self._newest_staged[staged.change.key]
-            self.given_up += 1
-            self._given_up_at.pop(staged.change.key, None)
-            self._given_up_at[staged.change.key] = self.given_up
-            if len(self._given_up_at) > _MAX_GIVEN_UP:
-                del self._given_up_at[next(iter(self._given_up_at))]
+            self.failed_writes += 1
+            self._last_failures.pop(staged.change.key, None)
+            self._last_failures[staged.change.key] = self.failed_writes
+            if len(self._last_failures) > _MAX_FAILED_KEYS:
+                del self._last_failures[next(iter(self._last_failures))]
         for dependent in transaction.dependents:
             if dependent.failure is None:
                 self._abort(dependent, self._mismatch(dependent) if isinstance(failure, Mismatch) else failure)

@@ -49,7 +49,7 @@ class KmsProbe:
         self._state: State | None = None
         self._version = ""
         self._lock = asyncio.Lock()
-        self._answered_at = float("-inf")
+        self._checked_at = float("-inf")
         self._ttl = _NEGATIVE_TTL
         self._error: KmsUnhealthy | TransformError | None = None
 
@@ -64,13 +64,13 @@ class KmsProbe:
         """Probe, unless that was done just now. Raises ``KmsUnhealthy``."""
         async with self._lock:
             now = self._env.timestamp()
-            if 0 <= now - self._answered_at < self._ttl:
+            if 0 <= now - self._checked_at < self._ttl:
                 if self._error is not None:
                     raise KmsUnhealthy(str(self._error))
                 return
             was_unhealthy = self._error is not None
             try:
-                await self._ask()
+                await self._probe()
             except (KmsUnhealthy, TransformError) as error:
                 self._error, self._ttl = error, _NEGATIVE_TTL
                 if isinstance(error, TransformError):
@@ -82,7 +82,7 @@ class KmsProbe:
             else:
                 self._error, self._ttl = None, _POSITIVE_TTL
             finally:
-                self._answered_at = self._env.timestamp()
+                self._checked_at = self._env.timestamp()
             if was_unhealthy:
                 self.on_recovered()
 
@@ -99,7 +99,7 @@ class KmsProbe:
         except KmsUnhealthy as error:
             _log.error("kms plugin failed health check probe", error=error, name=self.name)
 
-    async def _ask(self) -> None:
+    async def _probe(self) -> None:
         status = await self.service.status()
         errors = self._status_errors(status)
         try:
@@ -109,7 +109,7 @@ class KmsProbe:
             errors.append(f"got invalid KMSv2 KeyID hash {quote(hash_of(status.key_id))}: {error}")
         else:
             self._metrics.reported_key(self.name, status.key_id)
-            failure = await self._keep_state(status.key_id, self._env.uid())
+            failure = await self._rotate_dek_on_key_id_change(status.key_id, self._env.uid())
             if failure:
                 errors.append(failure)
         if errors:
@@ -131,7 +131,7 @@ class KmsProbe:
                 )
         return errors
 
-    async def _keep_state(self, key_id: str, uid: str) -> str:
+    async def _rotate_dek_on_key_id_change(self, key_id: str, uid: str) -> str:
         """Create a state for the plugin's current key, or extend the existing one (``rotateDEKOnKeyIDChange``); returns
         the error."""
         # From before the call: the three minutes are an upper limit.
@@ -145,7 +145,7 @@ class KmsProbe:
         seed = secrets.token_bytes(SEED_SIZE)
         self._metrics.generated(time.perf_counter() - began)
         try:
-            source = await self._encrypted(uid, seed)
+            source = await self._encrypt_seed(uid, seed)
         except TransformError as error:
             failure = str(error)
         if source is not None and source.key_id == key_id:
@@ -167,7 +167,7 @@ class KmsProbe:
             return ""
         return _rotation_failed(uid, state, failure, key_id, source)
 
-    async def _encrypted(self, uid: str, seed: bytes) -> Encrypted:
+    async def _encrypt_seed(self, uid: str, seed: bytes) -> Encrypted:
         try:
             source = await self.service.encrypt(uid, seed)
         except TransformError as error:
