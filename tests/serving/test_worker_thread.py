@@ -89,7 +89,7 @@ async def test_overlapping_computations_restore_settings(first_ends_first: bool)
 
 
 async def test_queue_is_bounded() -> None:
-    worker = WorkerThread(most_waiting=1)
+    worker = WorkerThread(max_waiting=1)
     full = [worker.is_full]
     computing = []
     for _ in range(2):

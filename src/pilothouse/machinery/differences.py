@@ -58,18 +58,18 @@ def is_public_in_secrets(path: str) -> bool:
 _pieces = json.JSONEncoder(ensure_ascii=False).iterencode
 
 
-def short_json(value: Any, most: int) -> str:
+def short_json(value: Any, length: int) -> str:
     """A value as JSON, truncated to this many characters."""
     text = ""
     try:
         # In pieces: of a value of megabytes the beginning is needed.
         for piece in _pieces(value):
             text += piece
-            if len(text) > most:
+            if len(text) > length:
                 break
     except RecursionError:
         return _DEEP
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 class _Visits:

@@ -151,7 +151,7 @@ class FlagSet:
 
     def parse(self, argv: Sequence[str]) -> Parsed:
         """Parse a command line. Raises ``FlagError`` at the first invalid word."""
-        reading = _Reading(self, argv)
+        reading = _Parser(self, argv)
         reading.read()
         values = {name: flag.default for name, flag in self._by_name.items()}
         values.update(reading.values)
@@ -162,7 +162,7 @@ class FlagSet:
         """The closest flag that is not deprecated; empty if there is none."""
         return closest(normalize(name), [name for name, flag in self._by_name.items() if not flag.deprecated])
 
-    def of(self, letter: str) -> Flag | None:
+    def by_shorthand(self, letter: str) -> Flag | None:
         return self._by_letter.get(letter)
 
     def show(self, parsed: Parsed) -> dict[str, str]:
@@ -184,7 +184,7 @@ class FlagSet:
         return "\n".join(lines)
 
 
-class _Reading:
+class _Parser:
     """The parser of one command line, from left to right."""
 
     def __init__(self, flags: FlagSet, argv: Sequence[str]) -> None:
@@ -225,7 +225,7 @@ class _Reading:
     def _letters(self, word: str) -> None:
         letters = word[1:]
         while letters:
-            flag = self._flags.of(letters[0])
+            flag = self._flags.by_shorthand(letters[0])
             rest = letters[1:]
             if flag is None:
                 if letters[0] != "h":
@@ -256,8 +256,8 @@ class _Reading:
             value = flag.type.parse(text)
         except ValueError as error:
             if self._flags.plain and flag.type.expects:
-                problem = "is too large" if isinstance(error, OutOfRange) else f"must be {flag.type.expects}"
-                raise FlagError(f"--{name} {problem}, got {quoted(text)}") from None
+                reason = "is too large" if isinstance(error, OutOfRange) else f"must be {flag.type.expects}"
+                raise FlagError(f"--{name} {reason}, got {quoted(text)}") from None
             flag_text = f"-{flag.shorthand}, --{name}" if flag.shorthand else f"--{name}"
             raise FlagError(f'invalid argument {quoted(text)} for "{flag_text}" flag: {error}') from None
         if flag.type.join is not None and name in self.values:

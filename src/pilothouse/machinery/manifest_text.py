@@ -16,13 +16,13 @@ class ManifestError(ValueError):
     """Invalid YAML. The message is one line with the position."""
 
 
-def documents_of(text: str, most: int = MAX_VALUES) -> list[Any]:
-    """The documents of a text, None for empty ones. Raises ``ManifestError``, also for more than ``most`` values."""
+def documents_of(text: str, max_values: int = MAX_VALUES) -> list[Any]:
+    """The documents of a text, None for empty ones. Raises ``ManifestError``, also for more values than the limit."""
     try:
         loader = _loader()(text)
-        loader.left = most
+        loader.remaining = max_values
         try:
-            values = _Values(most)
+            values = _Values(max_values)
             documents = []
             while loader.check_data():
                 documents.append(values.with_text_keys(loader.get_data()))
@@ -42,17 +42,17 @@ def documents_of(text: str, most: int = MAX_VALUES) -> list[Any]:
 class _Values:
     """Copies documents, up to a number of values: an alias has those of what it refers to."""
 
-    def __init__(self, most: int) -> None:
-        self._most = self._left = most
+    def __init__(self, max_values: int) -> None:
+        self._max_values = self._remaining = max_values
 
     def with_text_keys(self, value: Any) -> Any:
         """JSON only has strings as keys; ``on`` is true in YAML (sigs.k8s.io/yaml ``yaml.go``,
         ``convertToJSONableObject``)."""
         if not isinstance(value, dict | list):
             return value
-        self._left -= len(value)
-        if self._left < 0:
-            raise ManifestError(f"it has more than {self._most:,} values, those of aliases included")
+        self._remaining -= len(value)
+        if self._remaining < 0:
+            raise ManifestError(f"it has more than {self._max_values:,} values, those of aliases included")
         if isinstance(value, dict):
             return {_text(key): self.with_text_keys(member) for key, member in value.items()}
         return [self.with_text_keys(member) for member in value]
@@ -77,12 +77,12 @@ def _loader() -> Any:
     """YAML as Kubernetes reads it: timestamps and ``=`` are strings."""
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
-        left = MAX_VALUES
+        remaining = MAX_VALUES
 
         def flatten_mapping(self, node: yaml.MappingNode) -> None:
             super().flatten_mapping(node)
-            self.left -= len(node.value)
-            if self.left < 0:
+            self.remaining -= len(node.value)
+            if self.remaining < 0:
                 raise yaml.constructor.ConstructorError(None, None, "too many merged values", node.start_mark)
 
     Loader.yaml_implicit_resolvers = {

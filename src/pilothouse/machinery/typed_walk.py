@@ -129,7 +129,7 @@ class Walk:
         if value is None:
             return
         if not isinstance(value, _Members | dict):
-            raise self._dialect.wrong(value, location, Type("object", definition=self._definition))
+            raise self._dialect.type_error(value, location, Type("object", definition=self._definition))
         self.document = self._object(value, self._definition, "", location, {})
         if self._saved is not None:
             raise self._saved
@@ -177,7 +177,7 @@ class Walk:
         match type_.name:
             case "object":
                 if not isinstance(value, _Members | dict):
-                    raise self._dialect.wrong(value, location, type_)
+                    raise self._dialect.type_error(value, location, type_)
                 start = before if isinstance(before, dict) else {}
                 return self._object(value, type_.definition, path, location, start)
             case "list":
@@ -191,7 +191,7 @@ class Walk:
 
     def _list(self, value: Any, type_: Type, path: str, location: "_Location") -> list[Any]:
         if not isinstance(value, list) or isinstance(value, _Members):
-            raise self._dialect.wrong(value, location, type_)
+            raise self._dialect.type_error(value, location, type_)
         element = type_.element
         assert element is not None, "a list has elements"
         return [
@@ -201,7 +201,7 @@ class Walk:
 
     def _map(self, value: Any, type_: Type, path: str, location: "_Location", before: Any) -> dict[str, Any]:
         if not isinstance(value, _Members | dict):
-            raise self._dialect.wrong(value, location, type_)
+            raise self._dialect.type_error(value, location, type_)
         element = type_.element
         assert element is not None, "a map has values"
         result: dict[str, Any] = before if isinstance(before, dict) else {}
@@ -296,7 +296,7 @@ class Dialect(ABC):
     """The messages of errors, and the decoding of scalars."""
 
     @abstractmethod
-    def wrong(self, value: Any, location: _Location, type_: Type) -> DecodeError:
+    def type_error(self, value: Any, location: _Location, type_: Type) -> DecodeError:
         """The error for a value of the wrong type."""
 
     def scalar(self, value: Any, type_: Type, location: _Location) -> Any:
@@ -325,13 +325,13 @@ class Dialect(ABC):
                 return time_text(value, type_.name)
             case "int-or-string":
                 return int_or_string(value)
-        raise self.wrong(value, location, type_)
+        raise self.type_error(value, location, type_)
 
 
 class JsonDialect(Dialect):
     """Go's JSON decoder: ``json: cannot unmarshal string into Go struct field PodSpec.spec.x of type int32``."""
 
-    def wrong(self, value: Any, location: _Location, type_: Type) -> DecodeError:
+    def type_error(self, value: Any, location: _Location, type_: Type) -> DecodeError:
         """Names the innermost struct and the path of fields that led to the value."""
         kind = json_kind(value)
         if type_.name in ("int32", "int64") and kind == "number":
@@ -370,7 +370,7 @@ def _target(location: _Location) -> str:
 class ConverterDialect(Dialect):
     """The converter from maps to structs: ``unrecognized type: int32``, ``cannot restore slice from map``."""
 
-    def wrong(self, value: Any, location: _Location, type_: Type) -> DecodeError:
+    def type_error(self, value: Any, location: _Location, type_: Type) -> DecodeError:
         """Names types only, never the field."""
         kind = go_kind(value)
         match type_.name:

@@ -72,7 +72,7 @@ def _error_message(error: yaml.YAMLError) -> str:
 class _Frame:
     """A list or a map that is not complete yet."""
 
-    __slots__ = ("anchor", "begun", "height", "is_map", "items", "key", "line", "members", "odd", "text")
+    __slots__ = ("anchor", "begun", "has_other_keys", "height", "is_map", "items", "key", "line", "members", "text")
 
     def __init__(self, anchor: str | None, line: int, *, is_map: bool, begun: int, text: int) -> None:
         self.anchor = anchor
@@ -84,7 +84,7 @@ class _Frame:
         self.items: list[Any] = []
         self.members: dict[Any, Any] = {}
         self.key: Any = _NO_KEY
-        self.odd = False
+        self.has_other_keys = False
         """Whether there are keys that are no strings."""
 
 
@@ -106,7 +106,7 @@ class _Builder:
         self._count = 0
         self._aliased = 0
         self._text = 0
-        self._repeated: list[str] = []
+        self._duplicate_errors: list[str] = []
         self._open: list[_Frame] = []
         self._result: Any = None
 
@@ -124,7 +124,7 @@ class _Builder:
                 self._alias(event)
             event = self._next()
         self._check_size()
-        return Document(self._result, self._repeated)
+        return Document(self._result, self._duplicate_errors)
 
     def _scalar(self, event: Any) -> None:
         text = event.value
@@ -163,7 +163,7 @@ class _Builder:
         frame = self._open.pop()
         value: Any = frame.items
         if frame.is_map:
-            value = frame.members if not frame.odd else _with_text_keys(frame.members)
+            value = frame.members if not frame.has_other_keys else _with_text_keys(frame.members)
         if frame.anchor is not None:
             self._anchors[frame.anchor] = _Anchored(
                 value,
@@ -208,7 +208,7 @@ class _Builder:
         if isinstance(key, dict | list):
             raise YamlError(f"yaml: invalid map key: {value_shown(key)}")
         # Numbers of different types are different keys, and so are booleans.
-        frame.odd = True
+        frame.has_other_keys = True
         frame.key = (type(key), key)
 
     def _put(self, value: Any, members: dict[Any, Any] | None, line: int, height: int = 0) -> None:
@@ -233,7 +233,7 @@ class _Builder:
 
     def _set(self, frame: _Frame, key: Any, value: Any, line: int) -> None:
         if key in frame.members:
-            self._repeated.append(f"line {line + 1}: key {_shown(key)} already set in map")
+            self._duplicate_errors.append(f"line {line + 1}: key {_shown(key)} already set in map")
         frame.members[key] = value
 
     def _merge(self, frame: _Frame, value: Any, members: dict[Any, Any] | None, line: int) -> None:
@@ -246,7 +246,7 @@ class _Builder:
             raise YamlError("yaml: map merge requires map or sequence of maps as the value")
         for merged in maps:
             for key, member in merged.items():
-                frame.odd = frame.odd or type(key) is not str
+                frame.has_other_keys = frame.has_other_keys or type(key) is not str
                 self._set(frame, key, member, line)
 
 

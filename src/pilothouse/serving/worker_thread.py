@@ -24,8 +24,8 @@ _TURN_SECONDS = 0.001
 class WorkerThread:
     """Runs computations one by one. The thread is started with the first."""
 
-    def __init__(self, most_waiting: int = 8) -> None:
-        self._max_waiting = most_waiting
+    def __init__(self, max_waiting: int = 8) -> None:
+        self._max_waiting = max_waiting
         self._executor: ThreadPoolExecutor | None = None
         self._computations = 0
 

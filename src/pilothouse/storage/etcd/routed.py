@@ -1,8 +1,8 @@
 """Resources on etcds of their own (``--etcd-servers-overrides``): a store that routes each resource to one of several.
 
-Each etcd has its own sequence of revisions, and so of resourceVersions, as with kube-apiserver. ``store_for`` returns the store
-of a resource; members without a resource (``revision``, ``size``, history marks) are those of the default store, that
-of ``--etcd-servers``.
+Each etcd has its own sequence of revisions, and so of resourceVersions, as with kube-apiserver. ``store_for`` returns
+the store of a resource; members without a resource (``revision``, ``size``, history marks) are those of the default
+store, that of ``--etcd-servers``.
 
 A write is one transaction of its etcd. Writes that hooks stage with it for another etcd, such as that of the
 ResourceQuota that a pod is charged to, follow in a transaction of that etcd.
