@@ -58,6 +58,7 @@ KUBECONFIG = {
         ("up --node-memory=-1Gi", "--node-memory must not be negative, got -1Gi"),
         ("nodes --node-pods=-1", "--node-pods must not be negative, got -1"),
         ("up --controllers=nope", '"nope" is not in the list of known controllers'),
+        ("up --controllers=deploymnt", "known controllers (did you mean deployment?)"),
         ("up --in-memory --data-dir=x", "--in-memory and --data-dir can't be used together"),
         ("apiserver --authorization-mode=ABAC", "--authorization-mode must be AlwaysAllow or RBAC"),
         (

@@ -343,6 +343,8 @@ def test_the_state_is_read_by_kind() -> None:
             seen.append(state.get(*MAP, "none"))
             with pytest.raises(LookupError, match=r"no kind 'Widget' in example\.com/v1"):
                 state.list("example.com/v1", "Widget")
+            with pytest.raises(LookupError, match=r"did you mean v1 Namespace\?"):
+                state.list("v1", "Namspace")
 
     explore(correct(), three_things, [look_at], seeds=1, faults=0, **ALONE)
     assert [None if item is None else item["metadata"]["name"] for item in seen] == ["thing-1", "default", None]
@@ -434,6 +436,11 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
 def test_at_least_one_seed_is_required(seeds: Any) -> None:
     with pytest.raises(ValueError, match="seeds must be a positive number or name at least one seed"):
         explore(correct(), three_things, seeds=seeds, **ALONE)
+
+
+def test_controllers_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"'job-controler' is not .* \(did you mean job-controller\?\)"):
+        explore(correct(), three_things, controllers=["job-controler"])
 
 
 def test_number_of_faults_is_not_negative() -> None:

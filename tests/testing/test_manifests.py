@@ -62,6 +62,7 @@ def test_manifests_are_paths_text_mappings_and_lists_of_them(folder: Path) -> No
     assert names(objects_of(TEXT)) == ["a", "b"]
     assert names(objects_of(folder)) == ["first", "a", "b"]
     assert names(objects_of(str(folder / "a.json"))) == ["first"]
+    assert names(objects_of(str(folder))) == ["first", "a", "b"]
     assert names(objects_of([config_map("x"), folder / "a.json", TEXT])) == ["x", "first", "a", "b"]
 
 
@@ -70,11 +71,17 @@ def test_manifests_are_paths_text_mappings_and_lists_of_them(folder: Path) -> No
     {
         "a number": (3, TypeError, "manifests are paths, YAML text, mappings, or a list of them, got int"),
         "a list of numbers": ([3], TypeError, "a manifest is a path, YAML text or a mapping, got int"),
-        "words": ("words", ValueError, "the manifest is not an object of Kubernetes, got str"),
+        "words": ("some words", ValueError, r"the manifest is neither YAML of an object nor .*: 'some words'"),
+        "a number in YAML": ("3", ValueError, "the manifest is not an object of Kubernetes, got int"),
         "no YAML": ("a: [", ValueError, "line 2, column 1"),
         "without apiVersion": ({"kind": "Pod"}, ValueError, "the manifest has no apiVersion"),
         "item": ("kind: List\napiVersion: v1\nitems: [3]", ValueError, "the manifest has no apiVersion: 3"),
-        "no such file": ("none.yaml", FileNotFoundError, r"none\.yaml"),
+        "no such file": (
+            "none.yaml",
+            FileNotFoundError,
+            r"the manifest: there is no file or folder 'none\.yaml' in .* / ",
+        ),
+        "no such path": (Path("/none/x.yaml"), FileNotFoundError, r"the manifest: .* file or folder /none/x\.yaml$"),
     },
 )
 def test_what_is_no_manifest_is_rejected(manifest: Any, error: type[Exception], words: str) -> None:
@@ -93,10 +100,33 @@ def test_definitions_come_from_files_mappings_and_classes(tmp_path: Path) -> Non
     assert definitions_of([THINGS]) == definitions_of(THINGS) == definitions_of(THINGS.definition())
     with pytest.raises(ValueError, match=r"there is no CustomResourceDefinition in .*all\.yaml"):
         definitions_of(tmp_path / "all.yaml")
+    with pytest.raises(
+        FileNotFoundError, match=r"crds: there is no file or folder 'nope\.yaml' in the working directory"
+    ):
+        definitions_of("nope.yaml")
     with pytest.raises(TypeError, match="crds are paths, YAML text, mappings or CustomResources, got int"):
         definitions_of([3])  # type: ignore[list-item]  # that is the point
     with pytest.raises(ValueError, match=r"pages\.example\.com has functions for conversion, .* run the App"):
         definitions_of(PAGES)
+
+
+@cases(
+    "api_version, kind, hint",
+    {
+        "a letter too few": ("apps/v1", "Deploymnt", " (did you mean apps/v1 Deployment?)"),
+        "transposed letters": ("v1", "Pdo", " (did you mean v1 Pod?)"),
+        "another version": ("apps/v1beta1", "Deployment", " (did you mean apps/v1 Deployment?)"),
+        "without its group": ("v1", "CronJob", " (did you mean batch/v1 CronJob?)"),
+        "the plural": ("v1", "pods", " (did you mean v1 Pod?)"),
+        "a kind of two groups": ("v1", "Evnt", " (did you mean v1 Event?)"),
+        "nothing like it": ("v1", "Xylophone", ""),
+    },
+)
+async def test_an_unknown_kind_comes_with_the_closest_one(env: Env, api_version: str, kind: str, hint: str) -> None:
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        with pytest.raises(LookupError) as raised:
+            await cluster.list(api_version, kind)
+    assert raised.value.args == (f"the API server has no kind {kind!r} in {api_version}{hint}",)
 
 
 async def test_applied_objects_are_created_and_then_changed(env: Env) -> None:

@@ -107,7 +107,7 @@ async def _outlive(running: contextlib.AbstractAsyncContextManager[None]) -> Non
         "one controller": ({"controllers": "job"}, "controllers must be a list of names, got 'job'"),
         "a misspelt controller": (
             {"controllers": ["*", "-garbagecolector"]},
-            "'garbagecolector' is not in the list of known controllers",
+            r"'garbagecolector' is not in the list of known controllers \(did you mean garbagecollector\?\)",
         ),
     },
 )

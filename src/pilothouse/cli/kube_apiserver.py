@@ -159,7 +159,8 @@ async def _serve_traced(env: Env, parsed: Parsed, data: dict[str, Any]) -> int:
 def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> Any:
     unknown = selection.unknown_names(tuple(names), registry.DESCRIPTORS)
     if unknown:
-        raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
+        hint = selection.hint_of_controller(unknown[0], registry.DESCRIPTORS)
+        raise UserError(f'"{unknown[0]}" is not in the list of known controllers{hint}', code=2)
     manager = manager_options.Options(
         controllers=tuple(names),
         leader_election=manager_options.LeaderElection(enabled=False),

@@ -276,7 +276,8 @@ def _plane(
     warn_of_idle_gates(parsed, {*manager_options.effective_gates(registry.DESCRIPTORS), *resources.BEHIND_GATES})
     unknown = controller_selection.unknown_names(parsed["controllers"], registry.DESCRIPTORS)
     if unknown:
-        raise UserError(f'"{unknown[0]}" is not in the list of known controllers', code=2)
+        hint = controller_selection.hint_of_controller(unknown[0], registry.DESCRIPTORS)
+        raise UserError(f'"{unknown[0]}" is not in the list of known controllers{hint}', code=2)
     # The data directory is locked, so the previous holder of the lease with this name has ended: a restart takes it
     # over at once, while a new name would wait until it expires. An etcd can have another `up` of this host.
     identity = f"{socket.gethostname()}_{env.uid() if parsed['etcd-servers'] else 'pilothouse-up'}"

@@ -9,12 +9,20 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from pilothouse.controllermanager.compatibility import upstream_names
+from pilothouse.machinery.flags import closest
 from pilothouse.runtime.descriptor import Descriptor
 
 
 def unknown_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
     """The words of ``--controllers`` that are no controller of pilothouse or upstream."""
     return [name for name in _unknown(words, descriptors) if name not in upstream_names()]
+
+
+def hint_of_controller(name: str, descriptors: Sequence[Descriptor]) -> str:
+    """`` (did you mean deployment-controller?)`` for one of ``unknown_names``, or an empty text."""
+    known = [name for descriptor in descriptors for name in (descriptor.name, *descriptor.aliases)]
+    similar = closest(name, known)
+    return f" (did you mean {similar}?)" if similar else ""
 
 
 def unimplemented_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:

@@ -1,11 +1,16 @@
 """The resources of an API server, as data: the result of ``client.discovery``."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.machinery import flags
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -89,6 +94,11 @@ class Discovery(msgspec.Struct, frozen=True):
                         return resource
         return None
 
+    def hint(self, api_version: str, kind: str) -> str:
+        """``hint_of_kind`` for a kind that is not served."""
+        served = [(resource.api_version, resource.kind, resource.name) for resource in self.resources()]
+        return hint_of_kind(served, api_version, kind)
+
     def serves(self, kind: Kind[Any]) -> bool:
         """Whether the server has this resource in this version."""
         return any(
@@ -97,3 +107,22 @@ class Discovery(msgspec.Struct, frozen=True):
             if version.name == kind.api_version
             for resource in version.resources
         )
+
+
+def hint_of_kind(served: Iterable[tuple[str, str, str]], api_version: str, kind: str) -> str:
+    """`` (did you mean apps/v1 Deployment?)`` for a kind that is not served in this version, or an empty text.
+
+    ``served`` has apiVersion, kind and plural of what is served: the same kind in another version comes first, then
+    this kind in other words (``pods``), then a similar one, of this version before all.
+    """
+    by_name: dict[str, list[tuple[str, str]]] = {}
+    for version, known, plural in served:
+        for name in {known.lower(), plural}:
+            by_name.setdefault(name, []).append((version, known))
+    of_version = [name for name, kinds in by_name.items() if any(version == api_version for version, _kind in kinds)]
+    wanted = kind.lower()
+    similar = wanted if wanted in by_name else flags.closest(wanted, of_version) or flags.closest(wanted, list(by_name))
+    if not similar:
+        return ""
+    found = min(by_name[similar], key=lambda candidate: (candidate[0] != api_version, candidate[1] != kind))
+    return f" (did you mean {' '.join(found)}?)"

@@ -20,7 +20,7 @@ from pilothouse.client import Client, apply_patch, merge_patch
 from pilothouse.client.discovery import RestMapper
 from pilothouse.client.errors import ApiError, Expired, NotFound
 from pilothouse.controllermanager.options import LeaderElection, Options
-from pilothouse.controllermanager.selection import unknown_names
+from pilothouse.controllermanager.selection import hint_of_controller, unknown_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
@@ -396,7 +396,8 @@ class AsyncCluster:
             self._mapper.reset()
             resource = await self._mapper.kind_for(api_version, kind)
         if resource is None:
-            raise LookupError(f"the API server has no kind {kind!r} in {api_version}")
+            hint = (await self._mapper.discovery()).hint(api_version, kind)
+            raise LookupError(f"the API server has no kind {kind!r} in {api_version}{hint}")
         return resource.raw
 
     def _port(self) -> "Served":
@@ -509,11 +510,7 @@ async def async_plane(
     """
     if nodes < 0:
         raise ValueError(f"nodes must not be negative, got {nodes}")
-    if isinstance(controllers, str):  # which is a sequence, too: of letters
-        raise TypeError(f"controllers must be a list of names, got {controllers!r}")
-    unknown = unknown_names(controllers, DESCRIPTORS)
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is not in the list of known controllers")
+    check_controllers(controllers)
     definitions = manifests.definitions_of(crds)
     env = env or Env()
     if authorization not in ("AlwaysAllow", "RBAC"):
@@ -578,6 +575,16 @@ async def _without_port(env: Env, *, rights: bool) -> ApiServer:
 
 def _plugins() -> tuple[str, ...]:
     return admission_names.default_plugins(authorization=_MODES, service_accounts=False)
+
+
+def check_controllers(controllers: Sequence[str]) -> None:
+    """Raises ``TypeError`` and ``ValueError`` for what is no value of ``controllers``."""
+    if isinstance(controllers, str):  # which is a sequence, too: of letters
+        raise TypeError(f"controllers must be a list of names, got {controllers!r}")
+    unknown = unknown_names(controllers, DESCRIPTORS)
+    if unknown:
+        hint = hint_of_controller(unknown[0], DESCRIPTORS)
+        raise ValueError(f"{unknown[0]!r} is not in the list of known controllers{hint}")
 
 
 def _decoded(raw: msgspec.Raw) -> Object:

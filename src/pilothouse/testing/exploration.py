@@ -18,6 +18,7 @@ from pilothouse.operator import App, Settings
 from pilothouse.sim.faults import Fault
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.simulation import SimulationOptions
+from pilothouse.testing.asynchronous import check_controllers
 from pilothouse.testing.exploration_runs import Numbered, PatternRunner, RandomRunner, Run, Runner, Scenario
 from pilothouse.testing.manifests import definitions_of
 from pilothouse.testing.patterns import Pattern, patterns_of
@@ -123,6 +124,7 @@ def explore(
         raise ValueError(f"most_points must be at least 1, got {most_points}")
     if isinstance(faults, int) and faults < 0:
         raise ValueError(f"faults must not be negative, got {faults}")
+    check_controllers(controllers)
     options = SimulationOptions(nodes=nodes, controllers=tuple(controllers), storage=True)
     program = simulated_program(app, settings, definitions_of(crds))
     requested = os.environ.get(FAULTS) or faults

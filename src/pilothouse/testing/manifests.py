@@ -3,6 +3,8 @@
 ``Cluster.create`` takes one object, ``Cluster.apply`` several, ``plane(crds=…)`` definitions only.
 """
 
+import errno
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     Definitions = Definition | Iterable[Definition]
 
 _ENDINGS = (".json", ".yaml", ".yml")
+_MAX_NAME = 4096
 DEFINITION_KIND = "CustomResourceDefinition"
 
 
@@ -43,7 +46,8 @@ def objects_of(manifests: Manifests) -> list[Object]:
     """The objects in their order; those of a ``List`` one by one. A folder has the manifests with the endings .json,
     .yaml and .yml in it, by name.
 
-    A single-line ``str`` with one of these suffixes is a file, any other is YAML text. Raises ``TypeError`` for other
+    A single-line ``str`` with one of these suffixes is a file, the name of a folder is that, any other is YAML text.
+    Relative paths are resolved in the working directory. Raises ``TypeError`` for other
     types, ``ValueError`` for invalid text and ``OSError`` for files that cannot be read; each with its source.
     """
     if isinstance(manifests, Path | str | Mapping) or _is_model(manifests):
@@ -64,7 +68,7 @@ def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" =
     objects: list[Object] = []
     for source in definitions:
         if isinstance(source, Path | str | Mapping):
-            own = [obj for obj in _objects(source) if obj["kind"] == DEFINITION_KIND]
+            own = [obj for obj in _objects(source, "crds") if obj["kind"] == DEFINITION_KIND]
         elif isinstance(source, custom_resource.CustomResource):
             if source.has_conversion and webhooks is None:
                 raise ValueError(
@@ -85,30 +89,49 @@ def _is_model(value: object) -> bool:
     return hasattr(value, "attribute_map")
 
 
-def _objects(manifest: Manifest) -> list[Object]:
+def _objects(manifest: Manifest, argument: str = "the manifest") -> list[Object]:
     if _is_model(manifest):
         return _checked([bodies.as_json(manifest)], "the model")
     match manifest:
         case Mapping():
             return _checked([dict(manifest)], "the manifest")
         case Path():
-            return _of_path(manifest)
-        case str() if "\n" not in manifest and manifest.endswith(_ENDINGS):
-            return _of_path(Path(manifest))
+            return _of_path(manifest, argument)
+        case str() if "\n" not in manifest and (manifest.endswith(_ENDINGS) or _is_folder(manifest)):
+            return _of_path(Path(manifest), argument)
         case str():
-            return _checked(manifest_text.documents_of(manifest), "the manifest")
+            documents = manifest_text.documents_of(manifest)
+            if len(documents) == 1 and isinstance(documents[0], str):
+                raise ValueError(
+                    f"{argument} is neither YAML of an object nor the name of a file (*.yaml, *.yml, *.json) or of a "
+                    f"folder in {Path.cwd()}: {_shown(manifest)!r}"
+                )
+            return _checked(documents, "the manifest")
     raise TypeError(f"a manifest is a path, YAML text or a mapping, got {type(manifest).__name__}")
 
 
-def _of_path(path: Path) -> list[Object]:
+def _is_folder(name: str) -> bool:
+    return bool(name) and len(name) < _MAX_NAME and os.path.isdir(name)
+
+
+def _of_path(path: Path, argument: str) -> list[Object]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS) and file.is_file())
-        return [obj for file in files for obj in _of_path(file)]
+        return [obj for file in files for obj in _of_path(file, argument)]
     try:
         documents = manifest_text.documents_of(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, _missing(path, argument)) from None
     except (manifest_text.ManifestError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid YAML: {error}") from error
     return _checked(documents, str(path))
+
+
+def _missing(path: Path, argument: str) -> str:
+    if path.is_absolute():
+        return f"{argument}: there is no file or folder {path}"
+    beside = f"for one beside the test use Path(__file__).parent / {str(path)!r}"
+    return f"{argument}: there is no file or folder {str(path)!r} in the working directory, {Path.cwd()}; {beside}"
 
 
 def _checked(documents: list[Any], source: str) -> list[Object]:

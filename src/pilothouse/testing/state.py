@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from pilothouse.machinery.api_resources import hint_of_kind
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.simulation import Simulation
 from pilothouse.sim.story import Origin
@@ -35,10 +36,13 @@ class State:
 
     def _prefix(self, api_version: str, kind: str) -> str:
         group = api_version.rpartition("/")[0]
-        for info in self._simulation.plane.server.core.table:
+        table = self._simulation.plane.server.core.table
+        for info in table:
             if (info.group, info.kind) == (group, kind) and "list" in info.verbs:
                 return info.prefix
-        raise LookupError(f"the API server has no kind {kind!r} in {api_version}")
+        served = [(info.api_version, info.kind, info.resource) for info in table if "list" in info.verbs]
+        hint = hint_of_kind(served, api_version, kind)
+        raise LookupError(f"the API server has no kind {kind!r} in {api_version}{hint}")
 
     def _object(self, key: str, revision: int, value: bytes) -> Object:
         decoded = self._decoded.get(key)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.controllermanager.options import LeaderElection, Options
-from pilothouse.controllermanager.selection import unknown_names
+from pilothouse.controllermanager.selection import hint_of_controller, unknown_names
 from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import FlagError, closest
@@ -261,7 +261,8 @@ class _Loader:
     def _manager(self) -> Options:
         manager, path = self._spec.manager, ("spec", "manager")
         if unknown := unknown_names(manager.controllers, DESCRIPTORS):
-            raise self._error((*path, "controllers"), f'"{unknown[0]}" is not in the list of known controllers')
+            hint = hint_of_controller(unknown[0], DESCRIPTORS)
+            raise self._error((*path, "controllers"), f'"{unknown[0]}" is not in the list of known controllers{hint}')
         flags = manager_flags.flag_set("manager", DESCRIPTORS)
         for name in manager.flags:
             if name in ("controllers", "leader-elect"):
