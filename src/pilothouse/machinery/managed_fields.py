@@ -1,7 +1,7 @@
 """metadata.managedFields: the fields of each manager, and their changes with a write.
 
-``follow`` is called after every write except apply (create, PUT, other patches): it compares the object with its
-previous state and assigns the changed fields to the writer. ``apply_config`` is server-side apply. Both work on
+``update_entries`` is called after every write except apply (create, PUT, other patches): it compares the object with
+its previous state and assigns the changed fields to the writer. ``apply_config`` is server-side apply. Both work on
 ``Entry``s, whose field sets stay encoded until they are needed: most writes affect one or two entries. After
 apimachinery ``pkg/util/managedfields/internal`` (v0.36), in its order of steps.
 """
@@ -203,7 +203,7 @@ def created_fields(zero: Object, new: Object, versions: Versions, ignore_filter:
 _SKIPPED_ON_CREATE = ("apiVersion", "kind", "metadata")
 
 
-def follow(
+def update_entries(
     entries: Entries,
     live: Object,
     new: Object,
@@ -219,7 +219,7 @@ def follow(
     """
     version = versions.version
     if any(entry.api_version != version for entry in entries):
-        return _follow_versions(entries, live, new, versions, ignore_filter, writer, now())
+        return _update_entries_of_versions(entries, live, new, versions, ignore_filter, writer, now())
     type_ = versions.type_of(version)
     assert type_ is not None, "what is written is served"
     comparison = compare(live, new, type_, skip)
@@ -371,10 +371,10 @@ def _with_fields(entry: Entry, fields: FieldSet) -> Entry:
     return msgspec.structs.replace(entry, fieldsV1=msgspec.Raw(field_sets.encode_fields(fields)))
 
 
-def _follow_versions(
+def _update_entries_of_versions(
     entries: Entries, live: Object, new: Object, versions: Versions, ignore_filter: Filter, writer: Writer, now: str
 ) -> Entries:
-    """``follow`` where managers wrote in different API versions."""
+    """``update_entries`` where managers wrote in different API versions."""
     managers, by_identifier = _to_managed_fields(entries)
     managers, _comparison = update(live, new, versions, managers, _CURRENT, ignore_filter)
     current_set = managers.pop(_CURRENT, None)

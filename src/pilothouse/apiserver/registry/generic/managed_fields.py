@@ -310,7 +310,7 @@ class FieldManager:
         if sent_entries:
             live, writer = tracker.zero, Writer(manager_or_user_agent(call, options), info.api_version)
             try:
-                entries = managed_fields.follow(
+                entries = managed_fields.update_entries(
                     sent_entries, live, obj, tracker.versions, tracker.filter_fields, writer, self._core.time.now
                 )
             except ConversionFailed as error:
@@ -396,7 +396,7 @@ class FieldManager:
             tracker = self.tracker(info, subresource)
             writer = Writer(SERVER, info.api_version, subresource)
             now = self._core.time.now
-            result = managed_fields.follow(
+            result = managed_fields.update_entries(
                 entries, decode(plain), obj, tracker.versions, tracker.filter_fields, writer, now, tracker.skip
             )
             set_managed_fields(obj, managed_fields.encode_entries(result) if result else b"")
@@ -511,7 +511,7 @@ class FieldManager:
             except ApplyConflicts as error:
                 raise conflict_error(error) from None
         elif scale_entries:
-            new_scale_entries = managed_fields.follow(
+            new_scale_entries = managed_fields.update_entries(
                 scale_entries, old_scale, scale, types, _keep_all_fields, writer, now
             )
         else:
@@ -554,7 +554,7 @@ class FieldManager:
         obj = call.strategy.round_tripped(obj)
         call.untracked = ""
         try:
-            result = managed_fields.follow(
+            result = managed_fields.update_entries(
                 entries, old, obj, tracker.versions, tracker.filter_fields, writer, self._core.time.now, tracker.skip
             )
         except ItemError:
