@@ -1,5 +1,7 @@
 """The index of pods by each of their labels, shared by the controllers that add it."""
 
+from functools import partial
+
 from pilothouse.api.core import Pod
 from pilothouse.machinery.labels import Selector
 from pilothouse.runtime.cache import Cache
@@ -29,14 +31,23 @@ def required_label(selector: Selector) -> tuple[str, str] | None:
 
 
 def pods_selected(pods: Cache[Pod], namespace: str, selector: Selector) -> list[Pod]:
-    """The pods of the namespace that the selector selects, in any phase, sorted by name. The cache has the index."""
+    """The pods of the namespace that the selector selects, in any phase, sorted by name. The cache has the index.
+
+    Only the pods with the rarest of the labels that the selector requires are compared.
+    """
     if selector.selects_nothing:
         return []
-    fixed = required_label(selector)
-    candidates = (
-        pods.list(namespace) if fixed is None else pods.by_index(LABEL_INDEX, label_index_value(namespace, *fixed))
-    )
-    if len(selector.requirements) <= (fixed is not None):
+    required = [
+        label_index_value(namespace, requirement.key, value)
+        for requirement in selector.requirements
+        if (value := selector.exact(requirement.key)) is not None
+    ]
+    if not required:
+        candidates = pods.list(namespace)
+    else:
+        rarest = required[0] if len(required) == 1 else min(required, key=partial(pods.count, LABEL_INDEX))
+        candidates = pods.by_index(LABEL_INDEX, rarest)
+    if len(selector.requirements) == bool(required):
         return candidates
     matches = selector.matches
     return [pod for pod in candidates if matches(pod.metadata.labels)]

@@ -15,6 +15,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import ApiError, has_cause
 from pilothouse.controllers.shared.blueprints import Blueprints
 from pilothouse.controllers.shared.owner_gate import OwnerGate, ReplacedOwner
+from pilothouse.controllers.shared.pods_by_label import LABEL_INDEX, index_by_label, pods_selected
 from pilothouse.controllers.workloads.replicaset import ReplicaSetOptions
 from pilothouse.controllers.workloads.replicaset.blueprint import Blueprint, draw, selector_of
 from pilothouse.controllers.workloads.replicaset.decide import CreatePods, DeletePods, Observed, decide
@@ -76,7 +77,7 @@ class ReplicaSetController(ManagedController):
         queue_name: str,
     ) -> None:
         owners = context.informer(kind, indexes={CONTROLLER_UID_INDEX: index_by_controller_uid})
-        pods = context.informer(PODS, indexes={CONTROLLER_INDEX: index_by_controller})
+        pods = context.informer(PODS, indexes={CONTROLLER_INDEX: index_by_controller, LABEL_INDEX: index_by_label})
         super().__init__(context, name, workers=options.workers, queue_name=queue_name, turns=COALESCING_TURNS)
         self._kind = kind
         self._options = options
@@ -348,19 +349,18 @@ class ReplicaSetController(ManagedController):
         reference = controller_of(owner.metadata)
         if reference is None:
             return {}
-        matchers = []
-        namespaces: dict[str, None] = {}
+        related_pods: dict[str, Pod] = {}
         for related in self._owners.by_index(CONTROLLER_UID_INDEX, reference.uid):
             try:
-                matchers.append(selector_from(selector_of(related)).matches)
+                selector = selector_from(selector_of(related))
             except SelectorError:
                 continue  # selects nothing; the sync of that ReplicaSet logs it
-            namespaces[related.metadata.namespace] = None
+            for pod in pods_selected(self._pods, related.metadata.namespace, selector):
+                related_pods[object_key(pod.metadata)] = pod
         by_node: Counter[str] = Counter()
-        for namespace in namespaces:
-            for pod in self._pods.list(namespace):
-                if is_active(pod) and any(matches(pod.metadata.labels) for matches in matchers):
-                    by_node[pod.spec.node_name] += 1
+        for pod in related_pods.values():
+            if is_active(pod):
+                by_node[pod.spec.node_name] += 1
         return by_node
 
     # Report
