@@ -8,6 +8,7 @@ import pytest
 from tests.custom_resources import definition, version
 from tests.tables import cases
 
+from pilothouse.cli import manifests
 from pilothouse.cli.apply_manifests import applied
 from pilothouse.cli.clusters import sources
 from pilothouse.cli.manifests import Manifest, apply_manifest, load
@@ -51,6 +52,18 @@ def test_errors_name_their_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
     with pytest.raises(UserError, match=r"manifest .*/a\.yaml is not valid YAML: line "):
         load(str(tmp_path))
+
+
+def test_folders_have_regular_files(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to("/dev/zero")
+    with pytest.raises(UserError, match=r"unable to read manifest .*/a\.yaml: it is not a regular file"):
+        load(str(tmp_path))
+
+
+def test_a_file_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "MAX_MANIFEST_BYTES", 1000)
+    with pytest.raises(UserError, match=r"unable to read manifest /dev/zero: it has more than 1,000 bytes"):
+        load("/dev/zero")
 
 
 def test_all_unusable_files_and_documents_are_reported(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE
 from pilothouse.cli.etcd_flags import add_etcd_flags, etcd_options, missing_extra
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
+from pilothouse.env.bounded_files import read_text
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import format_duration
 from pilothouse.machinery.flag_types import MULTIMAP
@@ -285,7 +286,7 @@ def _check_tokens(path: str) -> None:
     if not path:
         return
     try:
-        authenticator.StaticTokenAuthenticator.read(Path(path).read_text(encoding="utf-8"))
+        authenticator.StaticTokenAuthenticator.read(read_text(path))
     except OSError as error:
         raise UserError(f"--token-auth-file {path}: {error.strerror}") from error
     except ValueError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from pilothouse.machinery.yaml_loader import BoundedLoader
 from pilothouse.machinery.yaml_text import YamlError, load_yaml
 
 MARK = "pilothouse"
@@ -20,7 +21,6 @@ SECTIONS = ("clusters", "users", "contexts")
 _CURRENT = "current-context"
 _BEFORE = "previous-context"
 _OWNER = "cluster-directory"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Document = dict[str, Any]
 
@@ -279,7 +279,7 @@ def _with_current(text: str, document: Document, name: str) -> str:
 
 def _section(text: str, name: str) -> tuple[Any, Any]:
     """The nodes of a key of the document and of its value; None for both if it is missing."""
-    root = yaml.compose(text, Loader=_LOADER)
+    root = yaml.compose(text, Loader=BoundedLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         raise NoKubeconfig("it is not written in lines")
     return next(((key, value) for key, value in root.value if key.value == name), (None, None))

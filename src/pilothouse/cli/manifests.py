@@ -3,6 +3,7 @@
 Errors of ``load`` name the file and document. ``apply_manifest`` creates an object, or updates an existing one.
 """
 
+import errno
 import os
 import pathlib
 import shlex
@@ -19,9 +20,11 @@ from pilothouse.cli.program import UserError, joined
 from pilothouse.cli.server_side_apply import apply_document
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError
+from pilothouse.env.bounded_files import read_text
 from pilothouse.machinery.api_resources import Discovery
 from pilothouse.machinery.manifest_text import ManifestError, documents_of
 
+MAX_MANIFEST_BYTES = 256 * 1024 * 1024
 ENDINGS = (".json", ".yaml", ".yml")
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """Kustomize's ``RecognizedKustomizationFileNames`` (kustomize ``api/konfig``, v0.20)."""
@@ -95,13 +98,22 @@ def _files_in(folder: pathlib.Path, *, recursive: bool) -> list[pathlib.Path]:
         if entry.is_dir() and not entry.is_symlink():
             files += _files_in(entry, recursive=True) if recursive else []
         elif entry.name.endswith(ENDINGS):
+            if entry.exists() and not entry.is_file():
+                raise UserError(f"unable to read manifest {entry}: it is not a regular file")
             files.append(entry)
     return files
 
 
+def _standard_input() -> str:
+    text = sys.stdin.read(MAX_MANIFEST_BYTES + 1)
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MAX_MANIFEST_BYTES:,} characters")
+    return text
+
+
 def _load_file(path: str) -> list[Manifest]:
     try:
-        text = sys.stdin.read() if path == "-" else pathlib.Path(path).read_text(encoding="utf-8")
+        text = _standard_input() if path == "-" else read_text(path, MAX_MANIFEST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserError(f"unable to read manifest {path}: {reason}") from error

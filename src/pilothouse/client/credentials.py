@@ -14,6 +14,7 @@ from pilothouse.client.errors import ApiError, ConfigError, ConnectFailed
 from pilothouse.client.requests import encode_headers
 from pilothouse.client.tls import KeyPair
 from pilothouse.env import Env, Log
+from pilothouse.env.bounded_files import read_bytes
 
 _log = Log("client")
 
@@ -111,7 +112,7 @@ class TokenFile(Anonymous):
 def read_token(path: Path, origin: str) -> bytes:
     """The header line for the token in a file. Raises ``ConfigError``."""
     try:
-        token = path.read_text(encoding="ascii").strip()
+        token = read_bytes(path).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(f"{origin}: cannot read the token file {path}: {reason}") from error

@@ -17,11 +17,14 @@ import msgspec
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.exec_plugin import API_VERSIONS, ExecSettings
 from pilothouse.client.tls import TlsSettings
+from pilothouse.env.bounded_files import read_bytes
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.nulls import without_nulls
 
 with lazy_imports():
     import yaml  # 20 ms that a program with in-cluster configuration does not need to spend
+
+    from pilothouse.machinery import yaml_loader
 
 
 class _Wire(msgspec.Struct, rename="kebab", frozen=True):
@@ -238,7 +241,7 @@ class Selected(msgspec.Struct, frozen=True):
         if not authority and cluster.certificate_authority:
             path = _path(cluster.certificate_authority, self.cluster_folder)
             try:
-                authority = base64.b64encode(Path(path).read_bytes()).decode()
+                authority = base64.b64encode(read_bytes(path)).decode()
             except OSError as error:
                 raise ConfigError(
                     f"{self.cluster_origin}: cannot read the certificate authority {path}: {error.strerror or error}"
@@ -276,7 +279,7 @@ def load(paths: Sequence[Path], *, explicit: bool) -> Kubeconfig:
     read: list[tuple[Path, _File]] = []
     for path in paths:
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
         except FileNotFoundError:
             if explicit:
                 raise ConfigError(f"{path}: there is no such kubeconfig file") from None
@@ -304,9 +307,8 @@ def load(paths: Sequence[Path], *, explicit: bool) -> Kubeconfig:
 
 
 def _parse(path: Path, content: bytes) -> _File:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        document = yaml.load(content, Loader=loader)  # noqa: S506  # a safe loader, in C where there is one
+        document = yaml.load(content, Loader=yaml_loader.BoundedLoader)  # noqa: S506  # a safe loader
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: the kubeconfig is not YAML: {' '.join(str(error).split())}") from error
     if document is None:

@@ -15,6 +15,7 @@ import msgspec
 from pilothouse.client.errors import ConfigError
 from pilothouse.client.metrics import ConnectionMetrics
 from pilothouse.env import Env, Log
+from pilothouse.env.bounded_files import read_bytes
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.trust import trust_as_go
 
@@ -97,7 +98,7 @@ class TlsContexts:
             return
         before, self._authority_stamp = self._authority, stamp
         try:
-            bundle = Path(path).read_bytes()
+            bundle = read_bytes(path)
         except OSError:
             outcome = ("failure", "read_error")
         else:
@@ -228,6 +229,6 @@ def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -
 
 def _read(path: str, origin: str, what: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise ConfigError(f"{origin}: cannot read the {what} {path}: {error.strerror or error}") from error

@@ -19,6 +19,7 @@ from pilothouse.client import Client
 from pilothouse.client.errors import ConfigError
 from pilothouse.controllermanager.options import RequestHeader, Serving
 from pilothouse.env import Env, Log, TaskGroup
+from pilothouse.env.bounded_files import read_bytes
 from pilothouse.runtime import InformerFactory
 from pilothouse.serving.client_certificates import Authorities
 
@@ -111,7 +112,7 @@ class ClientTrust:
 
     def _read(self, flag: str, path: Path) -> None:
         self._stamps[flag] = _stamp(path)
-        authorities = Authorities(path.read_bytes())
+        authorities = Authorities(read_bytes(path))
         if flag == "--client-ca-file":
             self.clients = authorities
         else:

@@ -5,7 +5,6 @@ kubeconfig; here also a file in the kubeconfig, or that of a service account. ``
 ``cli.up`` with the server's own CA, which then also signs certificates, and with the server's token signer.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +21,7 @@ from pilothouse.controllers.identity.root_ca_certificate_publisher import DESCRI
 from pilothouse.controllers.identity.root_ca_certificate_publisher import RootCaOptions
 from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR as TOKENS
 from pilothouse.controllers.identity.serviceaccount_token import TokenOptions
+from pilothouse.env.bounded_files import read_bytes
 
 if TYPE_CHECKING:
     from pilothouse.machinery.jws import Signer
@@ -58,4 +58,4 @@ def ca_bundle_of(tls: TlsSettings) -> bytes:
     """The CA bundle of a connection; empty if it uses the system's. The file is known to be readable."""
     if tls.ca_data or not tls.ca_file:
         return tls.ca_data
-    return Path(tls.ca_file).read_bytes()
+    return read_bytes(tls.ca_file)

@@ -3,20 +3,22 @@
 The YAML library is imported when a file is read, because most programs read none.
 """
 
-from pathlib import Path
 from typing import Any
 
+from pilothouse.env.bounded_files import read_text
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
     import yaml
+
+    from pilothouse.machinery import yaml_loader
 
 
 def read_mapping(path: str) -> dict[str, Any]:
     """The mapping in a file. Raises ``OSError``, or ``ValueError`` if it is not one document, not a mapping, or has
     duplicate keys."""
 
-    class Loader(yaml.SafeLoader):
+    class Loader(yaml_loader.BoundedLoader):
         """Rejects duplicate keys, of which YAML silently uses the last one."""
 
     def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -30,7 +32,7 @@ def read_mapping(path: str) -> dict[str, Any]:
         return values
 
     Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
-    text = Path(path).read_text(encoding="utf-8")
+    text = read_text(path)
     try:
         # The subclass is derived from the safe loader.
         documents = [document for document in yaml.load_all(text, Loader=Loader) if document is not None]

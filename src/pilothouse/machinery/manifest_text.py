@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from pilothouse.machinery.yaml_loader import BoundedLoader
+
 MAX_VALUES = 2_000_000
 """How many values a text may have. A few lines of aliases of aliases, or of merges of merges, have thousands of
 millions."""
@@ -76,7 +78,7 @@ def _error_message(error: yaml.YAMLError) -> str:
 def _loader() -> Any:
     """YAML as Kubernetes reads it: timestamps and ``=`` are strings."""
 
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
+    class Loader(BoundedLoader):
         remaining = MAX_VALUES
 
         def flatten_mapping(self, node: yaml.MappingNode) -> None:

@@ -21,6 +21,7 @@ from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.env import Env
+from pilothouse.env.bounded_files import read_bytes, read_text
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.private_files import locked, make_private_directory, write_private
 from pilothouse.machinery.jws import PrivateKey, load_key, load_public_key, new_key
@@ -152,7 +153,7 @@ class ServedApiServer:
         self.authority = _authority(directory, env) if options.secure else None
         logins: list[TokenAuthenticator] = [StaticTokenAuthenticator({self.token: ADMIN})]
         if options.token_auth_file:
-            logins.append(StaticTokenAuthenticator.read(Path(options.token_auth_file).read_text(encoding="utf-8")))
+            logins.append(StaticTokenAuthenticator.read(read_text(options.token_auth_file)))
         self.handler_chain = HandlerChain(
             self.server,
             address=f"{options.host}:{options.port or DEFAULT_PORT}",
@@ -346,7 +347,7 @@ def _open_audit(env: Env, options: "AuditLogOptions | None") -> "Audit | None":
 
 
 def _read(path: str) -> bytes:
-    return Path(path).read_bytes()
+    return read_bytes(path)
 
 
 def _authority(directory: Path | None, env: Env) -> "Pair":

@@ -5,13 +5,13 @@ an error.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
 from pilothouse.api.schema import Definition, Field, Type, load
 from pilothouse.apiserver.audit.policy import Policy
 from pilothouse.apiserver.audit.validation import validate_policy
+from pilothouse.env.bounded_files import read_bytes
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.logging import Log
 from pilothouse.machinery.bodies import DecodeError, decode_body
@@ -33,7 +33,7 @@ class PolicyError(ValueError):
 def load_policy_from_file(path: str) -> Policy:
     """Load the policy from a file. Raises ``PolicyError``."""
     try:
-        text = Path(path).read_bytes()
+        text = read_bytes(path)
     except OSError as error:
         why = f"open {path}: {(error.strerror or str(error)).lower()}"
         raise PolicyError(f'failed to read file path "{path}": {why}') from error

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from pilothouse.machinery.yaml_loader import BoundedLoader
 from pilothouse.nodes.stages.expressions import ExpressionError, Results, compile_expression
 from pilothouse.nodes.stages.template import Template
 from pilothouse.nodes.stages.template_syntax import TemplateError
@@ -137,7 +138,7 @@ def _read(file: pathlib.Path) -> list[Stage]:
     return [stage for stage in stages if stage is not None]
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
+class _Loader(BoundedLoader):
     """YAML as Kubernetes reads it: timestamps stay text."""
 
 

@@ -4,7 +4,6 @@ Caches are confirmed before a credential is deleted: an account that is not in t
 deleted by uid.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -22,6 +21,7 @@ from pilothouse.controllers.identity.serviceaccount_token.decide import (
 from pilothouse.controllers.shared.conflicts import retry_on_conflict
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.root_authority import read_authority
+from pilothouse.env.bounded_files import read_bytes
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.jws import Signer, load_key
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, TerminalError, WorkerPool, WorkQueue
@@ -59,7 +59,7 @@ def signer_of(options: TokenOptions) -> Signer:
         return options.signer
     file = options.private_key_file
     try:
-        return Signer(load_key(Path(file).read_bytes()))
+        return Signer(load_key(read_bytes(file)))
     except (OSError, ValueError) as error:
         raise CannotRun(
             f"error reading key for service account token controller: error reading private key file {file}: {error}"

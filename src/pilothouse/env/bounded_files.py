@@ -1,0 +1,29 @@
+"""Reads files that a user names, up to a number of bytes: a path may lead to ``/dev/zero`` or to a file of gigabytes.
+
+Pipes are read (``-f <(kustomize build)``).
+"""
+
+import errno
+import os
+from pathlib import Path
+
+CONFIG_BYTES = 16 * 1024 * 1024
+"""The largest file with a configuration: kubeconfigs, policies, tokens, bundles of certificates."""
+
+
+def read_bytes(path: str | os.PathLike[str], most: int = CONFIG_BYTES) -> bytes:
+    """The content of a file. Raises ``OSError``, with ``EFBIG`` if there are more than ``most`` bytes."""
+    pieces: list[bytes] = []
+    left = most + 1
+    with Path(path).open("rb", buffering=0) as file:
+        while left and (piece := file.read(min(left, 1024 * 1024))):
+            pieces.append(piece)
+            left -= len(piece)
+    if not left:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", os.fspath(path))
+    return b"".join(pieces)
+
+
+def read_text(path: str | os.PathLike[str], most: int = CONFIG_BYTES) -> str:
+    """The same as text. Raises ``OSError``, or ``UnicodeDecodeError`` if it is not UTF-8."""
+    return read_bytes(path, most).decode("utf-8")
