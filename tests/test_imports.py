@@ -40,10 +40,10 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
     "imports, expected",
     {
         "a line": ({"a": {"b"}, "b": {"c"}, "c": set()}, []),
-        "two ways to the same module": ({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": set()}, []),
-        "two": ({"a": {"b"}, "b": {"a"}}, [["a", "b"]]),
+        "diamond without cycle": ({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": set()}, []),
+        "cycle of two": ({"a": {"b"}, "b": {"a"}}, [["a", "b"]]),
         "three": ({"z": {"a"}, "a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}, [["a", "b", "c"]]),
-        "one above another": ({"a": {"b"}, "b": {"a"}, "c": {"a", "d"}, "d": {"c"}}, [["a", "b"], ["c", "d"]]),
+        "two cycles": ({"a": {"b"}, "b": {"a"}, "c": {"a", "d"}, "d": {"c"}}, [["a", "b"], ["c", "d"]]),
     },
 )
 def test_circles(imports: dict[str, set[str]], expected: list[list[str]]) -> None:

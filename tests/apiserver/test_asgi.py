@@ -26,9 +26,9 @@ async def test_response_headers_are_upstreams(world: World) -> None:
 @cases(
     "method, target, headers, status, message",
     {
-        "a bad token is rejected": ("GET", MAPS, {"authorization": "Bearer bad"}, 401, "Unauthorized"),
-        "a bad token, even for the public": ("GET", "/version", {"authorization": "Bearer bad"}, 401, "Unauthorized"),
-        "no right to a resource": (
+        "invalid token": ("GET", MAPS, {"authorization": "Bearer bad"}, 401, "Unauthorized"),
+        "invalid token for a public path": ("GET", "/version", {"authorization": "Bearer bad"}, 401, "Unauthorized"),
+        "resource is forbidden": (
             "GET",
             MAPS,
             JANE,
@@ -36,7 +36,7 @@ async def test_response_headers_are_upstreams(world: World) -> None:
             'configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" in the namespace '
             '"default"',
         ),
-        "no right to a subresource": (
+        "subresource is forbidden": (
             "GET",
             "/apis/apps/v1/namespaces/d/deployments/web/scale",
             JANE,
@@ -44,8 +44,8 @@ async def test_response_headers_are_upstreams(world: World) -> None:
             'deployments.apps "web" is forbidden: User "jane" cannot get resource "deployments/scale" in API group '
             '"apps" in the namespace "d"',
         ),
-        "no right to a path": ("GET", "/metrics", JANE, 403, 'forbidden: User "jane" cannot get path "/metrics"'),
-        "nobody in particular": (
+        "path is forbidden": ("GET", "/metrics", JANE, 403, 'forbidden: User "jane" cannot get path "/metrics"'),
+        "anonymous is forbidden": (
             "GET",
             "/api/v1/nodes",
             {"authorization": ""},
@@ -53,15 +53,21 @@ async def test_response_headers_are_upstreams(world: World) -> None:
             'nodes is forbidden: User "system:anonymous" cannot list resource "nodes" in API group "" at the cluster '
             "scope",
         ),
-        "other methods": ("OPTIONS", MAPS, {}, 405, "the server does not allow this method on the requested resource"),
-        "a timeout that is none": (
+        "method not allowed": (
+            "OPTIONS",
+            MAPS,
+            {},
+            405,
+            "the server does not allow this method on the requested resource",
+        ),
+        "invalid timeout": (
             "GET",
             f"{MAPS}?timeout=soon",
             {},
             400,
             "invalid timeout specified in the request URL - ",
         ),
-        "nothing we can show": (
+        "not acceptable": (
             "GET",
             MAPS,
             {"accept": "text/html"},
@@ -69,7 +75,7 @@ async def test_response_headers_are_upstreams(world: World) -> None:
             "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
             "application/vnd.kubernetes.protobuf",
         ),
-        "a table with something odd in it": (
+        "invalid includeObject": (
             "GET",
             f"{MAPS}?includeObject=zz",
             {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
@@ -121,15 +127,15 @@ async def test_anonymous_may_read_health_and_version(world: World, authorization
 @cases(
     "path, headers",
     {
-        "without anything": (MAPS, {}),
-        "with a user to impersonate": (MAPS, {"impersonate-user": "x"}),
-        "with system:masters to impersonate": (
+        "no impersonation": (MAPS, {}),
+        "Impersonate-User": (MAPS, {"impersonate-user": "x"}),
+        "Impersonate-Group system:masters": (
             MAPS,
             {"impersonate-user": "admin", "impersonate-group": "system:masters"},
         ),
-        "with only a uid to impersonate": (MAPS, {"impersonate-uid": "x"}),
-        "with a user to impersonate, public path": ("/livez", {"impersonate-user": "x"}),
-        "with a user to impersonate, another path": ("/metrics", {"impersonate-user": "x"}),
+        "Impersonate-Uid alone": (MAPS, {"impersonate-uid": "x"}),
+        "Impersonate-User for a public path": ("/livez", {"impersonate-user": "x"}),
+        "Impersonate-User for another path": ("/metrics", {"impersonate-user": "x"}),
     },
 )
 async def test_always_allow_serves_anonymous_requests(

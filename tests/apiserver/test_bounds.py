@@ -29,15 +29,15 @@ def _series(*requests: tuple[str, str]) -> list[str]:
     {
         "a resource": ("GET", "/apis/apps/v1/deployments", ("LIST", "apps", "v1", "deployments", "", "cluster")),
         "a subresource": ("PUT", "/api/v1/namespaces/a/pods/x/status", ("PUT", "", "v1", "pods", "status", "resource")),
-        "a subresource that there is not": (
+        "unknown subresource": (
             "GET",
             "/api/v1/namespaces/a/pods/x/odd",
             ("GET", "", "v1", "pods", "", "resource"),
         ),
-        "a group that there is not": ("GET", "/apis/e.example/v1/pods", ("GET", "", "", "", "", "")),
-        "no resource": ("GET", "/odd", ("GET", "", "", "", "", "")),
-        "no method": ("PURGE", "/odd", ("other", "", "", "", "", "")),
-        "no method of a resource": ("PURGE", "/api/v1/pods", ("other", "", "v1", "pods", "", "cluster")),
+        "unknown group": ("GET", "/apis/e.example/v1/pods", ("GET", "", "", "", "", "")),
+        "unknown path": ("GET", "/odd", ("GET", "", "", "", "", "")),
+        "unknown method": ("PURGE", "/odd", ("other", "", "", "", "", "")),
+        "unknown method of a resource": ("PURGE", "/api/v1/pods", ("other", "", "v1", "pods", "", "cluster")),
     },
 )
 def test_metric_labels_are_served_resources(method: str, target: str, labels: tuple[str, ...]) -> None:

@@ -113,7 +113,7 @@ GROUPS = {
             "spec",
             {"holderIdentity": "a"},
         ),
-        "the group of a backend is shown even if it is absent": (
+        "absent apiGroup of a backend is null": (
             GROUPS["ingresses"],
             {"spec": {"defaultBackend": {"resource": {"kind": "K", "name": "n"}}}},
             "spec.defaultBackend.resource",

@@ -44,12 +44,12 @@ def definition(levels: int) -> Object:
 @cases(
     "text, deep",
     {
-        "as deep as may be": ("[" * 300 + "]" * 300, False),
-        "one level more": ("[" * 301 + "]" * 301, True),
-        "of objects": ('{"a":' * 301 + "1" + "}" * 301, True),
-        "many beside each other": ("[" + "[]," * 1000 + "[]]", False),
-        "in text": ('["' + "[" * 1000 + '"]', False),
-        "in text with quotes": ('["\\"' + "[" * 1000 + '"]', False),
+        "maximum depth": ("[" * 300 + "]" * 300, False),
+        "one level too deep": ("[" * 301 + "]" * 301, True),
+        "nested objects": ('{"a":' * 301 + "1" + "}" * 301, True),
+        "many siblings": ("[" + "[]," * 1000 + "[]]", False),
+        "brackets in a string": ('["' + "[" * 1000 + '"]', False),
+        "brackets in a string with escaped quotes": ('["\\"' + "[" * 1000 + '"]', False),
         "after a backslash": ('["\\\\",' + "[" * 300 + "]" * 300 + "]", True),
         "after closing brackets in text": ('["]]]]",' + "[" * 300 + "]" * 300 + "]", True),
     },

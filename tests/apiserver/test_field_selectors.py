@@ -84,10 +84,10 @@ def _event(name: str, **fields: str | dict[str, str]) -> dict[str, object]:
     "selector, expected",
     {
         "the component of the source": ("source=old", ["a", "b"]),
-        "who reports it, where the source has none": ("source=new", ["c"]),
-        "and likewise for what it must not be": ("source!=new", ["a", "b", "d"]),
-        "neither": ("source=", ["d"]),
-        "who reports it, whatever the source": ("reportingComponent=new", ["b", "c"]),
+        "source falls back to reportingController": ("source=new", ["c"]),
+        "source != falls back to reportingController": ("source!=new", ["a", "b", "d"]),
+        "neither source nor reportingController": ("source=", ["d"]),
+        "reportingComponent ignores the source": ("reportingComponent=new", ["b", "c"]),
     },
 )
 async def test_event_source(api: Api, selector: str, expected: list[str]) -> None:

@@ -110,7 +110,7 @@ def _escaped(text: str) -> str:
             "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { "
             'APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" } (5b5d)',
         ),
-        "no YAML": (
+        "invalid YAML": (
             YAML,
             b"a:\n\tb: c\n",
             "yaml: line 2: found character that cannot start any token (613a0a09623a20630a)",

@@ -21,17 +21,17 @@ _NOTHING_SELECTED = '{"MatchExpressions":null,"MatchFields":null}'
     "type_, value, shown",
     {
         "a string is quoted": ("string", "a<b", '"a<b"'),
-        "a string that is not there is empty": ("string", None, '""'),
+        "empty string": ("string", None, '""'),
         "a string of a type of its own is JSON": ("named", "a<b", '"a\\u003cb"'),
         "a pointer to a string is JSON": ("*string", "a<b", '"a\\u003cb"'),
         "a pointer to nothing": ("*string", None, "null"),
         "a pointer to zero": ("*int", 0, "0"),
-        "a number that is not there": ("int", None, "0"),
-        "bytes that are not there": ("bytes", None, "null"),
-        "a time that is not there": ("time", None, "null"),
+        "missing number": ("int", None, "0"),
+        "missing bytes": ("bytes", None, "null"),
+        "missing time": ("time", None, "null"),
         "a pointer to no struct": ("*meta.LabelSelector", None, "null"),
-        "a struct that is not there": ("rbac.RoleRef", None, '{"APIGroup":"","Kind":"","Name":""}'),
-        "a map that is not there": ("{}string", None, "null"),
+        "missing struct": ("rbac.RoleRef", None, '{"APIGroup":"","Kind":"","Name":""}'),
+        "missing map": ("{}string", None, "null"),
         "maps are in order": ("{}string", {"b": "1", "a": "\u2028"}, '{"a":"\\u2028","b":"1"}'),
         "quantities are canonical": ("{}quantity", {"storage": "1024Mi"}, '{"storage":"1Gi"}'),
         "JSON": ("any", {"b": [{"d": 1.0, "c": 1.5}], "a": True}, '{"a":true,"b":[{"c":1.5,"d":1}]}'),
@@ -41,7 +41,7 @@ _NOTHING_SELECTED = '{"MatchExpressions":null,"MatchFields":null}'
             {"matchExpressions": [{"operator": "In"}], "matchLabels": {"b": "", "a": ""}},
             '{"matchLabels":{"a":"","b":""},"matchExpressions":[{"key":"","operator":"In"}]}',
         ),
-        "what is false behind a pointer is not empty": (
+        "pointer to false is not empty": (
             "[]meta.OwnerReference",
             [{"uid": "u", "controller": False}],
             '[{"apiVersion":"","kind":"","name":"","uid":"u","controller":false}]',
@@ -51,7 +51,7 @@ _NOTHING_SELECTED = '{"MatchExpressions":null,"MatchFields":null}'
             {"protocol": "TCP", "port": 80, "targetPort": "web"},
             '{"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":"web","NodePort":0}',
         ),
-        "in Go's order": ("core.EventSource", {"host": "h", "component": "c"}, '{"Component":"c","Host":"h"}'),
+        "fields in Go's order": ("core.EventSource", {"host": "h", "component": "c"}, '{"Component":"c","Host":"h"}'),
         "struct in struct": (
             "core.VolumeNodeAffinity",
             {"required": {"nodeSelectorTerms": [{}]}},
@@ -63,7 +63,7 @@ _NOTHING_SELECTED = '{"MatchExpressions":null,"MatchFields":null}'
             '{"ResourceNames":["n"],"RuleWithOperations":{"Operations":["CREATE"],"APIGroups":null,"APIVersions":null,'
             '"Resources":["pods"],"Scope":null}}',
         ),
-        "one level less than in the version": (
+        "field that the versioned type nests deeper": (
             "apiextensions.CustomResourceConversion",
             {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "u"}}},
             '{"Strategy":"Webhook","WebhookClientConfig":{"URL":"u","Service":null,"CABundle":null},'
@@ -78,10 +78,13 @@ def test_values(type_: str, value: Any, shown: str) -> None:
 @cases(
     "spec, part",
     {
-        "of the host": ({"hostNetwork": True}, '"SecurityContext":{"HostNetwork":true,"HostPID":false,'),
+        "hostNetwork": ({"hostNetwork": True}, '"SecurityContext":{"HostNetwork":true,"HostPID":false,'),
         "users of the host": ({"hostUsers": False}, '"ShareProcessNamespace":null,"HostUsers":false,'),
         "the account's older name": ({"serviceAccount": "a"}, '"ServiceAccountName":"a"'),
-        "and newer": ({"serviceAccount": "a", "serviceAccountName": "b"}, '"ServiceAccountName":"b"'),
+        "serviceAccountName precedes serviceAccount": (
+            {"serviceAccount": "a", "serviceAccountName": "b"},
+            '"ServiceAccountName":"b"',
+        ),
         "embedded structs": (
             {"volumes": [{"name": "v", "emptyDir": {}}]},
             '{"Name":"v","HostPath":null,"EmptyDir":{"Medium":"","SizeLimit":null},',
@@ -99,12 +102,18 @@ def test_pod_specs(spec: dict[str, Any], part: str) -> None:
 @cases(
     "schema, part",
     {
-        "one schema for all items": ({"items": {"type": "string"}}, '"Items":{"Schema":{"ID":"",'),
-        "for each": ({"items": [{"type": "string"}]}, '"Items":{"Schema":null,"JSONSchemas":[{"ID":"",'),
-        "all": ({"additionalProperties": True}, '"AdditionalProperties":{"Allows":true,"Schema":null}'),
+        "items with one schema": ({"items": {"type": "string"}}, '"Items":{"Schema":{"ID":"",'),
+        "items with a list of schemas": (
+            {"items": [{"type": "string"}]},
+            '"Items":{"Schema":null,"JSONSchemas":[{"ID":"",',
+        ),
+        "additionalProperties true": (
+            {"additionalProperties": True},
+            '"AdditionalProperties":{"Allows":true,"Schema":null}',
+        ),
         "names": ({"dependencies": {"a": ["b"]}}, '"Dependencies":{"a":{"Schema":null,"Property":["b"]}}'),
         "numbers": ({"maximum": 2.0, "minimum": 0.5}, '"Maximum":2,"ExclusiveMaximum":false,"Minimum":0.5'),
-        "with names of their own": ({"x-kubernetes-list-type": "set"}, '"XListType":"set"'),
+        "x-kubernetes-list-type": ({"x-kubernetes-list-type": "set"}, '"XListType":"set"'),
     },
 )
 def test_schemas(schema: dict[str, Any], part: str) -> None:
@@ -207,7 +216,7 @@ async def test_bound_claim_error_omits_requests(api: Api) -> None:
 @cases(
     "spec, shown",
     {
-        "of a named type": ({"restartPolicy": "<"}, 'spec.restartPolicy: Unsupported value: "\\u003c"'),
+        "named string type": ({"restartPolicy": "<"}, 'spec.restartPolicy: Unsupported value: "\\u003c"'),
         "a plain one": ({"hostname": "<\x01"}, 'spec.hostname: Invalid value: "<\\x01"'),
         "behind a pointer": (
             {"securityContext": {"windowsOptions": {"runAsUserName": "\x01"}}},

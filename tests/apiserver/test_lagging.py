@@ -22,11 +22,14 @@ def _names(answer: Answer) -> list[str]:
     "query, names",
     {
         "a list without a version is the truth": ("", ["a", "b"]),
-        "any version will do: from the cache": ("?resourceVersion=0", ["a"]),
-        "the same in pages": ("?resourceVersion=0&limit=1", ["a"]),
-        "not older than long ago": ("?resourceVersion=2&resourceVersionMatch=NotOlderThan", ["a"]),
+        "resourceVersion 0: from the cache": ("?resourceVersion=0", ["a"]),
+        "resourceVersion 0 with limit: from the cache": ("?resourceVersion=0&limit=1", ["a"]),
+        "NotOlderThan an old version: from the cache": ("?resourceVersion=2&resourceVersionMatch=NotOlderThan", ["a"]),
         "pages of now are the truth": ("?limit=5", ["a", "b"]),
-        "selectors look at the copy too": ("?resourceVersion=0&fieldSelector=metadata.name%3Db", []),
+        "field selector with resourceVersion 0: from the cache": (
+            "?resourceVersion=0&fieldSelector=metadata.name%3Db",
+            [],
+        ),
     },
 )
 async def test_lists(api: Api, query: str, names: list[str]) -> None:

@@ -92,14 +92,14 @@ async def test_stored_out_of_range_number_is_an_internal_error(api: Api, bugs: l
 @cases(
     "method, target, body, code, message",
     {
-        "a PUT that insists on it": (
+        "update with resourceVersion out of range": (
             "PUT",
             f"{CONFIG_MAPS}/c",
             {"metadata": {"name": "c", "resourceVersion": DIGITS}},
             500,
             OUT_OF_RANGE,
         ),
-        "a create, where nobody looks at what is no version": (
+        "create ignores the resourceVersion": (
             "POST",
             CONFIG_MAPS,
             {"metadata": {"name": "d", "resourceVersion": DIGITS}},

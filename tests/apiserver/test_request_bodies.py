@@ -80,16 +80,16 @@ def client(
 @cases(
     "method, target, headers, length, status",
     {
-        "of an anonymous client": ("POST", MAPS, {}, 9, 403),
-        "with a bad token": ("POST", MAPS, {"authorization": "Bearer bad"}, 9, 401),
-        "of a client without rights": ("POST", MAPS, JANE, 9, 403),
-        "of a client without rights, and far too large": ("POST", MAPS, JANE, 9 * MEBIBYTE, 403),
-        "far too large": ("POST", MAPS, ADMIN, 9 * MEBIBYTE, 413),
-        "without end": ("POST", MAPS, ADMIN, 10**30, 413),
-        "to where nothing is created": ("POST", f"{MAPS}/x", ADMIN, 9, 405),
-        "to a missing object": ("POST", "/apis/apps/v1/none", ADMIN, 9, 404),
-        "to an unknown resource": ("POST", "/version", ADMIN, 9, 405),
-        "that means nothing": ("GET", MAPS, ADMIN, 9, 200),
+        "anonymous client": ("POST", MAPS, {}, 9, 403),
+        "invalid token": ("POST", MAPS, {"authorization": "Bearer bad"}, 9, 401),
+        "client without permission": ("POST", MAPS, JANE, 9, 403),
+        "client without permission, body too large": ("POST", MAPS, JANE, 9 * MEBIBYTE, 403),
+        "body too large": ("POST", MAPS, ADMIN, 9 * MEBIBYTE, 413),
+        "endless body": ("POST", MAPS, ADMIN, 10**30, 413),
+        "POST to an object": ("POST", f"{MAPS}/x", ADMIN, 9, 405),
+        "POST to an unknown resource": ("POST", "/apis/apps/v1/none", ADMIN, 9, 404),
+        "POST to a path without resources": ("POST", "/version", ADMIN, 9, 405),
+        "body of a GET is ignored": ("GET", MAPS, ADMIN, 9, 200),
     },
 )
 async def test_body_is_not_read(
@@ -173,13 +173,13 @@ async def test_incomplete_bodies_are_bounded_in_memory(world: World) -> None:
 @cases(
     "lengths, joined",
     {
-        "nothing": ([], []),
-        "one": ([5], [5]),
+        "no objects": ([], []),
+        "one object": ([5], [5]),
         "small ones together": ([5, 6, 7], [18]),
         "a large one": ([LONG_BYTES + 1], [LONG_BYTES + 1]),
         "a large one among small ones": ([5, LONG_BYTES + 1, 6, 7], [5, LONG_BYTES + 1, 13]),
-        "no more than fits": ([LONG_BYTES, 5], [LONG_BYTES, 5]),
-        "just as much as fits": ([LONG_BYTES - 5, 5, 6], [LONG_BYTES, 6]),
+        "a full chunk, then the rest": ([LONG_BYTES, 5], [LONG_BYTES, 5]),
+        "chunks filled exactly": ([LONG_BYTES - 5, 5, 6], [LONG_BYTES, 6]),
         "large ones": ([LONG_BYTES + 1] * 2, [LONG_BYTES + 1] * 2),
     },
 )
@@ -219,8 +219,8 @@ def _get(target: str) -> Any:
 
 
 ACCEPTS = {
-    "as it is stored": "application/json",
-    "as YAML": "application/yaml",
+    "JSON": "application/json",
+    "YAML": "application/yaml",
 }
 
 
@@ -238,10 +238,14 @@ async def test_client_not_reading_a_large_response_is_disconnected(world: World,
 @cases(
     "values, options, whole",
     {
-        "nothing": ((), {"head": b"<", "end": b">"}, b"<>"),
-        "one": ((b"..abc",), {"head": b"<", "end": b">", "between": b", ", "skip": 2}, b"<abc>"),
-        "more": ((b"..abc", b"..", b"..d"), {"head": b"<", "end": b">", "between": b", ", "skip": 2}, b"<abc, , d>"),
-        "one that is long": ((b"x" * 100,), {}, b"x" * 100),
+        "no parts": ((), {"head": b"<", "end": b">"}, b"<>"),
+        "one part": ((b"..abc",), {"head": b"<", "end": b">", "between": b", ", "skip": 2}, b"<abc>"),
+        "several parts": (
+            (b"..abc", b"..", b"..d"),
+            {"head": b"<", "end": b">", "between": b", ", "skip": 2},
+            b"<abc, , d>",
+        ),
+        "one long part": ((b"x" * 100,), {}, b"x" * 100),
     },
 )
 @pytest.mark.parametrize("size", [1, 4, 10, 1000])

@@ -48,10 +48,10 @@ def served(data: bytes) -> list[tuple[int, bytes]]:
 @cases(
     "changed, answer",
     {
-        "as browsers ask": ({}, None),
-        "without a key": ({"sec-websocket-key": ""}, Rejected(400, "missing or bad challenge response")),
-        "another version": ({"sec-websocket-version": "8"}, Rejected(400, "missing or bad WebSocket Version")),
-        "without an origin": ({"origin": ""}, Rejected(403, "null origin")),
+        "valid handshake": ({}, None),
+        "missing key": ({"sec-websocket-key": ""}, Rejected(400, "missing or bad challenge response")),
+        "unsupported version": ({"sec-websocket-version": "8"}, Rejected(400, "missing or bad WebSocket Version")),
+        "missing origin": ({"origin": ""}, Rejected(403, "null origin")),
         "two subprotocols": ({"sec-websocket-protocol": "a, b"}, Rejected(400, "missing or bad WebSocket-Protocol")),
     },
 )
@@ -69,11 +69,11 @@ def test_subprotocol_is_echoed() -> None:
 @cases(
     "upgrade, connection, wanted",
     {
-        "both": ("WebSocket", "Upgrade", True),
+        "WebSocket upgrade": ("WebSocket", "Upgrade", True),
         "among others": ("websocket", "close, upgrade , x", True),
         "another protocol": ("SPDY/3.1", "Upgrade", False),
-        "the connection does not say so": ("websocket", "keep-alive", False),
-        "a longer word": ("websocket", "upgrades", False),
+        "Connection without upgrade": ("websocket", "keep-alive", False),
+        "Connection with another token": ("websocket", "upgrades", False),
     },
 )
 def test_websocket_requests(upgrade: str, connection: str, wanted: bool) -> None:
@@ -107,7 +107,7 @@ def test_last_of_many_pings_is_answered(flood: bytes) -> None:
     assert frames.feed(b"c" + masked(CLOSE) + masked(PING, b"after the end")) == [(CLOSE, b"")]
 
 
-@cases("data", {"not masked": b"\x81\x01a", "a control frame too long": masked(PING, b"x" * 126)})
+@cases("data", {"unmasked frame": b"\x81\x01a", "a control frame too long": masked(PING, b"x" * 126)})
 def test_rejected_client_frames(data: bytes) -> None:
     with pytest.raises(FrameError):
         ClientFrames().feed(data)

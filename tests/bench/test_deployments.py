@@ -21,12 +21,12 @@ DONE = {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyRepl
 @cases(
     "status, expected",
     {
-        "all updated, ready and available, and no others": (DONE, True),
+        "complete": (DONE, True),
         "not observed yet": ({}, False),
-        "that was before the change": ({**DONE, "observedGeneration": 1}, False),
-        "an old pod is left": ({**DONE, "replicas": 4}, False),
-        "one is still old": ({**DONE, "updatedReplicas": 2}, False),
-        "one is not available": ({**DONE, "availableReplicas": 2}, False),
+        "observed generation before the change": ({**DONE, "observedGeneration": 1}, False),
+        "an old pod remains": ({**DONE, "replicas": 4}, False),
+        "one not updated": ({**DONE, "updatedReplicas": 2}, False),
+        "one not available": ({**DONE, "availableReplicas": 2}, False),
     },
 )
 def test_rollout_status_is_kubectls(status: dict[str, Any], expected: bool) -> None:

@@ -29,7 +29,7 @@ def test_single_program_is_compared_with_itself() -> None:
 @cases(
     "figures",
     {
-        "nothing was run": [],
+        "no measurements": [],
         "one size": [_cost(500, [100])],
         "wall time is no cost per object": [_cost(500, [1], unit="s"), _cost(5000, [10], unit="s")],
         "figures of no series": [figure("a", "µs", [1]), figure("b", "µs", [2])],

@@ -81,7 +81,7 @@ def test_expressions_have_upstreams_values(expression: str, expected: object) ->
         "a missing key": ("self.missing == 1", "no such key: missing"),
         "an index past the end": ("self.list[9]", "index out of bounds: 9"),
         "a division by zero": ("1 / (self.list[0] - 1)", "division by zero"),
-        "types that do not go together": ("self.list + 1", "no such overload"),
+        "incompatible types": ("self.list + 1", "no such overload"),
         "a function that refuses": ("quantity('x')", "quantities must match the regular expression"),
     },
 )

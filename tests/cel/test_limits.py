@@ -47,7 +47,7 @@ def doubled(times: int, doubling: str) -> str:
             POD,
             True,
         ),
-        "a list that is made": (
+        "list built by map": (
             "has(object.spec) && object.spec.containers.map(c, c.name).join(',').size() < 99",
             POD,
             True,
@@ -65,9 +65,9 @@ def doubled(times: int, doubling: str) -> str:
         "a text doubled": (doubled(12, "{0} + {0}"), "a" * 100, False),
         "a list doubled": (doubled(12, "{0} + {0}"), [1] * 10, False),
         "a tree doubled": (doubled(14, "[{0}, {0}]").replace(".size()", ""), 1, False),
-        "a text in place of each character": ("object.replace('', object).size()", "a" * 1_000, False),
+        "replacement of every character": ("object.replace('', object).size()", "a" * 1_000, False),
         "a list as text": ("'%s%s%s'.format([object, object, object])", list(range(5_000)), False),
-        "all that is found": ("object.findAll('a').size()", "a" * 5_000, False),
+        "findAll": ("object.findAll('a').size()", "a" * 5_000, False),
     },
 )
 def test_long_evaluations_are_estimated_before(expression: str, value: Any, *, at_once: bool) -> None:

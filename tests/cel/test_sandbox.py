@@ -110,7 +110,7 @@ async def test_large_expression_is_compiled_and_evaluated_in_the_process(sandbox
                      "ERROR: <input>:2:2001: undeclared reference to 'nobody'"),
         "size": ("'" + "a" * 100_000 + "'",
                      "ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100002, limit 100000"),
-        "depth of what it comes to": ("[1].map(a, " * 20 + "a" + ")" * 20 + " " * 2000,
+        "depth of the expression after macros": ("[1].map(a, " * 20 + "a" + ")" * 20 + " " * 2000,
                      "ERROR: <input>:-1:0: expression recursion limit exceeded"),
         "depth": ("[" * 200 + "]" * 200 + " " * 2000,
                      "ERROR: <input>:-1:0: expression recursion limit exceeded: 32"),

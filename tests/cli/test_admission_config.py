@@ -47,7 +47,7 @@ def test_settings_inline_or_in_another_file(tmp_path: Path) -> None:
             SETTINGS.replace("baseline", "x"),
             'defaults.enforce: Invalid value: "x": must be one of privileged, baseline, restricted',
         ),
-        "no version": (
+        "invalid version": (
             SETTINGS.replace("v1.30", "v2.30"),
             'defaults.enforce-version: Invalid value: "v2.30": must be "latest" or "v1.x"',
         ),
@@ -79,9 +79,9 @@ def test_settings_of_other_plugins_are_reported(tmp_path: Path, capsys: pytest.C
     "words, expected",
     {
         "the controller runs": ([], True),
-        "no controller runs": (["--no-manager"], False),
+        "no controllers": (["--no-manager"], False),
         "this one does not run": (["--controllers=*,-serviceaccount"], False),
-        "it alone runs": (["--controllers=serviceaccount-controller"], True),
+        "only this controller": (["--controllers=serviceaccount-controller"], True),
     },
 )
 def test_service_account_plugin_is_enabled_with_its_controller(words: list[str], expected: bool) -> None:

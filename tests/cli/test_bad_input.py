@@ -121,9 +121,9 @@ def no_certificate(directory: Path) -> str:
 @cases(
     "make, named",
     {
-        "a file that is not there": (no_file, ["nothing", "there is no such kubeconfig file"]),
+        "missing file": (no_file, ["nothing", "there is no such kubeconfig file"]),
         "a file that is not YAML": (bad_yaml, ["config", "not YAML", "line"]),
-        "a file that is something else": (not_a_config, ["config", "malformed"]),
+        "not a kubeconfig": (not_a_config, ["config", "malformed"]),
         "an unknown context": (no_context, ["config", "context 'there' does not exist; there is here"]),
         "a certificate that is missing": (no_certificate, ["user 'me'", "missing.crt", "No such file"]),
     },

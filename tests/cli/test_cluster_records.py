@@ -35,12 +35,12 @@ from pilothouse.cli.program import UserError
         "kind's export": ("export kubeconfig", "`pilothouse kubeconfig --merge`"),
         "a manifest without its flag": ("load .", "use -f ."),
         "a misspelt flag": ("create cluster --node=3", "did you mean --nodes?"),
-        "no noun": ("create", "`pilothouse create cluster [NAME]`"),
+        "missing noun": ("create", "`pilothouse create cluster [NAME]`"),
         "a name without its noun": ("delete web", "`pilothouse delete cluster web`"),
         "a name in capitals": ("create cluster Web", "can't be the name of a cluster"),
         "a name that leaves the directory": ("delete cluster ../x", "can't be the name of a cluster"),
-        "a manifest that is not there": ("create cluster -f nothing.yaml", "unable to read manifest nothing.yaml"),
-        "a format that there is not": ("list -o yaml", "--output must be table, name or json"),
+        "missing manifest file": ("create cluster -f nothing.yaml", "unable to read manifest nothing.yaml"),
+        "unsupported output format": ("list -o yaml", "--output must be table, name or json"),
         "no manifests": ("load", "load needs manifests"),
         "a server that does not answer": ("create cluster -f http://127.0.0.1:1/a.yaml", "http://127.0.0.1:1/a.yaml:"),
     },
@@ -90,10 +90,10 @@ def test_the_lock_has_no_place_among_the_standard_streams(tmp_path: Path) -> Non
 @cases(
     "content, message",
     {
-        "another release's": ('{"format":2,"name":"a","created":""}', "has format 2"),
-        "another release's, in other fields": ('{"format":2,"name":["a"]}', "has format 2"),
+        "newer format": ('{"format":2,"name":"a","created":""}', "has format 2"),
+        "newer format with other types": ('{"format":2,"name":["a"]}', "has format 2"),
         "damaged": ('{"format":', "`pilothouse delete cluster a`"),
-        "another cluster's": ('{"name":"b","created":""}', "of a cluster named 'b'"),
+        "record of another cluster": ('{"name":"b","created":""}', "of a cluster named 'b'"),
     },
 )
 def test_unusable_record(content: str, message: str, tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "one of several files": ("pilothouse-a", True, "a"),
         "a context of another program": ("prod", False, "pilothouse"),
         "a context that does not exist": ("gone", False, "pilothouse"),
-        "none": ('""', False, "pilothouse"),
+        "empty": ('""', False, "pilothouse"),
     },
 )
 def test_cluster_without_a_name_is_that_of_the_current_context(

@@ -70,10 +70,12 @@ def test_overrides() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param(["--etcd-prefix=/k"], "--etcd-prefix needs --etcd-servers", id="no servers"),
-        pytest.param(["--etcd-servers=10.0.0.1:x"], "--etcd-servers: '10.0.0.1:x'", id="no address"),
+        pytest.param(["--etcd-prefix=/k"], "--etcd-prefix needs --etcd-servers", id="without --etcd-servers"),
+        pytest.param(["--etcd-servers=10.0.0.1:x"], "--etcd-servers: '10.0.0.1:x'", id="invalid address"),
         pytest.param(
-            ["--etcd-servers-overrides=/events#http://h:1"], "--etcd-servers-overrides needs --etcd-servers", id="alone"
+            ["--etcd-servers-overrides=/events#http://h:1"],
+            "--etcd-servers-overrides needs --etcd-servers",
+            id="overrides without --etcd-servers",
         ),
         *(
             pytest.param(
@@ -86,21 +88,25 @@ def test_overrides() -> None:
             for text in ("/events/http://h:1", "events#http://h:1", "a/b/c#http://h:1", "/a#x#y", "/a#", "/a#h:1;", ",")
         ),
         pytest.param(
-            [SERVER, "--etcd-servers-overrides=/events#h:x"], "--etcd-servers: 'h:x'", id="no address in an override"
+            [SERVER, "--etcd-servers-overrides=/events#h:x"],
+            "--etcd-servers: 'h:x'",
+            id="invalid address in an override",
         ),
         pytest.param(
             [SERVER, "--etcd-servers-overrides=/events#http://h:1", "--replica-lag=1s"],
             "--replica-lag can't be used with --etcd-servers-overrides",
             id="a lag",
         ),
-        pytest.param([SERVER, "--etcd-certfile=a"], "are given together", id="half a certificate"),
+        pytest.param([SERVER, "--etcd-certfile=a"], "are given together", id="certificate without key"),
         pytest.param(
-            ["--encryption-provider-config=x"], "--encryption-provider-config needs --etcd-servers", id="no etcd"
+            ["--encryption-provider-config=x"],
+            "--encryption-provider-config needs --etcd-servers",
+            id="encryption without etcd",
         ),
         pytest.param(
             [SERVER, "--encryption-provider-config-automatic-reload"],
             "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config",
-            id="nothing to reload",
+            id="reload without an encryption configuration",
         ),
     ],
 )

@@ -52,7 +52,7 @@ def backup(real_cluster: RealCluster, tmp_path: Path) -> tuple[Path, str, str]:
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.parametrize("runs", [True, False], ids=["running", "as it was saved"])
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "saved copy"])
 def test_kubectl_shows_the_cluster_of_a_backup(backup: tuple[Path, str, str], tmp_path: Path, runs: bool) -> None:
     path, namespace, uid = backup
 
@@ -97,15 +97,27 @@ def test_restore_makes_a_data_directory_of_it(backup: tuple[Path, str, str], tmp
             2,
             'make the directory with "pilothouse snapshot restore DB --data-dir d"',
         ),
-        "with an etcd": (["--etcd-snapshot=DB", "--etcd-servers=x"], 2, "--etcd-snapshot and --etcd-servers can't be"),
-        "no such file": (["--etcd-snapshot=/nowhere"], 1, "--etcd-snapshot /nowhere: No such file or directory"),
-        "no keys": (["--etcd-snapshot=DB"], 1, "there are no keys below /registry/: it has other keys, such as /k/a"),
-        "no keys of encryption": (
+        "with --etcd-servers": (
+            ["--etcd-snapshot=DB", "--etcd-servers=x"],
+            2,
+            "--etcd-snapshot and --etcd-servers can't be",
+        ),
+        "missing file": (["--etcd-snapshot=/nowhere"], 1, "--etcd-snapshot /nowhere: No such file or directory"),
+        "no keys below the prefix": (
+            ["--etcd-snapshot=DB"],
+            1,
+            "there are no keys below /registry/: it has other keys, such as /k/a",
+        ),
+        "missing encryption configuration": (
             ["--etcd-snapshot=DB", "--encryption-provider-config=/nowhere"],
             1,
             "--encryption-provider-config: error while parsing file: ",
         ),
-        "no objects": (["--etcd-snapshot=DB", "--etcd-prefix=/k"], 1, "there is no object in it that this API server"),
+        "no objects below the prefix": (
+            ["--etcd-snapshot=DB", "--etcd-prefix=/k"],
+            1,
+            "there is no object in it that this API server",
+        ),
     },
 )
 def test_invalid_snapshots(tmp_path: Path, words: list[str], code: int, error: str) -> None:

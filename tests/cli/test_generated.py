@@ -89,18 +89,18 @@ def test_the_shell_can_read_its_script(capsys: pytest.CaptureFixture[str], shell
         "values behind a sign": (["pilothouse", "manager", "--logging-format", "=", "j"], ["json"]),
         "underscores": (["pilothouse", "manager", "--logging_format", "="], ["text", "json"]),
         "a switch behind a sign": ([ALIAS, "--leader-elect", "=", "f"], ["false"]),
-        "no value": ([ALIAS, "--leader-elect", "--leader-elect-le"], ["--leader-elect-lease-duration"]),
-        "one more of a list": (
+        "flag name": ([ALIAS, "--leader-elect", "--leader-elect-le"], ["--leader-elect-lease-duration"]),
+        "item appended to a list": (
             [ALIAS, "--controllers", "=", "*,-x,ttl"],
             ["*,-x,ttl-after-finished-controller", "*,-x,ttl-controller"],
         ),
         "files": ([ALIAS, "--kubeconfig", "/etc/nsswitch.con"], ["/etc/nsswitch.conf"]),
         "folders": ([ALIAS, "--cert-dir", "/us"], ["/usr"]),
-        "what nobody can guess": ([ALIAS, "--kube-api-qps", "=", ""], []),
-        "a flag that there is not": ([ALIAS, "--nope", "=", ""], []),
+        "value without suggestions": ([ALIAS, "--kube-api-qps", "=", ""], []),
+        "unknown flag": ([ALIAS, "--nope", "=", ""], []),
         "arguments": (["pilothouse", "completion", ""], ["bash", "zsh", "fish"]),
         "types of objects": (["pilothouse", "why", "deploy"], ["deployments"]),
-        "another command's flag": (["pilothouse", "nodes", "--controllers", ""], None),
+        "flag of another command": (["pilothouse", "nodes", "--controllers", ""], None),
     },
 )
 def test_bash_completions(

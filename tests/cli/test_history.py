@@ -277,15 +277,15 @@ def test_the_age_of_objects_at_a_time() -> None:
     {
         "kind's get clusters": (["get", "clusters"], "`pilothouse list` lists the clusters"),
         "an unknown type": (["get", "widgets"], 'the server doesn\'t have a resource type "widgets"'),
-        "no time": (["get", "pods", "--at=noon"], '"noon" is no resourceVersion, no time such as'),
+        "invalid time": (["get", "pods", "--at=noon"], '"noon" is no resourceVersion, no time such as'),
         "the future": (["get", "pods", "--at=2999-01-01T00:00:00Z"], " is in the future; it is "),
         "before the history": (["get", "pods", "--at=100000h"], "the history of this API server begins at"),
-        "a revision to come": (["get", "pods", "--at=999999999"], "the API server is at resourceVersion "),
-        "none of that name": (
+        "future revision": (["get", "pods", "--at=999999999"], "the API server is at resourceVersion "),
+        "object that never existed": (
             ["history", "pod/none"],
             "there is no pods none in namespace default (context x), and was none",
         ),
-        "not watched": (["history", "componentstatuses/x"], "can't be watched"),
+        "resource without watch": (["history", "componentstatuses/x"], "can't be watched"),
     },
 )
 def test_errors_of_requests(kubeconfig: str, tmp_path: Path, words: list[str], message: str) -> None:
@@ -297,9 +297,9 @@ def test_errors_of_requests(kubeconfig: str, tmp_path: Path, words: list[str], m
 @cases(
     "words, message",
     {
-        "no name": (["history", "pods"], "expected TYPE/NAME, got pods"),
-        "no type": (["get"], "expected TYPE [NAME]"),
-        "all namespaces of one object": (["history", "pod/a", "-A"], "are for the writes of users, without TYPE/NAME"),
+        "missing name": (["history", "pods"], "expected TYPE/NAME, got pods"),
+        "missing type": (["get"], "expected TYPE [NAME]"),
+        "-A with an object": (["history", "pod/a", "-A"], "are for the writes of users, without TYPE/NAME"),
         "a format of get": (["get", "pods", "-o=xml"], '--output must be wide, name, json or yaml, got "xml"'),
         "a format of history": (["history", "pod/a", "-o=xml"], '--output must be text or json, got "xml"'),
     },
@@ -312,10 +312,10 @@ def test_invalid_command_lines(capsys: pytest.CaptureFixture[str], words: list[s
 @cases(
     "words, expected",
     {
-        "with a slash": (["pod/web"], ("pod", "web")),
-        "two words": (["pod", "web"], ("pod", "web")),
-        "a slash too many": (["pod/web", "x"], None),
-        "nothing": ([], None),
+        "TYPE/NAME": (["pod/web"], ("pod", "web")),
+        "TYPE NAME": (["pod", "web"], ("pod", "web")),
+        "TYPE/NAME NAME": (["pod/web", "x"], None),
+        "no arguments": ([], None),
     },
 )
 def test_types_and_names(words: list[str], expected: tuple[str, str] | None) -> None:

@@ -61,18 +61,19 @@ users:
     unheard-of: {a: 1}
 """
 FILES = [
-    pytest.param(USUAL, id="with comments and others' extensions"),
-    pytest.param(USUAL.rstrip("\n"), id="without a last newline"),
+    pytest.param(USUAL, id="comments and extensions of other programs"),
+    pytest.param(USUAL.rstrip("\n"), id="without a final newline"),
     pytest.param(
-        "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: null\nusers:\ncurrent-context: ''\n", id="as of kubectl"
+        "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: null\nusers:\ncurrent-context: ''\n",
+        id="as kubectl writes it",
     ),
     pytest.param("clusters: [] # none\nusers: [{name: a, user: {token: x}}] # one\n", id="lists in one line"),
     pytest.param("apiVersion: v1\nkind: Config\nclusters:\n- name: a\n  cluster: {server: s}\n", id="sections missing"),
     pytest.param("current-context:\ncontexts:\n- name: a\n  context:\n", id="nulls"),
     pytest.param('{"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}', id="JSON"),
-    pytest.param("users:\n- name: a\n  user: &u {token: x}\n- name: b\n  user: *u\n", id="with an alias"),
+    pytest.param("users:\n- name: a\n  user: &u {token: x}\n- name: b\n  user: *u\n", id="alias"),
     pytest.param("# nothing but a comment\n", id="a comment"),
-    pytest.param("", id="nothing"),
+    pytest.param("", id="empty"),
 ]
 
 
@@ -157,8 +158,8 @@ def test_other_clusters_are_not_marked() -> None:
     {
         "a list": ("- a\n", "it is no kubeconfig"),
         "a map of clusters": ("clusters: {a: b}\n", "clusters in it is not a list of named entries"),
-        "a list of words": ("users: [a]\n", "users in it is not a list of named entries"),
-        "no YAML": ("a: [", "yaml: "),
+        "list of strings": ("users: [a]\n", "users in it is not a list of named entries"),
+        "invalid YAML": ("a: [", "yaml: "),
     },
 )
 def test_invalid_kubeconfig_is_rejected(text: str, why: str) -> None:

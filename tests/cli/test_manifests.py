@@ -80,8 +80,8 @@ def test_all_unusable_files_and_documents_are_reported(tmp_path: Path) -> None:
 @cases(
     "files, message",
     {
-        "nothing": ([], "no manifests found in .*; the names of manifests end with .json, .yaml, .yml"),
-        "nothing of that kind": (["README.md", "b/5.yaml"], "no manifests found in"),
+        "no manifests": ([], "no manifests found in .*; the names of manifests end with .json, .yaml, .yml"),
+        "no files with a manifest's extension": (["README.md", "b/5.yaml"], "no manifests found in"),
         "no objects": (["empty.yaml"], "manifest .* has no objects in it"),
     },
 )
@@ -96,15 +96,15 @@ def test_a_folder_without_manifests(tmp_path: Path, files: list[str], message: s
 @cases(
     "text, name, is_kustomization",
     {
-        "its kind left out": ("resources: [a.yaml]\n", "kustomization.yaml", True),
-        "with its kind": (
+        "kustomization without kind": ("resources: [a.yaml]\n", "kustomization.yaml", True),
+        "kustomization with kind": (
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n",
             "kustomization.yml",
             True,
         ),
         "a component": ("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n", "kustomization.yaml", True),
-        "another file": ("resources: [a.yaml]\n", "b.yaml", False),
-        "another object": (
+        "another file name": ("resources: [a.yaml]\n", "b.yaml", False),
+        "Kustomization of another group": (
             "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n",
             "kustomization.yaml",
             False,

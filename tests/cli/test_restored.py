@@ -53,9 +53,13 @@ def test_up_continues_the_restored_cluster(saved: Path, tmp_path: Path, in_memor
 @cases(
     "words, code, error",
     {
-        "both": (["--snapshot", "FILE", "--data-dir", "d"], 2, "--snapshot and --data-dir can't be used together"),
-        "no such file": (["--snapshot", "/nowhere"], 1, "--snapshot /nowhere: No such file or directory"),
-        "no snapshot": (["--snapshot", "EMPTY"], 1, "this is no snapshot: it is not compressed by gzip"),
+        "--snapshot and --data-dir": (
+            ["--snapshot", "FILE", "--data-dir", "d"],
+            2,
+            "--snapshot and --data-dir can't be used together",
+        ),
+        "missing file": (["--snapshot", "/nowhere"], 1, "--snapshot /nowhere: No such file or directory"),
+        "not a snapshot": (["--snapshot", "EMPTY"], 1, "this is no snapshot: it is not compressed by gzip"),
         "names": (["--snapshot", "FILE", "--nodes=1"], 2, "--node-prefix: there is a node node-0 already"),
     },
 )

@@ -32,16 +32,16 @@ def job(condition: str) -> dict[str, Any]:
             replica_set(observedGeneration=1),
             Progress("waiting for the spec update to be observed", False),
         ),
-        "on the way up": (
+        "scaling up": (
             replica_set(replicas=3, readyReplicas=1, availableReplicas=1),
             Progress("1 of 3 ready", False),
         ),
-        "ready but not available for minReadySeconds is not done": (
+        "ready but not available for minReadySeconds": (
             replica_set(readyReplicas=3, availableReplicas=2),
             Progress("2 of 3 ready", False),
         ),
-        "done": (replica_set(readyReplicas=3, availableReplicas=3, replicas=3), Progress("3 of 3 ready", True)),
-        "on the way down": (
+        "complete": (replica_set(readyReplicas=3, availableReplicas=3, replicas=3), Progress("3 of 3 ready", True)),
+        "scaling down": (
             replica_set(1, replicas=2, readyReplicas=2, availableReplicas=2),
             Progress("1 old pods are pending termination", False),
         ),
@@ -49,12 +49,12 @@ def job(condition: str) -> dict[str, Any]:
             replica_set(conditions=[{"type": "ReplicaFailure", "status": "True", "message": "quota"}]),
             Progress("fails: quota", False),
         ),
-        "nothing wanted is done at once": (replica_set(0), Progress("0 of 0 ready", True)),
+        "zero replicas": (replica_set(0), Progress("0 of 0 ready", True)),
         "a running pod that is not ready": (
             {"kind": "Pod", "metadata": {}, "status": {"phase": "Running", "conditions": []}},
             Progress("Running", False),
         ),
-        "a pod that ended well": (
+        "a pod that succeeded": (
             {"kind": "Pod", "metadata": {}, "status": {"phase": "Succeeded"}},
             Progress("Succeeded", True),
         ),
@@ -74,7 +74,7 @@ def job(condition: str) -> dict[str, Any]:
             Progress("waiting for the spec update to be observed", False),
         ),
         "a rollout within its deadline": (deployment("ReplicaSetUpdated"), Progress("0 of 3 ready", False)),
-        "kinds without a state are done when they exist": (
+        "kinds without status": (
             {"kind": "ConfigMap", "metadata": {}},
             Progress("exists", True),
         ),
@@ -82,7 +82,7 @@ def job(condition: str) -> dict[str, Any]:
             {"kind": "Widget", "metadata": {}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}},
             Progress("not Ready", False),
         ),
-        "what is being deleted is never done": (
+        "terminating object": (
             {"kind": "ConfigMap", "metadata": {"deletionTimestamp": "x"}},
             Progress("is being deleted", False),
         ),

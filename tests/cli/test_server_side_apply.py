@@ -230,16 +230,16 @@ def annotated(document: Doc) -> Doc:
 @cases(
     "manager, document, others, is_removed",
     {
-        "by kubectl apply": ("kubectl-client-side-apply", annotated(DEPLOYMENT), (), True),
-        "by kubectl create, then kubectl apply": (
+        "kubectl apply": ("kubectl-client-side-apply", annotated(DEPLOYMENT), (), True),
+        "kubectl create, then kubectl apply": (
             "kubectl-create",
             DEPLOYMENT,
             (("kubectl-client-side-apply", {"metadata": annotated(DEPLOYMENT)["metadata"]}),),
             True,
         ),
-        "by kubectl create": ("kubectl-create", DEPLOYMENT, (), False),
-        "by an earlier version of ours": (OURS, DEPLOYMENT, (), True),
-        "by one, and changed by another": (
+        "kubectl create": ("kubectl-create", DEPLOYMENT, (), False),
+        "an earlier version of pilothouse": (OURS, DEPLOYMENT, (), True),
+        "pilothouse, then kubectl edit": (
             OURS,
             DEPLOYMENT,
             (("kubectl-edit", {"spec": {"minReadySeconds": 7}}),),
@@ -284,7 +284,7 @@ async def test_what_others_have_created(
             changed(JOB, ("spec", "replicas"), 1),
             r'Job a: strict decoding error: unknown field "spec\.replicas"$',
         ),
-        "another resource version": (
+        "stale resourceVersion": (
             changed(JOB, ("metadata", "resourceVersion"), "1"),
             "the object has been modified",
         ),
@@ -367,7 +367,7 @@ class Busy:
         pass
 
 
-@cases("writes, expected", {"once": (1, "unchanged"), "all the time": (99, "configured")})
+@cases("writes, expected", {"one conflict": (1, "unchanged"), "conflicts without end": (99, "configured")})
 async def test_another_client_writes_at_the_same_time(env: Env, writes: int, expected: str) -> None:
     client = await connect(env)
     await apply(client, POD)

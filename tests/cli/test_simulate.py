@@ -85,8 +85,8 @@ def test_json(path: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        pytest.param([], "expected the file of a scenario", id="no file"),
-        pytest.param(["none.yaml"], "none.yaml: unable to read the scenario: No such file", id="no such file"),
+        pytest.param([], "expected the file of a scenario", id="missing argument"),
+        pytest.param(["none.yaml"], "none.yaml: unable to read the scenario: No such file", id="missing file"),
         pytest.param(["PATH", "--seeds", "9-1"], 'the range of seeds "9-1" ends before it begins', id="seeds"),
         pytest.param(["PATH", "--seeds", "1-9999999"], "at most 1000000 seeds", id="too many seeds"),
         pytest.param(["PATH", "--only", "x"], "expected numbers of parts such as 0,3", id="parts"),
@@ -190,7 +190,7 @@ def test_ctrl_c_ends_all_processes(path: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        pytest.param(HOLDS, "✓ Passed", id="one run"),
+        pytest.param(HOLDS, "✓ Passed", id="single run"),
         pytest.param(("--seeds", "3-5"), "Repeat this run: <code>pilothouse simulate", id="the failure"),
         pytest.param((*HOLDS, "--seeds", "3-5"), "All runs passed", id="several runs"),
         pytest.param((*HOLDS, "--vary", "faults.count=0,1"), "count=1", id="variants"),

@@ -28,10 +28,10 @@ def run(command: str, directory: Path, **environment: str) -> subprocess.Complet
 @cases(
     "command, code, errors",
     {
-        "no standard input": (f"pilothouse {NO_FILE} <&-", 1, "no such kubeconfig file"),
-        "no standard output": (f"pilothouse {NO_FILE} >&-", 1, "no such kubeconfig file"),
-        "no standard error": (f"pilothouse {NO_FILE} 2>&-", 1, ""),
-        "none at all": ("pilothouse list <&- >&- 2>&-", 0, ""),
+        "closed standard input": (f"pilothouse {NO_FILE} <&-", 1, "no such kubeconfig file"),
+        "closed standard output": (f"pilothouse {NO_FILE} >&-", 1, "no such kubeconfig file"),
+        "closed standard error": (f"pilothouse {NO_FILE} 2>&-", 1, ""),
+        "all closed": ("pilothouse list <&- >&- 2>&-", 0, ""),
         "a reader that has exited": ("{ pilothouse --help; echo $? >&2; } | :", 0, "141"),
     },
 )

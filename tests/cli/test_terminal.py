@@ -22,7 +22,7 @@ HIDDEN_SHOWN = r"nginx\u202e4.1\u200b\u2066\u2028\ufeff\xad\x9b\x7f\U000e0041é"
     "text, shown",
     {
         "directions, invisible characters and tags": (HIDDEN, HIDDEN_SHOWN),
-        "half of a character": ("\ud83d", r"\ud83d"),
+        "lone surrogate": ("\ud83d", r"\ud83d"),
         "text in any script": ("naïve 日本語 עברית 🙂", "naïve 日本語 עברית 🙂"),
     },
 )

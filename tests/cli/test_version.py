@@ -15,11 +15,11 @@ OWN = f"{KUBERNETES_VERSION}+pilothouse.{__version__}"
 @cases(
     "words, printed",
     {
-        "without a value": (["--version"], f"Kubernetes {OWN}"),
-        "true as Go spells it too": (["--version=T"], f"Kubernetes {OWN}"),
+        "--version": (["--version"], f"Kubernetes {OWN}"),
+        "--version=T": (["--version=T"], f"Kubernetes {OWN}"),
         "override and exit": (["--version=v1.36.2-custom", "--version"], "Kubernetes v1.36.2-custom"),
         "the last": (["--version=v1.36.2+a", "--version=v1.36.2+b", "--version"], "Kubernetes v1.36.2+b"),
-        "the same": ([f"--version={OWN}", "--version"], f"Kubernetes {OWN}"),
+        "own version": ([f"--version={OWN}", "--version"], f"Kubernetes {OWN}"),
     },
 )
 def test_versions(capsys: pytest.CaptureFixture[str], words: list[str], printed: str) -> None:
@@ -48,14 +48,14 @@ def test_log_starts_with_the_reported_version(tmp_path: Path, version: str) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("vX", 'could not parse "vX" as version', id="no number"),
-        pytest.param("v1.36", 'illegal version string "v1.36"', id="two numbers"),
+        pytest.param("vX", 'could not parse "vX" as version', id="not a version"),
+        pytest.param("v1.36", 'illegal version string "v1.36"', id="without patch version"),
         pytest.param("v1.036.2", 'illegal zero-prefixed version component "036" in "v1.036.2"', id="octal"),
         pytest.param("v1.36.2-01", 'illegal zero-prefixed version component "01" in "v1.36.2-01"', id="octal behind"),
         pytest.param(
-            "v1.36.2_x", 'could not parse pre-release/metadata (_x) in version "v1.36.2_x"', id="no pre-release"
+            "v1.36.2_x", 'could not parse pre-release/metadata (_x) in version "v1.36.2_x"', id="invalid pre-release"
         ),
-        pytest.param("maybe", 'strconv.ParseBool: parsing "maybe": invalid syntax', id="no boolean"),
+        pytest.param("maybe", 'strconv.ParseBool: parsing "maybe": invalid syntax', id="not a boolean"),
         *(
             pytest.param(
                 text, f'version "{text}" must match major/minor/patch of default version "{OWN}"', id=f"not {text}"

@@ -240,10 +240,10 @@ async def test_invalid_arguments_are_rejected(env: Env, call: Callable[[Client],
         (refused(422, "Invalid"), Invalid),
         (refused(500, "ServerTimeout"), ServerTimeout),
         (refused(500, "InternalError"), InternalError),
-        pytest.param(refused(404), NotFound, id="without a reason the code decides"),
-        pytest.param(refused(503, "SomethingNew"), ServiceUnavailable, id="an unknown reason: the code decides"),
+        pytest.param(refused(404), NotFound, id="without reason: by status code"),
+        pytest.param(refused(503, "SomethingNew"), ServiceUnavailable, id="unknown reason: by status code"),
         pytest.param(wire.Response(502, {}, b"<html>bad gateway</html>"), InternalError, id="a proxy's page"),
-        pytest.param(wire.Response(503, {}, b""), ServiceUnavailable, id="nothing at all"),
+        pytest.param(wire.Response(503, {}, b""), ServiceUnavailable, id="empty body"),
         pytest.param(wire.Response(418, {}, b"teapot"), ApiError, id="an unknown code"),
     ],
 )
@@ -277,7 +277,7 @@ async def test_has_cause(env: Env) -> None:
         "a read whose connection was lost": (ConnectionLost("EOF"), "GET", 1.0),
         "429 without the header": (refused(429), "GET", None),
         "a date is not waited for": (refused(503, retry_after="Thu, 01 Jan 2026 00:00:00 GMT"), "GET", None),
-        "other codes never": (refused(404, retry_after="1"), "GET", None),
+        "no retry of other status codes": (refused(404, retry_after="1"), "GET", None),
         "a write whose connection was lost may have happened": (ConnectionLost("EOF"), "POST", None),
         "a delete likewise": (ConnectionLost("EOF"), "DELETE", None),
         "refused": (ConnectionRefused("no"), "GET", None),
@@ -458,10 +458,10 @@ async def test_watch_lines_are_split_from_any_chunks(env: Env, size: int) -> Non
 @cases(
     "text",
     {
-        "the other way round": b'{"object":{"metadata":{"name":"a"}},"type":"DELETED"}\n',
-        "with spaces": b'{ "type": "DELETED", "object": {"metadata":{"name":"a"}} }\n',
-        "with other line ends": b'{"type":"DELETED","object":{"metadata":{"name":"a"}}}\r\n\n',
-        "with something more": b'{"type":"DELETED","object":{"metadata":{"name":"a"}},"more":{}}\n',
+        "object before type": b'{"object":{"metadata":{"name":"a"}},"type":"DELETED"}\n',
+        "with white space": b'{ "type": "DELETED", "object": {"metadata":{"name":"a"}} }\n',
+        "with CRLF": b'{"type":"DELETED","object":{"metadata":{"name":"a"}}}\r\n\n',
+        "additional field": b'{"type":"DELETED","object":{"metadata":{"name":"a"}},"more":{}}\n',
     },
 )
 async def test_unusual_watch_lines(env: Env, text: bytes) -> None:
@@ -500,11 +500,11 @@ async def test_bookmark_with_zero_values_is_decoded(env: Env) -> None:
 @cases(
     "text",
     {
-        "as ours writes it": b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}',
+        "without optional fields": b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}',
         "metadata only": (
             b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"12"}}'
         ),
-        "as Go writes it": (
+        "with the empty values that Go writes": (
             b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12","creationTimestamp":null},'
             b'"spec":{"containers":null},"status":{}}'
         ),

@@ -59,11 +59,11 @@ def write(path: Path, content: bytes) -> None:
 @cases(
     "change, labels",
     {
-        "another authority": (lambda path: write(path, Authority().pem), ("success", "updated")),
+        "another certificate authority": (lambda path: write(path, Authority().pem), ("success", "updated")),
         "written again": (lambda path: write(path, path.read_bytes()), ("success", "unchanged")),
-        "nothing in it": (lambda path: write(path, b""), ("failure", "empty")),
-        "no certificate": (lambda path: write(path, b"half"), ("failure", "ca_parse_error")),
-        "gone": (Path.unlink, ("failure", "read_error")),
+        "empty file": (lambda path: write(path, b""), ("failure", "empty")),
+        "invalid certificate": (lambda path: write(path, b"half"), ("failure", "ca_parse_error")),
+        "missing file": (Path.unlink, ("failure", "read_error")),
     },
 )
 def test_ca_file_change_is_counted_once(

@@ -145,8 +145,8 @@ class Failing:
     "failure, message",
     {
         "a connection that breaks": (ConnectionResetError("reset by peer"), "reset by peer"),
-        "no answer in time": (TimeoutError(), "TimeoutError"),
-        "a caller that gives up": (asyncio.CancelledError(), "the request was cancelled before the answer came"),
+        "timeout": (TimeoutError(), "TimeoutError"),
+        "cancelled by the caller": (asyncio.CancelledError(), "the request was cancelled before the answer came"),
     },
 )
 async def test_undecided_write_is_logged_without_a_code(
@@ -237,9 +237,9 @@ class Answering:
         "a status of a deletion": (b'{"kind":"Status","details":{"name":"b","uid":"u"}}', ("b", "u", "")),
         "an object": (b'{"kind":"Pod","metadata":{"name":"b","uid":"u","resourceVersion":"7"}}', ("b", "u", "7")),
         "a list": (b'{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[]}', ("b", "", "7")),
-        "no JSON": (b"k8s\x00\x0a", ("b", "", "")),
+        "not JSON": (b"k8s\x00\x0a", ("b", "", "")),
         "a status without details": (b'{"kind":"Status"}', ("b", "", "")),
-        "nothing": (b"", ("b", "", "")),
+        "empty body": (b"", ("b", "", "")),
     },
 )
 async def test_responses_of_any_encoding_are_decoded(

@@ -116,10 +116,10 @@ async def test_aggregated_and_unaggregated_discovery_agree(server: Server, reque
 @cases(
     "group, kind, names",
     {
-        "each in its group's preferred version": ("apps", "ReplicaSet", ["v1 replicasets", "v1 copies"]),
-        "what the preferred version does not have is in another": ("apps", "Old", ["v1beta2 old"]),
+        "all resources of the kind in the preferred version": ("apps", "ReplicaSet", ["v1 replicasets", "v1 copies"]),
+        "kind that the preferred version lacks": ("apps", "Old", ["v1beta2 old"]),
         "a kind is one of its group": ("", "ReplicaSet", []),
-        "and a group has its own kinds": ("apps", "Pod", []),
+        "kind of another group": ("apps", "Pod", []),
     },
 )
 def test_resources_are_found_by_group_and_kind(group: str, kind: str, names: list[str]) -> None:

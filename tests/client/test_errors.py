@@ -26,7 +26,7 @@ _NOT_FOUND = "the server could not find the requested resource"
             for content_type in ("text/html; charset=utf-8", "")
         ),
     ],
-    ids=["text", "lines", "html", "nothing", "a page", "a page without a type"],
+    ids=["text", "lines", "html", "empty body", "a page", "a page without a type"],
 )
 def test_message_of_another_server(content_type: str, body: bytes, message: str) -> None:
     error = error_of(404, body, wire.Response(404, {"content-type": content_type}, body))

@@ -104,7 +104,7 @@ def test_impersonation_headers(tmp_path: Path) -> None:
 @cases(
     "user, kind",
     {
-        "nothing": ({}, Anonymous),
+        "no credentials": ({}, Anonymous),
         "token": ({"token": "t"}, StaticHeader),
         "a token file takes precedence over a token": ({"token": "t", "tokenFile": "token"}, TokenFile),
         "basic": ({"username": "u", "password": "p"}, StaticHeader),
@@ -129,19 +129,19 @@ V1 = "client.authentication.k8s.io/v1"
 @cases(
     "document, message",
     {
-        "not YAML": ("a: [", "config: the kubeconfig is not YAML: .*line [12]"),
+        "invalid YAML": ("a: [", "config: the kubeconfig is not YAML: .*line [12]"),
         "not a mapping": ("just text", "config: the kubeconfig is malformed: Expected `object`"),
         "not a list": ({"clusters": {"a": 1}}, r"malformed: Expected `array`, .* at `\$.clusters`"),
-        "another object": (
+        "another kind": (
             {"kind": "Deployment", "apiVersion": "apps/v1"},
             "the kind is Deployment of apps/v1; a kubeconfig has Config of v1",
         ),
         "empty": ("", "config: no current-context is set; .*the file has none"),
-        "no context": (config(current=""), "no current-context is set; .*; there is one"),
+        "missing current-context": (config(current=""), "no current-context is set; .*; there is one"),
         "context": (config(current="x"), "context 'x' does not exist; there is one"),
-        "no cluster": (config(clusters=[]), "names the cluster 'one', which does not exist"),
-        "no user": (config(users=[]), "context 'one' names the user 'one', which does not exist"),
-        "no server": (config(cluster={"server": ""}), "config: cluster 'one' has no server"),
+        "missing cluster": (config(clusters=[]), "names the cluster 'one', which does not exist"),
+        "missing user": (config(users=[]), "context 'one' names the user 'one', which does not exist"),
+        "missing server": (config(cluster={"server": ""}), "config: cluster 'one' has no server"),
         "scheme": (config(cluster={"server": "ftp://x"}), "must begin with https:// or http://"),
         "port": (config(cluster={"server": "https://x:port"}), "cluster 'one': 'https://x:port' is not"),
         "CA not base64": (
@@ -168,12 +168,21 @@ V1 = "client.authentication.k8s.io/v1"
             config(user={"client-certificate": "a.crt", "client-key": "a.key"}),
             r"cannot read the client certificate .*/a.crt: No such file",
         ),
-        "no key": (config(user={"client-certificate": "a.crt"}), "a client certificate without its key"),
-        "no certificate": (config(user={"client-key": "a.key"}), "a client key without its certificate"),
+        "client certificate without key": (
+            config(user={"client-certificate": "a.crt"}),
+            "a client certificate without its key",
+        ),
+        "client key without certificate": (
+            config(user={"client-key": "a.key"}),
+            "a client key without its certificate",
+        ),
         "t": (config(user={"tokenFile": "t"}), "cannot read the token file .*/t: No such"),
         "empty token file": (config(user={"tokenFile": "empty"}), "the token file .*/empty is empty"),
-        "two lines": (config(user={"token": "a\nb"}), "characters that no HTTP header can carry"),
-        "two logins": (config(user={"token": "t", "username": "u"}), "more than one way to log in; leave either"),
+        "line break in a token": (config(user={"token": "a\nb"}), "characters that no HTTP header can carry"),
+        "two authentication methods": (
+            config(user={"token": "t", "username": "u"}),
+            "more than one way to log in; leave either",
+        ),
         "auth-provider": (
             config(user={"auth-provider": {"name": "gcp"}}),
             "user 'one': auth-provider 'gcp' is not supported .*use an exec plugin",

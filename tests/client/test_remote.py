@@ -166,10 +166,10 @@ async def test_undecided_write_is_not_retried() -> None:
 @cases(
     "sent",
     {
-        "nothing": b"",
-        "half a header": b"HTTP/1.1 200 OK\r\nContent-Le",
-        "half a body": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345",
-        "no last chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
+        "closed without response": b"",
+        "truncated header": b"HTTP/1.1 200 OK\r\nContent-Le",
+        "truncated body": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345",
+        "missing last chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
         "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
     },
 )
@@ -345,8 +345,8 @@ async def test_idle_connections_are_closed_after_a_while() -> None:
 @cases(
     "more",
     {
-        "half an answer": b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstr",
-        "a whole one": b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstray!",
+        "truncated response": b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstr",
+        "complete response": b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstray!",
         "the beginning of a farewell": b"HTTP/1.1 408 Timeout\r\n",
     },
 )

@@ -283,7 +283,7 @@ async def test_rejecting_proxy_error_quotes_its_response() -> None:
 
 
 @pytest.mark.real_loop(timeout=20)
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 407 No\r\n\r\n", b""], ids=["refused", "given up by the caller"])
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 407 No\r\n\r\n", b""], ids=["refused", "closed by the client"])
 async def test_failed_tunnel_is_closed(answer: bytes) -> None:
     """Also when the proxy would keep the connection."""
     loop = asyncio.get_running_loop()
@@ -484,12 +484,12 @@ async def test_expired_credentials_are_not_sent(tmp_path: Path) -> None:
 @cases(
     "script, settings, message",
     {
-        "it fails": ("sys.exit('log in first')", {}, "exit code 1: log in first$"),
+        "plugin fails": ("sys.exit('log in first')", {}, "exit code 1: log in first$"),
         "not JSON": ("print('hello')", {}, "is not an ExecCredential: JSON is malformed"),
         "another object": ("print('{}')", {}, f"not {V1} ExecCredential as the kubeconfig says"),
-        "nothing in it": (credential("{}"), {}, "neither a token nor a client certificate"),
-        "half a certificate": (credential("{'clientKeyData': 'x'}"), {}, "a key without its certificate"),
-        "no terminal": ("", {"interactive_mode": "Always"}, "standard input is not a terminal"),
+        "no credentials in the status": (credential("{}"), {}, "neither a token nor a client certificate"),
+        "key without certificate": (credential("{'clientKeyData': 'x'}"), {}, "a key without its certificate"),
+        "interactive without terminal": ("", {"interactive_mode": "Always"}, "standard input is not a terminal"),
     },
 )
 async def test_failing_exec_plugin_error_quotes_its_output(

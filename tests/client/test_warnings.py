@@ -12,17 +12,17 @@ from pilothouse.testing import async_plane
 @cases(
     "header, texts",
     {
-        "none": ("", []),
-        "one": ('299 - "text"', ["text"]),
-        "of an agent": ('299 example.com:1234 "text"', ["text"]),
-        "several": ('299 - "one", 299 - "two", 299 - "one"', ["one", "two"]),
+        "no header": ("", []),
+        "one warning": ('299 - "text"', ["text"]),
+        "with an agent": ('299 example.com:1234 "text"', ["text"]),
+        "several, with a duplicate": ('299 - "one", 299 - "two", 299 - "one"', ["one", "two"]),
         "with a date": ('299 - "one" "Tue, 15 Nov 1994 08:12:31 GMT", 299 - "two"', ["one", "two"]),
         "escaped": (r'299 - "say \"a, 299 - b\" \\"', ['say "a, 299 - b" \\']),
         "UTF-8": ('299 - "Gr\u00c3\u00b6\u00c3\u009fe"', ["Größe"]),
         "text": ('299 - "Größe €"', ["Größe €"]),
-        "another code": ('199 - "stale", 299 - "text"', ["text"]),
-        "nothing quoted": ("299 - text", []),
-        "never closed": ('299 - "text', []),
+        "code other than 299": ('199 - "stale", 299 - "text"', ["text"]),
+        "unquoted text": ("299 - text", []),
+        "unterminated quote": ('299 - "text', []),
     },
 )
 def test_parse_warning_header(header: str, texts: list[str]) -> None:

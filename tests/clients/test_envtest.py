@@ -159,8 +159,8 @@ def test_ignored_flags_log_warnings(environment: Environment) -> None:
 @cases(
     "words, said",
     {
-        "without any flag": ([], "--service-account-issuer are required"),
-        "a port that is a word": (["--secure-port=http"], 'invalid argument "http" for "--secure-port"'),
+        "without flags": ([], "--service-account-issuer are required"),
+        "invalid port": (["--secure-port=http"], 'invalid argument "http" for "--secure-port"'),
         "an unknown admission plugin": (["--disable-admission-plugins=Magic"], "Magic"),
         "an unknown mode": (["--authorization-mode=Magic"], '"Magic" is not a valid mode'),
     },

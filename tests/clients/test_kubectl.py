@@ -216,9 +216,9 @@ def test_client_side_apply(kubectl: Kubectl) -> None:
 @cases(
     "cascade, finalizers",
     {
-        "background: gone at once": ("background", None),
+        "background: deleted immediately": ("background", None),
         "foreground: waits for its dependents": ("foreground", ["foregroundDeletion"]),
-        "orphan: waits for them to be let go": ("orphan", ["orphan"]),
+        "orphan: waits until dependents are orphaned": ("orphan", ["orphan"]),
     },
 )
 def test_delete_commands(admin: Kubectl, cascade: str, finalizers: list[str] | None) -> None:

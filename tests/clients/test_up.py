@@ -196,20 +196,20 @@ def with_spec(**changes: Any) -> str:
     "text, message",
     {
         "YAML": ("a: [b", "manifest m.yaml is not valid YAML: line 2, column 1: did not find expected"),
-        "nothing in it": ("", "manifest m.yaml has no objects in it"),
+        "no objects": ("", "manifest m.yaml has no objects in it"),
         "text": ("just text", "m.yaml, document 1: expected an object, got str"),
-        "no kind": (broken(kind=""), "m.yaml, document 1: kind is missing"),
-        "no name": (broken(metadata={}), "m.yaml, document 1: ReplicaSet has no metadata.name"),
+        "missing kind": (broken(kind=""), "m.yaml, document 1: kind is missing"),
+        "missing name": (broken(metadata={}), "m.yaml, document 1: ReplicaSet has no metadata.name"),
         "an unknown kind": (
             broken(kind="Replicant"),
             'm.yaml, document 1: no matches for kind "Replicant" in version "apps/v1"',
         ),
-        "a wrong type": (
+        "field of the wrong type": (
             with_spec(replicas="three"),
             'm.yaml, document 1: ReplicaSet web: ReplicaSet in version "v1" cannot be handled as a ReplicaSet: json: '
             "cannot unmarshal string into Go struct field ReplicaSetSpec.spec.replicas of type int32",
         ),
-        "more replicas than an int32 holds": (
+        "int32 overflow": (
             with_spec(replicas=2147483648),
             "cannot unmarshal number 2147483648 into Go struct field ReplicaSetSpec.spec.replicas of type int32",
         ),
@@ -223,7 +223,10 @@ def with_spec(**changes: Any) -> str:
             with_spec(selector={"matchExpressions": [{"key": "app", "operator": "Near", "values": ["web"]}]}),
             'spec.selector.matchExpressions[0].operator: Invalid value: "Near": not a valid selector operator',
         ),
-        "no namespace": (broken(metadata={"name": "web", "namespace": "nowhere"}), 'namespaces "nowhere" not found'),
+        "missing namespace": (
+            broken(metadata={"name": "web", "namespace": "nowhere"}),
+            'namespaces "nowhere" not found',
+        ),
     },
 )
 def test_unusable_manifest(tmp_path: Path, text: str, message: str) -> None:
@@ -284,8 +287,8 @@ def test_two_clusters_in_one_directory(tmp_path: Path) -> None:
 @cases(
     "content, message",
     {
-        "that is not there": (None, "No such file or directory"),
-        "without users": ("secret\n", "a token line needs token, user and uid, this one has 1 columns"),
+        "missing file": (None, "No such file or directory"),
+        "token line without user": ("secret\n", "a token line needs token, user and uid, this one has 1 columns"),
     },
 )
 def test_token_auth_file(tmp_path: Path, content: str | None, message: str) -> None:
@@ -442,7 +445,7 @@ def gos(directory: Path) -> Program:
 
 
 @needs_kubectl
-@pytest.mark.parametrize("manager", [ours, gos], ids=["ours", "the real one"])
+@pytest.mark.parametrize("manager", [ours, gos], ids=["pilothouse", "the real one"])
 def test_external_manager(tmp_path: Path, manager: Callable[[Path], Program]) -> None:
     kubectl = Terminal(tmp_path)
     with start(tmp_path, "--no-manager", "--no-scheduler", "--data-dir=data") as up:

@@ -64,11 +64,11 @@ async def test_stage_checks_preconditions_against_staged_writes(store: Store) ->
 @cases(
     "expected, refused",
     {
-        "any state will do": (None, False),
+        "no precondition": (None, False),
         "the revision it has": (2, False),
-        "absent, and it is there": (0, True),
+        "must be absent, exists": (0, True),
         "an older revision": (1, True),
-        "a revision still to come": (9, True),
+        "future revision": (9, True),
     },
 )
 async def test_write_preconditions(store: Store, expected: int | None, refused: bool) -> None:

@@ -57,17 +57,21 @@ async def identify(
 @cases(
     "shown, headers, user",
     {
-        "no credentials: anonymous": (None, [], ANONYMOUS),
-        "not a bearer token: nothing": (None, [("Authorization", "Basic abc")], ANONYMOUS),
+        "no credentials": (None, [], ANONYMOUS),
+        "basic authentication is ignored": (None, [("Authorization", "Basic abc")], ANONYMOUS),
         "an empty token: nothing": (None, [("Authorization", "Bearer ")], ANONYMOUS),
         "a good token": (None, [("Authorization", "Bearer good")], READER),
         "a good token, spelled freely": (None, [("Authorization", "bearer  good ")], READER),
-        "a bad token": (None, [("Authorization", "Bearer bad")], None),
+        "invalid token": (None, [("Authorization", "Bearer bad")], None),
         "a certificate": (JANE, [], JANE_USER),
-        "a certificate takes precedence over a bad token": (JANE, [("Authorization", "Bearer bad")], JANE_USER),
+        "certificate precedes an invalid token": (JANE, [("Authorization", "Bearer bad")], JANE_USER),
         "a certificate of another CA": (peer(OTHERS, "eve"), [], None),
-        "and a good token beside it": (peer(OTHERS, "eve"), [("Authorization", "Bearer good")], READER),
-        "a certificate without a name, and wrong for a proxy": (peer(USERS, ""), [], None),
+        "certificate of another CA with a valid token": (
+            peer(OTHERS, "eve"),
+            [("Authorization", "Bearer good")],
+            READER,
+        ),
+        "certificate without common name": (peer(USERS, ""), [], None),
     },
 )
 async def test_authenticate_request(
@@ -79,11 +83,11 @@ async def test_authenticate_request(
 @cases(
     "uids, enabled, uid",
     {
-        "none": ((), True, ""),
-        "one": (("1-2-3",), True, "1-2-3"),
-        "one, with the gate off": (("1-2-3",), False, ""),
-        "several: who is it": (("1", "2"), True, None),
-        "several, with the gate off": (("1", "2"), False, ""),
+        "no uid": ((), True, ""),
+        "one uid": (("1-2-3",), True, "1-2-3"),
+        "one uid, gate disabled": (("1-2-3",), False, ""),
+        "several uids": (("1", "2"), True, None),
+        "several uids, gate disabled": (("1", "2"), False, ""),
         "an empty one": (("",), True, None),
     },
 )
@@ -106,7 +110,7 @@ VOUCHED = [
 @cases(
     "shown, headers, user",
     {
-        "a proxy's word": (
+        "request header proxy": (
             PROXY,
             VOUCHED,
             User(
@@ -116,7 +120,7 @@ VOUCHED = [
         "headers alone prove nothing": (None, VOUCHED, ANONYMOUS),
         "a user can't vouch for another": (JANE, VOUCHED, JANE_USER),
         "only proxies of the names that are allowed": (peer(PROXIES, "stranger"), VOUCHED, None),
-        "a proxy that names nobody is a user with a wrong certificate": (PROXY, [], None),
+        "proxy without a user name": (PROXY, [], None),
     },
 )
 async def test_request_header_authentication(

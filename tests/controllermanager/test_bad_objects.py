@@ -62,12 +62,12 @@ async def count(plane: Plane, name: str) -> int:
 @cases(
     "document, named",
     {
-        "a word where a number belongs": (replica_set("bad", "three"), "default/bad"),
-        "metadata that is none": (
+        "string for a number": (replica_set("bad", "three"), "default/bad"),
+        "finalizers of the wrong type": (
             {**replica_set("bad"), "metadata": {"name": "bad", "namespace": "default", "finalizers": "one"}},
             "replicasets",
         ),
-        "a list where a struct belongs": ({**replica_set("bad"), "spec": ["no", "spec"]}, "default/bad"),
+        "list for a struct": ({**replica_set("bad"), "spec": ["no", "spec"]}, "default/bad"),
     },
 )
 @pytest.mark.parametrize("when", ["before the start", "while running"])

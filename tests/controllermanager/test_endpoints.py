@@ -332,9 +332,9 @@ async def test_profile_duration(env: Env, seconds: str) -> None:
 @cases(
     "query, goes",
     {
-        "as it is": ("", False),
-        "no": ("?gc=0", False),
-        "no number": ("?gc=x", False),
+        "default": ("", False),
+        "gc=0": ("?gc=0", False),
+        "invalid number": ("?gc=x", False),
         "yes": ("?gc=1", True),
     },
 )

@@ -183,8 +183,8 @@ def test_controller_gates_reach_their_options() -> None:
     "words",
     {
         "off": ["--feature-gates=WorkloadWithJob=true,GenericWorkload=true", "--controllers=*,-job"],
-        "no election": ["--feature-gates=CoordinatedLeaderElection=true", "--leader-elect=false"],
-        "its default": ["--feature-gates=WorkloadWithJob=false"],
+        "without leader election": ["--feature-gates=CoordinatedLeaderElection=true", "--leader-elect=false"],
+        "WorkloadWithJob disabled": ["--feature-gates=WorkloadWithJob=false"],
     },
 )
 def test_disabled_controllers_reject_no_gates(words: list[str]) -> None:

@@ -287,7 +287,7 @@ RS, GC, NS = ("replicaset-controller", "garbage-collector-controller", "namespac
         "a star is everything that is on by default": (["*"], {RS, GC, NS}),
         "an alias": (["replicaset"], {RS}),
         "a name": (["replicaset-controller"], {RS}),
-        "everything but one": (["*", "-replicaset"], {GC, NS}),
+        "all but one": (["*", "-replicaset"], {GC, NS}),
         "the order of star and minus is free": (["-replicaset-controller", "*"], {GC, NS}),
         "the first match wins: on": (["replicaset", "-replicaset"], {RS}),
         "the first match wins: off": (["-replicaset", "replicaset"], set()),

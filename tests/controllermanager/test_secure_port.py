@@ -124,7 +124,7 @@ def test_clients_allow_ca_rotation_gate(rotates: bool, tmp_path: Path) -> None:
     {
         "1.2 by default": ("", ssl.TLSVersion.TLSv1_2),
         "1.3 on request": ("VersionTLS13", ssl.TLSVersion.TLSv1_3),
-        "nothing below 1.2": ("VersionTLS10", ssl.TLSVersion.TLSv1_2),
+        "minimum is TLS 1.2": ("VersionTLS10", ssl.TLSVersion.TLSv1_2),
     },
 )
 def test_tls_min_version(asked: str, minimum: ssl.TLSVersion) -> None:

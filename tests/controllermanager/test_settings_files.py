@@ -31,8 +31,8 @@ def start(*words: str) -> Options:
         "a list as on the command line": ('controllers: "*,-ttl"', "controllers", ("*", "-ttl")),
         "an empty list": ("controllers: []", "controllers", ()),
         "a mapping": ("feature-gates: {ComponentFlagz: false}", "serving.flagz", False),
-        "no list where it is a mapping": ("feature-gates: [ComponentFlagz=false]", "serving.flagz", None),
-        "a word in quotes": ('cluster-name: "no"', "flag_values.cluster-name", "no"),
+        "list for a mapping": ("feature-gates: [ComponentFlagz=false]", "serving.flagz", None),
+        "quoted string": ('cluster-name: "no"', "flag_values.cluster-name", "no"),
         "pairs with commas": (
             'allow-metric-labels: {"m,l": "a,b", "n,l": c}',
             "flag_values.allow-metric-labels",
@@ -75,15 +75,15 @@ def test_settings_of_the_file_count_as_set(tmp_path: Path) -> None:
     {
         "an unknown key": ("leader-elekt: false", 'unknown key "leader-elekt"'),
         "a file in the file": ("config: x", 'unknown key "config"'),
-        "a bad value": ("kube-api-qps: fast", '"kube-api-qps": strconv.ParseFloat: parsing "fast"'),
+        "invalid number": ("kube-api-qps: fast", '"kube-api-qps": strconv.ParseFloat: parsing "fast"'),
         "YAML's booleans for a name": ("cluster-name: no", '"cluster-name": unexpected boolean'),
-        "no value": ("kubeconfig:", '"kubeconfig": expected a single value, found nothing'),
-        "too much": ("kubeconfig: {a: b}", '"kubeconfig": expected a single value, found a mapping'),
+        "null": ("kubeconfig:", '"kubeconfig": expected a single value, found nothing'),
+        "mapping for a value": ("kubeconfig: {a: b}", '"kubeconfig": expected a single value, found a mapping'),
         "a key twice": ("v: 1\nv: 2", 'line 2: key "v" is there twice'),
         "a setting twice": ("kube-api-qps: 1\nkube_api_qps: 2", "are the same setting"),
-        "no mapping": ("- a", "expected one document with a mapping"),
+        "not a mapping": ("- a", "expected one document with a mapping"),
         "two documents": ("a: 1\n---\nb: 2", "expected one document with a mapping"),
-        "no YAML": ("a: [", "no YAML"),
+        "invalid YAML": ("a: [", "no YAML"),
     },
 )
 def test_unusable_config_file(tmp_path: Path, text: str, message: str) -> None:
@@ -142,7 +142,7 @@ def test_disabled_leader_migration_is_not_read() -> None:
 @cases(
     "text, message",
     {
-        "v1 knows no lock": (
+        "resourceLock in v1": (
             MIGRATION.format(version="v1", more="resourceLock: leases"),
             "strict decoding error: Object contains unknown field `resourceLock`",
         ),
@@ -150,17 +150,17 @@ def test_disabled_leader_migration_is_not_read() -> None:
             MIGRATION.format(version="v1beta1", more="resourceLock: configmaps"),
             "resourceLock: Invalid value: \"configmaps\": resource Lock must be one of 'leases' or 'endpoints'",
         ),
-        "no name": (
+        "missing leaderName": (
             MIGRATION.format(version="v1", more="").replace("kcm-to-ccm", '""'),
             "leaderName: Required value: leaderName must be set",
         ),
-        "no controller": (
+        "missing controller name": (
             MIGRATION.format(version="v1", more="").replace("name: ttl-controller", 'name: ""'),
             "controllerLeaders[1].name: Required value: name must be set for ControllerLeaderConfiguration",
         ),
-        "another version": (MIGRATION.format(version="v2", more=""), "unexpected config type"),
-        "something else": ("leaderName: x", "unexpected config type: None, Kind=None"),
-        "no mapping": ("- a", "unable to read leader migration configuration from"),
+        "unsupported version": (MIGRATION.format(version="v2", more=""), "unexpected config type"),
+        "missing kind": ("leaderName: x", "unexpected config type: None, Kind=None"),
+        "not a mapping": ("- a", "unable to read leader migration configuration from"),
     },
 )
 def test_invalid_leader_migration(tmp_path: Path, text: str, message: str) -> None:

@@ -205,18 +205,18 @@ def test_rejected_values_and_errors_are_upstreams(flag: str, value: str, outcome
 @cases(
     "words, text",
     {
-        "one second is enough": (["--attach-detach-reconcile-sync-period=1s"], ""),
-        "less than one second": (["--attach-detach-reconcile-sync-period=999ms"], RECONCILE),
+        "one second": (["--attach-detach-reconcile-sync-period=1s"], ""),
+        "below one second": (["--attach-detach-reconcile-sync-period=999ms"], RECONCILE),
         "whether it is used or not": (
             ["--attach-detach-reconcile-sync-period=0s", "--disable-attach-detach-reconcile-sync"],
             RECONCILE,
         ),
         "blocks of the usual size": ([*RANGES, "--node-cidr-mask-size=0"], ""),
-        "blocks larger than anything": ([*RANGES, "--node-cidr-mask-size=-1"], NO_BLOCK),
-        "and of one family": ([*RANGES, "--node-cidr-mask-size-ipv4=-1"], NO_BLOCK),
-        "client-go's own rate": (["--kube-api-qps=0", "--kube-api-burst=0"], ""),
-        "no limit at all": (["--kube-api-qps=-1", "--kube-api-burst=0"], ""),
-        "client-go's own rate, and no burst": (["--kube-api-qps=0", "--kube-api-burst=-1"], PER_SECOND),
+        "negative mask size": ([*RANGES, "--node-cidr-mask-size=-1"], NO_BLOCK),
+        "negative mask size for IPv4": ([*RANGES, "--node-cidr-mask-size-ipv4=-1"], NO_BLOCK),
+        "qps and burst 0: client-go's defaults": (["--kube-api-qps=0", "--kube-api-burst=0"], ""),
+        "negative qps: no rate limit": (["--kube-api-qps=-1", "--kube-api-burst=0"], ""),
+        "default qps, negative burst": (["--kube-api-qps=0", "--kube-api-burst=-1"], PER_SECOND),
     },
 )
 def test_dependent_values(words: list[str], text: str) -> None:
@@ -231,9 +231,9 @@ def test_dependent_values(words: list[str], text: str) -> None:
 @cases(
     "words, limits",
     {
-        "the rate that client-go has by default": (["--kube-api-qps=0"], (5.0, 30)),
-        "and its burst": (["--kube-api-qps=0", "--kube-api-burst=0"], (5.0, 10)),
-        "no limit": (["--kube-api-qps=-1"], (-1.0, 30)),
+        "qps 0: client-go's default": (["--kube-api-qps=0"], (5.0, 30)),
+        "qps and burst 0: client-go's defaults": (["--kube-api-qps=0", "--kube-api-burst=0"], (5.0, 10)),
+        "negative qps: no rate limit": (["--kube-api-qps=-1"], (-1.0, 30)),
     },
 )
 def test_invalid_qps(words: list[str], limits: tuple[float, int]) -> None:

@@ -228,18 +228,18 @@ async def a_volume_claim_that_waits_to_be_provisioned(world: World) -> Gone:
         "service-cidr: version of the last write": (SERVICE_CIDR, None, a_service_cidr),
         "cronjob: version of the last write": (CRONJOB, None, a_cron_job),
         "job: whose end was written": (JOB, None, a_job_that_ends),
-        "job: pods whose finalizer was taken away": (JOB, None, a_pod_that_its_job_counts),
+        "job: pods with removed finalizers": (JOB, None, a_pod_that_its_job_counts),
         "resourceclaim: creates without an answer": (RESOURCECLAIM, None, a_pod_whose_claim_is_made),
         "resourceclaim: cleared allocations": (RESOURCECLAIM, None, a_claim_that_is_deallocated),
         "resourceclaim: users not in the cache": (RESOURCECLAIM, None, a_claim_whose_user_is_asked_for),
         "pvc-protection: claims without users": (PVC_PROTECTION, None, a_volume_claim_that_is_let_go),
-        "resourcequota: when something was given back": (RESOURCEQUOTA, None, a_quota_that_is_counted),
-        "device-taint-eviction: how many a rule has evicted": (
+        "resourcequota: usage decreased": (RESOURCEQUOTA, None, a_quota_that_is_counted),
+        "device-taint-eviction: evictions of a rule": (
             DEVICE_TAINTS,
             DeviceTaintEvictionOptions(rules=True),
             a_rule_that_evicts,
         ),
-        "persistentvolume-binder: since when a volume is asked for": (
+        "persistentvolume-binder: start of provisioning": (
             BINDER,
             BinderOptions(hostpath_provisioner=True),
             a_volume_claim_that_waits_to_be_provisioned,

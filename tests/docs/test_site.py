@@ -17,8 +17,8 @@ _PAGE = "<html><head><title>t</title>{}</head><body>{}</body></html>"
     {
         "a script from another host": ('<script src="https://cdn.example/x.js"></script>', "", "loads https://cdn"),
         "a font": ('<link rel="stylesheet" href="//fonts.example/f.css">', "", "loads //fonts.example"),
-        "a picture that is not there": ("", '<img src="images/none.png">', "links to images/none.png"),
-        "a page that is not there": ("", '<a href="none.html#x">x</a>', "links to none.html"),
+        "missing image": ("", '<img src="images/none.png">', "links to images/none.png"),
+        "missing page": ("", '<a href="none.html#x">x</a>', "links to none.html"),
     },
 )
 def test_site_errors(head: str, body: str, error: str, tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ print(most - before, resident() - before)
 @cases(
     "settings, stays",
     {
-        "blocks between small ones that stay are given back": ({}, False),
-        "the environment's word counts": ({"MALLOC_MMAP_THRESHOLD_": "4194304"}, True),
+        "freed blocks between small objects are returned": ({}, False),
+        "environment variable takes precedence": ({"MALLOC_MMAP_THRESHOLD_": "4194304"}, True),
     },
 )
 def test_freed_buffers_are_returned_to_the_system(settings: dict[str, str], stays: bool) -> None:
@@ -65,9 +65,9 @@ def threshold() -> Iterator[None]:
     "before, within",
     {
         "Python's own numbers are raised": ((700, 10, 10), (10_000, 100, 10)),
-        "older objects are looked at no more often than before": ((700, 1000, 10), (10_000, 1000, 10)),
-        "a higher one stays": ((50_000, 5, 5), (50_000, 5, 5)),
-        "never stays never": ((0, 10, 10), (0, 10, 10)),
+        "thresholds of older generations are kept": ((700, 1000, 10), (10_000, 1000, 10)),
+        "a higher threshold is kept": ((50_000, 5, 5), (50_000, 5, 5)),
+        "disabled collection stays disabled": ((0, 10, 10), (0, 10, 10)),
     },
 )
 def test_gc_thresholds(threshold: None, before: tuple[int, int, int], within: tuple[int, int, int]) -> None:
@@ -132,11 +132,11 @@ print([found, gc.get_count()[0] < 700, gc.get_freeze_count(), gc.get_threshold()
 @cases(
     "program, found",
     {
-        "until it has started, a program looks for no cycles": (
+        "collection is disabled until the program has started": (
             PROGRAM,
             [(700, 10, 10), (200_000, 10, 10), (200_000, 10, 10), (10_000, 10, 10), True, (700, 10, 10)],
         ),
-        "what stays is old at once, without being looked through": (STAYS, [[], True, 0, (700, 10, 10), True]),
+        "permanent objects are frozen without collection": (STAYS, [[], True, 0, (700, 10, 10), True]),
     },
 )
 def test_objects_created_at_startup(program: str, found: list[object]) -> None:

@@ -21,7 +21,7 @@ async def within_a_turn() -> list[float]:
 @cases(
     "run_real",
     {
-        "uvloop, whose own time stands still for a turn": loops.run,
+        "uvloop, whose time is cached per iteration": loops.run,
         "asyncio's own loop": asyncio.run,
     },
 )

@@ -18,8 +18,8 @@ SUMMER = datetime.datetime(2026, 7, 1)
         "a name": ("Europe/Rome", 2),
         "a name after a colon": (":Europe/Rome", 2),
         "empty: UTC": ("", 0),
-        "no zone: UTC": ("Nowhere/Land", 0),
-        "no file: UTC": ("/nowhere", 0),
+        "unknown zone: UTC": ("Nowhere/Land", 0),
+        "missing file: UTC": ("/nowhere", 0),
     },
 )
 def test_tz_variable(value: str, hours: int) -> None:

@@ -63,7 +63,7 @@ def test_fast_and_slow_path_agree() -> None:
         assert decode_body(body, POD).document == walk_text(body, POD).document
 
 
-@pytest.mark.parametrize("convert", [False, True], ids=["in a body", "in a document"])
+@pytest.mark.parametrize("convert", [False, True], ids=["JSON body", "YAML document"])
 def test_untyped_values_keep_nulls_and_order(convert: bool) -> None:
     """Go's controllers compare the data of a ControllerRevision byte by byte with what they would write."""
     revision = definition("apps", "v1", "ControllerRevision")
@@ -102,12 +102,12 @@ def test_nulls_are_absent_and_zero_inside_lists_and_maps() -> None:
                 ]
             },
         ),
-        "a null that is printed stays": (
+        "null that is always printed": (
             ("apps", "v1", "ReplicaSet"),
             {"status": {"conditions": [{"type": "A", "status": "True", "lastTransitionTime": None}], "replicas": 1}},
             {"conditions": [{"type": "A", "status": "True", "lastTransitionTime": None}], "replicas": 1},
         ),
-        "lists that are not left out": (
+        "null of a list that is always printed": (
             ("autoscaling", "v2", "HorizontalPodAutoscaler"),
             {"status": {"desiredReplicas": 1}},
             {"desiredReplicas": 1, "currentMetrics": None},
@@ -126,7 +126,7 @@ def test_fields_without_omitempty_are_added(kind: tuple[str, str, str], sent: An
 @cases(
     "condition",
     {
-        "a text is lost and one comes in its place": '{"status":"True","status":"False"}',
+        "duplicate string field": '{"status":"True","status":"False"}',
         "a null is lost": '{"type":"a","status":"b","lastProbeTime":null,"lastProbeTime":null}',
         "a null before a value": '{"type":null,"type":"a"}',
     },
@@ -140,10 +140,10 @@ def test_added_fields_do_not_hide_duplicates(condition: str) -> None:
 @cases(
     "sent, kept",
     {
-        "as it is written": ("2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:05.000000Z"),
-        "as it is written, at the end": ("2026-02-28T23:59:59.999999Z", "2026-02-28T23:59:59.999999Z"),
-        "on a leap day": ("2028-02-29T00:00:00.000001Z", "2028-02-29T00:00:00.000001Z"),
-        "elsewhere": ("2026-01-02T05:04:05.678900+02:00", "2026-01-02T03:04:05.678900Z"),
+        "canonical": ("2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:05.000000Z"),
+        "canonical, end of February": ("2026-02-28T23:59:59.999999Z", "2026-02-28T23:59:59.999999Z"),
+        "leap day": ("2028-02-29T00:00:00.000001Z", "2028-02-29T00:00:00.000001Z"),
+        "other time zone": ("2026-01-02T05:04:05.678900+02:00", "2026-01-02T03:04:05.678900Z"),
     },
 )
 def test_micro_times_are_canonical(sent: str, kept: str) -> None:

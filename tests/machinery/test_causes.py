@@ -85,12 +85,12 @@ async def test_largest_cause_is_accepted() -> None:
     "text, reason",
     {
         "not JSON": ("because", "JSON is malformed"),
-        "no component": ("{}", "missing required field `component`"),
+        "missing component": ("{}", "missing required field `component`"),
         "a long name": (f'{{"component":"{"x" * 321}"}}', "at most 8 triggers"),
         "a long decision": (f'{{"component":"x","decision":"{"x" * 501}"}}', "at most 8 triggers"),
         "too long to be read": (f'{{"component":"{"x" * 10_000}"}}', "10016 characters, at most 8192 are read"),
-        "fewer than no triggers left out": ('{"component":"x","more":-1}', "more must be between 0 and 2147483647"),
-        "more than a number": (f'{{"component":"x","more":1{"0" * 30}}}', "more"),
+        "negative count": ('{"component":"x","more":-1}', "more must be between 0 and 2147483647"),
+        "count out of range": (f'{{"component":"x","more":1{"0" * 30}}}', "more"),
         "nine triggers": (f'{{"component":"x","triggers":[{",".join(["{}"] * 9)}]}}', "missing required field"),
     },
 )

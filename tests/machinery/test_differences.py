@@ -11,18 +11,22 @@ from pilothouse.machinery.differences import ABSENT, Difference, differences, sh
 @cases(
     "before, after, expected",
     {
-        "nothing": ({"spec": {"a": 1}}, {"spec": {"a": 1}}, []),
+        "no change": ({"spec": {"a": 1}}, {"spec": {"a": 1}}, []),
         "a value": ({"spec": {"replicas": 2}}, {"spec": {"replicas": 1}}, [("spec.replicas", 2, 1)]),
         "true is not 1": ({"a": True}, {"a": 1}, [("a", True, 1)]),
         "null is not absent": ({"a": None}, {}, [("a", None, ABSENT)]),
-        "what is added as a whole": ({}, {"status": {"phase": "Running"}}, [("status", ABSENT, {"phase": "Running"})]),
+        "added subtree is one difference": (
+            {},
+            {"status": {"phase": "Running"}},
+            [("status", ABSENT, {"phase": "Running"})],
+        ),
         "another type": ({"a": [1]}, {"a": {"b": 1}}, [("a", [1], {"b": 1})]),
         "names with dots and slashes": (
             {"metadata": {"labels": {"app.kubernetes.io/name": "a"}}},
             {"metadata": {"labels": {"app.kubernetes.io/name": "b"}}},
             [('metadata.labels["app.kubernetes.io/name"]', "a", "b")],
         ),
-        "what every write changes": (
+        "resourceVersion and managedFields are ignored": (
             {"metadata": {"resourceVersion": "1", "managedFields": []}},
             {"metadata": {"resourceVersion": "2", "managedFields": [{}]}},
             [],
@@ -74,7 +78,7 @@ def test_short_json_is_the_beginning() -> None:
 
 @cases(
     "depth",
-    {"as deep as it is told apart": 90, "deeper": 500, "as deep as JSON can be read": 980},
+    {"maximum depth": 90, "deeper": 500, "depth that JSON can have": 980},
 )
 def test_objects_may_be_nested_deeply(depth: int) -> None:
     before, after = (nested(depth, leaf) for leaf in (1, 2))

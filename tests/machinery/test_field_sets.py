@@ -19,13 +19,13 @@ AB, AC = ("f:a", "f:b"), ("f:a", "f:c")
     {
         "a leaf": ([A], b'{"f:a":{}}'),
         "a field below one that is not in the set": ([AB], b'{"f:a":{"f:b":{}}}'),
-        "and below one that is": ([A, AB], b'{"f:a":{".":{},"f:b":{}}}'),
+        "a field and its child": ([A, AB], b'{"f:a":{".":{},"f:b":{}}}'),
         "numbers by their size": (
             [("f:p", 'k:{"port":443}'), ("f:p", 'k:{"port":80}')],
             b'{"f:p":{"k:{\\"port\\":80}":{},"k:{\\"port\\":443}":{}}}',
         ),
-        "in sets as well": ([("f:s", "v:10"), ("f:s", "v:9")], b'{"f:s":{"v:9":{},"v:10":{}}}'),
-        "nothing": ([], b"{}"),
+        "numbers in sets by their size": ([("f:s", "v:10"), ("f:s", "v:9")], b'{"f:s":{"v:9":{},"v:10":{}}}'),
+        "empty": ([], b"{}"),
     },
 )
 def test_serialization(paths: list[tuple[str, ...]], written: bytes) -> None:
@@ -40,11 +40,11 @@ def test_serialization(paths: list[tuple[str, ...]], written: bytes) -> None:
     {
         "union of a field and one below it": ("union", [A], [AB], [A, AB]),
         "union of neighbours": ("union", [AB], [AC, B], [AB, AC, B]),
-        "difference keeps children": ("difference", [A, AB], [A], [AB]),
-        "difference keeps parents": ("difference", [A, AB], [AB], [A]),
-        "difference with itself is empty": ("difference", [AB], [AB], []),
+        "difference of a parent keeps the child": ("difference", [A, AB], [A], [AB]),
+        "difference of a child keeps the parent": ("difference", [A, AB], [AB], [A]),
+        "difference with itself": ("difference", [AB], [AB], []),
         "recursive difference removes children": ("recursive_difference", [A, AB, B], [A], [B]),
-        "and leaves what is beside": ("recursive_difference", [AB, AC], [AB], [AC]),
+        "recursive difference keeps siblings": ("recursive_difference", [AB, AC], [AB], [AC]),
         "intersection of siblings": ("intersection", [A, AB], [A, AC], [A]),
         "a field is not what is above it": ("intersection", [AB], [A], []),
     },
@@ -77,9 +77,9 @@ def test_sets_agree_with_a_model(one: list[tuple[str, ...]], other: list[tuple[s
 @cases(
     "document, fields",
     {
-        "a dot with nothing below says nothing": ({"f:a": {".": {}}}, {"f:a": {}}),
+        "dot without children": ({"f:a": {".": {}}}, {"f:a": {}}),
         "keys are sorted and compact": ({'k:{"b": 1, "a":"x"}': {}}, {'k:{"a":"x","b":1}': {}}),
-        "unknown elements are left out": ({"x:new": {}, "f:a": {}}, {"f:a": {}}),
+        "unknown elements are omitted": ({"x:new": {}, "f:a": {}}, {"f:a": {}}),
         "null": (None, {}),
     },
 )

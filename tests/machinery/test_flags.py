@@ -40,19 +40,19 @@ def flags() -> FlagSet:
 @cases(
     "argv, name, expected",
     {
-        "defaults hold when nothing is said": ([], "kube-api-qps", 20.0),
+        "default": ([], "kube-api-qps", 20.0),
         "value after an equals sign": (["--kube-api-qps=5.5"], "kube-api-qps", 5.5),
-        "value as the next word": (["--kube-api-qps", "7"], "kube-api-qps", 7.0),
+        "value as the next argument": (["--kube-api-qps", "7"], "kube-api-qps", 7.0),
         "a bare boolean is true": (["--leader-elect"], "leader-elect", True),
         "a boolean is switched off with =": (["--leader-elect=false"], "leader-elect", False),
         "underscores read as dashes": (["--leader_elect=F"], "leader-elect", False),
-        "and the other way round": (["--concurrent-rc-syncs=9"], "concurrent_rc_syncs", 9),
-        "durations are Go's": (["--period=1h30m"], "period", 5400.0),
+        "dashes read as underscores": (["--concurrent-rc-syncs=9"], "concurrent_rc_syncs", 9),
+        "Go duration": (["--period=1h30m"], "period", 5400.0),
         "lists split at commas": (["--controllers=a,-b"], "controllers", ("a", "-b")),
         "lists add up": (["--controllers=a", "--controllers=b,c"], "controllers", ("a", "b", "c")),
         "shorthand with its value attached": (["-v4"], "v", 4),
         "shorthand with an equals sign": (["-v=4"], "v", 4),
-        "shorthand and a word": (["-v", "4"], "v", 4),
+        "shorthand with the value as next argument": (["-v", "4"], "v", 4),
         "the last one wins": (["--v=1", "--v=3"], "v", 3),
         "IPv6 addresses": (["--bind-address=::1"], "bind-address", "::1"),
     },
@@ -73,20 +73,20 @@ def test_parsed_command_lines(argv: list[str], name: str, expected: Any) -> None
         "unknown shorthand": (["-x"], "unknown shorthand flag: 'x' in -x"),
         "value missing at the end": (["--kube-api-qps"], "flag needs an argument: --kube-api-qps"),
         "value of a shorthand missing": (["-v"], "flag needs an argument: 'v' in -v"),
-        "no number": (
+        "not a number": (
             ["--kube-api-burst=many"],
             'invalid argument "many" for "--kube-api-burst" flag: strconv.ParseInt: parsing "many": invalid syntax',
         ),
-        "a number that does not fit": (
+        "out of range": (
             ["--kube-api-burst=9999999999"],
             'invalid argument "9999999999" for "--kube-api-burst" flag: strconv.ParseInt: parsing "9999999999": value '
             "out of range",
         ),
-        "no boolean": (
+        "not a boolean": (
             ["--leader-elect=maybe"],
             'invalid argument "maybe" for "--leader-elect" flag: strconv.ParseBool: parsing "maybe": invalid syntax',
         ),
-        "no address": (
+        "not an address": (
             ["--bind-address=here"],
             'invalid argument "here" for "--bind-address" flag: failed to parse IP: "here"',
         ),
@@ -123,13 +123,13 @@ def test_redefined_flag_is_a_programming_error() -> None:
 @cases(
     "argv, message",
     {
-        "no number": (["--kube-api-burst=many"], '--kube-api-burst must be a whole number, got "many"'),
+        "not a number": (["--kube-api-burst=many"], '--kube-api-burst must be a whole number, got "many"'),
         "too large a number": (["--kube-api-burst=9999999999"], '--kube-api-burst is too large, got "9999999999"'),
-        "no rate": (["--kube-api-qps=fast"], '--kube-api-qps must be a number, got "fast"'),
-        "no boolean": (["--leader-elect=maybe"], '--leader-elect must be true or false, got "maybe"'),
+        "not a float": (["--kube-api-qps=fast"], '--kube-api-qps must be a number, got "fast"'),
+        "not a boolean": (["--leader-elect=maybe"], '--leader-elect must be true or false, got "maybe"'),
         "a duration without unit": (["--period=15"], '--period must be a duration such as 30s or 1m30s, got "15"'),
         "a shorthand": (["-v=x"], '--v must be a whole number, not negative, got "x"'),
-        "no address": (["--bind-address=here"], '--bind-address must be an IP address, got "here"'),
+        "not an address": (["--bind-address=here"], '--bind-address must be an IP address, got "here"'),
     },
 )
 def test_own_programs_have_plain_errors(argv: list[str], message: str) -> None:

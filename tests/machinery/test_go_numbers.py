@@ -14,10 +14,10 @@ DEPLOYMENT = load().definition("io.k8s.api.apps.v1.Deployment")
 @cases(
     "sent, kept",
     {
-        "what fits stays": (2147483647, 2147483647),
-        "one more is the least": (2147483648, -2147483648),
-        "beyond 64 bits only zeros are left": (9223372036854775808, 0),
-        "a whole float is a whole number": (3.0, 3),
+        "within 32 bits": (2147483647, 2147483647),
+        "wraps around at 32 bits": (2147483648, -2147483648),
+        "wraps around at 64 bits": (9223372036854775808, 0),
+        "float without fraction": (3.0, 3),
         "a boolean is not a number": (True, True),
     },
 )

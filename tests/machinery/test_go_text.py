@@ -14,21 +14,21 @@ def term(key: str, operator: str, *values: str) -> LabelSelectorRequirement:
     "selector, printed",
     {
         "a nil pointer": (None, "nil"),
-        "what is empty is printed": (
+        "empty fields are printed": (
             LabelSelector(),
             "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}",
         ),
-        "labels come sorted by key": (
+        "labels are sorted by key": (
             LabelSelector(match_labels={"b": "2", "a": "1"}),
             "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{},}",
         ),
-        "expressions and their values keep their order": (
+        "expressions and values keep their order": (
             LabelSelector(match_expressions=(term("b", "In", "y", "x"), term("a", "Exists"))),
             "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{"
             "LabelSelectorRequirement{Key:b,Operator:In,Values:[y x],},"
             "LabelSelectorRequirement{Key:a,Operator:Exists,Values:[],},},}",
         ),
-        "both, and an operator that there is not": (
+        "labels and an unknown operator": (
             LabelSelector(match_labels={"b": "2", "a": "1"}, match_expressions=(term("a", "Like", "b"),)),
             "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{"
             "LabelSelectorRequirement{Key:a,Operator:Like,Values:[b],},},}",

@@ -106,15 +106,15 @@ SECRET = b"dGhlIGtleSB0aGF0IG5vYm9keSBzaG91bGQgc2Vl"
 @cases(
     "data",
     {
-        "nothing": b"",
-        "no PEM": SECRET,
-        "not a key": b"-----BEGIN PRIVATE KEY-----\n" + SECRET + b"\n-----END PRIVATE KEY-----\n",
+        "empty": b"",
+        "not PEM": SECRET,
+        "invalid key": b"-----BEGIN PRIVATE KEY-----\n" + SECRET + b"\n-----END PRIVATE KEY-----\n",
         "cut off": b"-----BEGIN PRIVATE KEY-----\n" + SECRET,
-        "another kind of key": ed25519.Ed25519PrivateKey.generate().private_bytes(
+        "unsupported key type": ed25519.Ed25519PrivateKey.generate().private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ),
-        "a curve that no algorithm goes with": pem(ec.generate_private_key(ec.SECP256K1())),
-        "one with a password": KEYS["ES256"].private_bytes(
+        "unsupported curve": pem(ec.generate_private_key(ec.SECP256K1())),
+        "encrypted key": KEYS["ES256"].private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
             serialization.BestAvailableEncryption(b"x"),
@@ -159,8 +159,8 @@ HEAD = "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9"
     "content, secret, expected",
     {
         "a text": (CONTENT, "my voice is my passcode", "VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8"),
-        "no text": ("", "my voice is my passcode", "7Ui1ALizW4jXphVUB7xUqC9vLYLL9RZeOFfVLoB7Tgk"),
-        "no secret": (CONTENT, "", "UfkqvDGiIFxrMnFseDj9LYJOLNrvjW8aHhF71mvvAs8"),
+        "empty content": ("", "my voice is my passcode", "7Ui1ALizW4jXphVUB7xUqC9vLYLL9RZeOFfVLoB7Tgk"),
+        "empty secret": (CONTENT, "", "UfkqvDGiIFxrMnFseDj9LYJOLNrvjW8aHhF71mvvAs8"),
     },
 )
 def test_detached_signatures_are_upstreams(content: str, secret: str, expected: str) -> None:

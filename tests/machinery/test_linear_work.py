@@ -72,7 +72,7 @@ _PORTS = [{"containerPort": number} for number in range(_MANY)]
         "JSON patch: operations on one large object": lambda: apply_json_patch(
             {"data": dict.fromkeys(_OTHERS, "")}, [{"op": "add", "path": "/data/a", "value": ""}] * 10_000
         ),
-        "JSON patch: copies of little into much": lambda: apply_json_patch(
+        "JSON patch: many small copies into a large object": lambda: apply_json_patch(
             {"data": dict.fromkeys(_OTHERS, "")}, [{"op": "copy", "from": "/data/b", "path": "/data/a"}] * 10_000
         ),
         "owner references": lambda: dedup_owner_references({"ownerReferences": _named("a")}, admitted=False),

@@ -11,9 +11,9 @@ from pilothouse.machinery.manifest_text import ManifestError, documents_of
 @cases(
     "text, documents",
     {
-        "nothing": ("", []),
-        "several, one of them empty": ("a: 1\n---\n---\nb: 2\n", [{"a": 1}, None, {"b": 2}]),
-        "timestamps stay text": ("at: 2026-01-01\n", [{"at": "2026-01-01"}]),
+        "empty": ("", []),
+        "several documents, one empty": ("a: 1\n---\n---\nb: 2\n", [{"a": 1}, None, {"b": 2}]),
+        "timestamps remain strings": ("at: 2026-01-01\n", [{"at": "2026-01-01"}]),
         "keys are text": ("on: {no: [{1: a}]}\n", [{"true": {"false": [{"1": "a"}]}}]),
         "JSON": ('{"a": [1, null]}', [{"a": [1, None]}]),
     },
@@ -25,7 +25,7 @@ def test_documents(text: str, documents: list[Any]) -> None:
 @cases(
     "text, why",
     {
-        "no YAML": ("a: [", "line 2, column 1: "),
+        "invalid YAML": ("a: [", "line 2, column 1: "),
         "a list as a key": ("? [a]\n: b\n", "unhashable key|a key must be text"),
     },
 )
@@ -45,10 +45,10 @@ def _levels(line: str) -> str:
     {
         "aliases of aliases": (_levels("a{n}: &a{n} [{ten}]"), "more than 5,000 values, those of aliases included"),
         "merges of merges": (_levels("a{n}: &a{n} {{<<: [{ten}]}}"), "too many merged values"),
-        "an alias of itself": ("a: &a [*a]", "nested too deeply"),
+        "recursive alias": ("a: &a [*a]", "nested too deeply"),
         "nested": ("[" * 3000 + "]" * 3000, "nested too deeply"),
         "a long number": ("a: " + "9" * 5000, "a value can't be read"),
-        "no text": ("a: \x01", "characters are not allowed"),
+        "control character": ("a: \x01", "characters are not allowed"),
     },
 )
 def test_hostile_manifests(text: str, why: str) -> None:

@@ -10,10 +10,10 @@ from pilothouse.machinery.nulls import without_nulls
 @cases(
     "value, expected",
     {
-        "a null by itself stays": (None, None),
+        "null": (None, None),
         "zeros are no nulls": ({"a": None, "b": 0, "c": ""}, {"b": 0, "c": ""}),
-        "what becomes empty stays": ({"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
-        "nulls in lists stay": ([{"a": None}, None, [None]], [{}, None, [None]]),
+        "empty objects are kept": ({"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
+        "nulls in lists are kept": ([{"a": None}, None, [None]], [{}, None, [None]]),
     },
 )
 def test_null_members_are_removed(value: Any, expected: Any) -> None:

@@ -24,7 +24,7 @@ def op(name: str, path: str, **more: Any) -> dict[str, Any]:
         "insert": ({"a": [1, 3]}, [op("add", "/a/1", value=2)], {"a": [1, 2, 3]}),
         "insert at the end": ({"a": [1]}, [op("add", "/a/1", value=2)], {"a": [1, 2]}),
         "remove an item": ({"a": [1, 2]}, [op("remove", "/a/0")], {"a": [2]}),
-        "count from the end": ({"a": [1, 2]}, [op("remove", "/a/-1")], {"a": [1]}),
+        "negative index": ({"a": [1, 2]}, [op("remove", "/a/-1")], {"a": [1]}),
         "remove a member": ({"a": 1}, [op("remove", "/a")], {}),
         "replace": ({"a": 1}, [op("replace", "/a", value=2)], {"a": 2}),
         "replace what is missing sets it": ({}, [op("replace", "/a", value=2)], {"a": 2}),
@@ -33,7 +33,7 @@ def op(name: str, path: str, **more: Any) -> dict[str, Any]:
         "copy": ({"a": {"x": 1}}, [op("copy", "/b", **{"from": "/a"})], {"a": {"x": 1}, "b": {"x": 1}}),
         "escapes": ({"a~/b": 1}, [op("remove", "/a~0~1b")], {}),
         "test": ({"a": 1}, [op("test", "/a", value=1), op("add", "/b", value=2)], {"a": 1, "b": 2}),
-        "what is missing is null": ({}, [op("test", "/a", value=None)], {}),
+        "test of a missing field with null": ({}, [op("test", "/a", value=None)], {}),
         "deep": ({"a": {"b": [1]}}, [op("add", "/a/b/0", value=0)], {"a": {"b": [0, 1]}}),
     },
 )
@@ -51,12 +51,12 @@ def test_json_patch(document: Any, operations: list[dict[str, Any]], expected: A
         "remove what is missing": [op("remove", "/missing")],
         "add below what is missing": [op("add", "/missing/a", value=1)],
         "beyond the end": [op("add", "/list/5", value=1)],
-        "not an index": [op("add", "/list/x", value=1)],
+        "invalid index": [op("add", "/list/x", value=1)],
         "below a number": [op("add", "/n/x", value=1)],
         "only replace may address everything": [op("add", "", value=1)],
         "an unknown operation": [op("upsert", "/a")],
         "move without from": [op("move", "/a")],
-        "no path": [{"op": "remove"}],
+        "missing path": [{"op": "remove"}],
     },
 )
 def test_inapplicable_json_patch_is_unprocessable(operations: list[dict[str, Any]]) -> None:
@@ -98,9 +98,9 @@ def test_copy_is_independent_of_its_source() -> None:
         "lists are replaced": ({"a": ["b"]}, {"a": ["c"]}, {"a": ["c"]}),
         "objects merge": ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
         "an object replaces a list": ({"a": [1]}, {"a": {"b": 1}}, {"a": {"b": 1}}),
-        "nulls of new objects are left out": ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-        "in new lists too, as upstream's library does": ({}, {"a": [{"b": None}]}, {"a": [{}]}),
-        "what is not an object replaces everything": ({"a": 1}, ["c"], ["c"]),
+        "nulls of new objects are removed": ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+        "nulls in lists of new values are removed, as upstream's library does": ({}, {"a": [{"b": None}]}, {"a": [{}]}),
+        "a list replaces an object": ({"a": 1}, ["c"], ["c"]),
     },
 )
 def test_merge_patch(document: Any, patch: Any, expected: Any) -> None:

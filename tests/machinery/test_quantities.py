@@ -62,11 +62,11 @@ from pilothouse.machinery.quantities import PATTERN, Quantity, QuantityError, ca
         ("1.00", "1"),
         ("10.000", "10"),
         ("0.000001M", "1"),
-        pytest.param("1.500", "1.500", id="what upstream takes for canonical is left alone"),
+        pytest.param("1.500", "1.500", id="trailing zeros are kept"),
         pytest.param("+5", "+5", id="a sign too"),
-        pytest.param("005", "005", id="and zeros before it"),
-        pytest.param("5.", "5.", id="and a point after it"),
-        pytest.param("123456789.123", "123456789.123", id="and what is longer than a thousandth is written"),
+        pytest.param("005", "005", id="leading zeros"),
+        pytest.param("5.", "5.", id="trailing point"),
+        pytest.param("123456789.123", "123456789.123", id="three fraction digits"),
     ],
 )
 def test_canonical_text(text: str, expected: str) -> None:
@@ -77,9 +77,9 @@ def test_canonical_text(text: str, expected: str) -> None:
 @cases(
     "sent, stored",
     {
-        "nothing stays nothing": (None, None),
-        "each in its canonical form, in order": ({"b": "1000m", "a": "1024Mi"}, {"b": "1", "a": "1Gi"}),
-        "nothing is finer than a thousandth": ({"cpu": "1u"}, {"cpu": "1m"}),
+        "null": (None, None),
+        "canonical, in order": ({"b": "1000m", "a": "1024Mi"}, {"b": "1", "a": "1Gi"}),
+        "rounded up to a thousandth": ({"cpu": "1u"}, {"cpu": "1m"}),
         "numbers become text": ({"cpu": 2, "memory": 1.5}, {"cpu": "2", "memory": "1500m"}),
     },
 )

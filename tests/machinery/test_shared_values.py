@@ -34,7 +34,7 @@ class _Named(msgspec.Struct, frozen=True):
         pytest.param("x" * 5000, id="text"),
         pytest.param((False, ("waiting", "x" * 5000)), id="text in a tuple"),
         pytest.param((_Named(("x" * 3000, "x" * 3000)),), id="texts in a struct"),
-        pytest.param(tuple(range(5000)), id="many parts"),
+        pytest.param(tuple(range(5000)), id="many items"),
     ],
 )
 def test_long_keys_are_not_kept(key: Hashable) -> None:

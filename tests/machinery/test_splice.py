@@ -36,11 +36,15 @@ def test_null_object_is_created_for_a_new_field() -> None:
 @cases(
     "raw, before, changed",
     {
-        "at its end": (b'{"a":1,"spec":{"n":1}}', b'{"n":1}', b'{"a":1,"spec":{"n":2}}'),
-        "not sent before": (b'{"a":1,"spec":{"n":1}}', b"", b'{"a":1,"spec":{"n":2}}'),
+        "last field": (b'{"a":1,"spec":{"n":1}}', b'{"n":1}', b'{"a":1,"spec":{"n":2}}'),
+        "no stored bytes": (b'{"a":1,"spec":{"n":1}}', b"", b'{"a":1,"spec":{"n":2}}'),
         "changed by others": (b'{"a":1,"spec":{"n":3}}', b'{"n":1}', b'{"a":1,"spec":{"n":2}}'),
-        "elsewhere": (b'{"spec":{"n":1},"a":1}', b'{"n":1}', b'{"spec":{"n":2},"a":1}'),
-        "within another": (b'{"a":{"spec":{"n":1}},"spec":{}}', b'{"n":1}', b'{"a":{"spec":{"n":1}},"spec":{"n":2}}'),
+        "first field": (b'{"spec":{"n":1},"a":1}', b'{"n":1}', b'{"spec":{"n":2},"a":1}'),
+        "same name in another object": (
+            b'{"a":{"spec":{"n":1}},"spec":{}}',
+            b'{"n":1}',
+            b'{"a":{"spec":{"n":1}},"spec":{"n":2}}',
+        ),
     },
 )
 def test_spec_is_replaced_at_any_position(raw: bytes, before: bytes, changed: bytes) -> None:
@@ -65,19 +69,19 @@ def test_non_objects_are_rejected() -> None:
         "last": (b'{"metadata":{"name":"a","managedFields":[{"f":"]}"}]},"x":1}', b'{"metadata":{"name":"a"},"x":1}'),
         "first": (b'{"metadata":{"managedFields":[{}],"name":"a"}}', b'{"metadata":{"name":"a"}}'),
         "between": (b'{"metadata":{"a":1,"managedFields":[[],{}],"name":"a"}}', b'{"metadata":{"a":1,"name":"a"}}'),
-        "alone": (b'{"metadata":{"managedFields":[{}]},"x":1}', b'{"metadata":{},"x":1}'),
+        "only field": (b'{"metadata":{"managedFields":[{}]},"x":1}', b'{"metadata":{},"x":1}'),
         "spaced": (b'{"metadata": {"name": "a", "managedFields": [ {} ]}}', b'{"metadata":{"name":"a"}}'),
-        "elsewhere too": (
+        "managedFields of spec and metadata": (
             b'{"spec":{"managedFields":[{}]},"metadata":{"name":"a","managedFields":[{}]}}',
             b'{"spec":{"managedFields":[{}]},"metadata":{"name":"a"}}',
         ),
-        "only elsewhere": (
+        "managedFields of spec only": (
             b'{"spec":{"managedFields":[{}],"a":1},"metadata":{"name":"a"}}',
             b'{"spec":{"managedFields":[{}],"a":1},"metadata":{"name":"a"}}',
         ),
         "a value": (b'{"metadata":{"name":"managedFields"}}', b'{"metadata":{"name":"managedFields"}}'),
         "null metadata": (b'{"metadata":null,"a":"managedFields"}', b'{"metadata":null,"a":"managedFields"}'),
-        "none": (b'{"metadata": {"name": "a"}}', b'{"metadata": {"name": "a"}}'),
+        "no managedFields": (b'{"metadata": {"name": "a"}}', b'{"metadata": {"name": "a"}}'),
     },
 )
 def test_without_managed_fields(raw: bytes, expected: bytes) -> None:

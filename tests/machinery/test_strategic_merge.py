@@ -37,30 +37,30 @@ def containers(*names: str, **more: Any) -> dict[str, Any]:
 @cases(
     "document, patch, expected",
     {
-        "nothing to do": ({"a": {}}, {}, {"a": {}}),
+        "empty patch": ({"a": {}}, {}, {"a": {}}),
         "maps merge, null deletes": (
             {"metadata": {"labels": {"a": "1"}}},
             {"metadata": {"labels": {"b": "2", "a": None}}},
             {"metadata": {"labels": {"b": "2"}}},
         ),
-        "nulls are left out of new values": ({}, {"metadata": {"labels": {"a": None}}}, {"metadata": {"labels": {}}}),
-        "an item is found by its merge key": (
+        "nulls of new values are removed": ({}, {"metadata": {"labels": {"a": None}}}, {"metadata": {"labels": {}}}),
+        "item matched by merge key": (
             containers("c", "e"),
             {"spec": {"containers": [{"name": "e", "image": "x"}]}},
             {"spec": {"containers": [{"name": "c"}, {"name": "e", "image": "x"}]}},
         ),
-        "a new item counts as first": (containers("c", "e"), containers("b"), containers("b", "c", "e")),
-        "the live order stays before the patch's": (
+        "new item comes first": (containers("c", "e"), containers("b"), containers("b", "c", "e")),
+        "live order precedes the patch's": (
             containers("c", "e"),
             containers("e", "b"),
             containers("c", "e", "b"),
         ),
-        "a live item goes behind what follows its predecessor": (
+        "live item after a new item that follows its predecessor": (
             containers("c", "e"),
             containers("c", "b"),
             containers("c", "b", "e"),
         ),
-        "named items stand as the patch has them": (
+        "order of the patch": (
             containers("c", "e"),
             containers("z", "e", "y", "c"),
             containers("z", "e", "y", "c"),
@@ -70,7 +70,7 @@ def containers(*names: str, **more: Any) -> dict[str, Any]:
             {"spec": {"containers": [{"name": "c", "$patch": "delete"}]}},
             containers("e"),
         ),
-        "deleting what is not there does nothing": (
+        "deleting a missing item": (
             containers("c"),
             {"spec": {"containers": [{"name": "x", "$patch": "delete"}]}},
             containers("c"),
@@ -80,7 +80,7 @@ def containers(*names: str, **more: Any) -> dict[str, Any]:
             {"spec": {"containers": [{"$patch": "replace"}, {"name": "n"}]}},
             containers("n"),
         ),
-        "items are put in order": (
+        "setElementOrder": (
             containers("c", "e"),
             {"spec": {"$setElementOrder/containers": named("e", "c")}},
             containers("e", "c"),
@@ -120,8 +120,8 @@ def containers(*names: str, **more: Any) -> dict[str, Any]:
             {"metadata": {"labels": {"$patch": "delete"}}},
             {"metadata": {"labels": {}}},
         ),
-        "a directive never becomes a value": ({"spec": {}}, {"spec": {"affinity": {"$patch": "delete"}}}, {"spec": {}}),
-        "only retained keys stay": (
+        "$patch in a new value": ({"spec": {}}, {"spec": {"affinity": {"$patch": "delete"}}}, {"spec": {}}),
+        "retainKeys": (
             {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
             {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "nfs"], "nfs": {"path": "/"}}]}},
             {"spec": {"volumes": [{"name": "v", "nfs": {"path": "/"}}]}},

@@ -72,8 +72,8 @@ def test_hash_is_independent_of_json_formatting() -> None:
     {
         "thousandths": ("100m", (100, -3, "100m", "DecimalSI")),
         "a plain number": ("2", (2, 0, "2", "DecimalSI")),
-        "binary, as it would be printed": ("1500Mi", (1500 << 20, 0, "1500Mi", "BinarySI")),
-        "binary, divisible by eight: the text is not kept": ("512Mi", (512 << 20, 0, "", "BinarySI")),
+        "binary, canonical text kept": ("1500Mi", (1500 << 20, 0, "1500Mi", "BinarySI")),
+        "binary, divisible by eight: no text kept": ("512Mi", (512 << 20, 0, "", "BinarySI")),
         "thousands": ("5k", (5, 3, "5k", "DecimalSI")),
     },
 )

@@ -22,27 +22,27 @@ def laughs(levels: int) -> str:
     "text, said",
     {
         "a billion laughs": (laughs(10), "yaml: document contains excessive aliasing"),
-        "a long text many times": (
+        "long text repeated by alias": (
             f"a: &a {'x' * 1_000_000}\nb: [{','.join(['*a'] * 90)}]",
             "yaml: document contains excessive aliasing",
         ),
-        "a list in itself": ("a: &a [*a]", "yaml: anchor 'a' value contains itself"),
-        "a map in itself": ("a: &a {b: {c: *a}}", "yaml: anchor 'a' value contains itself"),
-        "without end": ("a: " + "[" * 100_000, "yaml: exceeded max depth of 300"),
+        "recursive list": ("a: &a [*a]", "yaml: anchor 'a' value contains itself"),
+        "recursive map": ("a: &a {b: {c: *a}}", "yaml: anchor 'a' value contains itself"),
+        "unclosed brackets": ("a: " + "[" * 100_000, "yaml: exceeded max depth of 300"),
         "deep": ("a: " + "[" * 50_000 + "]" * 50_000, "yaml: exceeded max depth of 300"),
         "deep lines": ("\n".join(" " * i + "a:" for i in range(2000)), "yaml: exceeded max depth of 300"),
         "deep by an alias": (
             "a: &a " + "[" * 200 + "]" * 200 + "\nb: " + "[" * 200 + "*a" + "]" * 200,
             "yaml: exceeded max depth of 300",
         ),
-        "no YAML": ("a: [\nb", "yaml: line 2: did not find expected ',' or ']'"),
-        "no map": ("a: 1\nb: c: d", "yaml: line 2: mapping values are not allowed in this context"),
+        "invalid YAML": ("a: [\nb", "yaml: line 2: did not find expected ',' or ']'"),
+        "nested mapping in one line": ("a: 1\nb: c: d", "yaml: line 2: mapping values are not allowed in this context"),
         "an alias of nothing": ("a: *b", "yaml: unknown anchor 'b' referenced"),
-        "a tag that does not fit": ("a: !!int b", "yaml: cannot decode !!str `b` as a !!int"),
+        "mismatched tag": ("a: !!int b", "yaml: cannot decode !!str `b` as a !!int"),
         "a list for a key": ("[a]: b", "yaml: invalid map key: [a]"),
         "null for a key": ("~: b", "unsupported map key of type: %!s(<nil>), key: <nil>"),
-        "no number": ("a: .nan", "json: unsupported value: NaN"),
-        "a bad merge": ("a: 1\n<<: 2", "yaml: map merge requires map or sequence of maps as the value"),
+        "NaN": ("a: .nan", "json: unsupported value: NaN"),
+        "invalid merge": ("a: 1\n<<: 2", "yaml: map merge requires map or sequence of maps as the value"),
     },
 )
 def test_excessive_documents_are_rejected_cheaply(text: str, said: str) -> None:
@@ -75,10 +75,10 @@ def test_flat_document_is_parsed_once() -> None:
 @cases(
     "text, expected",
     {
-        "nothing": ("", None),
+        "empty": ("", None),
         "an alias": ("a: &x {b: 1}\nc: *x", {"a": {"b": 1}, "c": {"b": 1}}),
         "a merge": ("base: &b {x: 1}\nd:\n  <<: *b\n  z: 2", {"base": {"x": 1}, "d": {"x": 1, "z": 2}}),
-        "a few laughs": (laughs(3), None),
+        "few nested aliases": (laughs(3), None),
     },
 )
 def test_common_documents(text: str, expected: Any) -> None:
@@ -93,9 +93,9 @@ def test_common_documents(text: str, expected: Any) -> None:
     "text, expected",
     {
         "integers": ("[0777, 0o17, 0x1F, 0b11, -0b11, 1_000, +5, 08]", [511, 15, 31, 3, -3, 1000, 5, 8]),
-        "of 64 bits and more": ("[18446744073709551615, 18446744073709551616]", [2**64 - 1, 2**64]),
+        "64 bits and more": ("[18446744073709551615, 18446744073709551616]", [2**64 - 1, 2**64]),
         "fractions": ("[1.50, .5, 1e3, 1e400, 1., 99999999999999999999]", [1.5, 0.5, 1000, "1e400", 1, 10**20]),
-        "words": ("[yes, No, on, y, 'yes', ~, null, Null, nULL]",
+        "booleans and nulls": ("[yes, No, on, y, 'yes', ~, null, Null, nULL]",
                      [True, False, True, True, "yes", None, None, None, "nULL"]),
         "text": ("[2026-01-01, 2026-13-45, 2026-01-01T00:00:00Z, 1:30, '5', -, +, =, <<]",
                      ["2026-01-01", "2026-13-45", "2026-01-01T00:00:00Z", "1:30", "5", "-", "+", "=", "<<"]),
@@ -104,8 +104,8 @@ def test_common_documents(text: str, expected: Any) -> None:
         "keys": ("{1: a, true: b, 1.5: c, 1000000.0: d, 0.1: e, no: f, 2026-01-01: g}",
                      {"1": "a", "true": "b", "1.5": "c", "1e+06": "d", "0.1": "e", "false": "f", "2026-01-01": "g"}),
         "only the first document": ("---\na: 1\n---\n]", {"a": 1}),
-        "a merge that comes later counts": ("{a: {b: 3, <<: {b: 1, c: 2}}}", {"a": {"b": 1, "c": 2}}),
-        "the first of a merge counts": ("{a: {<<: [{b: 1}, {b: 2, c: 3}]}}", {"a": {"b": 1, "c": 3}}),
+        "merge after its keys overrides": ("{a: {b: 3, <<: {b: 1, c: 2}}}", {"a": {"b": 1, "c": 2}}),
+        "first of several merges takes precedence": ("{a: {<<: [{b: 1}, {b: 2, c: 3}]}}", {"a": {"b": 1, "c": 3}}),
         "an anchor of nothing": ("a: &a\nb: *a\n*a : c", None),
     },
 )  # fmt: skip
@@ -120,13 +120,13 @@ def test_values(text: str, expected: Any) -> None:
 @cases(
     "text, repeated",
     {
-        "none": ("a: 1\nb: 2", []),
-        "one": ("a: 1\na: 2", ['line 2: key "a" already set in map']),
+        "no duplicates": ("a: 1\nb: 2", []),
+        "one duplicate": ("a: 1\na: 2", ['line 2: key "a" already set in map']),
         "inner ones first, by the lines of their values": ("a: 1\na:\n  b: 1\n  b: 2",
                      ['line 4: key "b" already set in map', 'line 3: key "a" already set in map']),
         "keys that are no text": ("1: a\n1: b\ntrue: c\nyes: d\n'1': e", ["line 2: key 1 already set in map",
                      "line 4: key true already set in map"]),
-        "by a merge": ("a: &x {b: 1}\nc:\n  b: 2\n  <<: *x", ['line 4: key "b" already set in map']),
+        "key that a merge sets too": ("a: &x {b: 1}\nc:\n  b: 2\n  <<: *x", ['line 4: key "b" already set in map']),
     },
 )  # fmt: skip
 def test_duplicate_keys(text: str, repeated: list[str]) -> None:

@@ -46,14 +46,14 @@ OTHER = wants(cpu="1500m", memory="512Mi", port=8080)
 @cases(
     "wanted, others, on, pressures, reason, message",
     {
-        "fits exactly": (wants(cpu="2"), 0, node(), [], "", ""),
+        "exact fit": (wants(cpu="2"), 0, node(), [], "", ""),
         "cpu": (
             wants(cpu="600m"), 1, node(), [], "OutOfcpu",
             "Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000"),
         "memory": (
             wants(memory="513Mi"), 1, node(), [], "OutOfmemory",
             "Node didn't have enough resource: memory, requested: 537919488, used: 536870912, capacity: 1073741824"),
-        "both: cpu is told": (
+        "cpu and memory: cpu is reported": (
             wants(cpu="3", memory="9Gi"), 0, node(), [], "OutOfcpu",
             "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000"),
         "pods": (
@@ -62,17 +62,17 @@ OTHER = wants(cpu="1500m", memory="512Mi", port=8080)
         "extended": (
             wants(gpu="2"), 0, node(gpu="1"), [], "OutOfexample.com/gpu",
             "Node didn't have enough resource: example.com/gpu, requested: 2, used: 0, capacity: 1"),
-        "an extended one nobody has: not ours": (wants(gpu="2"), 0, node(), [], "", ""),
+        "unknown extended resource is ignored": (wants(gpu="2"), 0, node(), [], "", ""),
         "node selector": (
             wants(more=AFFINE), 0, node(), [], "NodeAffinity",
             "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"),
-        "node selector fits": (wants(more=AFFINE), 0, node(labels={"disk": "ssd"}), [], "", ""),
+        "node affinity matches": (wants(more=AFFINE), 0, node(labels={"disk": "ssd"}), [], "", ""),
         "host port": (
             wants(port=8080), 1, node(), [], "NodePorts",
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"),
-        "host port of one address, taken on all": (wants(port=8080, host="10.0.0.9"), 1, node(), [], "NodePorts",
+        "host port of one address, in use on all": (wants(port=8080, host="10.0.0.9"), 1, node(), [], "NodePorts",
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"),
-        "another host port": (wants(port=8081), 1, node(), [], "", ""),
+        "different host port": (wants(port=8081), 1, node(), [], "", ""),
         "NoExecute": (
             wants(), 0, node(NO_EXECUTE), [], "TaintToleration",
             "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"),
@@ -81,10 +81,10 @@ OTHER = wants(cpu="1500m", memory="512Mi", port=8080)
         "memory pressure: best effort": (
             wants(qos="BestEffort"), 0, node(), ["MemoryPressure"], "Evicted",
             "The node had condition: [MemoryPressure]. "),
-        "memory pressure: others come": (wants(), 0, node(), ["MemoryPressure"], "", ""),
+        "memory pressure: guaranteed pod": (wants(), 0, node(), ["MemoryPressure"], "", ""),
         "memory pressure: tolerated": (
             wants(qos="BestEffort", more=TOLERANT), 0, node(), ["MemoryPressure"], "", ""),
-        "disk pressure: nobody": (
+        "disk pressure: any pod": (
             wants(more=TOLERANT), 0, node(), ["DiskPressure"], "Evicted", "The node had condition: [DiskPressure]. "),
         "disk pressure: but critical ones": (wants(more=CRITICAL), 0, node(), ["DiskPressure"], "", ""),
     },

@@ -54,7 +54,7 @@ async def test_conditions_changed_by_others_before_the_response_are_corrected_wi
     assert (await conditions(w, "n0"))["Ready"] == "True"
 
 
-@pytest.mark.parametrize("held", [False, True], ids=["the watch lags", "a finalizer holds the Node"])
+@pytest.mark.parametrize("held", [False, True], ids=["the watch lags", "finalizer on the Node"])
 async def test_a_deleted_node_stays_deleted_whatever_events_arrive(w: World, held: bool) -> None:
     if held:
         await w.client.patch(NODES.raw, "n0", merge_patch({"metadata": {"finalizers": ["example.com/hold"]}}))
@@ -75,7 +75,9 @@ async def test_a_deleted_node_stays_deleted_whatever_events_arrive(w: World, hel
         assert (await w.node("n0")).metadata.deletion_timestamp is None
 
 
-@pytest.mark.parametrize("trouble", [lambda: delay(2.0), lose_answer], ids=["on its way", "without an answer"])
+@pytest.mark.parametrize(
+    "trouble", [lambda: delay(2.0), lose_answer], ids=["write in flight", "write with lost response"]
+)
 async def test_a_node_revived_before_its_deletion_is_observed_registers_again(
     w: World, trouble: Callable[[], Action]
 ) -> None:
@@ -167,7 +169,7 @@ async def test_a_pod_replaced_on_another_node_while_the_watch_was_lost_leaves_it
     assert ((await w.existing()).status.phase, (await w.existing("q")).status.phase) == ("Running", "Running")
 
 
-@cases("node", {"bound to none yet": "", "on a node that is not simulated": "elsewhere"})
+@cases("node", {"unbound": "", "bound to a node that is not simulated": "elsewhere"})
 async def test_a_pod_of_another_node_with_the_same_name_is_ignored(w: World, node: str) -> None:
     await w.create_pod(node="n0")
     await asyncio.sleep(2)

@@ -37,10 +37,10 @@ async def _warnings(w: World) -> list[tuple[str, str]]:
 @cases(
     "container, kind, message",
     {
-        "all keys of a ConfigMap": (
+        "envFrom of a ConfigMap": (
             {"envFrom": [{"configMapRef": {"name": "nope"}}]}, CONFIG_MAPS, 'configmap "nope" not found'
         ),
-        "all keys of a Secret": ({"envFrom": [{"secretRef": {"name": "nope"}}]}, SECRETS, 'secret "nope" not found'),
+        "envFrom of a Secret": ({"envFrom": [{"secretRef": {"name": "nope"}}]}, SECRETS, 'secret "nope" not found'),
         "a key of a ConfigMap": ({"env": [_KEY_OF_MAP]}, CONFIG_MAPS, 'configmap "nope" not found'),
         "a key of a Secret": ({"env": [_KEY_OF_SECRET]}, SECRETS, 'secret "nope" not found'),
     },
@@ -185,7 +185,7 @@ async def test_a_restarted_simulator_continues_to_wait(w: World) -> None:
 @cases(
     "spec",
     {
-        "nothing": {},
+        "no references": {},
         "optional volumes": {
             "volumes": [
                 {"name": "x", "configMap": {"name": "nope", "optional": True}},

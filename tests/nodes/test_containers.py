@@ -35,48 +35,48 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
 @cases(
     "made, until, expected, phase",
     {
-        "all containers start together": (pod("a", "b"), 0, [ON, ON], "Running"),
+        "all containers start at once": (pod("a", "b"), 0, [ON, ON], "Running"),
         "the first prepares": (pod(inits=("i", "j")), 2, [UNREADY, OFF, OFF], "Pending"),
-        "then the second": (
+        "second init container": (
             pod(inits=("i", "j")), 4, [DONE, UNREADY, OFF], "Pending"),
-        "then the others": (
+        "then the containers": (
             pod(inits=("i", "j")), 6, [DONE, DONE, ON], "Running"),
         "a sidecar runs, the next begins": (
             pod(inits=("s*", "i")), 1, [ON, UNREADY, OFF], "Pending"),
-        "a sidecar that has not started keeps the others waiting": (
+        "a sidecar that has not started blocks the others": (
             pod(inits=("s*",), annotations={"startup-probe.s": "fail 5s, pass"}), 4,
             [UNREADY, OFF], "Pending"),
         "until its startup probe passes": (
             pod(inits=("s*",), annotations={"startup-probe.s": "fail 5s, pass"}), 5, [ON, ON], "Running"),
-        "Never: a failed init container fails the pod": (
+        "Never: failed init container": (
             pod(inits=("i",), policy="Never", annotations={"exit-code.i": "2"}), 9, [END, OFF], "Failed"),
         "Always: a failed init container is tried again": (
             pod(inits=("i",), annotations={"exit-code.i": "2"}), 3.5, [END, OFF], "Pending"),
-        "and may succeed then": (
+        "retried init container succeeds": (
             pod(inits=("i",), annotations={"exit-code.i": "2,0"}), 9, [("terminated", 1, True), ON], "Running"),
-        "Never: completes": (pod(policy="Never", annotations={"exit-code": "0"}), 9, [END], "Succeeded"),
-        "Never: fails": (pod(policy="Never", annotations={"exit-code": "3"}), 9, [END], "Failed"),
+        "Never: exit code 0": (pod(policy="Never", annotations={"exit-code": "0"}), 9, [END], "Succeeded"),
+        "Never: exit code 3": (pod(policy="Never", annotations={"exit-code": "3"}), 9, [END], "Failed"),
         "OnFailure: completes": (
             pod(policy="OnFailure", annotations={"exit-code": "0"}), 9, [END], "Succeeded"),
         "OnFailure: once more, then completes": (
             pod(policy="OnFailure", annotations={"exit-code": "1,0"}), 9, [("terminated", 1, False)], "Succeeded"),
-        "Always: ended and about to come back": (
+        "Always: terminated before its restart": (
             pod(annotations={"exit-code": "0", "run-time": "4s,forever"}), 4.5, [END], "Running"),
         "Always: back at once": (
             pod(annotations={"exit-code": "0", "run-time": "4s,forever"}), 5, [("running", 1, True)], "Running"),
         "the second time it waits": (
             pod(annotations={"exit-code": "1"}), 5, [(CRASH_LOOP, 1, False)], "Running"),
-        "one of two has failed: the other runs on": (
+        "one of two failed, the other runs": (
             pod("a", "b", policy="Never", annotations={"exit-code.b": "1"}), 9, [ON, END], "Running"),
-        "one of two has failed, and both are over": (
+        "one of two failed, both terminated": (
             pod("a", "b", policy="Never", annotations={"exit-code": "0", "exit-code.b": "1"}), 9, [END, END], "Failed"),
         "a sidecar outlives the others": (
             pod("a", inits=("s*",), policy="Never", annotations={"exit-code": "0"}), 2.5, [ON, END], "Running"),
-        "and ends after them": (
+        "sidecars end last": (
             pod("a", inits=("s*",), policy="Never", annotations={"exit-code": "0"}), 9, [END, END], "Succeeded"),
-        "an image that can't be had": (
+        "image pull fails": (
             pod(annotations={"waiting": "ImagePullBackOff"}), 9, [("ImagePullBackOff", 0, False)], "Pending"),
-        "a Job's pod completes by itself": (
+        "pod of a Job completes": (
             pod(owner="Job", policy="Never"), 9, [END], "Succeeded"),
         "readiness as scripted: ready": (
             pod("a", "b", annotations={"readiness-probe.b": "fail 2s, pass 3s, fail"}), 4, [ON, ON], "Running"),
@@ -146,7 +146,7 @@ def test_stop_terminates_all_containers_without_restarts() -> None:
     "made, at_once, later",
     {
         "started again": (pod(), ["terminated"], ["running"]),
-        "Never: lost": (pod(policy="Never"), ["terminated"], ["terminated"]),
+        "Never: terminated": (pod(policy="Never"), ["terminated"], ["terminated"]),
         "prepared again": (pod(inits=("i",)), ["waiting", "terminated"], ["terminated", "running"]),
         "sidecars too": (pod(inits=("s*",)), ["terminated", "terminated"], ["running", "running"]),
         "OnFailure: prepared once": (
@@ -175,11 +175,11 @@ def changed(before: dict[str, str], after: dict[str, str]) -> RuntimePod:
 @cases(
     "before, after, expected",
     {
-        "the image is there now": ({"waiting": "ErrImagePull"}, {}, ON),
-        "it ends now": ({}, {"exit-code": "1"}, ("terminated", 1, False)),
-        "it is unready now": ({}, {"readiness-probe": "fail"}, UNREADY),
-        "it is ready again": ({"readiness-probe": "fail"}, {}, ON),
-        "it will end later": ({}, {"run-time": "2m"}, ON),
+        "image becomes available": ({"waiting": "ErrImagePull"}, {}, ON),
+        "terminates on request": ({}, {"exit-code": "1"}, ("terminated", 1, False)),
+        "becomes unready": ({}, {"readiness-probe": "fail"}, UNREADY),
+        "becomes ready": ({"readiness-probe": "fail"}, {}, ON),
+        "terminates later": ({}, {"run-time": "2m"}, ON),
     },
 )
 def test_annotations_count_when_they_are_changed(
@@ -193,12 +193,12 @@ def test_annotations_count_when_they_are_changed(
     {
         "unknown key": ({"colour": "red"}, "colour: no such key"),
         "unknown container": ({"run-time.x": "1s"}, "run-time.x: no such key"),
-        "no duration": ({"start-delay": "soon"}, 'start-delay: time: invalid duration "soon"'),
+        "invalid duration": ({"start-delay": "soon"}, 'start-delay: time: invalid duration "soon"'),
         "endless middle": ({"readiness-probe": "fail, pass"}, "only the last outcome may last forever"),
         "too often": ({"readiness-probe": "pass 1us, fail 1us"}, "a kubelet probes once a second"),
-        "no outcome": ({"readiness-probe": "maybe"}, 'expected "pass" or "fail"'),
-        "no number": ({"exit-code": "x"}, "invalid literal"),
-        "no quantity": ({"memory-usage": "much"}, "memory-usage: "),
+        "invalid probe result": ({"readiness-probe": "maybe"}, 'expected "pass" or "fail"'),
+        "invalid exit code": ({"exit-code": "x"}, "invalid literal"),
+        "invalid quantity": ({"memory-usage": "much"}, "memory-usage: "),
     },
 )
 def test_annotations_that_cannot_be_read_are_complained_of(annotations: dict[str, str], complaint: str) -> None:
@@ -221,46 +221,46 @@ def says(*command: str, **fields: Any) -> list[dict[str, Any]]:
 @cases(
     "made, until, expected, phase",
     {
-        "a pod of which nothing is said runs on": (pod(), 999, [ON], "Running"),
-        "unless it is not started again": (
+        "Always: runs without script": (pod(), 999, [ON], "Running"),
+        "Never: completes without script": (
             pod(containers=says(), policy="Never"), 2, [END], "Succeeded"),
-        "or on failure only": (pod(containers=says(), policy="OnFailure"), 2, [END], "Succeeded"),
-        "as a Job's": (pod(policy="Never", owner="Job"), 2, [END], "Succeeded"),
+        "OnFailure: completes without script": (pod(containers=says(), policy="OnFailure"), 2, [END], "Succeeded"),
+        "pod of a Job: completes without script": (pod(policy="Never", owner="Job"), 2, [END], "Succeeded"),
         "sleep 5: not yet": (pod(containers=says("sleep", "5"), policy="Never"), 4.9, [ON], "Running"),
         "sleep 5": (pod(containers=says("sleep", "5"), policy="Never"), 5, [END], "Succeeded"),
-        "as arguments": (
+        "sleep in args": (
             pod(containers=says(args=["sleep", "5"]), policy="Never"), 5, [END], "Succeeded"),
-        "in both together": (
+        "sleep in command and args": (
             pod(containers=says("sleep", args=["5"]), policy="Never"), 5, [END], "Succeeded"),
         "exit 3": (
             pod(containers=says("sh", "-c", "sleep 2; exit 3"), policy="Never"), 3, [END], "Failed"),
         "OnFailure: false is tried again": (
             pod(containers=says("false"), policy="OnFailure"), 3, [(CRASH_LOOP, 1, False)], "Running"),
-        "Always: also what is well": (
+        "Always: success is restarted": (
             pod(containers=says("true")), 3, [(CRASH_LOOP, 1, False)], "Running"),
-        "a Job's, that takes its time": (
+        "a Job's command still runs": (
             pod(containers=says("sleep", "99"), owner="Job"), 50, [ON], "Running"),
         "a Job's, that fails": (
             pod(containers=says("sh", "-c", "exit 1"), owner="Job", policy="Never"), 1, [END], "Failed"),
         "a loop runs on": (
             pod(containers=says("sh", "-c", "while true; do sleep 1; done"), policy="Never"), 999, [ON], "Running"),
         "a server runs on": (pod(containers=says(image="nginx"), policy="Never"), 999, [ON], "Running"),
-        "also one that is known by its port": (
+        "container with a port runs on": (
             pod(containers=says("./serve", ports=[{"containerPort": 80}]), policy="Never"), 999, [ON], "Running"),
-        "or by a probe": (
+        "container with a probe runs on": (
             pod(containers=says("./serve", livenessProbe={"httpGet": {"port": 80}}), policy="Never"), 999, [ON],
             "Running"),
-        "any other program ends": (
+        "unknown program ends": (
             pod(containers=says("./migrate"), policy="Never"), 2, [END], "Succeeded"),
-        "an annotation says otherwise": (
+        "annotation overrides the command": (
             pod(containers=says("sleep", "5"), policy="Never", annotations={"run-time": "2s"}), 3, [END], "Succeeded"),
-        "or nothing about that": (
+        "annotation about something else": (
             pod(containers=says("sleep", "5"), policy="Never", annotations={"readiness-probe": "fail"}), 5, [END],
             "Succeeded"),
         "an init container that fails": (
             pod(initContainers=says("sh", "-c", "exit 4"), policy="Never", containers=[{"name": "b", "image": "x"}]), 1,
             [END, OFF], "Failed"),
-        "an init container that takes its time": (
+        "init container with a duration": (
             pod(initContainers=says("sleep", "3"), containers=[{"name": "b", "image": "x"}]), 4,
             [DONE, ON], "Running"),
         "a sidecar that ends is started again": (

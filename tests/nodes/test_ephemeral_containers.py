@@ -36,10 +36,10 @@ def test_it_starts_in_a_pod_that_runs_and_ends_once() -> None:
 @cases(
     "given, expected",
     {
-        "without a word it ends after a moment: nobody can attach to it": (debugger(), "terminated"),
-        "also a shell that would wait for input": (debugger(stdin=True, tty=True), "terminated"),
-        "or as long as it says": (debugger("sleep", "3600"), "running"),
-        "its image may be missing": (debugger(image="foo:404"), "ImagePullBackOff"),
+        "debug container without command terminates": (debugger(), "terminated"),
+        "interactive shell terminates": (debugger(stdin=True, tty=True), "terminated"),
+        "command runs": (debugger("sleep", "3600"), "running"),
+        "missing image": (debugger(image="foo:404"), "ImagePullBackOff"),
     },
 )
 def test_how_long_it_runs(given: dict[str, Any], expected: str) -> None:

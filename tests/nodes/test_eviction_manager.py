@@ -33,12 +33,12 @@ def order(resource: str, *pods: NodePod) -> list[str]:
 @cases(
     "rows, expected",
     {
-        "who exceeds its request": ([("in", "1Gi", "2Gi"), ("over", "300Mi", "200Mi")], ["over", "in"]),
+        "usage above the request first": ([("in", "1Gi", "2Gi"), ("over", "300Mi", "200Mi")], ["over", "in"]),
         "among those low priority": ([("vip", "9Gi", "1Gi", 100), ("low", "2Gi", "1Gi", 1)], ["low", "vip"]),
-        "among equals who exceeds by more": ([("bit", "2Gi", "1Gi"), ("much", "4Gi", "1Gi")], ["much", "bit"]),
-        "what was requested does not count": ([("big", "9Gi", "9Gi"), ("some", "2Gi", "1Gi")], ["some", "big"]),
+        "equal priority: larger excess first": ([("bit", "2Gi", "1Gi"), ("much", "4Gi", "1Gi")], ["much", "bit"]),
+        "usage within the request is not compared": ([("big", "9Gi", "9Gi"), ("some", "2Gi", "1Gi")], ["some", "big"]),
         "best effort exceeds always": ([("kept", "", "1Gi"), ("free", "")], ["free", "kept"]),
-        "exceeding comes before priority": (
+        "excess precedes priority": (
             [("vip in", "1Mi", "2Mi", 9), ("low in", "1Mi", "2Mi", 1), ("vip over", "3Mi", "2Mi", 9)],
             ["vip over", "low in", "vip in"],
         ),
@@ -63,15 +63,18 @@ def test_messages() -> None:
 @cases(
     "annotations, expected",
     {
-        "nothing": ({}, Commands()),
+        "no annotation": ({}, Commands()),
         "silent": ({"fault": "silent"}, Commands(silent=True)),
         "slow": ({"fault": "slow"}, Commands(slow_seconds=5)),
-        "so slow": ({"fault": "slow=2m"}, Commands(slow_seconds=120)),
-        "gone": ({"fault": "gone"}, Commands(gone=True)),
+        "slow with a duration": ({"fault": "slow=2m"}, Commands(slow_seconds=120)),
+        "gone (node object deleted)": ({"fault": "gone"}, Commands(gone=True)),
         "out of service": ({"fault": "out-of-service"}, Commands(out_of_service=True)),
-        "several": ({"fault": "silent, slow=1s", "boot": "2"}, Commands(silent=True, slow_seconds=1, boot="2")),
+        "several faults": ({"fault": "silent, slow=1s", "boot": "2"}, Commands(silent=True, slow_seconds=1, boot="2")),
         "pressure": ({"pressure": "memory"}, Commands(pressures={"memory": None})),
-        "so much pressure": ({"pressure": "memory=1Gi,pids=5"}, Commands(pressures={"memory": 1 << 30, "pids": 5})),
+        "pressure with amounts": (
+            {"pressure": "memory=1Gi,pids=5"},
+            Commands(pressures={"memory": 1 << 30, "pids": 5}),
+        ),
     },
 )
 def test_commands(annotations: dict[str, str], expected: Commands) -> None:

@@ -50,8 +50,8 @@ async def revive_by_annotation(w: World) -> None:
 both = pytest.mark.parametrize(
     ("down", "up"),
     [
-        pytest.param(silence, revive, id="by call"),
-        pytest.param(silence_by_annotation, revive_by_annotation, id="by annotation"),
+        pytest.param(silence, revive, id="silence and revive"),
+        pytest.param(silence_by_annotation, revive_by_annotation, id="annotation"),
     ],
 )
 

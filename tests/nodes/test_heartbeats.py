@@ -187,7 +187,7 @@ async def test_a_restarted_simulator_adopts_its_node_and_lease(w: World) -> None
     {
         "the server fails": lambda: fail(500, "InternalError"),
         "conflicts": conflict,
-        "nobody listens": refuse,
+        "connection refused": refuse,
         "answers are lost": lose_answer,
     },
 )

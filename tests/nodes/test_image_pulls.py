@@ -27,18 +27,18 @@ _NO_HOST = (
 @cases(
     "image, reason, message",
     {
-        "any other is there": ("nginx", "", ""),
-        "a host that there is not": ("registry.invalid.example/app:valid", "ErrImagePull", None),
-        "the domain that there never is (RFC 2606)": ("registry.invalid/app", "ErrImagePull", None),
-        "or a name like it": ("invalid.registry/app", "ErrImagePull", None),
-        "that of upstream's tests": ("invalid.registry.k8s.io/invalid/alpine:3.1", "ErrImagePull", _NO_HOST),
-        "a tag that says so": ("webserver:404", "ErrImagePull", _NOT_FOUND),
-        "in words": ("gcr.io/google_samples/gb-redisslave:nonexistent", "ErrImagePull", None),
-        "with hyphens": ("foo:non-existent", "ErrImagePull", None),
-        "or others": ("nginx:doesnotexist", "ErrImagePull", None),
-        "the name says so": ("does-not-exist", "ErrImagePull", None),
-        "a word that only begins so": ("invalidated", "", ""),
-        "no name at all": (
+        "existing image": ("nginx", "", ""),
+        "host in .example": ("registry.invalid.example/app:valid", "ErrImagePull", None),
+        "host in .invalid (RFC 2606)": ("registry.invalid/app", "ErrImagePull", None),
+        "host named invalid": ("invalid.registry/app", "ErrImagePull", None),
+        "upstream's invalid registry": ("invalid.registry.k8s.io/invalid/alpine:3.1", "ErrImagePull", _NO_HOST),
+        "tag 404": ("webserver:404", "ErrImagePull", _NOT_FOUND),
+        "tag nonexistent": ("gcr.io/google_samples/gb-redisslave:nonexistent", "ErrImagePull", None),
+        "tag non-existent": ("foo:non-existent", "ErrImagePull", None),
+        "tag doesnotexist": ("nginx:doesnotexist", "ErrImagePull", None),
+        "name does-not-exist": ("does-not-exist", "ErrImagePull", None),
+        "name with invalid as a prefix": ("invalidated", "", ""),
+        "invalid image name": (
             "Nginx",
             "InvalidImageName",
             'Failed to apply default image tag "Nginx": couldn\'t parse image name "Nginx": invalid reference format: '

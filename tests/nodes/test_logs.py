@@ -25,16 +25,16 @@ RUNNING = {"running": {"startedAt": START}}
 @cases(
     "pod, previous, lines",
     {
-        "it runs": (_pod(RUNNING), False, ["c started"]),
-        "it has ended": (_pod({"terminated": ENDED}), False, ["c started", "c exited with code 3"]),
-        "it waits to run again": (
+        "running": (_pod(RUNNING), False, ["c started"]),
+        "terminated": (_pod({"terminated": ENDED}), False, ["c started", "c exited with code 3"]),
+        "CrashLoopBackOff": (
             _pod({"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": ENDED}),
             False,
             ["c started", "c exited with code 3"],
         ),
         "the run before": (_pod(RUNNING, lastState={"terminated": ENDED}), True, ["c started", "c exited with code 3"]),
-        "scripted, so far": (_pod(RUNNING, "@20s two\none\n@2m three"), False, ["one", "two"]),
-        "what is no time is text": (_pod(RUNNING, "@all of us"), False, ["@all of us"]),
+        "scripted, until now": (_pod(RUNNING, "@20s two\none\n@2m three"), False, ["one", "two"]),
+        "text that is not a time": (_pod(RUNNING, "@all of us"), False, ["@all of us"]),
     },
 )
 def test_lines(pod: dict[str, Any], previous: bool, lines: list[str]) -> None:
@@ -55,11 +55,11 @@ HELLO = ("sh", "-c", "echo hello; sleep 20; echo again; sleep 50; echo later")
     "pod, lines",
     {
         "echo, and no more": (_runs({"terminated": {**ENDED, "exitCode": 0}}, "echo", "hello"), ["hello"]),
-        "in no time": (_runs({"terminated": {**ENDED, "finishedAt": START}}, "echo", "-n", "hello"), ["hello"]),
-        "so far": (_runs(RUNNING, *HELLO), ["hello", "again"]),
+        "zero duration": (_runs({"terminated": {**ENDED, "finishedAt": START}}, "echo", "-n", "hello"), ["hello"]),
+        "output of the command until now": (_runs(RUNNING, *HELLO), ["hello", "again"]),
         "a command that writes nothing": (_runs(RUNNING, "sleep", "99"), ["c started"]),
-        "scripted otherwise": (_runs(RUNNING, *HELLO, log="scripted"), ["scripted"]),
-        "another life than its own": (_runs(RUNNING, *HELLO, **{"run-time": "9s"}), ["c started"]),
+        "scripted instead of the command": (_runs(RUNNING, *HELLO, log="scripted"), ["scripted"]),
+        "scripted run time instead of the command": (_runs(RUNNING, *HELLO, **{"run-time": "9s"}), ["c started"]),
     },
 )
 def test_output_of_commands(pod: dict[str, Any], lines: list[str]) -> None:
@@ -74,18 +74,18 @@ def test_commands_may_be_ignored() -> None:
 @cases(
     "pod, previous, error",
     {
-        "it has not begun": (
+        "ContainerCreating": (
             _pod({"waiting": {"reason": "ContainerCreating"}}),
             False,
             'container "c" in pod "p" is waiting to start: ContainerCreating',
         ),
-        "its image is not there": (
+        "ImagePullBackOff": (
             _pod({"waiting": {"reason": "ImagePullBackOff"}}),
             False,
             'container "c" in pod "p" is waiting to start: trying and failing to pull image',
         ),
-        "it ran only once": (_pod(RUNNING), True, 'previous terminated container "c" in pod "p" not found'),
-        "no status": ({"metadata": {"name": "p"}}, False, 'container "c" in pod "p" is not available'),
+        "previous, never restarted": (_pod(RUNNING), True, 'previous terminated container "c" in pod "p" not found'),
+        "no container status": ({"metadata": {"name": "p"}}, False, 'container "c" in pod "p" is not available'),
     },
 )
 def test_errors(pod: dict[str, Any], previous: bool, error: str) -> None:

@@ -113,7 +113,7 @@ AB = ("a", "b")
         ),
         pytest.param(patch(pod(*AB, status=BOUND)), "Running", [YES] * 4, id="ready"),
         pytest.param(
-            patch(pod(*AB, status=RAN)), "Running", [SCHEDULED] * 4, id="ready again: what holds on keeps its time"
+            patch(pod(*AB, status=RAN)), "Running", [SCHEDULED] * 4, id="ready again: transition times are kept"
         ),
         pytest.param(
             patch(pod(*AB, readinessGates=GATED, status=BOUND)), "Running",
@@ -121,22 +121,22 @@ AB = ("a", "b")
         ),
         pytest.param(
             patch(pod(*AB, readinessGates=GATED, status=BOUND), Profile(start_delay=0, ready_delay=9)), "Running",
-            [YES, YES, (*UNREADY[:2], f"{UNREADY[2]}, {CLOSED}", NOW), UNREADY], id="neither containers nor gate",
+            [YES, YES, (*UNREADY[:2], f"{UNREADY[2]}, {CLOSED}", NOW), UNREADY], id="no containers ready, gate false",
         ),
         pytest.param(
             patch(pod(*AB, status=BOUND, annotations={"readiness-probe.b": "fail"})), "Running",
             [YES, YES, *[("False", "ContainersNotReady", "containers with unready status: [b]", NOW)] * 2],
-            id="one of two is unready",
+            id="one of two not ready",
         ),
         pytest.param(
             patch(pod(*AB, status=RAN), ends=True), "Succeeded",
-            [NO, ("True", "PodCompleted", None, BEFORE), DONE, DONE], id="stopped by itself",
+            [NO, ("True", "PodCompleted", None, BEFORE), DONE, DONE], id="terminated by itself",
         ),
         pytest.param(
             patch(pod(*AB, status=RAN), stopped=KILLED_CODE), "Failed", [NO, SCHEDULED, ENDED, ENDED], id="killed"
         ),
         pytest.param(
-            patch(pod(*AB, status=BOUND), SLOW, ends=True), "Failed", [NO, YES, ENDED, ENDED], id="never ran"
+            patch(pod(*AB, status=BOUND), SLOW, ends=True), "Failed", [NO, YES, ENDED, ENDED], id="never started"
         ),
         pytest.param(
             patch(pod(*AB, inits=INITS, status=BOUND), SLOW, ends=True), "Failed", [NO, UNPREPARED, ENDED, ENDED],

@@ -293,7 +293,7 @@ async def test_a_status_written_by_another_client_is_corrected_within_seconds(w:
     {
         "the server fails": lambda: fail(500, "InternalError"),
         "conflicts": conflict,
-        "nobody listens": refuse,
+        "connection refused": refuse,
         "answers are lost": lose_answer,
     },
 )

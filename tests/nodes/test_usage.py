@@ -30,20 +30,24 @@ A, B = ("a", ASKED), ("b", ASKED)
     "of, share, expected",
     {
         "a share of what it requests": (pod(A), {}, [("a", 50, 50 * MI)]),
-        "a little where it requests nothing": (pod(("a", {})), {}, [("a", DEFAULT_USAGE.cpu, DEFAULT_USAGE.memory)]),
-        "as said, of the pod": (pod(A, cpu_usage="2"), {}, [("a", 2000, 50 * MI)]),
-        "in equal parts, nothing lost": (pod(A, B, cpu_usage="101m"), {}, [("a", 51, 50 * MI), ("b", 50, 50 * MI)]),
-        "as said, of a container, before what is said of the pod": (
+        "default without requests": (pod(("a", {})), {}, [("a", DEFAULT_USAGE.cpu, DEFAULT_USAGE.memory)]),
+        "usage annotation of the pod": (pod(A, cpu_usage="2"), {}, [("a", 2000, 50 * MI)]),
+        "pod's usage is divided among the containers": (
+            pod(A, B, cpu_usage="101m"),
+            {},
+            [("a", 51, 50 * MI), ("b", 50, 50 * MI)],
+        ),
+        "container's usage precedes the pod's": (
             pod(A, B, cpu_usage="100m", cpu_usage__b="7m"),
             {},
             [("a", 50, 50 * MI), ("b", 7, 50 * MI)],
         ),
         "memory": (pod(A, memory_usage="1Gi"), {}, [("a", 50, 1024 * MI)]),
-        "a load comes before the pod": (pod(A, cpu_usage="9"), {"cpu": 333}, [("a", 333, 50 * MI)]),
-        "and after the container": (pod(A, cpu_usage__a="9"), {"cpu": 333}, [("a", 9000, 50 * MI)]),
-        "only what runs uses anything": (pod(A, B, waiting="a"), {"cpu": 333}, [("b", 333, 50 * MI)]),
-        "what cannot be read is unsaid": (pod(A, cpu_usage="lots"), {}, [("a", 50, 50 * MI)]),
-        "nobody uses less than nothing": (pod(A, cpu_usage="-1"), {}, [("a", 0, 50 * MI)]),
+        "load precedes the pod's usage": (pod(A, cpu_usage="9"), {"cpu": 333}, [("a", 333, 50 * MI)]),
+        "container's usage precedes load": (pod(A, cpu_usage__a="9"), {"cpu": 333}, [("a", 9000, 50 * MI)]),
+        "only running containers": (pod(A, B, waiting="a"), {"cpu": 333}, [("b", 333, 50 * MI)]),
+        "invalid usage": (pod(A, cpu_usage="lots"), {}, [("a", 50, 50 * MI)]),
+        "negative usage": (pod(A, cpu_usage="-1"), {}, [("a", 0, 50 * MI)]),
         "a pod that has not begun": ({"metadata": {}, "spec": {}}, {}, []),
     },
 )

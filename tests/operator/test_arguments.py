@@ -30,7 +30,7 @@ RULE = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}
             "reads= of controller 'thing' is a tuple of kinds, got CustomResource('example.com/v1', Thing): write "
             "reads=(KIND,), with the comma",
         ),
-        "nothing": ({"owns": None}, "owns= of controller 'thing' is a tuple of kinds, got None: write owns=(KIND,)"),
+        "None": ({"owns": None}, "owns= of controller 'thing' is a tuple of kinds, got None: write owns=(KIND,)"),
         "a text": ({"owns": "configmaps"}, "is a tuple of kinds, got 'configmaps': write owns=(KIND,)"),
         "the name of a kind": (
             {"owns": ("configmaps",)},
@@ -91,13 +91,13 @@ def test_wrong_kinds() -> None:
 @cases(
     "declare, error, message",
     {
-        "in the wrong order": (
+        "wrong order of arguments": (
             lambda: CustomResource(Thing, "example.com/v1"),  # type: ignore[arg-type]
             TypeError,
             "CustomResource('example.com/v1', Thing) takes the API version and the class, got class Thing and "
             "'example.com/v1'",
         ),
-        "no class": (
+        "not a class": (
             lambda: CustomResource("example.com/v1", "Thing"),  # type: ignore[arg-type]
             TypeError,
             "takes the API version and the class, got 'example.com/v1' and 'Thing'",
@@ -218,7 +218,7 @@ def _decorator(name: str) -> tuple[Callable[[Any], Any], str]:
         "one argument": (one, "one", "too many positional arguments"),
         "three arguments": (three, "three", "missing a required"),
         "a required keyword": (keyword, "keyword", "missing a required"),
-        "a partial with too many": (functools.partial(two, None), "two", "too many positional arguments"),
+        "partial with too many arguments": (functools.partial(two, None), "two", "too many positional arguments"),
         "a method without ctx": (Methods().one, "one", "too many positional arguments"),
         "a method without its object": (Methods.two, "two", "missing a required"),
     },

@@ -159,17 +159,17 @@ async def test_the_manifests_with_certificates_of_cert_manager(env: Env, capsys:
 @cases(
     "words, message",
     {
-        "no webhooks": (
+        "certificates without webhooks": (
             [str(EXAMPLE), "--webhook-certificates=cert-manager"],
             "certificates='cert-manager': app website-operator has no webhooks and no conversions",
         ),
-        "another value": (
+        "unsupported value": (
             [str(BACKUPS), "--webhook-certificates=self"],
             "--webhook-certificates must be operator or cert-manager, got self",
         ),
-        "no namespace": ([str(EXAMPLE), "--namespace=A b"], "namespace 'A b': a lowercase RFC 1123 label"),
-        "no controllers": (["{tmp}/empty_operator.py"], "Error: app one has no controllers and no webhooks"),
-        "no image": ([str(EXAMPLE), "--image=a b"], "image 'a b': must not have spaces"),
+        "invalid namespace": ([str(EXAMPLE), "--namespace=A b"], "namespace 'A b': a lowercase RFC 1123 label"),
+        "app without controllers": (["{tmp}/empty_operator.py"], "Error: app one has no controllers and no webhooks"),
+        "invalid image": ([str(EXAMPLE), "--image=a b"], "image 'a b': must not have spaces"),
     },
 )
 def test_manifests_that_cannot_be_had_are_rejected(
@@ -360,8 +360,8 @@ async def test_the_address_of_this_machine_is_the_one_on_the_way_to_the_api_serv
 @cases(
     "words, environment, expected",
     {
-        "all": ((), None, ()),
-        "those of the environment": ((), " a, b ,", ("a", "b")),
+        "all namespaces": ((), None, ()),
+        "namespaces of the environment": ((), " a, b ,", ("a", "b")),
         "an empty variable: all": ((), "", ()),
         "flags win": (("--namespaces=c",), "a", ("c",)),
     },

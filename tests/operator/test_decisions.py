@@ -24,7 +24,7 @@ EARLIER = "2025-01-01T00:00:00Z"
     "before, status, since",
     {
         "new": ([], "True", "2026-01-01T00:00:00Z"),
-        "its status changes": (
+        "status changes": (
             [{"type": "Ready", "status": "False", "lastTransitionTime": EARLIER}],
             "True",
             "2026-01-01T00:00:00Z",
@@ -49,7 +49,7 @@ def test_the_transition_time_changes_with_the_status(before: list[dict[str, Any]
 @cases(
     "status, expected",
     {
-        "true": (True, "True"), "false": (False, "False"), "none": (None, "Unknown"),
+        "true": (True, "True"), "false": (False, "False"), "None": (None, "Unknown"),
         "True": ("True", "True"), "False": ("False", "False"), "Unknown": ("Unknown", "Unknown"),
     },
 )  # fmt: skip
@@ -60,7 +60,7 @@ def test_the_status_of_a_condition(status: bool | str | None, expected: str) -> 
 @cases(
     "changed, error, message",
     {
-        "another status": (
+        "unsupported status": (
             {"status": "yes"}, ValueError, "status of condition 'Ready' is True, False or Unknown, got 'yes'",
         ),
         "a status in lower case": (
@@ -73,7 +73,7 @@ def test_the_status_of_a_condition(status: bool | str | None, expected: str) -> 
         ),
         "a reason that ends with a comma": ({"reason": "A,"}, ValueError, "reason of condition 'Ready' is invalid"),
         "a reason with a line break": ({"reason": "A\n"}, ValueError, "reason of condition 'Ready' is invalid"),
-        "no reason": ({"reason": ""}, ValueError, "reason of condition 'Ready' is missing: a word in CamelCase"),
+        "empty reason": ({"reason": ""}, ValueError, "reason of condition 'Ready' is missing: a word in CamelCase"),
         "a long reason": (
             {"reason": "a" * 1025}, ValueError, "reason of condition 'Ready' is too long: at most 1024 bytes",
         ),
@@ -123,17 +123,17 @@ def _object(version: str, **more: Any) -> bytes:
 @cases(
     "version, raw, body, expected",
     {
-        "the version that the apply made": ("5", _object("5"), BODY, True),
+        "resourceVersion of the apply": ("5", _object("5"), BODY, True),
         "only the status changed": ("6", _object("6", status={"ready": 1}), BODY, True),
         "a field that is not applied": ("6", _object("6", spec={"policy": "Other"}), BODY, True),
         "an annotation of a controller": ("6", _object("6", metadata={"annotations": {"revision": "1"}}), BODY, True),
-        "a label of somebody else": ("6", _object("6", metadata={"labels": {"mine": "1", "b": "2"}}), BODY, True),
+        "label of another manager": ("6", _object("6", metadata={"labels": {"mine": "1", "b": "2"}}), BODY, True),
         "an applied field": ("6", _object("6", spec={"size": 2}), BODY, False),
         "an applied label was removed": ("6", _object("6", metadata={"labels": {}}), BODY, False),
         "an applied list": ("6", _object("6", spec={"ports": [{"port": 80}, {"port": 81}]}), BODY, False),
-        "another object of its name": ("6", _object("6", metadata={"uid": "v"}), BODY, False),
+        "recreated object": ("6", _object("6", metadata={"uid": "v"}), BODY, False),
         "the body changed": ("5", _object("5"), {**BODY, "spec": {"size": 2}}, False),
-        "it was deleted": ("", None, BODY, False),
+        "deleted object": ("", None, BODY, False),
     },
 )
 def test_whether_an_apply_is_needed(version: str, raw: bytes | None, body: dict[str, Any], expected: bool) -> None:
@@ -211,7 +211,7 @@ def _rule(group: str, resource: str, verb: str) -> str:
             "get", "example.com", "sites/status",
             "declared is patch by controller site; add " + _rule("example.com", "sites/status", "get"),
         ),
-        "what is declared, by a user without the roles": (
+        "declared, but the user has no roles": (
             "get", "", "configmaps", "declared is get list watch by reads= of controller site",
         ),
         "a path": (

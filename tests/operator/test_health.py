@@ -35,9 +35,9 @@ async def _sync(_obj: Any, _ctx: Any) -> None: ...
     "resource, settings, waits",
     {
         "until its caches are filled": (RANGES, Settings(), True),
-        "those of all namespaces": (RANGES, Settings(namespaces=("default", "kube-system")), True),
-        "not while another one leads": (RANGES, Settings(leader_elect=True), False),
-        "not for caches that may need its conversions": (PAGES, Settings(), False),
+        "all namespaces": (RANGES, Settings(namespaces=("default", "kube-system")), True),
+        "not while another instance leads": (RANGES, Settings(leader_elect=True), False),
+        "not for caches of kinds with conversion webhooks": (PAGES, Settings(), False),
     },
 )
 async def test_an_operator_is_ready(env: Env, resource: CustomResource[Any], settings: Settings, waits: bool) -> None:

@@ -440,12 +440,16 @@ ROOT_SCHEMA = ("spec", "versions", 0, "schema", "openAPIV3Schema")
 @cases(
     "path, value, message",
     {
-        "rules that are none": ((*ROOT_SCHEMA, "x-kubernetes-validations"), 1, "Expected `array`, got `int`"),
+        "rules of the wrong type": ((*ROOT_SCHEMA, "x-kubernetes-validations"), 1, "Expected `array`, got `int`"),
         "a rule without a rule": ((*ROOT_SCHEMA, "x-kubernetes-validations"), [{}], "missing required field `rule`"),
         "a rule that is no text": ((*ROOT_SCHEMA, "x-kubernetes-validations"), [{"rule": {}}], "Expected `str`"),
-        "no items": ((*ROOT_SCHEMA, "properties", "status", "items"), None, "Expected `object`, got `null`"),
+        "null items": ((*ROOT_SCHEMA, "properties", "status", "items"), None, "Expected `object`, got `null`"),
         "a key of no kind": ((*ROOT_SCHEMA, "default"), {(1, 2): 3}, "cannot be written as JSON"),
-        "fields that are none": (("spec", "versions", 0, "selectableFields"), [None], "Expected `object`, got `null`"),
+        "null in selectable fields": (
+            ("spec", "versions", 0, "selectableFields"),
+            [None],
+            "Expected `object`, got `null`",
+        ),
     },
 )
 def test_wrong_types_are_named(path: tuple[str | int, ...], value: object, message: str) -> None:

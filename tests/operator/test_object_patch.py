@@ -42,18 +42,18 @@ def thing(**spec: Any) -> dict[str, Any]:
 @cases(
     "before, change, after",
     {
-        "nothing": ({}, {}, {}),
+        "no change": ({}, {}, {}),
         "set": ({}, {"replicas": 3}, {"replicas": 3}),
         "a default is written": ({"replicas": 3}, {"replicas": 1}, {"replicas": 1}),
-        "an explicit default stays": ({"replicas": 1}, {"paused": True}, {"replicas": 1, "paused": True}),
-        "None removes": ({"nodeName": "n"}, {"node_name": None}, {}),
+        "an explicit default is kept": ({"replicas": 1}, {"paused": True}, {"replicas": 1, "paused": True}),
+        "None removes the field": ({"nodeName": "n"}, {"node_name": None}, {}),
         "a map": ({"labels": {"a": "1", "b": "2"}}, {"labels": {"b": "2", "c": "3"}}, {"labels": {"b": "2", "c": "3"}}),
         "a sidecar is appended": (
             {"containers": [A]},
             {"containers": (Container(name="a", image="1"), Container(name="s"))},
             {"containers": [A, {"name": "s"}]},
         ),
-        "items are found by name": (
+        "items matched by name": (
             {"containers": [A, B]},
             {"containers": (Container(name="s"), Container(name="b", image="2"))},
             {"containers": [{"name": "s"}, {**B, "image": "2"}]},
@@ -63,7 +63,7 @@ def thing(**spec: Any) -> dict[str, Any]:
             {"containers": (Container(name="b", image="1"),)},
             {"containers": [B]},
         ),
-        "items without names are found by place": (
+        "items without names matched by index": (
             {"containers": [{"image": "1", "x": 1}]},
             {"containers": (Container(image="2"),)},
             {"containers": [{"image": "2", "x": 1}]},

@@ -217,8 +217,13 @@ class LampV1(View, frozen=True):
 @cases(
     "view, functions, fields, message",
     {
-        "other schemas, same fields": (LampV1, True, (".spec.color",), "different schemas: the API server takes only"),
-        "other schemas, other fields": (LampV1, True, (), ""),
+        "different schemas, same fields": (
+            LampV1,
+            True,
+            (".spec.color",),
+            "different schemas: the API server takes only",
+        ),
+        "different schemas, different fields": (LampV1, True, (), ""),
         "same schema, other fields": (Lamp, False, (), "the same schema: the API server takes only the same"),
         "same schema, same fields": (Lamp, False, (".spec.color",), ""),
     },

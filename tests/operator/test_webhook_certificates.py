@@ -75,9 +75,9 @@ def test_certificates_for_twenty_years() -> None:
 @cases(
     "at, hosts, is_kept",
     {
-        "nothing is due": (300, [HOST], True),
-        "it expires within thirty days": (ISSUED_DAYS - 29, [HOST], False),
-        "another name": (1, [HOST, "other.default.svc"], False),
+        "valid": (300, [HOST], True),
+        "expires within thirty days": (ISSUED_DAYS - 29, [HOST], False),
+        "different host name": (1, [HOST, "other.default.svc"], False),
     },
 )
 def test_a_serving_certificate_is_renewed(at: int, hosts: list[str], is_kept: bool) -> None:

@@ -96,11 +96,14 @@ def test_generated_owner_controller_works_and_passes_checks(tree: Path, soak: bo
 @cases(
     "arguments, message",
     {
-        "no name": (["Foo"], "is not a name of a controller"),
-        "no area": (["foo", "--area", "nowhere"], "there is no area 'nowhere'"),
-        "no resource": (["foo", "--resource", "foos"], "no view of 'foos'"),
-        "taken": (["ttl"], "there is a controller ttl already"),
-        "no namespace": (["foo", "--resource", "nodes", "--owns", "pods"], "nodes cannot own pods"),
+        "invalid name": (["Foo"], "is not a name of a controller"),
+        "unknown area": (["foo", "--area", "nowhere"], "there is no area 'nowhere'"),
+        "unknown resource": (["foo", "--resource", "foos"], "no view of 'foos'"),
+        "existing name": (["ttl"], "there is a controller ttl already"),
+        "cluster-scoped owner of namespaced objects": (
+            ["foo", "--resource", "nodes", "--owns", "pods"],
+            "nodes cannot own pods",
+        ),
     },
 )
 def test_invalid_arguments_are_rejected(arguments: list[str], message: str) -> None:

@@ -39,8 +39,8 @@ def test_release_is_prepared_tagged_and_described(tree: Path) -> None:
 @cases(
     "version, changelog, message",
     {
-        "no version": ("next", CHANGELOG, "next is no version"),
-        "nothing new": ("0.2.0", CHANGELOG.replace("* new\n", ""), "nothing under"),
+        "not a version": ("next", CHANGELOG, "next is no version"),
+        "empty changelog": ("0.2.0", CHANGELOG.replace("* new\n", ""), "nothing under"),
         "a version that is out": ("0.1.0", CHANGELOG, "a section 0.1.0 already"),
     },
 )
@@ -54,8 +54,8 @@ def test_rejected_releases(version: str, changelog: str, message: str, tree: Pat
 @cases(
     "tag, changelog, message",
     {
-        "another version": ("v0.3.0", CHANGELOG, "is not v0.1.0"),
-        "no section": ("v0.1.0", "# Changelog\n", 'no section "## 0.1.0"'),
+        "different version": ("v0.3.0", CHANGELOG, "is not v0.1.0"),
+        "missing section": ("v0.1.0", "# Changelog\n", 'no section "## 0.1.0"'),
         "an empty section": ("v0.1.0", CHANGELOG.replace("* old\n", ""), "says nothing about 0.1.0"),
     },
 )

@@ -141,7 +141,7 @@ def test_every_controller_account_has_a_role(client: str) -> None:
     {
         "a secret by name": Attributes("get", "", "v1", "secrets", "", SYSTEM, "x"),
         "a new secret": Attributes("create", "", "v1", "secrets", "", SYSTEM),
-        "a token that makes one administrator": Attributes(
+        "token of a more privileged account": Attributes(
             "create", "", "v1", "serviceaccounts", "token", SYSTEM, ESCALATING
         ),
         "a token in another namespace": Attributes(

@@ -36,10 +36,10 @@ def test_flags_are_valid() -> None:
     "name, value",
     {
         "no capabilities": ("CapabilityBoundingSet", ""),
-        "and none to come by": ("NoNewPrivileges", "yes"),
+        "no new privileges": ("NoNewPrivileges", "yes"),
         "the file system is read-only": ("ProtectSystem", "strict"),
-        "but for a /tmp of its own, which OpenSSL needs": ("PrivateTmp", "yes"),
-        "a lost Lease ends the process: it comes back": ("Restart", "always"),
+        "private /tmp, which OpenSSL needs": ("PrivateTmp", "yes"),
+        "restarts after a lost Lease": ("Restart", "always"),
     },
 )
 def test_unit_settings(name: str, value: str) -> None:

@@ -153,7 +153,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @cases(
     "what",
-    {"at rest": _rest, "pods, and nodes that fall silent and go": _work, "definitions, quotas": _definitions},
+    {"no work": _rest, "pods, unreachable and deleted nodes": _work, "definitions, quotas": _definitions},
 )
 def test_the_writes_are_the_same(what: Any, at_once: list[str], passes: list[str]) -> None:
     with_leaps = _writes(what, leaps=True)

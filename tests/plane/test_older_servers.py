@@ -37,12 +37,14 @@ _OTHER = server_name("another-host")
     ("records", "older", "warns"),
     [
         pytest.param([_ALIVE], _OLD, True, id="alive without an identity lease: before v1.26"),
-        pytest.param([_ALIVE, _lease(own_name(), 3600.0)], _OLD, True, id="an old identity lease is of nobody"),
+        pytest.param([_ALIVE, _lease(own_name(), 3600.0)], _OLD, True, id="old identity lease without holder"),
         pytest.param([_ALIVE, _lease(_OTHER, 5.0)], _OLD, True, id="an identity lease does not name the release"),
         pytest.param([_ALIVE, _lease(own_name(), 20.0)], _OLD, False, id="this server was restarted"),
-        pytest.param([], _OLD, False, id="nobody is alive: a cluster that is upgraded"),
-        pytest.param([_ALIVE], {}, False, id="everything is stored as here"),
-        pytest.param([_ALIVE], {"batch/cronjobs": "batch/v1beta1"}, False, id="what a server does not maintain"),
+        pytest.param([], _OLD, False, id="no server alive: upgraded cluster"),
+        pytest.param([_ALIVE], {}, False, id="equal storage versions"),
+        pytest.param(
+            [_ALIVE], {"batch/cronjobs": "batch/v1beta1"}, False, id="resource that the server does not update"
+        ),
         pytest.param([_ALIVE, Record(_lease(_OTHER, 0).key, b"[", 1, 1)], _OLD, True, id="a malformed lease"),
     ],
 )

@@ -42,8 +42,8 @@ def forget_leader(cluster: RealCluster) -> None:
 @cases(
     "first, second",
     {
-        "ours leads, Go's takes over": (ours, gos),
-        "Go's leads, ours takes over": (gos, ours),
+        "pilothouse to kube-controller-manager": (ours, gos),
+        "kube-controller-manager to pilothouse": (gos, ours),
     },
 )
 def test_standby_takes_over_from_a_killed_leader_without_duplicate_pods(

@@ -12,7 +12,7 @@ from tests.real_cluster import RealCluster
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/outage"
 
 
-@pytest.mark.parametrize("accounts", [False, True], ids=["one identity", "service accounts"])
+@pytest.mark.parametrize("accounts", [False, True], ids=["shared identity", "service accounts"])
 def test_manager_survives_a_crashed_and_a_hanging_api_server(
     real_cluster: RealCluster, directory: Path, accounts: bool, soak: bool
 ) -> None:

@@ -58,8 +58,8 @@ def rounds(soak: bool) -> int:
 @cases(
     "first, second",
     {
-        "Go's begins, ours ends": (gos, ours),
-        "ours begins, Go's ends": (ours, gos),
+        "kube-controller-manager to pilothouse": (gos, ours),
+        "pilothouse to kube-controller-manager": (ours, gos),
     },
 )
 def test_rolling_update_continues_when_the_leader_changes(

@@ -45,18 +45,20 @@ LOST = update(2, 3, 1, UNKNOWN, value="b")
 @pytest.mark.parametrize(
     "history",
     [
-        pytest.param([], id="nothing"),
-        pytest.param([A, get(2, 3, "a", 1), delete(4, 5), get(6, 7)], id="one after the other"),
-        pytest.param([A, B, get(2, 3, "a", 1), get(2, 3, "b", 2)], id="reads beside a write show the old or the new"),
-        pytest.param([A, B, update(2, 3, 1, CONFLICT)], id="of two updates of one revision one succeeds"),
+        pytest.param([], id="empty history"),
+        pytest.param([A, get(2, 3, "a", 1), delete(4, 5), get(6, 7)], id="sequential"),
+        pytest.param([A, B, get(2, 3, "a", 1), get(2, 3, "b", 2)], id="reads concurrent with a write"),
+        pytest.param([A, B, update(2, 3, 1, CONFLICT)], id="two updates of one revision: one conflict"),
         pytest.param([A, B, update(4, 5, 1, CONFLICT), get(6, 7, "b", 2)], id="an update of an old revision fails"),
-        pytest.param([create(0, 9, CONFLICT), create(1, 2, value="a", revision=1)], id="two creates"),
+        pytest.param([create(0, 9, CONFLICT), create(1, 2, value="a", revision=1)], id="two creates: one conflict"),
         pytest.param([A, LOST, get(4, 5, "a", 1), get(6, 7, "b", 2)], id="a write without an answer happens later"),
-        pytest.param([A, LOST, get(4, 5, "a", 1)], id="a write without an answer never happens"),
-        pytest.param([A, delete(2, 3, UNKNOWN), get(4, 5, "a", 1), get(6, 7)], id="and so does a deletion"),
+        pytest.param([A, LOST, get(4, 5, "a", 1)], id="a write without response never happens"),
+        pytest.param(
+            [A, delete(2, 3, UNKNOWN), get(4, 5, "a", 1), get(6, 7)], id="a deletion without response happens later"
+        ),
         pytest.param([A, delete(2, 3, CONFLICT, expected=7), delete(4, 5, expected=1)], id="preconditions"),
-        pytest.param([update(0, 1, 5, NOT_FOUND), delete(2, 3, NOT_FOUND)], id="nothing to change"),
-        pytest.param([A, get(1, 2, "a", 1), delete(1, 1)], id="at the same time is beside each other"),
+        pytest.param([update(0, 1, 5, NOT_FOUND), delete(2, 3, NOT_FOUND)], id="not found"),
+        pytest.param([A, get(1, 2, "a", 1), delete(1, 1)], id="equal times are concurrent"),
     ],
 )
 def test_linearizable_histories_are_accepted(history: Sequence[Operation]) -> None:
@@ -69,17 +71,17 @@ def test_linearizable_histories_are_accepted(history: Sequence[Operation]) -> No
     "history",
     [
         pytest.param([A, B, get(4, 5, "a", 1)], id="a stale read"),
-        pytest.param([A, B, get(2, 5, "b", 2), get(6, 7, "a", 1)], id="a read that goes back"),
+        pytest.param([A, B, get(2, 5, "b", 2), get(6, 7, "a", 1)], id="a non-monotonic read"),
         pytest.param([A, get(2, 3)], id="a lost create"),
         pytest.param([A, B, delete(4, 5), get(6, 7, "b", 2)], id="a lost deletion"),
         pytest.param([A, B, update(4, 5, 1, value="c", revision=3)], id="a lost update: two succeed on one revision"),
         pytest.param([A, create(2, 3, value="c", revision=2)], id="created twice"),
         pytest.param([A, get(2, 3, "z", 9)], id="a value that was not written"),
         pytest.param([A, get(2, 3, "a", 2)], id="a revision that was not written"),
-        pytest.param([A, LOST, delete(4, 5), get(6, 7), get(8, 9, "b", 2)], id="a doubled write: it comes after all"),
+        pytest.param([A, LOST, delete(4, 5), get(6, 7), get(8, 9, "b", 2)], id="duplicate write"),
         pytest.param([A, update(2, 3, 1, CONFLICT)], id="a conflict with nothing"),
-        pytest.param([create(0, 1, CONFLICT)], id="it exists already, and does not"),
-        pytest.param([A, update(2, 3, 1, NOT_FOUND)], id="it is not found, and is there"),
+        pytest.param([create(0, 1, CONFLICT)], id="a conflict of a create without object"),
+        pytest.param([A, update(2, 3, 1, NOT_FOUND)], id="not found although it exists"),
         pytest.param([A, delete(2, 3, expected=7)], id="a deletion in spite of its precondition"),
     ],
 )

@@ -20,13 +20,15 @@ def _replaced(operation: Operation, **changes: object) -> Operation:
 @pytest.mark.parametrize(
     ("operations", "stored", "message"),
     [
-        pytest.param([A, B, READ], STORED, "", id="nothing"),
-        pytest.param([A, _replaced(B, outcome=Outcome.UNKNOWN, revision=0), READ], STORED, "", id="no answer, done"),
+        pytest.param([A, B, READ], STORED, "", id="no anomaly"),
+        pytest.param(
+            [A, _replaced(B, outcome=Outcome.UNKNOWN, revision=0), READ], STORED, "", id="unknown outcome, executed"
+        ),
         pytest.param(
             [A, _replaced(B, outcome=Outcome.UNKNOWN), _replaced(READ, value="a", revision=2)],
             STORED[:1],
             "",
-            id="no answer, never done",
+            id="unknown outcome, not executed",
         ),
         pytest.param([A, B], STORED[:1], "lost write: update k = b at 3", id="a lost write"),
         pytest.param([A, B], [*STORED, Stored(4, "k", "b")], "doubled write: b", id="a doubled write"),
@@ -35,7 +37,7 @@ def _replaced(operation: Operation, **changes: object) -> Operation:
             [A, _replaced(B, outcome=Outcome.UNKNOWN, revision=0), READ],
             STORED[:1],
             "not linearizable: k",
-            id="a dirty read: of what was never stored",
+            id="dirty read",
         ),
     ],
 )

@@ -101,11 +101,11 @@ async def test_expected_deletion_has_its_owner_until_observed_or_deleted(env: En
     "read, wrote, stale",
     {
         "behind: longer is newer": ("9", "10", True),
-        "just there": ("10", "10", False),
+        "equal": ("10", "10", False),
         "ahead": ("11", "10", False),
-        "nothing read yet never blocks": ("", "10", False),
-        "incomparable resourceVersions never block": ("09", "10", False),
-        "nor does a write whose version cannot be compared": ("9", "not-a-version", False),
+        "no resourceVersion read yet": ("", "10", False),
+        "incomparable resourceVersion read": ("09", "10", False),
+        "incomparable resourceVersion written": ("9", "not-a-version", False),
     },
 )
 def test_cache_behind_an_own_write_is_stale(read: str, wrote: str, stale: bool) -> None:
@@ -209,12 +209,12 @@ async def test_backoff_doubles_to_its_maximum_and_resets_after_twice_that(env: E
 @cases(
     "count, initial, fails, batches, outcome",
     {
-        "nothing to do": (0, 1, set(), [], (0, None)),
+        "zero": (0, 1, set(), [], (0, None)),
         "one": (1, 1, set(), [1], (1, None)),
         "batches double": (10, 1, set(), [1, 2, 4, 3], (10, None)),
         "from a larger start": (10, 5, set(), [5, 5], (10, None)),
         "a failure ends it after its batch": (10, 1, {2}, [1, 2], (2, "2")),
-        "also in the first": (10, 1, {0}, [1], (0, "0")),
+        "failure in the first batch": (10, 1, {0}, [1], (0, "0")),
         "the first failure is the one reported": (10, 1, {4, 5}, [1, 2, 4], (5, "4")),
     },
 )
@@ -236,8 +236,8 @@ async def test_slow_start(
 @cases(
     "failing, outcome",
     {
-        "all are taken as done": ({1: Futile()}, (10, None)),
-        "a failure beside it": ({1: ValueError("1"), 2: Futile()}, (2, "1")),
+        "futile: the rest is skipped": ({1: Futile()}, (10, None)),
+        "futile and failed in one batch": ({1: ValueError("1"), 2: Futile()}, (2, "1")),
     },
 )
 async def test_slow_start_stops_after_a_failed_batch(

@@ -33,17 +33,17 @@ OWNER = ObjectMeta(name="web", namespace="default", uid="u1")
 @cases(
     "owners, pod_deleting, owner_deleting, matches, claim",
     {
-        "another's: ignored, though it matches": ([OTHER], False, False, True, Claim.IGNORE),
-        "mine and matching: kept": ([MINE], False, False, True, Claim.KEEP),
-        "mine and on its way out: kept": ([MINE], True, False, True, Claim.KEEP),
-        "mine while I am deleted: kept": ([MINE], False, True, True, Claim.KEEP),
-        "mine, not matching, while I am deleted: left alone": ([MINE], False, True, False, Claim.IGNORE),
-        "mine, not matching: released": ([MINE], False, False, False, Claim.RELEASE),
-        "an orphan while I am deleted: left alone": ([], False, True, True, Claim.IGNORE),
+        "controlled by another owner: ignored": ([OTHER], False, False, True, Claim.IGNORE),
+        "controlled, matching: kept": ([MINE], False, False, True, Claim.KEEP),
+        "controlled, terminating: kept": ([MINE], True, False, True, Claim.KEEP),
+        "controlled, owner terminating: kept": ([MINE], False, True, True, Claim.KEEP),
+        "controlled, not matching, owner terminating: ignored": ([MINE], False, True, False, Claim.IGNORE),
+        "controlled, not matching: released": ([MINE], False, False, False, Claim.RELEASE),
+        "orphan, owner terminating: ignored": ([], False, True, True, Claim.IGNORE),
         "an orphan that does not match: ignored": ([], False, False, False, Claim.IGNORE),
-        "an orphan on its way out: left alone": ([], True, False, True, Claim.IGNORE),
+        "terminating orphan: ignored": ([], True, False, True, Claim.IGNORE),
         "a matching orphan: adopted": ([], False, False, True, Claim.ADOPT),
-        "owners that do not control do not count": ([BYSTANDER], False, False, True, Claim.ADOPT),
+        "other owner references: adopted": ([BYSTANDER], False, False, True, Claim.ADOPT),
     },
 )
 def test_classify(
@@ -136,11 +136,11 @@ async def test_keep_and_release_need_no_live_get(env: Env) -> None:
 @cases(
     "live, message",
     {
-        "the owner is another one by now": (
+        "owner recreated": (
             ObjectMeta(name="web", namespace="default", uid="u9"),
             "can't adopt Pod default/a (uid-a): original ReplicaSet default/web is gone: got uid u9, wanted u1",
         ),
-        "the owner is being deleted by now": (
+        "owner terminating": (
             ObjectMeta(name="web", namespace="default", uid="u1", deletion_timestamp=START),
             "can't adopt Pod default/a (uid-a): default/web has just been deleted at 2026-01-01T00:00:00Z",
         ),
@@ -162,9 +162,9 @@ async def test_owner_differing_from_the_cache_adopts_nothing(
 @cases(
     "code, reason, adopts, releases",
     {
-        "not found: not claimed, no error": (404, "NotFound", [], True),
-        "invalid: an error when adopting, none when releasing": (422, "Invalid", None, True),
-        "anything else is an error": (409, "Conflict", None, False),
+        "not found: not claimed": (404, "NotFound", [], True),
+        "invalid: error when adopting": (422, "Invalid", None, True),
+        "other errors": (409, "Conflict", None, False),
     },
 )
 async def test_rejected_patches(env: Env, code: int, reason: str, adopts: list[str] | None, releases: bool) -> None:

@@ -44,18 +44,18 @@ class Answering(Controller):
 @cases(
     "answers, times, counted",
     {
-        "done": ([None], [0.0], {}),
+        "success": ([None], [0.0], {}),
         "requeue after a delay": ([Requeue(5.0), Requeue(2.0)], [0.0, 5.0, 7.0], {}),
         "failed: backoff": ([KeyError("a bug"), OSError("x"), ValueError()], [0.0, 1.0, 3.0, 7.0], {"retried": 3}),
-        "given up": ([TerminalError("never")], [0.0], {"given_up": 1}),
+        "terminal error: no retry": ([TerminalError("never")], [0.0], {"given_up": 1}),
         "must wait: backoff, no error": ([RetryLater("stale"), RetryLater("stale")], [0.0, 1.0, 3.0], {}),
-        "must wait for a known time": (
+        "retry after a given time": (
             [RetryLater("stale"), RetryLater("full", delay=30.0), RetryLater("stale")],
             [0.0, 1.0, 31.0, 32.0],
             {},
         ),
         "success ends the retries": ([OSError(), None, OSError(), OSError()], [0.0, 1.0], {"retried": 1}),
-        "and the failures before it are forgotten": (
+        "success resets the failures": (
             [OSError(), OSError(), Requeue(10.0), OSError()],
             [0.0, 1.0, 3.0, 13.0, 14.0],
             {"retried": 3},
@@ -92,7 +92,7 @@ def missing(name: str) -> NotFound:
             logging.INFO,
         ),
         "deleted by another client": (missing("web"), logging.INFO),
-        "something else is missing": (missing("shop"), logging.ERROR),
+        "another object is not found": (missing("shop"), logging.ERROR),
     },
 )
 async def test_log_level_of_retried_errors(

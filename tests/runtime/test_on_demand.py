@@ -88,8 +88,8 @@ async def test_updated_object_builds_the_program(env: Env) -> None:
 @cases(
     "wakes, expected",
     {
-        "with something to do it is built": ("yes", ["built"]),
-        "with nothing to do it is not waited for": ("no", []),
+        "started with objects": ("yes", ["built"]),
+        "not waited for without objects": ("no", []),
     },
 )
 async def test_wait_built_returns_after_the_initial_list(env: Env, wakes: str, expected: list[str]) -> None:

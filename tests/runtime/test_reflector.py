@@ -88,29 +88,29 @@ BUSY = refused(429, "TooManyRequests", "busy")
 @cases(
     "script, transcript",
     {
-        "the first list takes what the server has at hand, and the watch goes on from there": (
+        "first list at resourceVersion 0, then watch": (
             [listed(5, A1), watched()],
             [FIRST, "WATCH rv=5"]),
-        "a re-list asks for at least the last version, without a limit": (
+        "relist at the last resourceVersion, without limit": (
             [listed(5, A1), CLOSED_410, listed(8, A1), watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=8"]),
-        "a list at a version that is gone is followed at once by one of the newest": (
+        "expired resourceVersion: list of the newest": (
             [listed(5), CLOSED_410, EXPIRED, listed(9), watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=9"]),
-        "so is a list at a version that the server has not reached": (
+        "resourceVersion too large: list of the newest": (
             [listed(5), CLOSED_410, TOO_LARGE, listed(4), watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=4"]),
-        "old servers say that in words only": (
+        "resourceVersion too large, by old servers": (
             [listed(5), CLOSED_410, TOO_LARGE_OLD, listed(4), watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500", "WATCH rv=4"]),
-        "and until a list succeeds the newest is asked for": (
+        "newest until a list succeeds": (
             [listed(5), CLOSED_410, EXPIRED, refused(500, "InternalError"), listed(9), watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "LIST rv= limit=500",
              "pause 1.6", "LIST rv= limit=500", "WATCH rv=9"]),
-        "a continue token that expired means one whole list at the version first asked for": (
+        "expired continue token: full list at the initial resourceVersion": (
             [listed(5, A1, more="next"), EXPIRED, listed(7, A1, B1), watched()],
             [FIRST, "LIST rv= limit=500 continue=next", "LIST rv=0", "WATCH rv=7"]),
-        "the version is that of the first page; pages at version 0 mean pages forever": (
+        "resourceVersion of the first page; paginated from then on": (
             [listed(5, A1, more="next"), listed(6, B1), CLOSED_410, listed(9), watched()],
             [FIRST, "LIST rv= limit=500 continue=next", "WATCH rv=5", "pause 0.8",
              "LIST rv=5 limit=500", "WATCH rv=9"]),
@@ -126,22 +126,22 @@ BUSY = refused(429, "TooManyRequests", "busy")
         "a broken connection is an end like any other": (
             [listed(5, A1), watched(modified(pod("a", 6)), 0.5, end="lost"), watched()],
             [FIRST, "WATCH rv=5", "WATCH rv=6"]),
-        "429 keeps the version and waits": (
+        "429: watch again after a backoff": (
             [listed(5), BUSY, BUSY, watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=5", "pause 1.6", "WATCH rv=5"]),
-        "so does a server that does not listen": (
+        "connection refused: watch again after a backoff": (
             [listed(5), REFUSED_CONNECTION, watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=5"]),
-        "so does 429 inside a stream": (
+        "429 in a stream: watch again after a backoff": (
             [listed(5), watched(1.0, modified(pod("a", 7)), failing(429, "TooManyRequests"), end="end"), watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "WATCH rv=7"]),
-        "any other refusal of a watch: a pause and a list": (
+        "other errors of a watch: list after a backoff": (
             [listed(5), refused(403, "Forbidden"), listed(6), watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"]),
         "an internal error in a stream: a pause and a list": (
             [listed(5), watched(2.0, failing(500, "InternalError"), end="end"), listed(6), watched()],
             [FIRST, "WATCH rv=5", "pause 0.8", "LIST rv=5", "WATCH rv=6"]),
-        "nothing is fatal: the pauses double up to 30 s, stretched by up to two": (
+        "backoff doubles up to 30 s, with jitter": (
             [refused(404, "NotFound")] * 8 + [listed(5), watched()],
             [FIRST, "pause 0.8", FIRST, "pause 1.6", FIRST, "pause 3.2",
              FIRST, "pause 6.4", FIRST, "pause 12.8", FIRST, "pause 25.6",
@@ -149,7 +149,7 @@ BUSY = refused(429, "TooManyRequests", "busy")
         "a watch at no version begins with objects in no order: their versions are not remembered": (
             [listed(0, A1), watched(added(pod("b", 9)), added(pod("a", 3)), 2.0, end="end"), watched()],
             [FIRST, "WATCH rv=0", "WATCH rv=0"]),
-        "from the first event that is none of those on they are": (
+        "after synthetic events resourceVersions are recorded": (
             [listed(0, A1), watched(added(pod("b", 9)), modified(pod("a", 12)), 2.0, end="end"), watched()],
             [FIRST, "WATCH rv=0", "WATCH rv=12"]),
     },
@@ -165,20 +165,20 @@ async def test_list_and_watch_transcripts(env: Env, script: list[Scripted], tran
         "the state arrives as a stream and the same stream is the watch; after its end, a plain watch": (
             [watched(added(A1), bookmark(5, ends_initial=True), 2.0, modified(pod("a", 7)), 2.0, end="end"), watched()],
             ["STREAM rv=", "WATCH rv=7"]),
-        "a server without streams is asked for a list, and for a stream again the next round": (
+        "no streaming lists: list, stream again at the next relist": (
             [NO_STREAMS, listed(5), CLOSED_410, NO_STREAMS, listed(8), watched()],
             ["STREAM rv=", FIRST, "WATCH rv=5", "pause 0.8", "STREAM rv=5", "LIST rv=5", "WATCH rv=8"]),
         "busy or down: the stream is tried again after a pause": (
             [BUSY, REFUSED_CONNECTION, watched(bookmark(5, ends_initial=True))],
             ["STREAM rv=", "pause 0.8", "STREAM rv=", "pause 1.6", "STREAM rv="]),
-        "a version that is gone: the newest, without a pause": (
+        "expired resourceVersion of a stream: newest, without backoff": (
             [watched(bookmark(5, ends_initial=True), 2.0, failing(410, "Expired"), end="end"), EXPIRED,
              watched(bookmark(9, ends_initial=True))],
             ["STREAM rv=", "pause 0.8", "STREAM rv=5", "STREAM rv="]),
         "an end before the bookmark: again, without a pause": (
             [watched(added(A1), 2.0, end="end"), watched(bookmark(5, ends_initial=True))],
             ["STREAM rv=", "STREAM rv="]),
-        "a very short and empty one counts as an error: the list": (
+        "very short stream without events: list": (
             [watched(0.1, end="end"), listed(5), watched()],
             ["STREAM rv=", FIRST, "WATCH rv=5"]),
     },

@@ -144,7 +144,7 @@ def unconditional(*args: Any) -> Doc:
 @pytest.mark.parametrize(
     ("scenario", "wrong"),
     [(made_anew, "the policy is at 1"), (edited, "was observed after")],
-    ids=["made anew", "edited"],
+    ids=["recreated", "edited"],
 )
 @broken_without(
     (controller, "configuration", unconditional),

@@ -143,7 +143,7 @@ async def settled_set(simulation: Simulation) -> tuple[Owner, str]:
     {
         "drained: at once": ("cordoned", (0, 60)),
         "out of service: at once": ("out-of-service", (0, 120)),
-        "the machine is gone: after six minutes": ("gone", (300, 600)),
+        "deleted node: after six minutes": ("gone", (300, 600)),
     },
 )
 async def test_volume_follows_a_rescheduled_pod(
@@ -194,7 +194,7 @@ async def from_caches(populator: ActualStatePopulator) -> None:
     populator.is_populated = True  # the node was not written either, as far as they know
 
 
-@pytest.mark.parametrize("moves", [False, True], ids=["and ends", "and moves"])
+@pytest.mark.parametrize("moves", [False, True], ids=["succeeds", "rescheduled"])
 @broken_without(
     (ActualStatePopulator, "populate_actual_state_of_world", from_caches),
     fails=lambda moves: "is attached to node-1, and to" if moves else "is attached and unused",

@@ -46,7 +46,7 @@ class Evictor(User):
 @pytest.mark.parametrize(
     ("spec", "least"),
     [({"minAvailable": 4}, 4), ({"maxUnavailable": 1}, 5), ({"minAvailable": "50%"}, 3)],
-    ids=["a number", "one may be missing", "a share"],
+    ids=["a number", "maxUnavailable number", "a share"],
 )
 async def test_evictions_never_exceed_the_budget(
     simulation: Simulation, seed: int, spec: dict[str, Any], least: int

@@ -165,12 +165,12 @@ A, B = "a", "b"
 @cases(
     "sizes, dead, gap, counts",
     {
-        "a few of a zone: one every ten seconds": ({A: 10, B: 2}, {A: 4}, 10.0, (4,)),
-        "most of a small zone: nobody, but for whom it was too late": ({A: 10, B: 2}, {A: 6}, 10.0, (0, 1)),
+        "a third of a zone: normal rate": ({A: 10, B: 2}, {A: 4}, 10.0, (4,)),
+        "most of a small zone: eviction stops": ({A: 10, B: 2}, {A: 6}, 10.0, (0, 1)),
         "most of a large zone: one every hundred seconds": ({A: 60, B: 2}, {A: 36}, 100.0, (5, 6)),
-        "a whole zone, others are there: one every ten seconds": ({A: 10, B: 2}, {A: 10}, 10.0, (10,)),
-        "half of each of two zones: each at its own rate": ({A: 6, B: 6}, {A: 3, B: 3}, 10.0, (6,)),
-        "everything: nobody, it is more likely that we can't see": ({A: 5, B: 3}, {A: 5, B: 3}, 10.0, (0,)),
+        "full disruption of one zone: normal rate": ({A: 10, B: 2}, {A: 10}, 10.0, (10,)),
+        "partial disruption of two zones: separate rates": ({A: 6, B: 6}, {A: 3, B: 3}, 10.0, (6,)),
+        "full disruption of all zones: eviction stops": ({A: 5, B: 3}, {A: 5, B: 3}, 10.0, (0,)),
     },
 )
 @pytest.mark.simulation(

@@ -45,14 +45,14 @@ def program(seen: Seen) -> Program:
 @cases(
     "fault, expected",
     {
-        "none": (None, [(10, "+1"), (20, "2"), (30, "-2")]),
+        "no fault": (None, [(10, "+1"), (20, "2"), (30, "-2")]),
         "the cache is behind, from the second change on": (
             StaleCache(key=KEY, nth=2, seconds=15.0),
             [(10, "+1"), (35, "2"), (35, "-2")],
         ),
-        "the second state is never observed": (MissedChange(key=KEY, nth=2, until=3), [(10, "+1"), (31, "-1")]),
-        "it was never there": (MissedChange(key=KEY, nth=1, until=3), []),
-        "the change that is awaited never comes": (
+        "second change hidden": (MissedChange(key=KEY, nth=2, until=3), [(10, "+1"), (31, "-1")]),
+        "creation hidden": (MissedChange(key=KEY, nth=1, until=3), []),
+        "hidden until a change that does not happen": (
             MissedChange(key=KEY, nth=2, until=9),
             [(10, "+1"), (81, "-1")],
         ),
@@ -60,11 +60,11 @@ def program(seen: Seen) -> Program:
             DownDuringChange(key=KEY, nth=3, down=5.0),
             [(10, "+1"), (20, "2")],
         ),
-        "it is restarted with the state before the second change": (
+        "restarted with the state before the second change": (
             StaleRestart(key=KEY, nth=2, seconds=2.0),
             [(10, "+1"), (20, "2"), (22, "+1")],
         ),
-        "a change that never comes": (
+        "change that does not happen": (
             StaleRestart(key=KEY, nth=7, seconds=2.0),
             [(10, "+1"), (20, "2"), (30, "-2")],
         ),

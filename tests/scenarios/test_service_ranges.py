@@ -217,10 +217,10 @@ WITHOUT_GRACE = (controller, "GRACE_SECONDS", 0.0)
 @cases(
     "scenario, patch, wrong",
     {
-        "two at a time": (together, COUNT_ALL, "no other range contains"),
-        "an address that nobody heard of": (unheard, BELIEVE_THE_CACHE, "no other range contains"),
-        "made anew": (made_anew, RELEASE_ANY, "lost its finalizer while it is not being deleted"),
-        "at once": (unheard, WITHOUT_GRACE, "was released after 0"),
+        "concurrent deletion": (together, COUNT_ALL, "no other range contains"),
+        "unobserved address": (unheard, BELIEVE_THE_CACHE, "no other range contains"),
+        "recreated": (made_anew, RELEASE_ANY, "lost its finalizer while it is not being deleted"),
+        "without grace period": (unheard, WITHOUT_GRACE, "was released after 0"),
     },
 )
 @broken_without(

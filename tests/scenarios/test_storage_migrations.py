@@ -206,7 +206,7 @@ def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("scenario", "instead"),
     [(redefined, forgetful), (failed, forgetful), (reported_again, said_again)],
-    ids=["redefined meanwhile", "failed", "reported again"],
+    ids=["redefined", "failed", "reported again"],
 )
 @broken_without(
     lambda instead: [(migration_runner, "migrated_configuration", instead)],

@@ -250,7 +250,7 @@ found_lease = StorageVersionGarbageCollector._get_lease
     {
         "the Lease after the list": (listed, "reconcile", list_first),
         "the version that was read": (last, "_update_or_delete_storage_version", by_name),
-        "the Lease itself": (unread, "_get_lease", gone_if_unread),
+        "Lease not read": (unread, "_get_lease", gone_if_unread),
     },
 )
 @broken_without(
@@ -272,9 +272,9 @@ def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None
 @cases(
     "instead, complaint",
     {
-        "all go": (lambda *_all: None, "s0, which|since its start"),
-        "no word on what the others agree": (without_agreement, "does not have the common version"),
-        "nobody goes": (lambda raw, *_all: bytes(raw), "the collector changed to|still has entries of"),
+        "all entries removed": (lambda *_all: None, "s0, which|since its start"),
+        "common version not recorded": (without_agreement, "does not have the common version"),
+        "no entry removed": (lambda raw, *_all: bytes(raw), "the collector changed to|still has entries of"),
     },
 )
 @pytest.mark.simulation(

@@ -189,10 +189,13 @@ def old_bundle(_bundle: str) -> dict[str, Any]:
     "patch, complaint",
     {
         "removed first": ((TrustBundlePublisher, "reconcile", eagerly), "before the current one existed"),
-        "others stay": ((TrustBundlePublisher, "_delete_other_bundles", nothing), "exist, expected"),
-        "none is made": ((TrustBundlePublisher, "_ensure_bundle", nothing), "before the current one existed"),
-        "another content": ((controller, "new_bundle", old_bundle), "no publisher has written"),
-        "another signer": ((controller, "other_bundle_names", lambda *_all: ["plain"]), "is of another signer"),
+        "other bundles not deleted": ((TrustBundlePublisher, "_delete_other_bundles", nothing), "exist, expected"),
+        "no bundle created": ((TrustBundlePublisher, "_ensure_bundle", nothing), "before the current one existed"),
+        "outdated content": ((controller, "new_bundle", old_bundle), "no publisher has written"),
+        "bundle of another signer deleted": (
+            (controller, "other_bundle_names", lambda *_all: ["plain"]),
+            "is of another signer",
+        ),
     },
 )
 @pytest.mark.simulation(patches=[lambda patch: [patch]], fails=lambda complaint: complaint)

@@ -330,9 +330,9 @@ async def many(user: Owner) -> None:
     "what, instead, complaint",
     {
         "pods": ("secrets_of", lambda _pod: frozenset(), "used by a pod"),
-        "who made it": ("is_auto_generated", lambda *_all: True, "was created by a user|was used"),
-        "when it was made and used": ("is_unused", lambda *_all: True, "was created 20"),
-        "whether anybody knows": ("is_tracked_long_enough", lambda *_all: True, "is tracked only since"),
+        "created by a user": ("is_auto_generated", lambda *_all: True, "was created by a user|was used"),
+        "recently created or used": ("is_unused", lambda *_all: True, "was created 20"),
+        "tracked recently": ("is_tracked_long_enough", lambda *_all: True, "is tracked only since"),
     },
 )
 @pytest.mark.simulation(

@@ -15,11 +15,11 @@ from pilothouse.scheduler.schedule_one import num_feasible_nodes_to_find
 @cases(
     "nodes, enough",
     {
-        "all of few nodes": (10, 10),
-        "never fewer than a hundred": (100, 100),
+        "all nodes of a small cluster": (10, 10),
+        "at least a hundred nodes": (100, 100),
         "42 percent of a thousand": (1000, 420),
         "ten percent of five thousand": (5000, 500),
-        "never less than five percent": (6000, 300),
+        "at least five percent": (6000, 300),
     },
 )
 def test_number_of_feasible_nodes_to_find(nodes: int, enough: int) -> None:

@@ -133,7 +133,7 @@ async def _tolerate(w: World) -> None:
         "the pod gets a toleration": _tolerate,
     },
 )
-@pytest.mark.parametrize("pause", [0.0, 100.0], ids=["at once", "later"])
+@pytest.mark.parametrize("pause", [0.0, 100.0], ids=["immediately", "later"])
 async def test_an_event_that_helps_an_unschedulable_pod_gets_it_bound_at_once(
     world: World, event: Callable[[World], Awaitable[None]], pause: float
 ) -> None:

@@ -127,8 +127,8 @@ async def a_budget(w: World, allowed: int) -> None:
 @cases(
     "allowed, victim",
     {
-        "no disruption is allowed: the pod stays despite its lower priority": (0, "free"),
-        "one disruption is allowed: the pod of lower priority goes": (1, "protected"),
+        "no disruption allowed: the protected pod is kept despite lower priority": (0, "free"),
+        "one disruption allowed: the pod of lower priority is evicted": (1, "protected"),
     },
 )
 async def test_preemption_reads_disruptions_allowed(world: World, allowed: int, victim: str) -> None:
@@ -329,8 +329,8 @@ async def test_the_room_is_given_to_others_when_another_program_clears_the_nomin
 @cases(
     "change",
     {
-        "it has no zone any more": {"metadata": {"labels": {ZONE: None}}},
-        "it got a taint": {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}},
+        "zone label removed": {"metadata": {"labels": {ZONE: None}}},
+        "taint added": {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}},
     },
 )
 async def test_a_node_that_leaves_the_topology_helps_a_rejected_pod(world: World, change: dict[str, Any]) -> None:

@@ -59,12 +59,12 @@ def test_attachment_names() -> None:
 @cases(
     "modes, exclusive",
     {
-        "nothing is said: the driver knows": ((), False),
-        "one node": (("ReadWriteOnce",), True),
-        "one pod": (("ReadWriteOncePod",), True),
-        "many nodes": (("ReadWriteMany",), False),
-        "many nodes that read": (("ReadOnlyMany",), False),
-        "one way of many is enough": (("ReadWriteOnce", "ReadOnlyMany"), False),
+        "no access modes": ((), False),
+        "ReadWriteOnce": (("ReadWriteOnce",), True),
+        "ReadWriteOncePod": (("ReadWriteOncePod",), True),
+        "ReadWriteMany": (("ReadWriteMany",), False),
+        "ReadOnlyMany": (("ReadOnlyMany",), False),
+        "ReadWriteOnce and ReadOnlyMany": (("ReadWriteOnce", "ReadOnlyMany"), False),
     },
 )
 def test_multi_attach_allowed(modes: tuple[str, ...], exclusive: bool) -> None:
@@ -89,18 +89,18 @@ EPHEMERAL: Doc = {"name": "c", "ephemeral": {}}
     "wish, claims, found, of, attached",
     {
         "a claim and its volume": (BY_CLAIM, [claim()], volume(), None, True),
-        "a driver that wants it": (BY_CLAIM, [claim()], volume(), driver(True), True),
-        "a driver that does not": (BY_CLAIM, [claim()], volume(), driver(False), False),
-        "the claim is not known": (BY_CLAIM, [], volume(), None, False),
+        "driver with attachRequired": (BY_CLAIM, [claim()], volume(), driver(True), True),
+        "driver without attachRequired": (BY_CLAIM, [claim()], volume(), driver(False), False),
+        "missing claim": (BY_CLAIM, [], volume(), None, False),
         "the claim is not bound": (BY_CLAIM, [claim(phase="Pending")], volume(), None, False),
         "the claim names no volume": (BY_CLAIM, [claim(volume_name="")], volume(), None, False),
-        "the volume is not known": (BY_CLAIM, [claim(volume_name="x")], volume(), None, False),
-        "the volume is nobody's": (BY_CLAIM, [claim()], volume(None), None, False),
+        "missing volume": (BY_CLAIM, [claim(volume_name="x")], volume(), None, False),
+        "volume without claimRef": (BY_CLAIM, [claim()], volume(None), None, False),
         "the volume is another claim's": (BY_CLAIM, [claim()], volume("other"), None, False),
-        "nothing that is attached": (BY_CLAIM, [claim()], volume(nfs={}), None, False),
-        "no claim at all": ({"name": "v", "emptyDir": {}}, [claim()], volume(), None, False),
+        "volume that is not attachable": (BY_CLAIM, [claim()], volume(nfs={}), None, False),
+        "volume without claim": ({"name": "v", "emptyDir": {}}, [claim()], volume(), None, False),
         "an ephemeral volume": (EPHEMERAL, [claim("p-c", owner="pod")], volume(), None, True),
-        "a claim that was not made for the pod": (EPHEMERAL, [claim("p-c")], volume(), None, False),
+        "ephemeral claim of another owner": (EPHEMERAL, [claim("p-c")], volume(), None, False),
     },
 )
 def test_create_volume_spec(

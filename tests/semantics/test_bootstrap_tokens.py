@@ -30,16 +30,16 @@ def data(
 @cases(
     "name, found, expected",
     {
-        "without an end": ("bootstrap-token-abc123", data(), True),
-        "not over yet": ("bootstrap-token-abc123", data(expiration=format_time(NOW + HOUR)), True),
-        "over": ("bootstrap-token-abc123", data(expiration=format_time(NOW - HOUR)), False),
-        "over now": ("bootstrap-token-abc123", data(expiration=format_time(NOW)), False),
-        "an end that nobody can read": ("bootstrap-token-abc123", data(expiration="garbage"), False),
-        "neither may it sign": ("bootstrap-token-abc123", data(signs="", expiration="garbage"), False),
-        "it may not sign": ("bootstrap-token-abc123", data(signs=""), False),
+        "no expiration": ("bootstrap-token-abc123", data(), True),
+        "not expired": ("bootstrap-token-abc123", data(expiration=format_time(NOW + HOUR)), True),
+        "expired": ("bootstrap-token-abc123", data(expiration=format_time(NOW - HOUR)), False),
+        "expires now": ("bootstrap-token-abc123", data(expiration=format_time(NOW)), False),
+        "invalid expiration": ("bootstrap-token-abc123", data(expiration="garbage"), False),
+        "invalid expiration, no signing usage": ("bootstrap-token-abc123", data(signs="", expiration="garbage"), False),
+        "no signing usage": ("bootstrap-token-abc123", data(signs=""), False),
         "only true is true": ("bootstrap-token-abc123", data(signs="True"), False),
-        "no id": ("bootstrap-token-abc123", data(token_id=""), False),
-        "no secret": ("bootstrap-token-abc123", data(secret=""), False),
+        "missing token-id": ("bootstrap-token-abc123", data(token_id=""), False),
+        "missing token-secret": ("bootstrap-token-abc123", data(secret=""), False),
         "a secret that is null": ("bootstrap-token-abc123", {**data(), "token-secret": None}, False),
         "no data": ("bootstrap-token-abc123", {}, False),
         "a name without prefix": ("abc123", data(), False),
@@ -53,14 +53,14 @@ def test_tokens_for_signing(name: str, found: dict[str, bytes | None], expected:
 @cases(
     "name, expected",
     {
-        "as it should be": ("bootstrap-token-abc123", "abc123"),
+        "valid": ("bootstrap-token-abc123", "abc123"),
         "empty": ("", None),
-        "no prefix": ("abc123", None),
-        "no id": ("bootstrap-token-", None),
+        "missing prefix": ("abc123", None),
+        "missing token ID": ("bootstrap-token-", None),
         "too short": ("bootstrap-token-abc", None),
         "too long": ("bootstrap-token-abc123ghi", None),
         "capitals": ("bootstrap-token-ABC123", None),
-        "more lines": ("bootstrap-token-abc123\n", None),
+        "trailing newline": ("bootstrap-token-abc123\n", None),
     },
 )
 def test_token_id_of_a_secret_name(name: str, expected: str | None) -> None:
@@ -70,13 +70,13 @@ def test_token_id_of_a_secret_name(name: str, expected: str | None) -> None:
 @cases(
     "expiration, expected",
     {
-        "no end": ("", None),
+        "empty expiration": ("", None),
         "in ten seconds": ("2026-01-01T00:00:10Z", 10.0),
-        "in ten seconds, elsewhere": ("2026-01-01T01:00:10+01:00", 10.0),
+        "in ten seconds, other time zone": ("2026-01-01T01:00:10+01:00", 10.0),
         "a second ago": ("2025-12-31T23:59:59Z", 0.0),
         "now": ("2026-01-01T00:00:00Z", 0.0),
         "a date is no time": ("2026-01-02", 0.0),
-        "a time of nowhere": ("2026-01-02T00:00:00", 0.0),
+        "time without zone": ("2026-01-02T00:00:00", 0.0),
     },
 )
 def test_token_expiration(expiration: str, expected: float | None) -> None:

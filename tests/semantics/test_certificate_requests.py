@@ -36,16 +36,16 @@ def saying(*conditions: tuple[str, str]) -> CertificateSigningRequest:
 @cases(
     "request_, approved, decision, failed",
     {
-        "nobody has said anything": (saying(), False, False, False),
+        "no conditions": (saying(), False, False, False),
         "approved": (saying(("Approved", "True")), True, True, False),
         "approved by a client that wrote no status": (saying(("Approved", "")), True, True, False),
         "denied": (saying(("Denied", "True")), False, True, False),
-        "both: denied": (saying(("Approved", "True"), ("Denied", "True")), False, True, False),
+        "Approved and Denied": (saying(("Approved", "True"), ("Denied", "True")), False, True, False),
         "failed": (saying(("Failed", "True")), False, False, True),
         "failed, no status": (saying(("Failed", "")), False, False, True),
-        "it has not failed": (saying(("Failed", "False")), False, False, False),
+        "Failed False": (saying(("Failed", "False")), False, False, False),
         "approved and failed": (saying(("Approved", "True"), ("Failed", "True")), True, True, True),
-        "another word": (saying(("approved", "True")), False, False, False),
+        "lower-case condition type": (saying(("approved", "True")), False, False, False),
     },
 )
 def test_request_conditions(request_: CertificateSigningRequest, approved: bool, decision: bool, failed: bool) -> None:
@@ -73,13 +73,13 @@ def test_last_common_name_wins() -> None:
 @cases(
     "pem, text",
     {
-        "nothing": (b"", "PEM block type must be CERTIFICATE REQUEST"),
-        "no PEM": (b"secret", "PEM block type must be CERTIFICATE REQUEST"),
-        "another kind": (
+        "empty": (b"", "PEM block type must be CERTIFICATE REQUEST"),
+        "not PEM": (b"secret", "PEM block type must be CERTIFICATE REQUEST"),
+        "PEM block of another type": (
             request_pem().replace(b"CERTIFICATE REQUEST", b"CERTIFICATE"),
             "PEM block type must be CERTIFICATE REQUEST",
         ),
-        "no request": (b"-----BEGIN CERTIFICATE REQUEST-----\nc2VjcmV0\n-----END CERTIFICATE REQUEST-----\n", ""),
+        "invalid request": (b"-----BEGIN CERTIFICATE REQUEST-----\nc2VjcmV0\n-----END CERTIFICATE REQUEST-----\n", ""),
     },
 )
 def test_invalid_request_error_does_not_contain_the_request(pem: bytes, text: str) -> None:
@@ -123,18 +123,18 @@ SERVING_USAGES = "usages did not match [digital signature key encipherment serve
     "requested, usages, expected",
     {
         "a kubelet's": (NODE, CLIENT, None),
-        "one that has no RSA key": (NODE, ("client auth", "digital signature"), None),
+        "without key encipherment": (NODE, ("client auth", "digital signature"), None),
         "a usage twice is one usage": (NODE, (*CLIENT, "client auth"), None),
-        "no node": (changed(NODE, common_name="mike"), CLIENT, NO_NODE),
-        "no organization": (changed(NODE, organizations=()), CLIENT, NOT_NODES),
-        "another organization": (changed(NODE, organizations=("system:master",)), CLIENT, NOT_NODES),
-        "one organization more": (changed(NODE, organizations=("system:nodes", "system:masters")), CLIENT, NOT_NODES),
+        "common name without the node prefix": (changed(NODE, common_name="mike"), CLIENT, NO_NODE),
+        "missing organization": (changed(NODE, organizations=()), CLIENT, NOT_NODES),
+        "different organization": (changed(NODE, organizations=("system:master",)), CLIENT, NOT_NODES),
+        "additional organization": (changed(NODE, organizations=("system:nodes", "system:masters")), CLIENT, NOT_NODES),
         "a name of a host": (changed(NODE, dns_names=("foo",)), CLIENT, "DNS subjectAltNames are not allowed"),
         "an address": (changed(NODE, email_addresses=("a@b",)), CLIENT, "Email subjectAltNames are not allowed"),
         "an IP address": (changed(NODE, ip_addresses=("1.2.3.4",)), CLIENT, "IP subjectAltNames are not allowed"),
         "a URI": (changed(NODE, uris=("u://v",)), CLIENT, "URI subjectAltNames are not allowed"),
-        "a usage too many": (NODE, (*CLIENT, "server auth"), CLIENT_USAGES),
-        "a usage too few": (NODE, ("key encipherment", "client auth"), CLIENT_USAGES),
+        "unexpected usage": (NODE, (*CLIENT, "server auth"), CLIENT_USAGES),
+        "missing usage": (NODE, ("key encipherment", "client auth"), CLIENT_USAGES),
         "usages of a server": (NODE, SERVING, CLIENT_USAGES),
         "no usages": (NODE, (), CLIENT_USAGES),
     },
@@ -147,15 +147,15 @@ def test_is_kubelet_client_csr(requested: RequestedNames, usages: tuple[str, ...
     "requested, usages, expected",
     {
         "a kubelet's, by name": (SERVER, SERVING, None),
-        "by address": (changed(NODE, ip_addresses=("1.2.3.4",)), SERVING, None),
-        "one that has no RSA key": (SERVER, ("server auth", "digital signature"), None),
-        "neither name nor address": (NODE, SERVING, "DNS or IP subjectAltName is required"),
-        "no node": (changed(SERVER, common_name="mike"), SERVING, NO_NODE),
-        "another organization": (changed(SERVER, organizations=("a",)), SERVING, NOT_NODES),
+        "IP address alone": (changed(NODE, ip_addresses=("1.2.3.4",)), SERVING, None),
+        "without key encipherment": (SERVER, ("server auth", "digital signature"), None),
+        "no DNS name and IP address": (NODE, SERVING, "DNS or IP subjectAltName is required"),
+        "common name without the node prefix": (changed(SERVER, common_name="mike"), SERVING, NO_NODE),
+        "different organization": (changed(SERVER, organizations=("a",)), SERVING, NOT_NODES),
         "an address": (changed(SERVER, email_addresses=("a@b",)), SERVING, "Email subjectAltNames are not allowed"),
         "a URI": (changed(SERVER, uris=("u://v",)), SERVING, "URI subjectAltNames are not allowed"),
         "usages of a client": (SERVER, CLIENT, SERVING_USAGES),
-        "usages are judged before the name": (changed(SERVER, common_name="mike"), (), SERVING_USAGES),
+        "usages are checked before the common name": (changed(SERVER, common_name="mike"), (), SERVING_USAGES),
     },
 )
 def test_is_kubelet_serving_csr(requested: RequestedNames, usages: tuple[str, ...], expected: str | None) -> None:

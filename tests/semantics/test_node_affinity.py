@@ -28,25 +28,25 @@ def term(*expressions: tuple[Any, ...], fields: tuple[tuple[Any, ...], ...] = ()
 @cases(
     "terms, where, fits",
     {
-        "no terms fit nothing": ([], node(), False),
-        "an empty term fits nothing": ([term()], node(), False),
-        "one term is enough": ([term(), term(("a", "Exists"))], node(a="1"), True),
-        "all of a term must hold": ([term(("a", "Exists"), ("b", "Exists"))], node(a="1"), False),
-        "in": ([term(("a", "In", "1", "2"))], node(a="2"), True),
-        "in, without the label": ([term(("a", "In", "1"))], node(), False),
-        "not in, without the label": ([term(("a", "NotIn", "1"))], node(), True),
-        "not in, but it is": ([term(("a", "NotIn", "1"))], node(a="1"), False),
-        "exists, though empty": ([term(("a", "Exists"))], node(a=""), True),
-        "does not exist, but does": ([term(("a", "DoesNotExist"))], node(a=""), False),
-        "greater": ([term(("a", "Gt", "8"))], node(a="9"), True),
-        "not greater when equal": ([term(("a", "Gt", "8"))], node(a="8"), False),
-        "less, below zero": ([term(("a", "Lt", "8"))], node(a="-1"), True),
-        "only what Go reads is a number": ([term(("a", "Gt", "8"))], node(a="1_0"), False),
-        "a number of more than 64 bits is none": ([term(("a", "Gt", "8"))], node(a="9" * 30), False),
-        "greater than two values means nothing": ([term(("a", "Gt", "8", "9"))], node(a="10"), False),
-        "an unknown operator fits nothing": ([term(("a", "Near", "8"))], node(a="8"), False),
+        "no terms match nothing": ([], node(), False),
+        "an empty term matches nothing": ([term()], node(), False),
+        "one matching term": ([term(), term(("a", "Exists"))], node(a="1"), True),
+        "one of two expressions": ([term(("a", "Exists"), ("b", "Exists"))], node(a="1"), False),
+        "In": ([term(("a", "In", "1", "2"))], node(a="2"), True),
+        "In, missing label": ([term(("a", "In", "1"))], node(), False),
+        "NotIn, missing label": ([term(("a", "NotIn", "1"))], node(), True),
+        "NotIn, listed value": ([term(("a", "NotIn", "1"))], node(a="1"), False),
+        "Exists, empty value": ([term(("a", "Exists"))], node(a=""), True),
+        "DoesNotExist, label exists": ([term(("a", "DoesNotExist"))], node(a=""), False),
+        "Gt": ([term(("a", "Gt", "8"))], node(a="9"), True),
+        "Gt, equal": ([term(("a", "Gt", "8"))], node(a="8"), False),
+        "Lt, negative": ([term(("a", "Lt", "8"))], node(a="-1"), True),
+        "Gt, not a Go integer": ([term(("a", "Gt", "8"))], node(a="1_0"), False),
+        "Gt, more than 64 bits": ([term(("a", "Gt", "8"))], node(a="9" * 30), False),
+        "Gt with two values": ([term(("a", "Gt", "8", "9"))], node(a="10"), False),
+        "unknown operator": ([term(("a", "Near", "8"))], node(a="8"), False),
         "the node's name": ([term(fields=(("metadata.name", "In", "n"),))], node("n"), True),
-        "any name but this": ([term(fields=(("metadata.name", "NotIn", "n"),))], node("n"), False),
+        "NotIn with the node's name": ([term(fields=(("metadata.name", "NotIn", "n"),))], node("n"), False),
         "name and labels": ([term(("a", "Exists"), fields=(("metadata.name", "In", "n"),))], node("n"), False),
     },
 )
@@ -60,9 +60,9 @@ def test_required_terms(terms: list[dict[str, Any]], where: Node, fits: bool) ->
 @cases(
     "others, fits",
     {
-        "within the limit": ([term(("b", "Exists"))] * (MAX_COST - 1), True),
-        "after too many terms": ([term(("b", "Exists"))] * MAX_COST, False),
-        "after too many values": ([term(("b", "In", *map(str, range(64 * MAX_COST))))], False),
+        "within the cost limit": ([term(("b", "Exists"))] * (MAX_COST - 1), True),
+        "too many terms": ([term(("b", "Exists"))] * MAX_COST, False),
+        "too many values": ([term(("b", "In", *map(str, range(64 * MAX_COST))))], False),
     },
 )
 def test_terms_beyond_the_limit_of_cost_are_not_considered(others: list[dict[str, Any]], fits: bool) -> None:
@@ -77,9 +77,9 @@ def test_terms_beyond_the_limit_of_cost_are_not_considered(others: list[dict[str
 @cases(
     "operator, fits",
     {
-        "it is none of any names": ("In", False),
-        "and so it is not that one": ("NotIn", True),
-        "but it has a name, an empty one": ("Exists", True),
+        "In": ("In", False),
+        "NotIn": ("NotIn", True),
+        "Exists": ("Exists", True),
     },
 )
 def test_match_fields_without_a_node_name(operator: str, fits: bool) -> None:
@@ -91,10 +91,10 @@ def test_match_fields_without_a_node_name(operator: str, fits: bool) -> None:
 @cases(
     "spec, fits",
     {
-        "nothing asked": ({}, True),
-        "nothing required": ({"affinity": {"nodeAffinity": {}}}, True),
+        "no constraints": ({}, True),
+        "no required terms": ({"affinity": {"nodeAffinity": {}}}, True),
         "selector": ({"nodeSelector": {"a": "1"}}, True),
-        "one label is missing": ({"nodeSelector": {"a": "1", "b": "2"}}, False),
+        "one of two labels": ({"nodeSelector": {"a": "1", "b": "2"}}, False),
     },
 )
 def test_node_selector_and_affinity_must_match(spec: dict[str, Any], fits: bool) -> None:

@@ -25,11 +25,11 @@ TAINT = Taint(key="k", value="v", effect="NoSchedule")
     "toleration, expected",
     {
         "equal is the default operator": (Toleration(key="k", value="v", effect="NoSchedule"), True),
-        "another value": (Toleration(key="k", operator="Equal", value="x"), False),
-        "any value, any effect": (Toleration(key="k", operator="Exists"), True),
-        "another key": (Toleration(key="x", operator="Exists"), False),
-        "another effect": (Toleration(key="k", operator="Exists", effect="NoExecute"), False),
-        "everything": (Toleration(operator="Exists"), True),
+        "different value": (Toleration(key="k", operator="Equal", value="x"), False),
+        "Exists": (Toleration(key="k", operator="Exists"), True),
+        "different key": (Toleration(key="x", operator="Exists"), False),
+        "different effect": (Toleration(key="k", operator="Exists", effect="NoExecute"), False),
+        "toleration of everything": (Toleration(operator="Exists"), True),
     },
 )
 def test_tolerates(toleration: Toleration, expected: bool) -> None:

@@ -17,31 +17,31 @@ def _container(requests: Object | None = None, limits: Object | None = None, **f
 @cases(
     "whole, containers, init, expected",
     {
-        "requests are the limits where no container asks": (
+        "requests default to the limits": (
             {"limits": {"cpu": "2", "memory": "1Gi"}},
             [_container()],
             [],
             {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}},
         ),
-        "or what the containers ask for together": (
+        "requests default to the containers' sum": (
             {"limits": {"cpu": "2", "memory": "1Gi"}},
             [_container({"cpu": "100m"}), _container(limits={"cpu": "200m"})],
             [],
             {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "300m", "memory": "1Gi"}},
         ),
-        "or one that initializes with the sidecars before it": (
+        "requests default to an init container with its sidecars": (
             {"limits": {"cpu": "2"}},
             [_container({"cpu": "100m"})],
             [_container({"cpu": "200m"}, restartPolicy="Always"), _container({"cpu": "500m"})],
             {"limits": {"cpu": "2"}, "requests": {"cpu": "700m"}},
         ),
-        "nothing without limits": (
+        "no limits": (
             {"requests": {"cpu": "2"}},
             [_container({"cpu": "100m", "memory": "1Gi"})],
             [],
             {"requests": {"cpu": "2"}},
         ),
-        "nothing that pods as a whole cannot have": (
+        "resources that pods cannot have": (
             {"limits": {"example.com/gpu": "1"}},
             [_container({"ephemeral-storage": "1Gi"})],
             [],
@@ -56,7 +56,7 @@ def _container(requests: Object | None = None, limits: Object | None = None, **f
                 "requests": {"cpu": "1", "hugepages-2Mi": "6Mi"},
             },
         ),
-        "but not where the pod requests some": (
+        "requested hugepages are kept": (
             {"requests": {"hugepages-2Mi": "2Mi"}},
             [_container(limits={"hugepages-2Mi": "2Mi"})],
             [],

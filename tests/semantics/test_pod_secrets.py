@@ -18,8 +18,8 @@ def volume(**source: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        pytest.param({}, [], id="none"),
-        pytest.param({"imagePullSecrets": [{"name": "a"}, {}]}, ["a"], id="to pull images"),
+        pytest.param({}, [], id="no secrets"),
+        pytest.param({"imagePullSecrets": [{"name": "a"}, {}]}, ["a"], id="imagePullSecrets"),
         *(
             pytest.param({field: [{"envFrom": [{"secretRef": {"name": "a"}}, {"configMapRef": {"name": "b"}}]}]}, ["a"],
                          id=f"a whole environment: {field}")

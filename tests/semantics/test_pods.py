@@ -53,7 +53,7 @@ def test_pod_phases(seen: Pod, active: bool, terminal: bool, terminating: bool) 
         "Ready suffices without minReadySeconds": (pod(ready="True"), 0, 0),
         "Ready without a transition time": (pod(ready="True"), 5, None),
         "exactly long enough": (pod(ready="True", since=5), 5, 0),
-        "two seconds left": (pod(ready="True", since=3), 5, 2),
+        "two seconds remaining": (pod(ready="True", since=3), 5, 2),
         "ready in the future: clocks differ": (pod(ready="True", since=-10), 5, 15),
     },
 )
@@ -111,16 +111,16 @@ def container(cpu: str, *, sidecar: bool = False) -> Container:
             PodSpec(containers=(container("1"),), init_containers=(container("2"), container("3"))),
             3000,
         ),
-        "an init container runs beside the sidecars before it": (
+        "init container with earlier sidecars": (
             PodSpec(containers=(container("1"),), init_containers=(container("1", sidecar=True), container("3"))),
             4000,
         ),
-        "sidecars run beside the containers": (
+        "containers with sidecars": (
             PodSpec(containers=(container("3"),), init_containers=(container("3"), container("1", sidecar=True))),
             4000,
         ),
         "overhead is added": (PodSpec(containers=(container("1"),), overhead={"cpu": "250m"}), 1250),
-        "the pod's own request takes the place of the sum": (
+        "pod-level request replaces the sum": (
             PodSpec(
                 containers=(container("1"),),
                 resources=ResourceRequirements(requests={"cpu": "2"}),

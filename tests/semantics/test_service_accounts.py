@@ -19,13 +19,13 @@ def secret(name: str | None = "bot", uid: str | None = "1", *, kind: str = SECRE
     "found, expected",
     {
         "name and uid": (secret(), True),
-        "a name will do": (secret(uid=None), True),
-        "an empty uid is none": (secret(uid=""), True),
+        "name without uid": (secret(uid=None), True),
+        "empty uid": (secret(uid=""), True),
         "an account of that name that was": (secret(uid="2"), False),
-        "another name": (secret("other"), False),
-        "no name": (secret(None), False),
-        "another type": (secret(kind="Opaque"), False),
-        "another namespace": (secret(space="other"), False),
+        "different name": (secret("other"), False),
+        "missing name": (secret(None), False),
+        "different type": (secret(kind="Opaque"), False),
+        "different namespace": (secret(space="other"), False),
     },
 )
 def test_is_service_account_token(found: Secret, expected: bool) -> None:

@@ -123,11 +123,11 @@ def test_ca_is_created_once_with_a_private_key_file(tmp_path: Path) -> None:
 @cases(
     "hosts, days, other_authority, kept",
     {
-        "it fits: kept": (["localhost", "127.0.0.1"], 0, False, True),
-        "it covers more than requested, and is valid: kept": (["127.0.0.1"], 300, False, True),
+        "valid: kept": (["localhost", "127.0.0.1"], 0, False, True),
+        "additional names and valid: kept": (["127.0.0.1"], 300, False, True),
         "a host is missing: reissued": (["localhost", "10.0.0.1"], 0, False, False),
-        "it expires within a month: reissued": (["localhost"], 340, False, False),
-        "of another CA: reissued": (["localhost"], 0, True, False),
+        "expires within a month: reissued": (["localhost"], 340, False, False),
+        "different CA: reissued": (["localhost"], 0, True, False),
     },
 )
 def test_server_certificate_is_reused_while_valid(

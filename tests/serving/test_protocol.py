@@ -172,7 +172,7 @@ async def test_no_100_continue_if_the_body_was_sent() -> None:
         assert (await exchange(reader, writer, head + b"ok"))[2] == b"PUT /? ok"
 
 
-@pytest.mark.parametrize("start", [b"", b"GET /slow HTTP/1.1\r\nhost: he"], ids=["nothing", "half a head"])
+@pytest.mark.parametrize("start", [b"", b"GET /slow HTTP/1.1\r\nhost: he"], ids=["empty", "incomplete header"])
 async def test_slow_body_times_out(start: bytes) -> None:
     limits = Limits(idle_seconds=0.1)
     async with Server(echo, limits=limits) as server, connected(server) as (reader, writer):

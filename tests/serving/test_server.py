@@ -127,9 +127,9 @@ async def test_port_in_use_is_an_error_or_the_next_is_used() -> None:
 @cases(
     "host, port, reason",
     {
-        "a host that is none": ("no.such.host.invalid", 0, "does not resolve"),
+        "unresolvable host": ("no.such.host.invalid", 0, "does not resolve"),
         "an address of another machine": ("192.0.2.1", 0, r"192\.0\.2\.1:0: "),
-        "a port that is none": ("127.0.0.1", 70000, "ports go from 0 to 65535"),
+        "invalid port": ("127.0.0.1", 70000, "ports go from 0 to 65535"),
     },
 )
 async def test_unavailable_address_is_an_error(host: str, port: int, reason: str) -> None:

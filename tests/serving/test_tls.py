@@ -132,7 +132,7 @@ def test_errors_name_invalid_certificate_files(tmp_path: Path, server_pair: Pair
 
 
 REFUSALS = [
-    pytest.param(0, False, "signed by unknown authority", id="of another authority"),
+    pytest.param(0, False, "signed by unknown authority", id="different authority"),
     pytest.param(-400, True, "expired at", id="expired"),
     pytest.param(400, True, "not valid before", id="not valid yet"),
 ]

@@ -124,7 +124,7 @@ MANY = (
 )
 
 
-@pytest.mark.parametrize("anonymize", [False, True], ids=["as it is", "anonymous"])
+@pytest.mark.parametrize("anonymize", [False, True], ids=["with names", "anonymous"])
 def test_a_restored_cluster_writes_nothing(tmp_path: Path, anonymize: bool) -> None:
     path = snapshot(tmp_path / "s", MANY, anonymize=Anonymizer() if anonymize else None)
     found = restored(path)
@@ -184,11 +184,11 @@ def test_a_drain_that_succeeds(small: Path) -> None:
 @cases(
     "options, error",
     {
-        "no such node": (
+        "unknown node": (
             DrainOptions(names=("node-9",)),
             "there is no node 'node-9' in the snapshot; there are node-0,",
         ),
-        "no node matches": (DrainOptions(selector="zone=a"), "no node of the snapshot matches 'zone=a'"),
+        "selector without matches": (DrainOptions(selector="zone=a"), "no node of the snapshot matches 'zone=a'"),
     },
 )
 def test_unknown_nodes(small: Path, options: DrainOptions, error: str) -> None:
@@ -328,13 +328,13 @@ def test_the_command(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @cases(
     "words, code, error",
     {
-        "no node": (["FILE"], 2, "drain needs the names of nodes, or --selector"),
-        "no file": ([], 2, 'expected "pilothouse snapshot drain FILE NODE..." or '),
-        "no such file": (["/nowhere", "a"], 1, "/nowhere: No such file or directory"),
+        "missing node": (["FILE"], 2, "drain needs the names of nodes, or --selector"),
+        "missing file argument": ([], 2, 'expected "pilothouse snapshot drain FILE NODE..." or '),
+        "missing file": (["/nowhere", "a"], 1, "/nowhere: No such file or directory"),
         "unknown": (["FILE", "a"], 1, "there is no node 'a' in the snapshot"),
         "selector": (["FILE", "-l", "a in"], 2, "--selector: "),
         "output": (["FILE", "node-0", "-o", "yaml"], 2, '-o is text or json, got "yaml"'),
-        "another action's flag": (["FILE", "node-0", "--anonymize"], 2, "--anonymize is not for drain"),
+        "flag of another action": (["FILE", "node-0", "--anonymize"], 2, "--anonymize is not for drain"),
     },
 )
 def test_command_lines_that_are_rejected(

@@ -52,8 +52,8 @@ def _outage(folder: Path, *, silent: str, grows: str) -> tuple[Result, Recording
 @pytest.mark.parametrize(
     ("silent", "grows"),
     [
-        pytest.param("1m2s", "1m", id="pods were starting when their node fell silent, and are ready as it returns"),
-        pytest.param("1m", "1m5s", id="pods were bound to a node that was silent"),
+        pytest.param("1m2s", "1m", id="pods starting when their node became silent"),
+        pytest.param("1m", "1m5s", id="pods bound to a silent node"),
     ],
 )
 def test_every_pod_counts_once_and_everywhere_alike(tmp_path: Path, silent: str, grows: str) -> None:

@@ -56,27 +56,27 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
 @cases(
     "spec, expected",
     {
-        "nothing is expected": ("", ""),
-        "what always holds": (
+        "no expectations": ("", ""),
+        "always, holds": (
             "  expect:\n    always: [{cel: \"objects.deployments['default/web'].spec.replicas == 3\"}]\n",
             "",
         ),
-        "what does not always hold": (
+        "always, violated": (
             "  timeline: [{at: 1m, scale: {deployment: web, replicas: 2}}]\n"
             "  expect:\n    always: [{name: three, cel: \"objects.deployments['default/web'].spec.replicas == 3\"}]\n",
             "always three: it does not hold\n  objects.deployments['default/web'].spec.replicas == 3",
         ),
-        "what is never true or false": (
+        "always, error": (
             "  expect:\n    always: [{cel: \"objects.deployments['default/wep'].spec.replicas == 3\"}]\n",
             "always always[0]: it was never true or false: no such key: default/wep",
         ),
-        "of each object": (
+        "forEach violated": (
             "  timeline: [{at: 1m, crash: {selector: app=web, count: 1}}]\n"
             "  expect:\n    always: [{forEach: pods, cel: 'object.status.?containerStatuses.orValue([])"
             ".all(c, c.restartCount == 0)'}]\n",
             "always always[0]: it does not hold for pods default/web-",
         ),
-        "of all objects together": (
+        "all objects violated": (
             "  timeline: [{at: 1m, scale: {deployment: web, replicas: 5}}]\n"
             "  expect:\n    always: [{cel: objects.pods.size() <= 4}]\n",
             "always always[0]: it does not hold",
@@ -87,7 +87,7 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
             "       within: 1m, after: growth}\n",
             "",
         ),
-        "not in time": (
+        "eventually, not in time": (
             "  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas: 5}}]\n  expect:\n    eventually:\n"
             "    - {cel: \"objects.deployments['default/web'].status.readyReplicas == 5\",\n"
             "       within: 1s, after: growth}\n",
@@ -105,7 +105,7 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
             "  expect:\n    atEnd: [{cel: \"objects.deployments['default/web'].status.readyReplicas == 1\"}]\n",
             "",
         ),
-        "again and again": (
+        "every": (
             "  timeline: [{every: 1m, until: 3m, restart: {deployment: web}}]\n"
             "  expect:\n    atEnd: [{cel: 'objects.replicasets.size() == 4'}]\n",
             "",
@@ -115,7 +115,7 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
             "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 1}]}\n",
             "budget maxUnavailable deployment/web: 3, at most 1 is allowed; exceeded first at 1m",
         ),
-        "scaling up makes nothing unavailable": (
+        "maxUnavailable while scaling up": (
             "  timeline: [{at: 1m, scale: {deployment: web, replicas: 9}}]\n"
             "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 0}]}\n",
             "",
@@ -132,7 +132,7 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
             "  timeline: [{at: 1m, crash: {selector: app=web}}]\n  expect: {budgets: [{restarts: {max: 2}}]}\n",
             "budget restarts: 3, at most 2 is allowed",
         ),
-        "a budget of a workload that never existed": (
+        "budget of a workload that never existed": (
             "  expect: {budgets: [{workload: deployment/wep, maxUnavailable: 1}]}\n",
             "budget maxUnavailable deployment/wep: deployment/wep never existed in the run",
         ),
@@ -157,7 +157,7 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
             "  expect:\n    eventually: [{cel: 'true', within: 1m, after: late}]\n",
             'eventually eventually[0]: the run ended before the entry "late" began',
         ),
-        "again, and it was never false": (
+        "again, never false in between": (
             "  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas: 4}}]\n  expect:\n    eventually:\n"
             "    - {cel: 'objects.pods.size() >= 3', within: 1m, after: growth, again: true}\n",
             "eventually eventually[0]: it was never false, as again: true demands: within 1m after growth (1m)",
@@ -172,7 +172,7 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
             "  timeline: [{at: 1m, scale: {deployment: wep, replicas: 5}}]\n",
             "action timeline[0]: ",
         ),
-        "a container that is not there": (
+        "unknown container": (
             "  timeline: [{at: 1m, setImage: {deployment: web, container: app, image: 'a:1'}}]\n",
             "no container is called app; there are web",
         ),
@@ -360,9 +360,9 @@ def test_the_root_of_an_eviction_is_the_action_behind_the_taint(tmp_path: Path) 
 @cases(
     "selection, expected",
     {
-        "drawn from those that are there": ("count: 2", ""),
-        "of a selector": ("selector: kubernetes.io/os=linux", ""),
-        "the one that was named": ("name: node-1", 'node node-1: nodes "node-1" not found'),
+        "count": ("count: 2", ""),
+        "selector": ("selector: kubernetes.io/os=linux", ""),
+        "name": ("name: node-1", 'node node-1: nodes "node-1" not found'),
     },
 )
 def test_nodes_that_have_vanished_are_not_meant(tmp_path: Path, selection: str, expected: str) -> None:
@@ -456,8 +456,8 @@ def test_parts_can_be_left_out(tmp_path: Path) -> None:
     [
         pytest.param("", {0}, "there is no part 0: there are none", id="no timeline"),
         pytest.param(_TWO_ENTRIES, {0, 7}, "there is no part 7: they are 0 to 1", id="beyond the last"),
-        pytest.param(_TWO_ENTRIES, {0, 1}, "", id="there"),
-        pytest.param(_TWO_ENTRIES, set(), "", id="none"),
+        pytest.param(_TWO_ENTRIES, {0, 1}, "", id="existing parts"),
+        pytest.param(_TWO_ENTRIES, set(), "", id="no parts"),
     ],
 )
 def test_parts_that_no_run_has(tmp_path: Path, spec: str, only: set[int], message: str) -> None:
@@ -484,18 +484,18 @@ def test_a_recording_has_the_actions_and_the_violation(tmp_path: Path) -> None:
     "spec, fewest, most",
     {
         "the manager's requests are throttled, as by default": ("", 0.4, 1.5),
-        "more requests a second are allowed": (
+        "higher kube-api-qps of the manager": (
             "  manager: {flags: {kube-api-qps: 1000, kube-api-burst: 1000}}\n",
             0,
             0.3,
         ),
-        "so do the scheduler's": (
+        "lower kube-api-qps of the scheduler": (
             "  manager: {flags: {kube-api-qps: 1000, kube-api-burst: 1000}}\n"
             "  cluster: {scheduler: {kube-api-qps: 10, kube-api-burst: 10}}\n",
             2.5,
             9.0,
         ),
-        "requests take their time": (
+        "request latency": (
             "  manager: {flags: {kube-api-qps: 1000, kube-api-burst: 1000}}\n"
             "  cluster: {apiServer: {latency: {median: 500ms}}}\n",
             1.5,

@@ -84,34 +84,34 @@ DEEP = b'{"kind":"Widget","apiVersion":"example.com/v1","a":' + b'{"a":' * 1000 
             "2 objects: encrypted at rest, which can't be read without the keys of its API server",
         ),
         "damaged": ([("/pods/default/p", b"k8s\0\x0a\xff")], "pods", "1 object: /pods/default/p can't be decoded"),
-        "no JSON": ([("/pods/default/p", b"{")], "pods", "1 object: /pods/default/p can't be decoded"),
-        "another kind": (
+        "invalid JSON": ([("/pods/default/p", b"{")], "pods", "1 object: /pods/default/p can't be decoded"),
+        "different kind": (
             [("/pods/default/p", stored("/configmaps/default/p", "v1", "ConfigMap"))],
             "pods",
             "1 object: /pods/default/p is a ConfigMap and not a Pod",
         ),
-        "another name": (
+        "different name": (
             [("/configmaps/default/p", stored("/configmaps/default/q", "v1", "ConfigMap"))],
             "configmaps",
             "1 object: default/p has the metadata of another object",
         ),
-        "the same uid": (
+        "duplicate uid": (
             [("/configmaps/default/p", stored("/configmaps/default/p", "v1", "ConfigMap"))],
             "configmaps",
             "1 object: ConfigMap p has the uid of /configmaps/default/c1",
         ),
-        "no resource of this server": (
+        "unknown resource": (
             [("=/registry/podsecuritypolicies/p", b"k8s\0")],
             "podsecuritypolicies",
             "1 object: this API server has no such resource",
         ),
-        "no definition": ([widget()], "widgets.example.com", "1 object: this API server has no such resource"),
-        "another version": (
+        "missing definition": ([widget()], "widgets.example.com", "1 object: this API server has no such resource"),
+        "unknown version": (
             [of_definition(), widget("example.com/v9")],
             "widgets.example.com",
             "1 object: its definition has no version v9",
         ),
-        "another group": (
+        "different group": (
             [of_definition(), widget("example.org/v1")],
             "widgets.example.com",
             "1 object: w is of example.org/v1",
@@ -126,7 +126,7 @@ DEEP = b'{"kind":"Widget","apiVersion":"example.com/v1","a":' + b'{"a":' * 1000 
             "pods",
             "1 object: default/p has 9,437,188 bytes, and at most 8,388,608 are read",
         ),
-        "no UTF-8": ([], "keys", "1 object: a key that is no UTF-8"),
+        "invalid UTF-8": ([], "keys", "1 object: a key that is no UTF-8"),
     },
 )
 def test_invalid_values_are_skipped_and_reported(

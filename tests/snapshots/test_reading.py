@@ -30,16 +30,16 @@ def test_objects_are_read_in_order(tmp_path: Path) -> None:
 @cases(
     "documents, error",
     {
-        "no header": ((CONFIG_MAPS,), ":1: this is no snapshot of pilothouse: the first line is no header"),
+        "missing header": ((CONFIG_MAPS,), ":1: this is no snapshot of pilothouse: the first line is no header"),
         "a newer format": (
             ({**HEADER, "pilothouseSnapshot": 2, "writtenBy": "pilothouse v9"},),
             ":1: the snapshot has format 2 (written by pilothouse v9), and this pilothouse reads format 1",
         ),
-        "no such format": (({**HEADER, "pilothouseSnapshot": 0},), ":1: the snapshot says that it has format 0"),
-        "a header of something else": (({"pilothouseSnapshot": "x"},), ":1: the header can't be read"),
-        "no end": ((HEADER, CONFIG_MAPS, config_map("a")), ":4: the file ends here"),
-        "an end that counts wrongly": ((HEADER, CONFIG_MAPS, config_map("a"), end(2)), ":4: the end says that there"),
-        "something after the end": ((HEADER, end(0), config_map("a")), ":3: something comes after the end"),
+        "unknown format": (({**HEADER, "pilothouseSnapshot": 0},), ":1: the snapshot says that it has format 0"),
+        "invalid header": (({"pilothouseSnapshot": "x"},), ":1: the header can't be read"),
+        "missing end": ((HEADER, CONFIG_MAPS, config_map("a")), ":4: the file ends here"),
+        "wrong count at the end": ((HEADER, CONFIG_MAPS, config_map("a"), end(2)), ":4: the end says that there"),
+        "data after the end": ((HEADER, end(0), config_map("a")), ":3: something comes after the end"),
         "an object of no resource": ((HEADER, config_map("a"), end(1)), ":2: an object comes before the line"),
         "a resource without a kind": ((HEADER, {**CONFIG_MAPS, "kind": ""}, end(0)), ":2: the line that names a reso"),
         "a resource with a path": ((HEADER, {**CONFIG_MAPS, "resource": "a/b"}, end(0)), ":2: the line that names a r"),
@@ -48,7 +48,7 @@ def test_objects_are_read_in_order(tmp_path: Path) -> None:
             ":3: expected a ConfigMap of v1 (configmaps), got v1 Secret",
         ),
         "an object that is a list": ((HEADER, CONFIG_MAPS, b"[]", end(1)), ":3: the object is no JSON object"),
-        "half an object": ((HEADER, CONFIG_MAPS, b'{"kind":', end(1)), ":3: the object is no JSON object"),
+        "truncated object": ((HEADER, CONFIG_MAPS, b'{"kind":', end(1)), ":3: the object is no JSON object"),
         "an object without metadata": (
             (HEADER, CONFIG_MAPS, {"kind": "ConfigMap", "apiVersion": "v1"}, end(1)),
             ":3: the ConfigMap has no metadata",
@@ -61,7 +61,7 @@ def test_objects_are_read_in_order(tmp_path: Path) -> None:
             (HEADER, CONFIG_MAPS, {**config_map("a"), "data": {"a": "x" * MAX_LINE}}, end(1)),
             f":3: the line is longer than {MAX_LINE:,} bytes",
         ),
-        "not UTF-8": ((HEADER, CONFIG_MAPS, b'{"a":"\xff"}', end(1)), ":3: the object is no JSON object"),
+        "invalid UTF-8": ((HEADER, CONFIG_MAPS, b'{"a":"\xff"}', end(1)), ":3: the object is no JSON object"),
     },
 )
 def test_invalid_snapshot_is_rejected_with_the_line(documents: tuple[Any, ...], error: str, tmp_path: Path) -> None:

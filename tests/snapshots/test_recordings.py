@@ -98,7 +98,7 @@ async def test_every_change_is_recorded(env: Env, tmp_path: Path) -> None:
         "watches end": (lambda faults: faults.end_watches(), 0),
         "connections break": (lambda faults: faults.end_watches(with_=lose_request()), 0),
         "410": (lambda faults: faults.end_watches(with_=gone()), 1),
-        "the server is gone for a minute": (
+        "503 for a minute": (
             lambda faults: (faults.add(Rule(fail(503, "ServiceUnavailable"), times=40)), faults.end_watches()),
             0,
         ),
@@ -235,21 +235,21 @@ RECORDING = {**HEADER, "recording": True}
 @cases(
     "tail, error",
     {
-        "no resource": (
+        "missing resource": (
             [line("ADDED", 1.0, config_map("b"))],
             ":5: expected a change, after the line that says of what",
         ),
-        "no change": ([CONFIG_MAPS, config_map("b")], ":6: expected a change"),
+        "not a change": ([CONFIG_MAPS, config_map("b")], ":6: expected a change"),
         "an unknown type": ([CONFIG_MAPS, line("ERROR", 1.0, config_map("b"))], ":6: the change can't be read: "),
         "before the start": (
             [CONFIG_MAPS, line("ADDED", -1.0, config_map("b"))],
             ":6: the change is -1.0 seconds after",
         ),
-        "a name that goes up": (
+        "namespace with ..": (
             [CONFIG_MAPS, line("ADDED", 1.0, config_map("b", namespace=".."))],
             ":6: the ConfigMap has an impossible metadata.namespace",
         ),
-        "another kind": (
+        "different kind": (
             [CONFIG_MAPS, line("DELETED", 1.0, {**config_map("b"), "kind": "Pod"})],
             ":6: expected a ConfigMap of v1",
         ),

@@ -139,20 +139,23 @@ def _widget(name: str) -> Object:
             [{**config_map("a"), "data": {"a": 1}}],
             ":3: the ConfigMap can't be decoded: json: cannot unmarshal number",
         ),
-        "no uid": ([config_map("a", uid="")], ":3: the ConfigMap 'a' has no uid"),
-        "no name": ([config_map("", resourceVersion="5")], ":3: the ConfigMap '' has no name"),
+        "missing uid": ([config_map("a", uid="")], ":3: the ConfigMap 'a' has no uid"),
+        "missing name": ([config_map("", resourceVersion="5")], ":3: the ConfigMap '' has no name"),
         "a name with a slash": ([config_map("a/b")], ":3: the ConfigMap has an impossible metadata.name: 'a/b'"),
         "a name with a quote": ([config_map('a"b')], ":3: the ConfigMap has an impossible metadata.name"),
         "a uid with a quote": ([config_map("a", uid='"')], ":3: the ConfigMap has an impossible metadata.uid"),
-        "a namespace that goes up": (
+        "namespace with ..": (
             [config_map("a", namespace="..")],
             ":3: the ConfigMap has an impossible metadata.n",
         ),
         "a name without end": ([config_map("a" * 300)], ":3: the ConfigMap has an impossible metadata.name"),
-        "no namespace": ([config_map("a", namespace="")], ":3: ConfigMap 'a' needs a namespace"),
-        "no resourceVersion": ([config_map("a", resourceVersion="")], ":3: ConfigMap 'a' has the resourceVersion ''"),
+        "missing namespace": ([config_map("a", namespace="")], ":3: ConfigMap 'a' needs a namespace"),
+        "missing resourceVersion": (
+            [config_map("a", resourceVersion="")],
+            ":3: ConfigMap 'a' has the resourceVersion ''",
+        ),
         "a resourceVersion of 0": ([config_map("a", resourceVersion="0")], ":3: ConfigMap 'a' has the resourceVersion"),
-        "one that no integer holds": (
+        "resourceVersion out of range": (
             [config_map("a", resourceVersion="9" * 4000)],
             ":3: ConfigMap 'a' has the resourceVersion",
         ),
@@ -165,9 +168,9 @@ def _widget(name: str) -> Object:
             [config_map("a"), config_map("b", uid="uid-a")],
             ":4: ConfigMap b has the uid of /configmaps/d",
         ),
-        "metadata of a wrong type": ([{**config_map("a"), "metadata": []}], ":3: the ConfigMap can't be decoded"),
-        "no metadata": ([{"kind": "ConfigMap", "apiVersion": "v1"}], ":3: the ConfigMap has no metadata"),
-        "nothing": ([], ": there is no object in it"),
+        "metadata of the wrong type": ([{**config_map("a"), "metadata": []}], ":3: the ConfigMap can't be decoded"),
+        "missing metadata": ([{"kind": "ConfigMap", "apiVersion": "v1"}], ":3: the ConfigMap has no metadata"),
+        "no objects": ([], ": there is no object in it"),
     },
 )
 def test_invalid_object_is_rejected_with_its_line(objects: list[Object], error: str, tmp_path: Path) -> None:
@@ -180,9 +183,9 @@ def test_invalid_object_is_rejected_with_its_line(objects: list[Object], error: 
 @cases(
     "spec",
     {
-        "no spec": None,
-        "no versions": {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}},
-        "no version that is stored": {
+        "missing spec": None,
+        "missing versions": {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}},
+        "no storage version": {
             "group": "example.com",
             "names": {"plural": "widgets", "kind": "Widget"},
             "versions": [{"name": "v1", "served": True, "storage": False}],

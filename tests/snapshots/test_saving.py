@@ -177,8 +177,8 @@ async def test_list_with_always_expiring_tokens_is_aborted(env: Env, tmp_path: P
     "code, reason",
     {
         "compacted": (410, "Expired"),
-        "a server that knows no resourceVersionMatch": (400, "BadRequest"),
-        "of another etcd": (504, "Timeout"),
+        "server without resourceVersionMatch": (400, "BadRequest"),
+        "timeout": (504, "Timeout"),
     },
 )
 async def test_current_state_is_listed_if_the_version_is_unavailable(

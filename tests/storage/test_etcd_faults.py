@@ -195,9 +195,9 @@ async def test_tls_with_client_certificates(env: Env, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        pytest.param({"servers": ()}, "must be specified", id="no server"),
-        pytest.param({"servers": ("ftp://a",)}, "no address of an etcd", id="another scheme"),
-        pytest.param({"servers": ("http://a:b",)}, "--etcd-servers: 'http://a:b'", id="no port"),
+        pytest.param({"servers": ()}, "must be specified", id="no servers"),
+        pytest.param({"servers": ("ftp://a",)}, "no address of an etcd", id="unsupported scheme"),
+        pytest.param({"servers": ("http://a:b",)}, "--etcd-servers: 'http://a:b'", id="invalid port"),
         pytest.param({"servers": ("http://a/x",)}, "no address of an etcd", id="a path"),
         pytest.param({"servers": ("https://a",), "cert_file": "c"}, "given together", id="a certificate without key"),
     ],

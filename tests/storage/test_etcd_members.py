@@ -55,9 +55,9 @@ _GOOD = Observed({"a": 2, "b": 3}, [(2, "a"), (3, "b")])
 @pytest.mark.parametrize(
     ("acknowledged", "observed", "message"),
     [
-        pytest.param({"a": 2}, _GOOD, "", id="nothing"),
+        pytest.param({"a": 2}, _GOOD, "", id="no anomaly"),
         pytest.param({"a": 2, "c": 4}, _GOOD, "acknowledged at 4, is at None", id="a lost write"),
-        pytest.param({"a": 1}, _GOOD, "acknowledged at 1, is at 2", id="another revision"),
+        pytest.param({"a": 1}, _GOOD, "acknowledged at 1, is at 2", id="different revision"),
         pytest.param({}, Observed(_GOOD.state, [(2, "a"), (3, "b"), (3, "b")]), "doubled", id="a doubled event"),
         pytest.param({}, Observed(_GOOD.state, [(3, "b"), (2, "a")]), "out of order", id="out of order"),
         pytest.param({}, Observed(_GOOD.state, [(2, "a")]), "do not lead to the state", id="a lost event"),

@@ -58,7 +58,7 @@ def with_newer_second_meta() -> Bolt:
 @cases(
     "make",
     {
-        "one leaf that goes on in further pages": lambda: Bolt().with_keys(PAIRS),
+        "leaf with overflow pages": lambda: Bolt().with_keys(PAIRS),
         "a branch": lambda: Bolt().with_keys(PAIRS, per_leaf=2),
         "large pages": lambda: Bolt(page_size=65536).with_keys(PAIRS, per_leaf=5),
         "small pages, of a machine with the other byte order": lambda: Bolt(page_size=1024, order=">").with_keys(PAIRS),

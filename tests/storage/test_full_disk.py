@@ -17,7 +17,7 @@ from pilothouse.storage.sqlite import SqliteStore
 
 INLINE = pytest.mark.parametrize(
     "inline",
-    [pytest.param(True, id="inline"), pytest.param(False, id="with its thread", marks=pytest.mark.real_loop)],
+    [pytest.param(True, id="inline"), pytest.param(False, id="commit thread", marks=pytest.mark.real_loop)],
 )
 MIB = 1024 * 1024
 

@@ -283,8 +283,8 @@ OLD = [
 @cases(
     "more, revision",
     {
-        "with an object that was written last": ([], 9),
-        "with a deletion that was the last write": ([(7, 10, "/pods/shop/d", None)], 10),
+        "last write is an object": ([], 9),
+        "last write is a deletion": ([(7, 10, "/pods/shop/d", None)], 10),
     },
 )
 async def test_format_1_is_migrated(

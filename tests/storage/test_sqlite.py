@@ -438,7 +438,7 @@ async def test_sqlite_application_id_is_set(env: Env, tmp_path: Path) -> None:
     "inline",
     [
         pytest.param(True, id="inline"),
-        pytest.param(False, id="with its thread", marks=pytest.mark.real_loop),
+        pytest.param(False, id="commit thread", marks=pytest.mark.real_loop),
     ],
 )
 async def test_full_disk_fails_the_write_and_recovers(env: Env, tmp_path: Path, inline: bool) -> None:

@@ -27,18 +27,18 @@ def config_map(name: str = "a", data: dict[str, Any] | None = None, **meta: Any)
 @cases(
     "expected, found, text",
     {
-        "one too many": (
+        "one additional": (
             [config_map()],
             [config_map(), config_map("b")],
             "configmaps default/b: 1, and without faults none",
         ),
-        "gone": ([config_map()], [], "configmaps default/a: none, and without faults 1"),
+        "deleted": ([config_map()], [], "configmaps default/a: none, and without faults 1"),
         "generated names": (
             [config_map("a-1", generateName="a-")],
             [config_map("a-2", generateName="a-"), config_map("a-3", generateName="a-")],
             "configmaps default/a-*: 2, and without faults 1",
         ),
-        "another value": (
+        "different value": (
             [config_map(data={"k": "1"})],
             [config_map(data={"k": "2"})],
             "configmaps default/a: .data.k is '2', and without faults '1'",
@@ -53,7 +53,7 @@ def config_map(name: str = "a", data: dict[str, Any] | None = None, **meta: Any)
             [config_map(data={UID: "1", OTHER: "3"})],
             "configmaps default/a: .data.UID (2) is '3', and without faults '2'",
         ),
-        "one object too many with a uid in its name": (
+        "additional object with a uid in its name": (
             [config_map(f"a-{UID}")],
             [config_map(f"a-{UID}"), config_map(f"a-{OTHER}")],
             "configmaps default/a-UID: 2, and without faults 1",
@@ -77,14 +77,14 @@ def test_a_difference_is_found(expected: list[Any], found: list[Any], text: str)
         "versions and uids": (config_map(resourceVersion="1", uid="x"), config_map(resourceVersion="2", uid="y")),
         "times": (config_map(data={"at": "2026-01-01T00:00:00Z"}), config_map(data={"at": "2026-01-01T00:00:01.5Z"})),
         "addresses": (config_map(data={"ip": "10.0.0.1"}), config_map(data={"ip": "fd00::1"})),
-        "the same generation as observed": (
+        "observedGeneration equals generation": (
             {**config_map(generation=2), "status": {"observedGeneration": 2}},
             {**config_map(generation=3), "status": {"observedGeneration": 3}},
         ),
         "generated names": (config_map("a-1", generateName="a-"), config_map("a-2", generateName="a-")),
         "uids and addresses in names": (config_map(f"a-{UID}"), config_map(f"a-{UID.replace('0', '1')}")),
         "names that are addresses": (config_map("10.0.0.1"), config_map("10.0.0.7")),
-        "times within texts": (
+        "times in strings": (
             config_map(data={"at": '{"at": "2026-01-01T00:00:00Z"}'}),
             config_map(data={"at": '{"at": "2026-01-01T00:00:01Z"}'}),
         ),

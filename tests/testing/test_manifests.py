@@ -71,12 +71,12 @@ def test_manifests_are_paths_text_mappings_and_lists_of_them(folder: Path) -> No
     {
         "a number": (3, TypeError, "manifests are paths, YAML text, mappings, or a list of them, got int"),
         "a list of numbers": ([3], TypeError, "a manifest is a path, YAML text or a mapping, got int"),
-        "words": ("some words", ValueError, r"the manifest is neither YAML of an object nor .*: 'some words'"),
+        "string": ("some words", ValueError, r"the manifest is neither YAML of an object nor .*: 'some words'"),
         "a number in YAML": ("3", ValueError, "the manifest is not an object of Kubernetes, got int"),
-        "no YAML": ("a: [", ValueError, "line 2, column 1"),
-        "without apiVersion": ({"kind": "Pod"}, ValueError, "the manifest has no apiVersion"),
+        "invalid YAML": ("a: [", ValueError, "line 2, column 1"),
+        "missing apiVersion": ({"kind": "Pod"}, ValueError, "the manifest has no apiVersion"),
         "item": ("kind: List\napiVersion: v1\nitems: [3]", ValueError, "the manifest has no apiVersion: 3"),
-        "no such file": (
+        "missing file": (
             "none.yaml",
             FileNotFoundError,
             r"the manifest: there is no file or folder 'none\.yaml' in .* / ",
@@ -158,7 +158,7 @@ async def test_a_definition_and_its_objects_can_be_applied_together(env: Env) ->
         assert names(await cluster.list(*THING)) == ["held"]
 
 
-@pytest.mark.parametrize("controllers", [("*",), ()], ids=["with controllers", "without"])
+@pytest.mark.parametrize("controllers", [("*",), ()], ids=["with controllers", "without controllers"])
 async def test_definitions_end_with_their_block(env: Env, controllers: tuple[str, ...]) -> None:
     """With objects whose finalizers no one removes; definitions from before the block are as they were."""
     other = CustomResource("example.com/v1", Thing, kind="Other")

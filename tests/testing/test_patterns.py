@@ -63,14 +63,14 @@ def recorded() -> Reference:
 @cases(
     "pattern, expected",
     {
-        "intermediate: after each write": (
+        "intermediate: crash after each write": (
             "intermediate",
             (
                 Crash(at=0.0, nth=1, when="after", down=DOWN_SECONDS, stale=False),
                 FailWrite(at=0.0, how="answer lost", nth=1),
             ),
         ),
-        "stale: the cache lacks what the program wrote, or it is restarted in the state before a change": (
+        "stale: hidden writes and restarts with old state": (
             "stale",
             (
                 StaleRestart(key=MAP, nth=1, seconds=RESTART_SECONDS),
@@ -79,7 +79,7 @@ def recorded() -> Reference:
                 StaleRestart(key=MAP, nth=3, seconds=RESTART_SECONDS),
             ),
         ),
-        "unobserved: hidden by the next change of somebody else, or made while the program is down": (
+        "unobserved: hidden changes, or changes while the program is down": (
             "unobserved",
             (
                 DownDuringChange(key=MAP, nth=1, down=DOWN_SECONDS),
@@ -96,17 +96,17 @@ def test_there_is_a_fault_for_each_point(pattern: Any, expected: tuple[Any, ...]
 @cases(
     "given, expected",
     {
-        "all": ("sieve", PATTERNS),
-        "one": ("stale", ("stale",)),
-        "several, in a text": ("unobserved,stale", ("stale", "unobserved")),
-        "several": (["stale", "intermediate"], ("stale", "intermediate")),
+        "sieve: all patterns": ("sieve", PATTERNS),
+        "one pattern": ("stale", ("stale",)),
+        "patterns in a string": ("unobserved,stale", ("stale", "unobserved")),
+        "list of patterns": (["stale", "intermediate"], ("stale", "intermediate")),
     },
 )
 def test_patterns_have_names(given: Any, expected: tuple[str, ...]) -> None:
     assert patterns_of(given) == expected
 
 
-@cases("given", {"unknown": ("sieves",), "none": ([],), "empty": ("",)})
+@cases("given", {"unknown": ("sieves",), "empty list": ([],), "empty": ("",)})
 def test_other_names_are_rejected(given: Any) -> None:
     with pytest.raises(ValueError, match=r"faults is a number, 'sieve', or some of stale, intermediate, unob"):
         explore(correct(), three_things, faults=given, **ALONE)
@@ -159,7 +159,7 @@ def test_points_can_be_bounded(capsys: pytest.CaptureFixture[str]) -> None:
 
 @cases(
     "most, expected",
-    {"all": (9, [0, 1, 2, 3, 4, 5, 6]), "some": (3, [0, 2, 4]), "one": (1, [0])},
+    {"all points": (9, [0, 1, 2, 3, 4, 5, 6]), "some points": (3, [0, 2, 4]), "one point": (1, [0])},
 )
 def test_points_are_spread_evenly(most: int, expected: list[int]) -> None:
     assert spread(range(7), most) == expected

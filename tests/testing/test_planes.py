@@ -183,11 +183,11 @@ def test_a_manifest_may_be_text(shared: Cluster) -> None:
 @cases(
     "manifest, error, words",
     {
-        "two": ("a: 1\n---\nb: 2\n", ValueError, "YAML text of one object, got 2 documents"),
-        "none": ("", ValueError, "YAML text of one object, got 0 documents"),
+        "two documents": ("a: 1\n---\nb: 2\n", ValueError, "YAML text of one object, got 2 documents"),
+        "no document": ("", ValueError, "YAML text of one object, got 0 documents"),
         "a path": ("web.yaml", ValueError, "YAML text of one object, got str"),
-        "no YAML": ("a: [", ValueError, "line 2, column 1: "),
-        "without apiVersion": ("kind: Pod", ValueError, "the manifest has no apiVersion"),
+        "invalid YAML": ("a: [", ValueError, "line 2, column 1: "),
+        "missing apiVersion": ("kind: Pod", ValueError, "the manifest has no apiVersion"),
         "a list": ([{}], TypeError, "a manifest is a mapping, or YAML text of one object, got list"),
     },
 )
@@ -378,7 +378,7 @@ def test_a_clock_that_cannot_be_moved_says_how_it_could() -> None:
         cluster.advance(1)
 
 
-@pytest.mark.parametrize("controllers", [("*",), ()], ids=["with controllers", "without"])
+@pytest.mark.parametrize("controllers", [("*",), ()], ids=["with controllers", "without controllers"])
 def test_a_plane_can_be_brought_back_to_its_beginning(controllers: tuple[str, ...]) -> None:
     with plane(nodes=2, controllers=controllers, serve=False) as cluster:
         other = cluster.new_namespace()

@@ -103,7 +103,7 @@ async def _outlive(running: contextlib.AbstractAsyncContextManager[None]) -> Non
 @cases(
     "settings, message",
     {
-        "fewer nodes than none": ({"nodes": -1}, "nodes must not be negative, got -1"),
+        "negative nodes": ({"nodes": -1}, "nodes must not be negative, got -1"),
         "one controller": ({"controllers": "job"}, "controllers must be a list of names, got 'job'"),
         "a misspelt controller": (
             {"controllers": ["*", "-garbagecolector"]},

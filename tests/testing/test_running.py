@@ -86,7 +86,7 @@ async def test_definitions_that_are_there_are_left_alone(env: Env) -> None:
         assert found["spec"]["names"]["shortNames"] == ["mine"]
 
 
-@pytest.mark.parametrize("serve", [False, True], ids=["in process", "on a port"])
+@pytest.mark.parametrize("serve", [False, True], ids=["in-process", "over a port"])
 def test_an_account_with_the_generated_roles_suffices(serve: bool) -> None:
     with plane(nodes=1, serve=serve, authorization="RBAC") as cluster:
         with cluster.running(greeter(), as_=ACCOUNT, settings=Settings(leader_elect=True)):
@@ -118,7 +118,7 @@ async def test_the_programs_of_a_plane_have_their_rights(env: Env) -> None:
             "reads= of controller greet; add its kind to owns=, or to rights= the rule {'apiGroups': [''], "
             "'resources': ['secrets'], 'verbs': ['delete']}",
         ),
-        "not declared": (
+        "not granted": (
             "jobs",
             f"{ACCOUNT} may not list jobs.batch in namespace default (tried once); no controller declares it: add its "
             "kind to reads=, references= or owns=, or to rights= the rule {'apiGroups': ['batch'], "

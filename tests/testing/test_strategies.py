@@ -60,7 +60,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["of every type", "with rules"])
+@pytest.mark.parametrize("number", [0, 1], ids=["types", "validation rules"])
 def test_the_api_server_accepts_hundreds_of_objects(cluster: Cluster, number: int) -> None:
     seen: list[dict[str, Any]] = []
 

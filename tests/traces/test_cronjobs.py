@@ -97,7 +97,7 @@ def lines(trace: Trace) -> list[str]:
     return [_TIME.sub("TIME", _MINUTES.sub(number, line)) for line in found]
 
 
-@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 @pytest.mark.parametrize("scenario", STEPS)
 def test_cron_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     played = play(scenario, STEPS[scenario], latency=latency, seed=1).records

@@ -74,11 +74,11 @@ def essence(record: Record) -> str:
 
 
 MILESTONES = [
-    pytest.param((1, 0, 0, 2, 0, 0), id="no pods"),
-    pytest.param((1, 0, 0, 2, 3, 0), id="all pods"),
-    pytest.param((1, 1, 3, 2, 3, 0), id="all are ready"),
-    pytest.param((1, 0, 2, 2, 4, 0), id="one was evicted, its successor is there"),
-    pytest.param((1, 1, 3, 2, 4, 0), id="and ready"),
+    pytest.param((1, 0, 0, 2, 0, 0), id="no healthy pods"),
+    pytest.param((1, 0, 0, 2, 3, 0), id="healthy pods not yet counted"),
+    pytest.param((1, 1, 3, 2, 3, 0), id="all healthy"),
+    pytest.param((1, 0, 2, 2, 4, 0), id="one evicted, replaced"),
+    pytest.param((1, 1, 3, 2, 4, 0), id="one evicted, replacement healthy"),
     pytest.param((1, 1, 3, 2, 3, 0), id="the evicted pod is deleted"),
     pytest.param((2, 1, 3, 2, 3, 0), id="a share, of the ReplicaSet"),
 ]

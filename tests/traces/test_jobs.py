@@ -139,7 +139,7 @@ def writes_of(trace: Trace) -> Iterator[Record]:
         yield record
 
 
-@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 @pytest.mark.parametrize("scenario", STEPS)
 def test_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
@@ -150,7 +150,7 @@ def test_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) 
     assert [record for record in ours.of(USER) if record.is_read] == []
 
 
-@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 @pytest.mark.parametrize("scenario", ["06d-job-ttl", "06f-job-delete-running"])
 def test_job_deletion_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     """How often the collector looks first, and whom it meets on the way, varies; upstream's does too. Where it meets

@@ -64,15 +64,15 @@ def unaware(self: InformerFactory, *_args: Any) -> None:
             replaced(claims, "strategic_merge_patch", merge_patch),
             test_replays.test_pod_adoption_release_and_orphaning,
         ),
-        "adoption without a look at the owner": (
+        "adoption without reading the owner": (
             replaced(OwnWrites, "read_owner", unread),
             test_order.test_owner_is_read_once_before_adoptions_and_not_before_releases,
         ),
-        "all pods created at once": (
+        "pods created without slow start": (
             replaced(replicaset, "slow_start", all_at_once),
             test_order.test_creates_use_slow_start,
         ),
-        "all pods tried against a quota": (
+        "pods created without slow start under a quota": (
             replaced(replicaset, "slow_start", all_at_once),
             test_order.test_creates_stop_at_the_first_rejected_batch,
         ),
@@ -84,16 +84,16 @@ def unaware(self: InformerFactory, *_args: Any) -> None:
             deleting(uid="", resource_version=""),
             test_replays.test_garbage_collection,
         ),
-        "garbage deleted without the version that was looked at": (
+        "garbage deleted without resourceVersion precondition": (
             deleting(resource_version=""),
             test_replays.test_foreground_deletion_of_an_owner_tree,
         ),
-        "finalizers taken away by strategic merge patch": (
+        "finalizers removed by strategic merge patch": (
             replaced(live, "merge_patch", strategic_merge_patch),
             test_replays.test_garbage_collection,
         ),
         "no events": (replaced(EventRecorder, "event", silent), test_replays.test_replica_set_scale_and_deletion),
-        "no conditions on a namespace": (
+        "no namespace conditions": (
             replaced(NamespaceController, "_update_conditions", lambda _self, held, _found: _at_once(held)),
             test_replays.test_namespace_deletion,
         ),

@@ -125,7 +125,7 @@ def numbers(record: Record) -> dict[str, Any]:
     return {name: value for name, value in record.status.items() if not name.endswith("Revision")}
 
 
-@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 @pytest.mark.parametrize("scenario", STEPS)
 def test_stateful_set_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     played = play(scenario, STEPS[scenario], latency=latency, seed=1).records

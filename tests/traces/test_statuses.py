@@ -14,9 +14,9 @@ def state(ready: int, terminating: int = 0, **more: Any) -> State:
     "walked, kept",
     {
         "pods that become ready one by one or at once": ([(0,), (1,), (2,), (3,)], [(0,), (3,)]),
-        "nothing between": ([(0,), (3,)], [(0,), (3,)]),
-        "there and back is two ways": ([(3,), (1,), (3,)], [(3,), (1,), (3,)]),
-        "another count moves: a turn": ([(0,), (2,), (2, 1), (2, 0)], [(0,), (2,), (2, 1), (2, 0)]),
+        "one step": ([(0,), (3,)], [(0,), (3,)]),
+        "turning point": ([(3,), (1,), (3,)], [(3,), (1,), (3,)]),
+        "other count changes": ([(0,), (2,), (2, 1), (2, 0)], [(0,), (2,), (2, 1), (2, 0)]),
     },
 )
 def test_turning_points(walked: list[tuple[int, ...]], kept: list[tuple[int, ...]]) -> None:

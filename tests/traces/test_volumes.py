@@ -48,7 +48,7 @@ def per_object(trace: Trace) -> list[Record]:
     return sorted(written, key=lambda record: (record.resource, record.name))
 
 
-@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float, float] | None) -> None:
     played = play(SCENARIO, steps, latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
@@ -60,7 +60,7 @@ def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float,
     assert reads[0] == reads[1], "whether a claim is gone is asked for, once each"
 
 
-@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 @pytest.mark.parametrize("user", PROTECTION)
 def test_protection_finalizers_are_removed_as_recorded(user: str, latency: tuple[float, float] | None) -> None:
     """For each claim a list of the pods, and for all a write of the whole object."""
@@ -70,7 +70,7 @@ def test_protection_finalizers_are_removed_as_recorded(user: str, latency: tuple
     assert_same(ours.lines(requests[0]), theirs.lines(requests[1]))
 
 
-@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["at once", "with latency"])
+@pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 def test_expansion_reads_are_as_recorded(latency: tuple[float, float] | None) -> None:
     """The volume of each claim once, when the status of the claim has its size; and no event."""
     played = play(SCENARIO, steps, latency=latency, seed=1).records

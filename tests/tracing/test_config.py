@@ -24,11 +24,11 @@ INVALID = "failed to validate tracing configuration: "
     "text, endpoint, rate",
     {
         "an empty file": ("", None, None),
-        "everything": (f"{HEAD}endpoint: localhost:4317\nsamplingRatePerMillion: 12345\n", "localhost:4317", 12345),
+        "all fields": (f"{HEAD}endpoint: localhost:4317\nsamplingRatePerMillion: 12345\n", "localhost:4317", 12345),
         "v1alpha1": (HEAD.replace("/v1", "/v1alpha1") + "endpoint: localhost:4317\n", "localhost:4317", None),
         "v1beta1": (HEAD.replace("/v1", "/v1beta1") + "samplingRatePerMillion: 1\n", None, 1),
         "an address": (f"{HEAD}endpoint: 127.0.0.1:4317\n", "127.0.0.1:4317", None),
-        "nothing but its kind": (HEAD, None, None),
+        "kind only": (HEAD, None, None),
         "JSON": ('{"kind": "TracingConfiguration", "endpoint": "x:1"}', "x:1", None),
     },
 )
@@ -43,21 +43,21 @@ def test_valid_configurations(text: str, endpoint: str | None, rate: int | None)
             f"{HEAD}endpoint: localhost:4317\nendpoint: localhost:4318\n",
             f'{UNREADABLE}strict decoding error: yaml: unmarshal errors:\n  line 4: key "endpoint" already set in map',
         ),
-        "a field that is not known": (
+        "unknown field": (
             f"{HEAD}foo: bar\n",
             f'{UNREADABLE}strict decoding error: unknown field "foo"',
         ),
-        "another kind": (
+        "different kind": (
             "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\n",
             f'{UNREADABLE}no kind "DaemonSet" is registered for version "apps/v1" in scheme '
             '"k8s.io/apiserver/pkg/server/options/tracing.go:49"',
         ),
-        "another type": (
+        "wrong type": (
             f"{HEAD}samplingRatePerMillion: many\n",
             f"{UNREADABLE}json: cannot unmarshal string into Go struct field "
             "TracingConfiguration.samplingRatePerMillion of type int32",
         ),
-        "no YAML": (
+        "invalid YAML": (
             "a: [",
             f"{UNREADABLE}error converting YAML to JSON: yaml: line 1: did not find expected node content",
         ),
@@ -71,7 +71,7 @@ def test_valid_configurations(text: str, endpoint: str | None, rate: int | None)
             f"{INVALID}samplingRatePerMillion: Invalid value: 1000001: sampling rate per million must be less than or "
             "equal to one million",
         ),
-        "another scheme": (
+        "unsupported scheme": (
             f"{HEAD}endpoint: https://localhost:4317\n",
             f'{INVALID}endpoint: Invalid value: "https://localhost:4317": unsupported scheme: https.  Options are '
             "none, dns, unix, or unix-abstract.  See https://github.com/grpc/grpc/blob/master/doc/naming.md",
@@ -80,17 +80,17 @@ def test_valid_configurations(text: str, endpoint: str | None, rate: int | None)
             f"{HEAD}endpoint: 'dns://%00bad:'\n".replace("%00", "%zz"),
             f'{INVALID}endpoint: Invalid value: "dns://%zzbad:": parse "dns://%zzbad:": invalid URL escape "%zz"',
         ),
-        "a port that is none": (
+        "invalid port": (
             f"{HEAD}endpoint: localhost:otlp\n",
             f'{INVALID}endpoint: Invalid value: "dns://localhost:otlp": parse "dns://localhost:otlp": invalid port '
             '":otlp" after host',
         ),
-        "an authority that is asked": (
+        "DNS authority": (
             f"{HEAD}endpoint: dns://8.8.8.8/collector:4317\n",
             f'{INVALID}endpoint: Invalid value: "dns://8.8.8.8/collector:4317": the DNS server can\'t be chosen here: '
             "use dns:///collector:4317",
         ),
-        "two things": (
+        "two errors": (
             f"{HEAD}samplingRatePerMillion: -1\nendpoint: tcp://a\n",
             f"{INVALID}[samplingRatePerMillion: Invalid value: -1: sampling rate must be positive, endpoint: Invalid "
             'value: "tcp://a": unsupported scheme: tcp.  Options are none, dns, unix, or unix-abstract.  See '

@@ -143,7 +143,7 @@ def test_span_ids_are_reproducible() -> None:
     assert ids(1) != ids(2)
 
 
-@cases("rate, expected", {"unset": (None, False), "zero": (0, False), "all": (ALWAYS, True)})
+@cases("rate, expected", {"unset": (None, False), "zero": (0, False), "sampled always": (ALWAYS, True)})
 async def test_sampling_rate(env: Env, rate: int | None, expected: bool) -> None:
     assert bool((await scaled(env, rate)).all) is expected
 

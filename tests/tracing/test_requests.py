@@ -63,17 +63,17 @@ class Server:
 @cases(
     "user, rate, traceparent, expected",
     {
-        "an administrator's trace goes on": ("admin", ALWAYS, SAMPLED, "child"),
-        "so does that of monitoring": ("monitor", ALWAYS, SAMPLED, "child"),
-        "an administrator has a request sampled that would not be": ("admin", None, SAMPLED, "child"),
-        "and has one left out": ("admin", ALWAYS, UNSAMPLED, "nothing"),
-        "anybody else's is linked": ("jane", ALWAYS, SAMPLED, "link"),
-        "anybody else can't leave it out": ("jane", ALWAYS, UNSAMPLED, "link"),
-        "nor have it sampled": ("jane", None, SAMPLED, "nothing"),
+        "administrator: trace is continued": ("admin", ALWAYS, SAMPLED, "child"),
+        "monitoring: trace is continued": ("monitor", ALWAYS, SAMPLED, "child"),
+        "administrator: sampled flag is honored": ("admin", None, SAMPLED, "child"),
+        "administrator: unsampled flag is honored": ("admin", ALWAYS, UNSAMPLED, "nothing"),
+        "other user: linked": ("jane", ALWAYS, SAMPLED, "link"),
+        "other user: unsampled flag is ignored": ("jane", ALWAYS, UNSAMPLED, "link"),
+        "other user: sampled flag is ignored": ("jane", None, SAMPLED, "nothing"),
         "a header that can't be read": ("admin", ALWAYS, "00-1-2-01", "root"),
         "a header without an end": ("admin", ALWAYS, SAMPLED + "0" * 5000, "root"),
         "no header": ("admin", ALWAYS, "", "root"),
-        "no header and no rate": ("admin", None, "", "nothing"),
+        "no header, no sampling": ("admin", None, "", "nothing"),
     },
 )
 async def test_parent_of_request_spans(env: Env, user: str, rate: int | None, traceparent: str, expected: str) -> None:
@@ -139,8 +139,8 @@ async def test_attributes_of_request_spans(env: Env) -> None:
         "no resource": ("GET", "/version", "GET"),
         "a list": ("GET", CONFIGMAPS, "GET /api/v1/namespaces/{:namespace}/configmaps"),
         "an object": ("GET", f"{CONFIGMAPS}/a", "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}"),
-        "of the cluster": ("GET", "/api/v1/nodes", "GET /api/v1/nodes"),
-        "of a group": ("GET", "/apis/apps/v1/deployments", "GET /apis/apps/v1/deployments"),
+        "cluster-scoped": ("GET", "/api/v1/nodes", "GET /api/v1/nodes"),
+        "group": ("GET", "/apis/apps/v1/deployments", "GET /apis/apps/v1/deployments"),
         "a part": (
             "GET",
             "/apis/apps/v1/namespaces/default/deployments/a/scale",
@@ -204,7 +204,7 @@ async def watched(stream: Any, count: int) -> list[bytes]:
     return events
 
 
-@cases("headers, expected", {"asked for": ({WATCH_HEADER: "true"}, True), "not asked for": ({}, False)})
+@cases("headers, expected", {"requested": ({WATCH_HEADER: "true"}, True), "not requested": ({}, False)})
 async def test_watch_events_have_the_span_of_their_commit(env: Env, headers: dict[str, str], expected: bool) -> None:
     server = Server(env, ALWAYS)
     await server.create("admin", "before")

@@ -87,7 +87,7 @@ async def test_sync_without_known_cause_starts_a_trace(env: Env) -> None:
     assert controller.syncs == [["thing-controller sync"], ["thing-controller sync"]]
 
 
-@cases("seconds, joins", {"soon": (59.0, True), "later": (61.0, False)})
+@cases("seconds, joins", {"soon": (59.0, True), "after the trace expired": (61.0, False)})
 async def test_listed_object_belongs_to_a_recent_commit(env: Env, seconds: float, joins: bool) -> None:
     controller = Controller(env, nothing)
     controller.commit("5")

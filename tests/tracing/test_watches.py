@@ -37,11 +37,11 @@ class Given:
 @cases(
     "line, expected",
     {
-        "known": (ADDED, TRACED),
-        "not known": (OTHER, OTHER),
+        "traced object": (ADDED, TRACED),
+        "other object": (OTHER, OTHER),
         "a bookmark": (BOOKMARK, BOOKMARK),
         "an error": (ERROR, ERROR),
-        "no JSON": (b"x\n", b"x\n"),
+        "not JSON": (b"x\n", b"x\n"),
     },
 )
 def test_traceparent_is_added_to_events(line: bytes, expected: bytes) -> None:
@@ -54,9 +54,9 @@ def test_traceparent_is_added_to_events(line: bytes, expected: bytes) -> None:
     "pieces",
     {
         "lines": [TRACED, OTHER],
-        "all at once": [TRACED + OTHER],
+        "one chunk": [TRACED + OTHER],
         "byte by byte": [bytes((each,)) for each in TRACED + OTHER],
-        "in the middle": [TRACED[:-20], TRACED[-20:] + OTHER[:10], OTHER[10:]],
+        "split within a line": [TRACED[:-20], TRACED[-20:] + OTHER[:10], OTHER[10:]],
     },
 )
 async def test_traceparent_is_removed_from_events(env: Env, pieces: list[bytes]) -> None:
@@ -77,8 +77,8 @@ async def test_incomplete_line_is_passed_on(env: Env) -> None:
 @cases(
     "text",
     {
-        "no id": b"00-00000000000000000000000000000000-0000000000000000-01",
-        "another version": TRACED[-58:-3].replace(b"00-", b"01-", 1),
+        "invalid trace ID": b"00-00000000000000000000000000000000-0000000000000000-01",
+        "unsupported version": TRACED[-58:-3].replace(b"00-", b"01-", 1),
     },
 )
 async def test_invalid_traceparent_is_ignored(env: Env, text: bytes) -> None:

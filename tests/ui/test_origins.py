@@ -11,15 +11,15 @@ DATA = {
     "the page": (SAME, ""),
     "the page by a name of this machine": ({**OWN, "host": "localhost:6443", "origin": "https://localhost:6443"}, ""),
     "the page by a further name": ({"host": "plane.test:6443"}, ""),
-    "no host": ({}, "the host"),
-    "a name that was made to resolve here": ({"host": "evil.test:6443"}, "the host"),
-    "two hosts": ({"host": "evil.test:6443,127.0.0.1:6443"}, "the host"),
-    "another origin": ({**OWN, "origin": "https://evil.test"}, "other sites"),
-    "another port of this machine": ({**OWN, "origin": "https://127.0.0.1:8080"}, "other sites"),
-    "the same without TLS": ({**OWN, "origin": "http://127.0.0.1:6443"}, "other sites"),
-    "an origin that is kept secret": ({**OWN, "origin": "null"}, "other sites"),
-    "another site": ({**OWN, "sec-fetch-site": "cross-site"}, "other sites"),
-    "another port, which is the same site": ({**OWN, "sec-fetch-site": "same-site"}, "other sites"),
+    "missing Host": ({}, "the host"),
+    "DNS rebinding": ({"host": "evil.test:6443"}, "the host"),
+    "duplicate Host": ({"host": "evil.test:6443,127.0.0.1:6443"}, "the host"),
+    "different origin": ({**OWN, "origin": "https://evil.test"}, "other sites"),
+    "different port": ({**OWN, "origin": "https://127.0.0.1:8080"}, "other sites"),
+    "different scheme": ({**OWN, "origin": "http://127.0.0.1:6443"}, "other sites"),
+    "opaque origin": ({**OWN, "origin": "null"}, "other sites"),
+    "cross-site": ({**OWN, "sec-fetch-site": "cross-site"}, "other sites"),
+    "same-site": ({**OWN, "sec-fetch-site": "same-site"}, "other sites"),
 }
 
 
@@ -38,7 +38,7 @@ LINKS = {
         {**OWN, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
         "frames",
     ),
-    "a name that was made to resolve here": ({"host": "evil.test"}, "the host"),
+    "DNS rebinding": ({"host": "evil.test"}, "the host"),
 }
 
 

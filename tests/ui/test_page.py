@@ -133,9 +133,9 @@ async def test_only_administrators_get_links(env: Env) -> None:
 
 ATTACKS = {
     "a form of another site": ({"origin": "https://evil.test", "sec_fetch_site": "cross-site"}, 403),
-    "another server of this machine": ({"origin": "http://127.0.0.1:8000", "sec_fetch_site": "same-site"}, 403),
-    "a name made to resolve here": ({"host": "evil.test:6443", "origin": "https://evil.test:6443"}, 403),
-    "two cookies": ({"cookie": "__Host-pilothouse-ui-6443=x; __Host-pilothouse-ui-6443=y"}, 401),
+    "different port": ({"origin": "http://127.0.0.1:8000", "sec_fetch_site": "same-site"}, 403),
+    "DNS rebinding": ({"host": "evil.test:6443", "origin": "https://evil.test:6443"}, 403),
+    "duplicate cookie": ({"cookie": "__Host-pilothouse-ui-6443=x; __Host-pilothouse-ui-6443=y"}, 401),
     "a long cookie": ({"cookie": "__Host-pilothouse-ui-6443=" + "x" * 100_000}, 401),
     "a cookie for another port": ({"host": "127.0.0.1:7443"}, 401),
 }
@@ -151,17 +151,17 @@ async def test_session_of_another_browser_is_rejected(env: Env, headers: Any, st
 BAD = {
     "a write": ("POST", "object?resource=nodes&name=node-0", 405, "only reads"),
     "a login as GET": ("GET", "login", 405, "use POST"),
-    "nothing": ("GET", "none", 404, "nothing here"),
+    "unknown path": ("GET", "none", 404, "nothing here"),
     "a path out of the files": ("GET", "../../pyproject.toml", 404, "nothing here"),
-    "no resource": ("GET", "object?resource=nones&name=a", 404, "no resource 'nones'"),
-    "no name": ("GET", "object?resource=nodes", 400, "a name"),
-    "no namespace": ("GET", "object?resource=pods&name=a", 400, "a namespace"),
+    "unknown resource": ("GET", "object?resource=nones&name=a", 404, "no resource 'nones'"),
+    "missing name": ("GET", "object?resource=nodes", 400, "a name"),
+    "missing namespace": ("GET", "object?resource=pods&name=a", 400, "a namespace"),
     "a name with a slash": ("GET", "object?resource=nodes&name=a%2Fb", 400, "a name"),
-    "a strange time": ("GET", "state?at=yesterday", 400, "a time"),
-    "a time to come": ("GET", "state?at=2999-01-01T00:00:00Z", 400, "in the future"),
-    "a revision to come": ("GET", "state?at=99999999999999999999999", 400, "the newest"),
+    "invalid time": ("GET", "state?at=yesterday", 400, "a time"),
+    "future time": ("GET", "state?at=2999-01-01T00:00:00Z", 400, "in the future"),
+    "future revision": ("GET", "state?at=99999999999999999999999", 400, "the newest"),
     "a long query": ("GET", "search?q=" + "x" * LONGEST_QUERY, 414, "longer than"),
-    "many parameters": ("GET", "search?" + "&".join(f"p{n}=1" for n in range(50)), 400, "more than"),
+    "too many parameters": ("GET", "search?" + "&".join(f"p{n}=1" for n in range(50)), 400, "more than"),
 }
 
 
@@ -176,8 +176,8 @@ async def test_bad_requests_are_explained(env: Env, method: str, target: str, st
 @cases(
     "body, status",
     {
-        "no JSON": (b"token", 400),
-        "no token": (b"{}", 400),
+        "invalid JSON": (b"token", 400),
+        "missing token": (b"{}", 400),
         "large": (b" " * 2000, 413),
         "a guess": (b'{"token":"x"}', 401),
     },

@@ -40,7 +40,7 @@ STATES = {
         "unready",
         None,
     ),
-    "no node": (pod({"phase": "Pending"}, node=""), "pending", "Pending"),
+    "unscheduled": (pod({"phase": "Pending"}, node=""), "pending", "Pending"),
     "starting": (
         pod({"phase": "Pending", "containerStatuses": [container({"waiting": {"reason": "ContainerCreating"}})]}),
         "starting",
@@ -52,7 +52,7 @@ STATES = {
     "being deleted": (pod(RUNNING, **DELETED), "terminating", "Terminating"),
     "being deleted at its end": (pod({"phase": "Failed"}, **DELETED), "failing", "Failed"),
     "unknown": (pod({"phase": "Unknown"}), "unknown", "Unknown"),
-    "no status": (pod(), "starting", ""),
+    "no phase": (pod(), "starting", ""),
     "null lists": (pod({"phase": "Running", "conditions": None, "containerStatuses": None}), "unready", "Running"),
 }
 
@@ -125,7 +125,7 @@ WORKLOADS = {
         {"desired": 3, "total": 4, "updated": 2, "ready": 3, "observed": False, "state": ""},
     ),
     "a Deployment without replicas": (workload("apps/deployments", spec={}), {"desired": 1, "total": 0}),
-    "one that is stuck": (
+    "progress deadline exceeded": (
         workload(
             "apps/deployments",
             status={"conditions": [{"type": "Progressing", "status": "False", "reason": "Late", "message": "m"}]},
@@ -142,7 +142,7 @@ WORKLOADS = {
         workload("batch/jobs", spec={"completions": 5}, status={"active": 2, "succeeded": 3, "failed": 1}),
         {"desired": 5, "total": 2, "succeeded": 3, "failed": 1, "state": ""},
     ),
-    "a Job that is done": (
+    "completed Job": (
         workload("batch/jobs", status={"conditions": [{"type": "Complete", "status": "True"}]}),
         {"state": "succeeded"},
     ),

@@ -40,13 +40,13 @@ def change_by(origin: Origin) -> ObjectChange:
             Origin(user="jane", user_agent=KUBECTL, subresource="eviction", command="kubectl drain"),
             "jane with kubectl drain (an eviction)",
         ),
-        "another program": (Origin(user="jane", user_agent="argocd/v3.1"), "jane with argocd"),
-        "a user of whom nothing else is known": (Origin(user="jane"), "jane"),
-        "what the API server remarks on a request of somebody": (
+        "other user agent": (Origin(user="jane", user_agent="argocd/v3.1"), "jane with argocd"),
+        "user without user agent": (Origin(user="jane"), "jane"),
+        "annotation by the API server on a user's request": (
             Origin(user="kubernetes-admin", command="kubectl drain", cause=Cause("kube-apiserver", "", "charged")),
             "kubernetes-admin with kubectl drain",
         ),
-        "what the API server does by itself": (
+        "write of the API server": (
             Origin(user="system:apiserver", cause=Cause("kube-apiserver", "", "expired")),
             "kube-apiserver",
         ),

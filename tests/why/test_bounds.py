@@ -27,7 +27,7 @@ def _config_map(name: str = "shared", **metadata: Any) -> dict[str, Any]:
     "trigger",
     {
         "a resourceVersion of digits that are no decimals": Trigger("MODIFIED", "pods", "default", "web", "²"),
-        "no resource": Trigger("MODIFIED", "", "default", "web", "12"),
+        "missing resource": Trigger("MODIFIED", "", "default", "web", "12"),
         "a resource that is no name": Trigger("MODIFIED", "../x&name=y", "default", "web", "12"),
     },
 )

@@ -41,7 +41,7 @@ EXITED = [{"name": "app", "state": {"terminated": {"exitCode": 3}}}]
             "changed: spec.replicas: 1 -> 2",
             SPEC,
         ),
-        "many fields": (
+        "more fields than shown": (
             _object(spec={}),
             _object(spec={"a": 1, "b": 1, "c": 1, "d": 1}),
             "changed: spec.a added (1); spec.b added (1); spec.c added (1) and 1 more fields",
@@ -53,13 +53,13 @@ EXITED = [{"name": "app", "state": {"terminated": {"exitCode": 3}}}]
             "was marked for deletion with 30 seconds of grace",
             DELETED,
         ),
-        "a mark for deletion, held": (
+        "deletionTimestamp, one finalizer": (
             _object(metadata={"finalizers": ["a/b"]}),
             _object(metadata={**MARKED, "finalizers": ["a/b"]}),
             "was marked for deletion, and kept by its finalizer a/b",
             DELETED,
         ),
-        "a mark for deletion, held by two": (
+        "deletionTimestamp, two finalizers": (
             _object(metadata={"finalizers": ["a/b", "c/d"]}),
             _object(metadata={**MARKED, "finalizers": ["a/b", "c/d"]}),
             "was marked for deletion, and kept by its finalizers a/b, c/d",
@@ -95,7 +95,7 @@ EXITED = [{"name": "app", "state": {"terminated": {"exitCode": 3}}}]
             'changed: status.conditions[type=Ready].status: "False" -> "True"',
             CONDITION,
         ),
-        "a count": (
+        "status count": (
             _object(status={"replicas": 1}),
             _object(status={"replicas": 2}),
             "changed: status.replicas: 1 -> 2",

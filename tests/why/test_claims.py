@@ -27,7 +27,7 @@ CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
             "replicaset-controller as system:serviceaccount:shop:operator",
             "unknown",
         ),
-        "any other service account": (
+        "other service account": (
             "system:serviceaccount:shop:web",
             CLAIMED,
             "system:serviceaccount:shop:web with curl, who claims to be replicaset-controller",
@@ -39,7 +39,7 @@ CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
             "system:serviceaccount:kube-system:coredns with curl, who claims to be replicaset-controller",
             "program",
         ),
-        "nobody": (
+        "anonymous": (
             "system:anonymous",
             CLAIMED,
             "system:anonymous with curl, who claims to be replicaset-controller",
@@ -52,8 +52,8 @@ CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
             "system:node:node-1 with curl, who claims to be replicaset-controller",
             "program",
         ),
-        "somebody": ("jane", CLAIMED, "jane with curl, who claims to be replicaset-controller", "user"),
-        "somebody who claims nothing": ("jane", None, "jane with curl", "user"),
+        "user": ("jane", CLAIMED, "jane with curl, who claims to be replicaset-controller", "user"),
+        "user without claim": ("jane", None, "jane with curl", "user"),
     },
 )
 def test_who_wrote(user: str, cause: Cause | None, by: str, root: str) -> None:

@@ -17,13 +17,13 @@ def _edit(second: int, before: Any, after: Any, path: str = "spec.selector.track
 @cases(
     "edits, place",
     {
-        "none": ([], None),
-        "one": ([_edit(60, 1, 2)], 0),
-        "taken back at once": ([_edit(60, ABSENT, "stable"), _edit(67, "stable", ABSENT)], None),
-        "taken back after it was usual for long": ([_edit(60, "a", "b"), _edit(600, "b", "a")], 1),
-        "taken back twice": ([_edit(60, 1, 2), _edit(65, 2, 1), _edit(70, 1, 3), _edit(75, 3, 1)], None),
-        "a detour after a change that holds": ([_edit(60, 1, 2), _edit(90, 2, 3), _edit(95, 3, 2)], 0),
-        "another field beside": (
+        "no edits": ([], None),
+        "one edit": ([_edit(60, 1, 2)], 0),
+        "reverted immediately": ([_edit(60, ABSENT, "stable"), _edit(67, "stable", ABSENT)], None),
+        "reverted after a long time": ([_edit(60, "a", "b"), _edit(600, "b", "a")], 1),
+        "reverted twice": ([_edit(60, 1, 2), _edit(65, 2, 1), _edit(70, 1, 3), _edit(75, 3, 1)], None),
+        "reverted after an edit that persists": ([_edit(60, 1, 2), _edit(90, 2, 3), _edit(95, 3, 2)], 0),
+        "another field": (
             [_edit(60, 1, 2, "spec.replicas"), _edit(61, ABSENT, 1), _edit(62, 1, ABSENT)],
             0,
         ),
@@ -43,7 +43,7 @@ def test_reverted_edit_without_times_has_no_effect() -> None:
     "resource, path, does",
     {
         "a template": ("deployments.apps", "spec.template.spec.containers[name=app].image", True),
-        "how many records are kept": ("cronjobs.batch", "spec.successfulJobsHistoryLimit", False),
+        "history limit": ("cronjobs.batch", "spec.successfulJobsHistoryLimit", False),
         "a schedule": ("cronjobs.batch", "spec.schedule", True),
         "a label of a workload": ("deployments.apps", "metadata.labels.owner", False),
         "an annotation of a workload": ("statefulsets.apps", 'metadata.annotations["a/b"]', False),

@@ -38,16 +38,16 @@ def admitted(
     "tolerations, expected",
     {
         "a pod without tolerations gets both": (None, [NOT_READY, UNREACHABLE]),
-        "what it says of one stays": (
+        "existing toleration is kept": (
             [{**NOT_READY, "tolerationSeconds": 5}],
             [{**NOT_READY, "tolerationSeconds": 5}, UNREACHABLE],
         ),
         "a pod that tolerates everything gets none": ([{"operator": "Exists"}], [{"operator": "Exists"}]),
-        "no effect means every effect": (
+        "toleration without effect": (
             [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
             [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, UNREACHABLE],
         ),
-        "another effect is another matter": (
+        "toleration of another effect": (
             [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}],
             [
                 {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"},
@@ -73,13 +73,13 @@ def test_other_kinds_and_subresources_are_ignored() -> None:
         "a node without taints gets the one": ({}, [START]),
         "a node without a spec, too": (None, [START]),
         "null is no taint": ({"taints": None}, [START]),
-        "its own taints stay, and stand first": (
+        "appended after existing taints": (
             {"taints": [{"key": "mine", "effect": "NoExecute"}]},
             [{"key": "mine", "effect": "NoExecute"}, START],
         ),
-        "it is there already": ({"taints": [START]}, [START]),
-        "whatever its value": ({"taints": [{**START, "value": "x"}]}, [{**START, "value": "x"}]),
-        "another effect is another taint": (
+        "already tainted": ({"taints": [START]}, [START]),
+        "already tainted with a value": ({"taints": [{**START, "value": "x"}]}, [{**START, "value": "x"}]),
+        "same key with another effect": (
             {"taints": [{**START, "effect": "NoExecute"}]},
             [{**START, "effect": "NoExecute"}, START],
         ),
@@ -94,7 +94,7 @@ def test_new_node_gets_the_not_ready_taint(spec: dict[str, Any] | None, expected
 @cases(
     "operation, resource, subresource",
     {
-        "an update: who takes the taint off has it off": ("UPDATE", "nodes", ""),
+        "update of a node": ("UPDATE", "nodes", ""),
         "another kind": ("CREATE", "pods", ""),
         "a subresource": ("CREATE", "nodes", "proxy"),
     },

@@ -228,8 +228,12 @@ async def test_small_object_with_expensive_rules_is_validated_in_a_worker(api: A
 @cases(
     "rules, compiled, evaluated",
     {
-        "one long rule: the other process": ([LONG], 2, 1),
-        "many: the worker": ([f"self.text != '{'a' * 300}{number}'" for number in range(5)], 0, 0),
+        "one long expression is compiled in another process": ([LONG], 2, 1),
+        "many expressions are compiled in the worker": (
+            [f"self.text != '{'a' * 300}{number}'" for number in range(5)],
+            0,
+            0,
+        ),
     },
 )
 async def test_long_rules_are_compiled_in_a_worker_thread(

@@ -54,7 +54,7 @@ def request(signer: str = "example.com/s", organization: str = "people") -> dict
     {
         "this signer": (["approve example.com/s"], 200),
         "every signer of the domain": (["approve example.com/*"], 200),
-        "neither": (["approve example.com/other", "sign example.com/s", "approve *"], 403),
+        "no permission for the signer": (["approve example.com/other", "sign example.com/s", "approve *"], 403),
     },
 )
 async def test_certificate_approval(api: Api, allowed: list[str], code: int) -> None:

@@ -30,21 +30,25 @@ def claim(name: str = "d", annotations: dict[str, str] | None = None, **spec: An
 @cases(
     "classes, body, expected",
     {
-        "no class is the default": ([storage_class("a")], claim(), None),
+        "no default class": ([storage_class("a")], claim(), None),
         "the default one": ([storage_class("a", DEFAULT)], claim(), "a"),
-        "by the older annotation": (
+        "beta annotation": (
             [storage_class("a", {"storageclass.beta.kubernetes.io/is-default-class": "true"})],
             claim(),
             "a",
         ),
-        "no class is wanted": ([storage_class("a", DEFAULT)], claim(storageClassName=""), ""),
-        "another is wanted": ([storage_class("a", DEFAULT)], claim(storageClassName="b"), "b"),
-        "another is wanted, by annotation": (
+        "empty class": ([storage_class("a", DEFAULT)], claim(storageClassName=""), ""),
+        "explicit class": ([storage_class("a", DEFAULT)], claim(storageClassName="b"), "b"),
+        "explicit class by annotation": (
             [storage_class("a", DEFAULT)],
             claim(annotations={"volume.beta.kubernetes.io/storage-class": "b"}),
             None,
         ),
-        "of two, by name": ([storage_class("b", DEFAULT), storage_class("a", DEFAULT)], claim(), "a"),
+        "two default classes: the first by name": (
+            [storage_class("b", DEFAULT), storage_class("a", DEFAULT)],
+            claim(),
+            "a",
+        ),
     },
 )
 async def test_default_storage_class(api: Api, classes: list[Any], body: Any, expected: str | None) -> None:
@@ -112,7 +116,7 @@ NOT_GROWING = (
         "not bound": ("Pending", "grows", NOT_BOUND),
         "the class does not allow expansion": ("Bound", "stays", NOT_GROWING),
         "the class is deleted": ("Bound", "missing", NOT_GROWING),
-        "no class": ("Bound", "", NOT_GROWING),
+        "claim without class": ("Bound", "", NOT_GROWING),
     },
 )
 async def test_persistent_volume_claim_resize(api: Api, phase: str, name: str, why: str) -> None:
@@ -145,8 +149,8 @@ GPU = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
     "of_class, spec, expected",
     {
         "the overhead of the class": (OVERHEAD, {}, {"overhead": {"cpu": "100m"}}),
-        "the same is fine": (OVERHEAD, {"overhead": {"cpu": "0.1"}}, {"overhead": {"cpu": "100m"}}),
-        "another is not": (
+        "equal overhead": (OVERHEAD, {"overhead": {"cpu": "0.1"}}, {"overhead": {"cpu": "100m"}}),
+        "different overhead": (
             OVERHEAD,
             {"overhead": {"cpu": "1"}},
             "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
@@ -166,7 +170,7 @@ GPU = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
             {"nodeSelector": {"a": "c"}},
             "conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = c",
         ),
-        "no such class": ({}, {"runtimeClassName": "x"}, 'pod rejected: RuntimeClass "x" not found'),
+        "missing RuntimeClass": ({}, {"runtimeClassName": "x"}, 'pod rejected: RuntimeClass "x" not found'),
     },
 )
 async def test_runtime_class(api: Api, of_class: dict[str, Any], spec: dict[str, Any], expected: Any) -> None:

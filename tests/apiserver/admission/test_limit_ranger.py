@@ -88,7 +88,7 @@ async def test_pod_with_all_resources_gets_no_annotation(api: Api) -> None:
             a_container(limits={"memory": "2Gi"}),
             "maximum memory usage per Container is 1Gi, but limit is 2Gi",
         ),
-        "limit and request too far apart": (
+        "ratio above maxLimitRequestRatio": (
             {"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}},
             a_container(requests={"cpu": "100m"}, limits={"cpu": "400m"}),
             "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000",
@@ -103,7 +103,7 @@ async def test_pod_with_all_resources_gets_no_annotation(api: Api) -> None:
             a_container(requests={"cpu": "1"}),
             "cpu max limit to request ratio per Container is 2, but no limit is specified or limit is 0",
         ),
-        "all errors are reported": (
+        "several errors": (
             {"type": "Pod", "max": {"cpu": "1"}, "min": {"memory": "1Gi"}},
             a_container(requests={"memory": "1Mi"}, limits={"cpu": "2"}),
             "[minimum memory usage per Pod is 1Gi, but request is 1Mi, maximum cpu usage per Pod is 1, but limit is 2]",
@@ -140,7 +140,7 @@ async def test_pod_level_resources_take_precedence(api: Api) -> None:
     {
         "too small": ("1Gi", "minimum storage usage per PersistentVolumeClaim is 2Gi, but request is 1Gi"),
         "too large": ("9Gi", "maximum storage usage per PersistentVolumeClaim is 5Gi, but request is 9Gi"),
-        "in between": ("3Gi", ""),
+        "between minimum and maximum": ("3Gi", ""),
     },
 )
 async def test_persistent_volume_claims(api: Api, size: str, why: str) -> None:
@@ -192,7 +192,7 @@ async def test_resize_beyond_limits_is_rejected(api: Api) -> None:
 @cases(
     "containers, ranges, too_many",
     {
-        "as many as may be compared": (20, 1, False),
+        "most comparisons without limit": (20, 1, False),
         "too many containers": (21, 1, True),
         "too many limits": (1, 21, True),
     },

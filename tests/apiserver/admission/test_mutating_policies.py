@@ -79,7 +79,7 @@ PATCH = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('
     {
         "an apply configuration": (policy(LABEL), {"x": "y", "team": "core"}, {"a": "1"}),
         "a patch after it": (policy(LABEL, PATCH), {"x": "y", "team": "core", "b/c": "11"}, {"a": "1"}),
-        "a condition that does not hold": (
+        "match condition is false": (
             policy(PATCH, matchConditions=[{"name": "m", "expression": "object.data.a == '2'"}]),
             {"x": "y"},
             {"a": "1"},

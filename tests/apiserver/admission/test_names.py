@@ -13,7 +13,7 @@ from pilothouse.cli.program import parse
 from pilothouse.env import Env
 
 
-@pytest.mark.parametrize("gates", [(), ("GenericWorkload",)], ids=["without gates", "with GenericWorkload"])
+@pytest.mark.parametrize("gates", [(), ("GenericWorkload",)], ids=["no gates", "with GenericWorkload"])
 async def test_plugins_run_in_upstreams_order(env: Env, gates: tuple[str, ...]) -> None:
     """Those without their gate are left out."""
     api = Api(env, ServerOptions(gates=gates))
@@ -41,10 +41,13 @@ async def test_disabled_plugin_does_not_run(env: Env) -> None:
 @cases(
     "words, runs",
     {
-        "with rights": (["--authorization-mode=RBAC"], True),
+        "RBAC": (["--authorization-mode=RBAC"], True),
         "everybody may do everything": ([], False),
-        "asked for": (["--enable-admission-plugins=NodeRestriction"], True),
-        "not wanted": (["--authorization-mode=RBAC", "--disable-admission-plugins=NodeRestriction"], False),
+        "--enable-admission-plugins": (["--enable-admission-plugins=NodeRestriction"], True),
+        "--disable-admission-plugins": (
+            ["--authorization-mode=RBAC", "--disable-admission-plugins=NodeRestriction"],
+            False,
+        ),
     },
 )
 def test_node_restriction_is_enabled_with_rbac(words: list[str], runs: bool) -> None:
@@ -70,7 +73,7 @@ def test_enable_and_disable_flags() -> None:
     {
         "unknown to enable": (["X"], [], 'enable-admission-plugins plugin "X" is unknown'),
         "unknown to disable": ([], ["X"], 'disable-admission-plugins plugin "X" is unknown'),
-        "both": (
+        "enabled and disabled": (
             ["Priority", "LimitRanger"],
             ["LimitRanger", "Priority"],
             "[LimitRanger Priority] in enable-admission-plugins and disable-admission-plugins overlapped",

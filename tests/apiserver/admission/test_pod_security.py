@@ -156,11 +156,15 @@ def test_restricted(spec: dict[str, Any], expected: str) -> None:
 @cases(
     "version, spec, violated",
     {
-        "no field then": (0, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, False),
+        "seccompProfile was added in 1.19": (0, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, False),
         "since 1.19": (19, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, True),
-        "not yet safe": (26, {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}}, True),
+        "unsafe sysctl before 1.27": (26, {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}}, True),
         "safe since 1.32": (32, {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem"}]}}, False),
-        "not checked yet": (33, {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "b"}}}]}, False),
+        "probe hosts were not checked before 1.34": (
+            33,
+            {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "b"}}}]},
+            False,
+        ),
         "the future is now": (99, {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "b"}}}]}, True),
     },
 )
@@ -188,13 +192,13 @@ def test_restricted_checks_override_baseline_checks() -> None:
 @cases(
     "labels, expected, problems",
     {
-        "nothing is said": ({}, "privileged:latest privileged:latest privileged:latest", 0),
-        "what is enforced is warned of": (
+        "no labels": ({}, "privileged:latest privileged:latest privileged:latest", 0),
+        "warn defaults to enforce": (
             {"enforce": "baseline", "enforce-version": "v1.30"},
             "baseline:v1.30 privileged:latest baseline:v1.30",
             0,
         ),
-        "unless the label for warnings says otherwise": (
+        "warn label overrides enforce": (
             {"enforce": "baseline", "warn": "privileged"},
             "baseline:latest privileged:latest privileged:latest",
             0,

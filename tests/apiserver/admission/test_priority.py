@@ -32,7 +32,11 @@ DEFAULT = a_class("usual", 7, globalDefault=True)
         "no class, no default": ([], {}, (None, 0, "PreemptLowerPriority")),
         "the default class": ([DEFAULT], {}, ("usual", 7, "PreemptLowerPriority")),
         "a class": ([DEFAULT, a_class("c", 3)], {"priorityClassName": "c"}, ("c", 3, "PreemptLowerPriority")),
-        "never pushes": ([a_class("c", 3, preemptionPolicy="Never")], {"priorityClassName": "c"}, ("c", 3, "Never")),
+        "preemptionPolicy Never": (
+            [a_class("c", 3, preemptionPolicy="Never")],
+            {"priorityClassName": "c"},
+            ("c", 3, "Never"),
+        ),
         "a class of the system": (
             [],
             {"priorityClassName": "system-node-critical"},

@@ -82,8 +82,8 @@ async def test_all_quotas_are_charged_or_none(api: Api) -> None:
 @cases(
     "hard, status, message",
     {
-        "nobody has looked at the quota: it limits nothing": ({"pods": "1"}, {}, ""),
-        "the usage of a resource is not known yet": (
+        "quota without status": ({"pods": "1"}, {}, ""),
+        "usage without the resource": (
             {"pods": "1", "requests.memory": "1Gi"},
             {"hard": {"pods": "1", "requests.memory": "1Gi"}, "used": {"pods": "0"}},
             "status unknown for quota: q, resources: pods,requests.memory",
@@ -111,8 +111,8 @@ async def test_containers_must_specify_quota_limited_resources(api: Api) -> None
     "scopes, spec, charged",
     {
         "a pod with a deadline": (["Terminating"], {"activeDeadlineSeconds": 5}, True),
-        "without one": (["Terminating"], {}, False),
-        "without one, and that is the scope": (["NotTerminating"], {}, True),
+        "no deadline, scope Terminating": (["Terminating"], {}, False),
+        "no deadline, scope NotTerminating": (["NotTerminating"], {}, True),
         "a pod without requests": (["BestEffort"], {}, True),
         "is not the other kind": (["NotBestEffort"], {}, False),
         "all scopes must match": (["BestEffort", "Terminating"], {}, False),
@@ -121,9 +121,13 @@ async def test_containers_must_specify_quota_limited_resources(api: Api) -> None
             {"priorityClassName": "high"},
             True,
         ),
-        "none is not listed": ([{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["high"]}], {}, True),
-        "no priority class": ([{"scopeName": "PriorityClass", "operator": "Exists"}], {}, False),
-        "it looks into other namespaces": (
+        "NotIn: priority class is not listed": (
+            [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["high"]}],
+            {},
+            True,
+        ),
+        "Exists: no priority class": ([{"scopeName": "PriorityClass", "operator": "Exists"}], {}, False),
+        "affinity with namespaceSelector": (
             ["CrossNamespacePodAffinity"],
             {
                 "affinity": {
@@ -136,7 +140,7 @@ async def test_containers_must_specify_quota_limited_resources(api: Api) -> None
             },
             True,
         ),
-        "it does not": (["CrossNamespacePodAffinity"], {}, False),
+        "no affinity to other namespaces": (["CrossNamespacePodAffinity"], {}, False),
     },
 )
 async def test_scopes(api: Api, scopes: list[Any], spec: dict[str, Any], charged: bool) -> None:
@@ -270,10 +274,10 @@ def test_pod_level_resources_gate() -> None:
 @cases(
     "requests, expected",
     {
-        "so many": ([{"exactly": {"allocationMode": "ExactCount", "count": 3}}], "3"),
-        "all: as many as a claim can have": ([{"exactly": {"allocationMode": "All"}}], "32"),
-        "a mode of a later release: none": ([{"exactly": {"allocationMode": "Most", "count": 3}}], "0"),
-        "one of several, of which one is of a mode of a later release": (
+        "ExactCount": ([{"exactly": {"allocationMode": "ExactCount", "count": 3}}], "3"),
+        "All: the maximum of a claim": ([{"exactly": {"allocationMode": "All"}}], "32"),
+        "unknown allocation mode: zero": ([{"exactly": {"allocationMode": "Most", "count": 3}}], "0"),
+        "firstAvailable with an unknown allocation mode": (
             [
                 {
                     "firstAvailable": [

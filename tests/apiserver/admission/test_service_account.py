@@ -42,8 +42,8 @@ async def test_pod_gets_the_default_account_and_token_mounts(env: Env) -> None:
     {
         "not specified: mounted": (None, None, True),
         "the account disables it": (False, None, False),
-        "the pod takes precedence": (False, True, True),
-        "also when it says no": (True, False, False),
+        "pod true precedes account false": (False, True, True),
+        "pod false precedes account true": (True, False, False),
     },
 )
 async def test_automount_service_account_token(
@@ -119,7 +119,7 @@ SECRET_ENV = {"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k
             'container c with envVar V referencing secret.secretName="s" is not allowed because service account '
             "default does not reference that secret",
         ),
-        "all variables, of an init container": (
+        "envFrom of an init container": (
             {"initContainers": [{"name": "i", "image": "i", "envFrom": [{"secretRef": {"name": "s"}}]}]},
             'init container i with envFrom referencing secret.secretName="s" is not allowed because service account '
             "default does not reference that secret",
@@ -151,7 +151,7 @@ async def test_enforce_mountable_secrets(env: Env, spec: dict[str, Any], why: st
             {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
             "a mirror pod may not use ServiceAccountToken volume projections",
         ),
-        "nothing of the cluster": ({"nodeName": "n"}, ""),
+        "no reference to API objects": ({"nodeName": "n"}, ""),
     },
 )
 async def test_mirror_pod_references_are_rejected(env: Env, spec: dict[str, Any], why: str) -> None:

@@ -65,7 +65,7 @@ ONE = {"expression": "object.data.a == '1'"}
             binding(),
             422,
             DENIED + "expression 'object.data.b == '1'' resulted in error: no such key: b"),
-        "unless failures are ignored": (
+        "failurePolicy Ignore": (
             policy({"expression": "object.data.b == '1'"}, failurePolicy="Ignore"),
             binding(),
             201,
@@ -87,7 +87,7 @@ ONE = {"expression": "object.data.a == '1'"}
             binding(),
             201,
             ""),
-        "what expressions see": (
+        "variables of expressions": (
             policy(
                 {"expression": "request.operation == 'CREATE' && oldObject == null"},
                 {"expression": "request.userInfo.username == 'admin'"},
@@ -100,7 +100,7 @@ ONE = {"expression": "object.data.a == '1'"}
             binding(),
             201,
             ""),
-        "another operation": (
+        "operation does not match": (
             policy(ONE, constraints={"resourceRules": [{**RULE, "operations": ["UPDATE"]}]}),
             binding(),
             201,
@@ -112,22 +112,22 @@ ONE = {"expression": "object.data.a == '1'"}
             ""),
         "scope": (
             policy(ONE, constraints={"resourceRules": [{**RULE, "scope": "Cluster"}]}), binding(), 201, ""),
-        "another name": (
+        "resource name does not match": (
             policy(ONE, constraints={"resourceRules": [{**RULE, "resourceNames": ["d"]}]}),
             binding(),
             201,
             ""),
-        "other labels": (
+        "object selector does not match": (
             policy(ONE, constraints={"resourceRules": [RULE], "objectSelector": {"matchLabels": {"x": "z"}}}),
             binding(),
             201,
             ""),
-        "another namespace": (
+        "namespace selector does not match": (
             policy(ONE),
             binding(matchResources={"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "other"}}}),
             201,
             ""),
-        "no parameters": (
+        "missing parameters": (
             policy(ONE, paramKind={"apiVersion": "v1", "kind": "Secret"}),
             binding(paramRef={"name": "none", "parameterNotFoundAction": "Deny"}),
             422,
@@ -252,7 +252,7 @@ async def test_policies_do_not_apply_to_policies(api: Api) -> None:
             'spec.validations[0].expression: Invalid value: "params.a == 1": compilation failed: ERROR: <input>:1:1: '
             "undeclared reference to 'params' (in container '')",
         ),
-        "no question": (
+        "expression that is not a bool": (
             policy({"expression": "1 + 1"}),
             'spec.validations[0].expression: Invalid value: "1 + 1": must evaluate to bool',
         ),
@@ -264,7 +264,10 @@ async def test_policies_do_not_apply_to_policies(api: Api) -> None:
             policy({"expression": "true", "messageExpression": "1"}),
             'spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string',
         ),
-        "nothing to validate": (policy(), "spec.validations: Required value: validations or audit"),
+        "neither validations nor audit annotations": (
+            policy(),
+            "spec.validations: Required value: validations or audit",
+        ),
         "an unknown reason": (
             policy({"expression": "true", "reason": "Why"}),
             'spec.validations[0].reason: Unsupported value: "Why": supported values: "Forbidden", "Invalid", '

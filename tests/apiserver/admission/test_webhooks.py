@@ -137,7 +137,7 @@ URL = "https://hooks.test:8443/a.example.com?timeout=10s"
             {"allowed": False, "status": {"message": "no", "code": 409, "reason": "Conflict"}},
             409,
             'admission webhook "a.example.com" denied the request: no'),
-        "a denial counts whatever the failure policy": (
+        "a denial with failurePolicy Ignore": (
             webhook(failurePolicy="Ignore"),
             {"allowed": False, "status": {"reason": "Why"}},
             400,
@@ -153,13 +153,13 @@ URL = "https://hooks.test:8443/a.example.com?timeout=10s"
             500,
             FAILED + "failed to call webhook: the server could not find the requested resource"),
         "a failure that is ignored": (webhook(failurePolicy="Ignore"), {"http": 500}, 201, ""),
-        "no answer in time": (
+        "timeout": (
             webhook(timeoutSeconds=2),
             {"after": 5},
             500,
             FAILED + 'failed to call webhook: Post "https://hooks.test:8443/a.example.com?timeout=2s": context '
             "deadline exceeded"),
-        "a patch where none is taken": (
+        "a patch of a validating webhook": (
             webhook(),
             patch({"op": "add", "path": "/data/b", "value": "2"}),
             500,
@@ -169,7 +169,7 @@ URL = "https://hooks.test:8443/a.example.com?timeout=10s"
             {"allowed": False},
             403,
             'configmaps "c" is forbidden: expression \'object.data.b == \'1\'\' resulted in error: no such key: b'),
-        "a condition that does not hold": (
+        "match condition is false": (
             webhook(matchConditions=[{"name": "m", "expression": "object.data.a == '2'"}]),
             {"allowed": False},
             201,
@@ -180,12 +180,13 @@ URL = "https://hooks.test:8443/a.example.com?timeout=10s"
             {"allowed": False},
             400,
             'admission webhook "a.example.com" denied the request without explanation'),
-        "any subresource, and none": (
+        "resources/* matches without subresource": (
             webhook(rules=[{**RULE, "resources": ["configmaps/*"]}]),
             {"allowed": False},
             400,
             'admission webhook "a.example.com" denied the request without explanation'),
-        "another": (webhook(rules=[{**RULE, "resources": ["*/status"]}]), {"allowed": False}, 201, ""),
+        "*/status does not match without subresource": (
+            webhook(rules=[{**RULE, "resources": ["*/status"]}]), {"allowed": False}, 201, ""),
     },
 )  # fmt: skip
 async def test_webhook_responses(api: Api, given: Object, answer: Object, code: int, message: str) -> None:
@@ -283,8 +284,8 @@ async def test_webhooks_are_not_called_in_virtual_time(api: Api) -> None:
 @cases(
     "service, problem",
     {
-        "no service": ({}, 'service "s" not found'),
-        "another port": ({"ports": [{"port": 80}]}, 'no service port 443 found for service "s"'),
+        "missing service": ({}, 'service "s" not found'),
+        "missing service port": ({"ports": [{"port": 80}]}, 'no service port 443 found for service "s"'),
         "no endpoints": ({"ports": [{"port": 443}]}, 'no endpoints available for service "s"'),
     },
 )
@@ -453,11 +454,11 @@ async def test_buffered_webhook_responses_are_bounded(tmp_path: Path) -> None:
 @cases(
     "answers, requests, status",
     {
-        "later": ([b"429 T\r\nRetry-After: 0", b"503 U\r\nRetry-After: 0", b"200 OK"], 3, 200),
+        "retried until it succeeds": ([b"429 T\r\nRetry-After: 0", b"503 U\r\nRetry-After: 0", b"200 OK"], 3, 200),
         "ten times": ([b"429 T\r\nRetry-After: 0"] * 20, 11, 429),
-        "not without a number": ([b"429 T", b"200 OK"], 1, 429),
-        "not at a date": ([b"503 U\r\nRetry-After: Fri, 31 Dec 1999", b"200 OK"], 1, 503),
-        "not what is the client's error": ([b"400 B\r\nRetry-After: 0", b"200 OK"], 1, 400),
+        "no retry without Retry-After": ([b"429 T", b"200 OK"], 1, 429),
+        "no retry at a date": ([b"503 U\r\nRetry-After: Fri, 31 Dec 1999", b"200 OK"], 1, 503),
+        "no retry of a 400": ([b"400 B\r\nRetry-After: 0", b"200 OK"], 1, 400),
     },
 )
 @pytest.mark.real_loop(timeout=60)

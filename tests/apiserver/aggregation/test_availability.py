@@ -21,8 +21,8 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
     "spec, service, slices, reason, message",
     {
         "this server": ({}, None, [], "Local", "Local APIServices are always available"),
-        "no service": (SPEC, None, [], "ServiceNotFound", 'service/s in "ns" is not present'),
-        "another port": (
+        "missing service": (SPEC, None, [], "ServiceNotFound", 'service/s in "ns" is not present'),
+        "missing service port": (
             SPEC,
             {"spec": {"ports": [{"port": 80}]}},
             [],
@@ -37,14 +37,14 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
             "MissingEndpoints",
             'endpointslices for service/s in "ns" have no addresses with port name "https"',
         ),
-        "somebody there, whom nobody asks": (
+        "ready endpoint, but APIServices are not proxied": (
             SPEC,
             SERVICE,
             [READY],
             "FailedDiscoveryCheck",
             'this API server does not proxy requests, including those to service/s in "ns"',
         ),
-        "a service elsewhere has no endpoints to look for": (
+        "ExternalName service, but APIServices are not proxied": (
             SPEC,
             {"spec": {"type": "ExternalName"}},
             [],

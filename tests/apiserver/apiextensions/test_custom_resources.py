@@ -202,10 +202,10 @@ async def test_scale_of_a_custom_object(api: Api) -> None:
 @cases(
     "change, outcome",
     {
-        "given": ({"spec": {"replicas": 3}}, (200, 3)),
+        "replicas": ({"spec": {"replicas": 3}}, (200, 3)),
         "removed": ({"spec": {"replicas": None}}, (200, 0)),
-        "left alone": ({"metadata": {"labels": {"a": "b"}}}, (400, None)),
-        "nothing": ({}, (400, None)),
+        "missing spec": ({"metadata": {"labels": {"a": "b"}}}, (400, None)),
+        "empty object": ({}, (400, None)),
     },
 )
 async def test_scale_without_replicas_can_be_patched_but_not_read(
@@ -304,7 +304,7 @@ async def test_selectable_fields(api: Api) -> None:
 @cases(
     "change, code, message",
     {
-        "no unconditional update": (
+        "missing resourceVersion": (
             lambda o: o["metadata"].pop("resourceVersion"),
             422,
             'foos.example.com "f" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for '
@@ -458,15 +458,15 @@ _VERSION = definition()["spec"]["versions"][0]
 @cases(
     "body, message",
     {
-        "the name says plural and group": (
+        "name is not plural.group": (
             _with("metadata/name", "x.example.com"),
             'metadata.name: Invalid value: "x.example.com": must be spec.names.plural+"."+spec.group',
         ),
-        "two scopes": (
+        "unsupported scope": (
             _with("spec/scope", "World"),
             'spec.scope: Unsupported value: "World": supported values: "Cluster", "Namespaced"',
         ),
-        "one storage version": (
+        "two storage versions": (
             _with("spec/versions/1/storage", True),
             "must have exactly one version marked as storage version",
         ),
@@ -481,11 +481,11 @@ _VERSION = definition()["spec"]["versions"][0]
             _with("spec/group", "x.k8s.io"),
             "metadata.annotations[api-approved.kubernetes.io]: Required value",
         ),
-        "no name": (
+        "missing name": (
             _with("metadata", {}),
             '"" is invalid: metadata.name: Required value: name or generateName is required',
         ),
-        "one thing wrong with the group": (
+        "invalid group": (
             _with("spec/group", "Example"),
             '[metadata.name: Invalid value: "foos.example.com": must be spec.names.plural+"."+spec.group, spec.group: '
             'Invalid value: "Example": a lowercase RFC 1123 subdomain must consist of',
@@ -494,7 +494,7 @@ _VERSION = definition()["spec"]["versions"][0]
             _with("spec/versions/0/schema", {"openAPIV3Schema": {}}),
             "spec.versions[0].schema.openAPIV3Schema.type: Required value: must not be empty at the root",
         ),
-        "the first version is told of twice": (
+        "invalid name of the first version is reported twice": (
             _with("spec/versions/0/name", "V1"),
             'spec.version: Invalid value: "V1": a DNS-1035 label must consist of',
         ),
@@ -511,7 +511,7 @@ _VERSION = definition()["spec"]["versions"][0]
             "[spec.conversion.webhookClientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL "
             "scheme; desired format: https://host[/path], spec.conversion.conversionReviewVersions: Required value]",
         ),
-        "what a conversion webhook understands": (
+        "unsupported conversion review versions": (
             _with(
                 "spec/conversion",
                 {

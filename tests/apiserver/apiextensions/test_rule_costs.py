@@ -265,7 +265,7 @@ TOTAL = (
 @cases(
     "spec, problems",
     {
-        "a list without an end, held against itself": (
+        "quadratic rule of an unbounded list": (
             ruled(array(STRING), SQUARE),
             [
                 f"{SPEC}.{RULE} {OVER} more than 100x {HINT}",
@@ -273,7 +273,7 @@ TOTAL = (
                 f"{TOTAL} more than 100x {HINT}",
             ],
         ),
-        "once for each item": (
+        "rule of each item": (
             array(ruled(text(maxLength=10_000), LOOK)),
             [
                 f"{SPEC}.items.{RULE} {OVER} more than 100x {HINT}",
@@ -281,7 +281,7 @@ TOTAL = (
                 f"{TOTAL} 42.0x {HINT}",
             ],
         ),
-        "not much over it": (
+        "slightly above the limit": (
             array(ruled(text(maxLength=10_000), LOOK), 3_000),
             [f"{SPEC}.items.{RULE} {OVER} 1.200300x {HINT}"],
         ),

@@ -54,8 +54,8 @@ def run(schema: Object, value: Any, old: Any = ABSENT) -> tuple[list[str], list[
 @cases(
     "schema, value, problem",
     {
-        "a rule that holds": (ruled("self.a == 'z'"), {"a": "z"}, ""),
-        "and one not": (
+        "rule is true": (ruled("self.a == 'z'"), {"a": "z"}, ""),
+        "rule is false": (
             ruled("self.a == 'z'"), {"a": "y"}, "spec: Invalid value: failed rule: self.a == 'z'"),
         "message": (
             ruled("self.a == 'z'", message="a must be z"), {"a": "y"}, "spec: Invalid value: a must be z"),
@@ -67,7 +67,7 @@ def run(schema: Object, value: Any, old: Any = ABSENT) -> tuple[list[str], list[
             ruled("self.a == 'z'", messageExpression="'x' + self.a", message="no"),
             {},
             "spec: Invalid value: \"object\": no such key: a evaluating rule: no"),
-        "a message expression that fails gives way to the message": (
+        "message if messageExpression fails": (
             ruled("!has(self.b)", messageExpression="self.a", message="no b"),
             {"b": 1},
             "spec: Invalid value: no b"),
@@ -95,7 +95,7 @@ def run(schema: Object, value: Any, old: Any = ABSENT) -> tuple[list[str], list[
             {**ruled("true"), "allOf": [{"x-kubernetes-validations": [{"rule": "self.b == 1"}]}]},
             {"b": 2},
             "spec: Invalid value: failed rule: self.b == 1"),
-        "a rule that costs too much": (
+        "rule exceeds the cost budget": (
             ruled("self.list.all(a, self.list.all(b, a.value + b.value >= 0))"),
             {"list": [{"name": str(number), "value": 1} for number in range(200)]},
             "spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': no further validation "
@@ -122,17 +122,23 @@ NEW_OR_SAME = ruled("!oldSelf.hasValue() || self.b == oldSelf.value().b", option
     "schema, old, new, all_errors, warnings",
     {
         "a transition rule does not run on create": (ON_SCALAR, ABSENT, {"a": "x"}, [], []),
-        "nor on a field that was not there": (ON_SCALAR, {"b": 1}, {"a": "x"}, [], []),
-        "it runs": (ON_SCALAR, {"a": "x"}, {"a": "y"}, ["spec.a: Invalid value: failed rule: self == oldSelf"], []),
-        "items of map lists are found by their keys": (
+        "nor for a field without old value": (ON_SCALAR, {"b": 1}, {"a": "x"}, [], []),
+        "a transition rule runs on update": (
+            ON_SCALAR,
+            {"a": "x"},
+            {"a": "y"},
+            ["spec.a: Invalid value: failed rule: self == oldSelf"],
+            [],
+        ),
+        "items of map lists are correlated by key": (
             ON_ITEMS,
             {"list": [{"name": "a", "value": 1}, {"name": "b", "value": 5}]},
             {"list": [{"name": "b", "value": 1}, {"name": "c", "value": 0}]},
             ["spec.list[0]: Invalid value: shrinks"],
             [],
         ),
-        "an optional old value is none on create": (NEW_OR_SAME, ABSENT, {"b": 1}, [], []),
-        "and some on update": (NEW_OR_SAME, {"b": 2}, {"b": 1}, ["spec: Invalid value: fixed"], []),
+        "optionalOldSelf is none on create": (NEW_OR_SAME, ABSENT, {"b": 1}, [], []),
+        "optionalOldSelf on update": (NEW_OR_SAME, {"b": 2}, {"b": 1}, ["spec: Invalid value: fixed"], []),
         "unchanged values are warnings": (
             ruled("self.a == 'z'", message="a must be z"),
             {"a": "y"},
@@ -248,8 +254,8 @@ def test_value_validations_require_structural_properties() -> None:
 @cases(
     "spec, problem",
     {
-        "no type": ({}, f"{SPEC}.type: Required value: must not be empty for specified object fields"),
-        "no items": ({"type": "array"}, f"{SPEC}.items: Required value: must be specified"),
+        "missing type": ({}, f"{SPEC}.type: Required value: must not be empty for specified object fields"),
+        "missing items": ({"type": "array"}, f"{SPEC}.items: Required value: must be specified"),
         "items without type": (
             {"type": "array", "items": {}},
             f"{SPEC}.items.type: Required value: must not be empty for specified array items"),
@@ -259,20 +265,20 @@ def test_value_validations_require_structural_properties() -> None:
         "a type in anyOf": (
             {"type": "object", "properties": {"a": STRING}, "anyOf": [{"properties": {"a": {"type": "string"}}}]},
             f"{SPEC}.anyOf[0].properties[a].type: Forbidden: must be empty to be structural"),
-        "upstream looks at completeness from the root only": (
+        "a structural schema is checked from the root only": (
             {"type": "object", "anyOf": [{"properties": {"a": {"minLength": 1}}}]},
             ""),
         "the customary int-or-string": (
             {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
             ""),
-        "it passes without the word, but for the type": (
+        "int-or-string without the extension needs a type": (
             {"anyOf": [{"type": "integer"}, {"type": "string"}]},
             f"{SPEC}.type: Required value: must not be empty for specified object fields"),
-        "no pattern": (
+        "invalid pattern": (
             {"type": "string", "pattern": "("},
             f'{SPEC}.pattern: Invalid value: "(": must be a valid regular expression, but isn\'t: error parsing '
             "regexp: missing closing ): `(`"),
-        "no pattern that Go knows": (
+        "pattern that Go does not support": (
             {"type": "string", "allOf": [{"pattern": "(?!a)"}]},
             f'{SPEC}.allOf[0].pattern: Invalid value: "(?!a)": must be a valid regular expression, but isn\'t: error '
             "parsing regexp: invalid or unsupported Perl syntax: `(?!`"),
@@ -285,7 +291,7 @@ def test_value_validations_require_structural_properties() -> None:
         "defaults are not filled in when they are validated": (
             {"type": "object", "default": {}, "required": ["a"], "properties": {"a": {**STRING, "default": "x"}}},
             f"{SPEC}.default.a: Required value"),
-        "defaults keep the rules": (
+        "default violates the rule": (
             {"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > 1"}]},
             f"{SPEC}.default: Invalid value: failed rule: self > 1"),
         "unique items": (
@@ -322,7 +328,7 @@ def test_value_validations_require_structural_properties() -> None:
         "an empty rule": (
             ruled(""),
             f"{SPEC}.x-kubernetes-validations[0].rule: Required value: rule is not specified"),
-        "a path to nowhere": (
+        "invalid fieldPath": (
             ruled("true", fieldPath=".nope"),
             f'{SPEC}.x-kubernetes-validations[0].fieldPath: Invalid value: ".nope": must be a valid path'),
         "an unknown reason": (
@@ -333,7 +339,7 @@ def test_value_validations_require_structural_properties() -> None:
             ruled("true", optionalOldSelf=True),
             f"{SPEC}.x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is "
             "not used in rule"),
-        "old values that cannot be found": (
+        "oldSelf of uncorrelatable items": (
             {
                 "type": "array",
                 "maxItems": 9,
@@ -381,7 +387,7 @@ def shaped(value: Any, spec: Object) -> list[str]:
 @cases(
     "spec, value, all_errors",
     {
-        "allOf tells of itself": (
+        "error of allOf": (
             {"type": "object", "properties": {"a": STRING}, "allOf": [{"properties": {"a": {"minLength": 3}}}, {}]},
             {"a": "x"},
             [
@@ -389,17 +395,17 @@ def shaped(value: Any, spec: Object) -> list[str]:
                 '<nil>: Invalid value: "": "spec" must validate all the schemas (allOf)',
             ],
         ),
-        "the first thing wrong with a string": (
+        "only the first error of a string": (
             {"type": "string", "minLength": 2, "pattern": "^[a-z]+$"},
             "A",
             ['spec: Invalid value: "A": spec in body should be at least 2 chars long'],
         ),
-        "choices are shown as text": (
+        "enum values are reported as strings": (
             {"type": "integer", "enum": [1, 2]},
             3,
             ['spec: Unsupported value: 3: supported values: "1", "2"'],
         ),
-        "all that is wrong with an object": (
+        "several errors of an object": (
             {"type": "object", "maxProperties": 1, "required": ["c"], "additionalProperties": INTEGER},
             {"a": "x", "b": 1},
             [
@@ -408,7 +414,7 @@ def shaped(value: Any, spec: Object) -> list[str]:
                 "spec.c: Required value",
             ],
         ),
-        "another type is no choice either": (
+        "enum and another type": (
             {"type": "string", "enum": ["a"]},
             1,
             [
@@ -421,7 +427,7 @@ def shaped(value: Any, spec: Object) -> list[str]:
             None,
             ['spec: Unsupported value: null: supported values: "a"'],
         ),
-        "one is not true": ({"type": "boolean", "enum": [True]}, 1, WRONG_BOOLEAN),
+        "boolean 1": ({"type": "boolean", "enum": [True]}, 1, WRONG_BOOLEAN),
         "a number's multiple, least and most": (
             {"type": "number", "multipleOf": 0.5, "minimum": 0.5, "maximum": 0.1},
             0.3,
@@ -444,10 +450,10 @@ def shaped(value: Any, spec: Object) -> list[str]:
                 '<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec',
             ],
         ),
-        "a whole number with a fraction": ({"type": "integer"}, 2.0, []),
+        "integer 2.0": ({"type": "integer"}, 2.0, []),
         "small letters in a time": ({"type": "string", "format": "date-time"}, "2020-01-01t00:00:00z", []),
-        "a number and a unit somewhere": ({"type": "string", "format": "duration"}, "P1D", []),
-        "a format tells more than a type": (
+        "invalid duration passes": ({"type": "string", "format": "duration"}, "P1D", []),
+        "format is reported for another type": (
             {"type": "string", "format": "date-time"},
             1,
             ['spec: Invalid value: "int64": spec in body must be of type date-time: "int64"'],
@@ -548,7 +554,7 @@ async def test_unqualified_finalizer_names_return_warnings(api: Api) -> None:
             422,
             'spec.pod.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
         ),
-        "no kind": ({"apiVersion": "v1", "kind": ""}, 422, 'spec.pod.kind: Invalid value: "": must not be empty'),
+        "empty kind": ({"apiVersion": "v1", "kind": ""}, 422, 'spec.pod.kind: Invalid value: "": must not be empty'),
         "a kind": (
             {"apiVersion": "v1", "kind": "p d"},
             422,

@@ -86,9 +86,9 @@ NO_KIND = 'is registered for version "{}" in scheme "k8s.io/apiserver/pkg/audit/
             "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy",
         ),
         "empty": (b"", "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy"),
-        "without rules": (b"apiVersion: audit.k8s.io/v1\nkind: Policy", "loaded illegal policy with 0 rules"),
+        "no rules": (b"apiVersion: audit.k8s.io/v1\nkind: Policy", "loaded illegal policy with 0 rules"),
         "an event": (b"apiVersion: audit.k8s.io/v1\nkind: Event", "loaded illegal policy with 0 rules"),
-        "a version that is gone": (
+        "removed version": (
             b"apiVersion: audit.k8s.io/v1beta1\nkind: Policy",
             'failed decoding: no kind "Policy" ' + NO_KIND.format("audit.k8s.io/v1beta1"),
         ),
@@ -107,8 +107,8 @@ NO_KIND = 'is registered for version "{}" in scheme "k8s.io/apiserver/pkg/audit/
             b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{}, {}]",
             "[rules[0].level: Required value, rules[1].level: Required value]",
         ),
-        "no YAML": (b"a: [", "failed decoding: error converting YAML to JSON: yaml: "),
-        "no object": (b"- 1", "failed decoding: couldn't get version/kind; json parse error: "),
+        "invalid YAML": (b"a: [", "failed decoding: error converting YAML to JSON: yaml: "),
+        "not an object": (b"- 1", "failed decoding: couldn't get version/kind; json parse error: "),
     },
 )
 async def test_invalid_policy_errors_are_upstreams(text: bytes, error: str) -> None:

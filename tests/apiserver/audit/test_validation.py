@@ -64,7 +64,7 @@ async def test_valid_policies(policy: Policy) -> None:
                 "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
             ],
         ),
-        "no slash": (
+        "missing slash": (
             PolicyRule("Metadata", non_resource_urls=("logs", "/healthz*")),
             [f'rules[0].nonResourceURLs[0]: Invalid value: "logs": {NO_SLASH}'],
         ),

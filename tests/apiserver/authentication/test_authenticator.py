@@ -142,7 +142,7 @@ async def _wait(door: Door) -> None:
     "bound, ends",
     {
         "the account is deleted": (None, _delete_account),
-        "another account has the name": (None, _renew_account),
+        "account recreated": (None, _renew_account),
         "the pod is deleted": (reference("Pod", "p"), _delete_pod),
         "the secret is deleted": (reference("Secret", "s"), _delete_secret),
         "the node is deleted": (reference("Node", "n1"), _delete_node),
@@ -212,10 +212,10 @@ def _encoded(text: bytes) -> str:
         "a map of keys": b'{"alg":"RS256","kid":{"a":"b"}}',
         "a number for a key": b'{"alg":"RS256","kid":7}',
         "a list of algorithms": b'{"alg":["RS256"],"kid":"a"}',
-        "no algorithm": b'{"alg":null}',
+        "null algorithm": b'{"alg":null}',
         "a list": b'["RS256"]',
         "nested deep": b'{"x":' + b"[" * 15_000 + b"]" * 15_000 + b"}",
-        "no text": b'{"alg":"RS256","kid":"\xff"}',
+        "invalid UTF-8 in the header": b'{"alg":"RS256","kid":"\xff"}',
         "a number without end": b'{"alg":1' + b"0" * 10_000 + b"}",
     },
 )
@@ -231,17 +231,17 @@ async def test_token_with_an_invalid_header_is_rejected(door: Door, head: bytes)
 @cases(
     "more",
     {
-        "no end": {"exp": ["x"]},
-        "an end in words": {"exp": "9999999999"},
-        "no beginning": {"nbf": {}},
+        "exp is a list": {"exp": ["x"]},
+        "exp is a string": {"exp": "9999999999"},
+        "nbf is an object": {"nbf": {}},
         "a map of audiences": {"aud": {"a": "b"}},
         "lists of audiences": {"aud": [["a"]]},
-        "no account": {"kubernetes.io": ["x"]},
-        "an account that is a word": {"kubernetes.io": {"namespace": ["a"], "serviceaccount": "x"}},
-        "a pod that is a word": {"kubernetes.io": {"namespace": "default", "pod": "x"}},
-        "several issuers": {"iss": ["x"]},
-        "several subjects": {"iss": "kubernetes/serviceaccount", "sub": ["x"]},
-        "an odd namespace": {"iss": "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/namespace": {}},
+        "kubernetes.io is a list": {"kubernetes.io": ["x"]},
+        "serviceaccount is a string": {"kubernetes.io": {"namespace": ["a"], "serviceaccount": "x"}},
+        "pod is a string": {"kubernetes.io": {"namespace": "default", "pod": "x"}},
+        "iss is a list": {"iss": ["x"]},
+        "sub is a list": {"iss": "kubernetes/serviceaccount", "sub": ["x"]},
+        "namespace is an object": {"iss": "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/namespace": {}},
     },
 )
 async def test_signed_token_with_malformed_claims_is_rejected(door: Door, more: dict[str, Any]) -> None:
@@ -253,11 +253,11 @@ async def test_signed_token_with_malformed_claims_is_rejected(door: Door, more: 
     "change",
     {
         # 256 bytes of a signature leave four bits of the last character unused, so that 16 characters mean the same.
-        "bits that mean nothing": lambda token: token[:-1] + chr(ord(token[-1]) + 1),
+        "nonzero trailing bits": lambda token: token[:-1] + chr(ord(token[-1]) + 1),
         "padding": lambda token: token + "=",
-        "all of the padding": lambda token: token + "==",
+        "full padding": lambda token: token + "==",
         "a character that is skipped": lambda token: token[:-4] + "!" + token[-4:],
-        "the other alphabet": lambda token: token.replace("_", "/").replace("-", "+"),
+        "standard base64 alphabet": lambda token: token.replace("_", "/").replace("-", "+"),
     },
 )
 async def test_non_canonical_token_encoding_is_rejected(door: Door, change: Callable[[str], str]) -> None:
@@ -341,16 +341,16 @@ def bootstrap(**data: str) -> dict[str, Any]:
     "secret, groups",
     {
         "plain": (bootstrap(), ["system:bootstrappers"]),
-        "with groups": (
+        "extra groups": (
             bootstrap(auth_extra_groups="system:bootstrappers:b,system:bootstrappers:a"),
             ["system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:b"],
         ),
-        "no other groups": (bootstrap(auth_extra_groups="system:masters"), None),
-        "not for logging in": (bootstrap(usage_bootstrap_authentication="false"), None),
-        "another secret": (bootstrap(token_secret="0123456789abcdeX"), None),
-        "over": (bootstrap(expiration="2000-01-01T00:00:00Z"), None),
+        "group without the prefix": (bootstrap(auth_extra_groups="system:masters"), None),
+        "no usage for authentication": (bootstrap(usage_bootstrap_authentication="false"), None),
+        "wrong token secret": (bootstrap(token_secret="0123456789abcdeX"), None),
+        "expired": (bootstrap(expiration="2000-01-01T00:00:00Z"), None),
         "an end that cannot be read": (bootstrap(expiration="soon"), None),
-        "another type of secret": ({**bootstrap(), "type": "Opaque"}, None),
+        "secret of another type": ({**bootstrap(), "type": "Opaque"}, None),
     },
 )
 async def test_bootstrap_tokens(door: Door, secret: dict[str, Any], groups: list[str] | None) -> None:

@@ -20,21 +20,33 @@ GET = ("get",)
 @cases(
     "rule, asked, allowed",
     {
-        "it": (Rule(GET, ("apps",), ("deployments",)), Attributes("get", "apps", "v1", "deployments"), True),
+        "matching rule": (Rule(GET, ("apps",), ("deployments",)), Attributes("get", "apps", "v1", "deployments"), True),
         "other verb": (Rule(GET, ("apps",), ("deployments",)), Attributes("list", "apps", "v1", "deployments"), False),
         "other group": (Rule(GET, ("",), ("deployments",)), Attributes("get", "apps", "v1", "deployments"), False),
         "stars": (Rule(("*",), ("*",), ("*",)), Attributes("odd", "x", "v1", "y", "z"), True),
         "a subresource is another": (Rule(GET, ("",), ("pods",)), Attributes("get", "", "v1", "pods", "log"), False),
         "named": (Rule(GET, ("",), ("pods/log",)), Attributes("get", "", "v1", "pods", "log"), True),
-        "any scale": (Rule(GET, ("*",), ("*/scale",)), Attributes("get", "apps", "v1", "deployments", "scale"), True),
-        "no scale": (Rule(GET, ("*",), ("*/scale",)), Attributes("get", "apps", "v1", "scale"), False),
+        "*/scale matches any scale": (
+            Rule(GET, ("*",), ("*/scale",)),
+            Attributes("get", "apps", "v1", "deployments", "scale"),
+            True,
+        ),
+        "*/scale does not match a resource scale": (
+            Rule(GET, ("*",), ("*/scale",)),
+            Attributes("get", "apps", "v1", "scale"),
+            False,
+        ),
         "by name": (Rule(GET, ("",), ("pods",), ("a",)), Attributes("get", "", "v1", "pods", name="a"), True),
         "other name": (Rule(GET, ("",), ("pods",), ("a",)), Attributes("get", "", "v1", "pods", name="b"), False),
         "a list has no name": (Rule(("list",), ("",), ("pods",), ("a",)), Attributes("list", "", "v1", "pods"), False),
         "path": (Rule(GET, non_resource_urls=("/healthz/*",)), Attributes("get", path="/healthz/x"), True),
         "exact": (Rule(GET, non_resource_urls=("/healthz",)), Attributes("get", path="/healthz/x"), False),
-        "paths are apart": (Rule(("*",), ("*",), ("*",)), Attributes("get", path="/metrics"), False),
-        "and back": (Rule(("*",), non_resource_urls=("*",)), Attributes("get", "", "v1", "pods"), False),
+        "resource rules do not match paths": (Rule(("*",), ("*",), ("*",)), Attributes("get", path="/metrics"), False),
+        "path rules do not match resources": (
+            Rule(("*",), non_resource_urls=("*",)),
+            Attributes("get", "", "v1", "pods"),
+            False,
+        ),
     },
 )
 def test_rules(rule: Rule, asked: Attributes, allowed: bool) -> None:

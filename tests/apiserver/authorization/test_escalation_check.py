@@ -56,22 +56,22 @@ async def as_jane(api: Api, method: str, path: str, body: Any, more: Sequence[di
 @cases(
     "method, path, body, more",
     {
-        "what she has": ("POST", ROLES, role("r", MINE), ()),
+        "own permissions": ("POST", ROLES, role("r", MINE), ()),
         "a part of it": ("POST", ROLES, role("r", {**MINE, "resourceNames": ["a"]}), ()),
         "a role of which she has all": ("POST", BINDINGS, binding("b", "ClusterRole", "jane"), ()),
-        "with escalate": (
+        "escalate": (
             "POST",
             ROLES,
             role("r", SECRETS),
             ({"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["roles"]},),
         ),
-        "with bind": (
+        "bind": (
             "POST",
             BINDINGS,
             binding("b", "ClusterRole", "secrets"),
             ({"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["clusterroles"], "resourceNames": ["secrets"]},),
         ),
-        "what only collection looks at": ("PATCH", f"{ROLES}/there", {"metadata": {"finalizers": ["a.com/b"]}}, ()),
+        "finalizers are not checked": ("PATCH", f"{ROLES}/there", {"metadata": {"finalizers": ["a.com/b"]}}, ()),
     },
 )
 async def test_allowed_grants(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]]) -> None:
@@ -82,7 +82,7 @@ async def test_allowed_grants(api: Api, method: str, path: str, body: Any, more:
 @cases(
     "method, path, body, missing",
     {
-        "more than she has": (
+        "permissions beyond her own": (
             "POST",
             ROLES,
             role("r", MINE, SECRETS, {"verbs": ["delete"], "apiGroups": [""], "resources": ["pods"]}),
@@ -119,7 +119,7 @@ async def test_allowed_grants(api: Api, method: str, path: str, body: Any, more:
             binding("r", "ClusterRole", "secrets"),
             '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}',
         ),
-        "everything": (
+        "cluster-admin": (
             "POST",
             CLUSTER_BINDINGS,
             binding("r", "ClusterRole", "cluster-admin"),

@@ -71,7 +71,7 @@ async def test_allowed_param_references(api: Api, path: str, body: Object, more:
 @cases(
     "path, body, more, expected",
     {
-        "not all parameters": (
+        "parameters of one name only": (
             POLICIES,
             policy(),
             [ONE],
@@ -85,14 +85,14 @@ async def test_allowed_param_references(api: Api, path: str, body: Object, more:
             f'spec.paramKind: Forbidden: user {SHOWN} must have "get" permission on all objects of the referenced '
             "paramKind (kind=Unknown, apiVersion=v1)",
         ),
-        "somebody else's": (
+        "binding of another policy's parameters": (
             BINDINGS,
             binding("another"),
             [ONE],
             f'spec.paramRef: Forbidden: user {SHOWN} does not have "get" permission on the object referenced by '
             "paramRef",
         ),
-        "a policy that is not there": (
+        "binding of a missing policy": (
             BINDINGS,
             binding("mine", "none"),
             [ONE],

@@ -56,34 +56,34 @@ def refused(data: bytes, *, reload: bool = False) -> str:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(config(), "resources: Required value: at least one resources is required", id="nothing"),
+        pytest.param(config(), "resources: Required value: at least one resources is required", id="no rules"),
         pytest.param(
             config(([], [AES])),
             "resources[0].resources: Required value: at least one resources[0].resources is required",
-            id="no resource",
+            id="no resources",
         ),
         pytest.param(
             config((["secrets"], [])),
             "resources[0].providers: Required value: at least one resources[0].providers is required",
-            id="no provider",
+            id="no providers",
         ),
         pytest.param(
             by({"aescbc": {"keys": [KEY]}, "secretbox": {"keys": [KEY]}}),
             'resources[0].providers[0]: Invalid value: {"AESGCM":null,"AESCBC":{"Keys":[{"Name":"key1","Secret":'
             '"REDACTED"}]},"Secretbox":{"Keys":[{"Name":"key1","Secret":"REDACTED"}]},"Identity":null,"KMS":null}: '
             "more than one provider specified in a single element, should split into different list elements",
-            id="two in one",
+            id="two providers in one entry",
         ),
         pytest.param(
             by({}),
             'resources[0].providers[0]: Invalid value: {"AESGCM":null,"AESCBC":null,"Secretbox":null,"Identity":null,'
             f'"KMS":null}}: {NO_PROVIDER}',
-            id="none in one",
+            id="no provider in one entry",
         ),
         pytest.param(
             by({"aescbc": {"keys": []}}),
             "resources[0].providers[0].aescbc.keys: Required value: at least one keys is required",
-            id="no key",
+            id="no keys",
         ),
         pytest.param(
             by({"aesgcm": {"keys": [{**KEY, "name": ""}]}}),
@@ -99,7 +99,7 @@ def refused(data: bytes, *, reload: bool = False) -> str:
             by({"aesgcm": {"keys": [{**KEY, "secret": "d2hhdA==bm90"}]}}),
             'resources[0].providers[0].aesgcm.keys[0].secret: Invalid value: "REDACTED": secrets must be base64 '
             "encoded",
-            id="no base64",
+            id="secret is not base64",
         ),
         pytest.param(
             by({"aescbc": {"keys": [{**KEY, "secret": "bm90IGEga2V5"}]}}),
@@ -123,7 +123,9 @@ def refused(data: bytes, *, reload: bool = False) -> str:
             of("secrets", "*."), f'resources[0].resources: Invalid value: ["secrets","*."]: {OVERLAP}', id="masked"
         ),
         pytest.param(
-            of("*.*", "pods"), f'resources[0].resources: Invalid value: ["*.*","pods"]: {OVERLAP}', id="all and more"
+            of("*.*", "pods"),
+            f'resources[0].resources: Invalid value: ["*.*","pods"]: {OVERLAP}',
+            id="*.* with another resource",
         ),
         pytest.param(
             of("Secrets"),
@@ -140,7 +142,7 @@ def refused(data: bytes, *, reload: bool = False) -> str:
             of("serviceipallocations"),
             'resources[0].resources[0]: Invalid value: "serviceipallocations": resources which do not have REST API/s '
             "cannot be encrypted",
-            id="no resource of the API",
+            id="resource that is not stored",
         ),
         pytest.param(
             of("*.events.k8s.io"),
@@ -226,7 +228,7 @@ def refused(data: bytes, *, reload: bool = False) -> str:
             "[resources[0].resources[0]: Invalid value: \"*\": use '*.' to encrypt all the resources from core API "
             "group or *.* to encrypt all resources, resources[0].providers[0].kms.name: Required value: name is a "
             "mandatory field for a provider]",
-            id="several",
+            id="several errors",
         ),
     ],
 )
@@ -259,12 +261,14 @@ DECODING = f'error decoding encryption provider configuration file "{FILE}": '
         pytest.param(
             config(kind="TracingConfiguration"),
             "got unexpected config type: apiserver.config.k8s.io/v1, Kind=TracingConfiguration",
-            id="another file",
+            id="kind of another configuration file",
         ),
-        pytest.param(config(kind=""), f"{DECODING}Object 'Kind' is missing", id="no kind"),
-        pytest.param(b"[", f"{DECODING}error converting YAML to JSON: yaml: ", id="no YAML"),
-        pytest.param(b"text", f"{DECODING}couldn't get version/kind; ", id="no map"),
-        pytest.param(by({"aescbc": {"keys": 5}}), f"{DECODING}json: cannot unmarshal number", id="of another type"),
+        pytest.param(config(kind=""), f"{DECODING}Object 'Kind' is missing", id="missing kind"),
+        pytest.param(b"[", f"{DECODING}error converting YAML to JSON: yaml: ", id="invalid YAML"),
+        pytest.param(b"text", f"{DECODING}couldn't get version/kind; ", id="not a mapping"),
+        pytest.param(
+            by({"aescbc": {"keys": 5}}), f"{DECODING}json: cannot unmarshal number", id="keys of the wrong type"
+        ),
     ],
 )
 def test_undecodable_configuration_is_rejected(data: bytes, message: str) -> None:

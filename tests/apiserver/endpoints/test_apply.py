@@ -102,10 +102,10 @@ async def test_before_first_apply_manager(api: Api) -> None:
 @cases(
     "live, config, order",
     {
-        "a new one comes last": ("ce", "b", "ceb"),
-        "a new one comes before what follows it": ("ce", "be", "cbe"),
-        "and after what it follows": ("ce", "zey", "czey"),
-        "shared ones come in the order of the configuration": ("abc", "ca", "bca"),
+        "new item without successor": ("ce", "b", "ceb"),
+        "new item before its successor": ("ce", "be", "cbe"),
+        "new items before and after a shared one": ("ce", "zey", "czey"),
+        "shared items in the order of the configuration": ("abc", "ca", "bca"),
     },
 )
 async def test_items_keep_their_order(api: Api, live: str, config: str, order: str) -> None:

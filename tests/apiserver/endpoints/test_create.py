@@ -112,11 +112,11 @@ async def test_dry_run_stores_nothing(api: Api) -> None:
 @cases(
     "mode, code, warning",
     {
-        "by default a warning": ("", 201, '299 - "unknown field \\"spec.foo\\""'),
-        "a warning when asked": ("?fieldValidation=Warn", 201, '299 - "unknown field \\"spec.foo\\""'),
+        "default: Warn": ("", 201, '299 - "unknown field \\"spec.foo\\""'),
+        "Warn": ("?fieldValidation=Warn", 201, '299 - "unknown field \\"spec.foo\\""'),
         "dropped in silence": ("?fieldValidation=Ignore", 201, None),
         "an error": ("?fieldValidation=Strict", 400, None),
-        "another mode is no mode": ("?fieldValidation=Loud", 422, None),
+        "unsupported value": ("?fieldValidation=Loud", 422, None),
     },
 )
 async def test_unknown_fields(api: Api, mode: str, code: int, warning: str | None) -> None:

@@ -32,15 +32,20 @@ async def test_delete_returns_a_status_with_details(api: Api) -> None:
     {
         "no options, no finalizers: deleted": ([], {}, None, 200),
         "background: deleted": ([], {"propagationPolicy": "Background"}, None, 200),
-        "orphan: kept for the collector": ([], {"propagationPolicy": "Orphan"}, ["orphan"], 200),
-        "foreground: kept too": ([], {"propagationPolicy": "Foreground"}, ["foregroundDeletion"], 200),
-        "the old word for orphan": ([], {"orphanDependents": True}, ["orphan"], 200),
-        "the old word for background": ([], {"orphanDependents": False}, None, 200),
-        "a finalizer keeps the object": (["a.b/c"], {}, ["a.b/c"], 200),
+        "Orphan: orphan finalizer": ([], {"propagationPolicy": "Orphan"}, ["orphan"], 200),
+        "Foreground: foregroundDeletion finalizer": (
+            [],
+            {"propagationPolicy": "Foreground"},
+            ["foregroundDeletion"],
+            200,
+        ),
+        "orphanDependents true": ([], {"orphanDependents": True}, ["orphan"], 200),
+        "orphanDependents false": ([], {"orphanDependents": False}, None, 200),
+        "finalizers are kept": (["a.b/c"], {}, ["a.b/c"], 200),
         "still existing after the request: accepted": (["a.b/c"], {"orphanDependents": False}, ["a.b/c"], 202),
-        "no options: finalizers are kept": (["orphan"], {}, ["orphan"], 200),
+        "no options: orphan finalizer is kept": (["orphan"], {}, ["orphan"], 200),
         "background drops orphan": (["orphan"], {"propagationPolicy": "Background"}, None, 200),
-        "foreground takes the place of orphan": (
+        "Foreground replaces orphan": (
             ["a.b/c", "orphan"],
             {"propagationPolicy": "Foreground"},
             ["a.b/c", "foregroundDeletion"],
@@ -106,7 +111,7 @@ async def _running(api: Api, name: str = "p", **more: Any) -> Object:
         "the request's period wins": (True, "Running", {"gracePeriodSeconds": 5}, 5, "00:00:05"),
         "a negative period is a second": (True, "Running", {"gracePeriodSeconds": -1}, 1, "00:00:01"),
         "zero: deleted": (True, "Running", {"gracePeriodSeconds": 0}, None, None),
-        "not on a node: deleted": (False, "Pending", {}, None, None),
+        "unscheduled: deleted": (False, "Pending", {}, None, None),
         "terminated: deleted": (True, "Succeeded", {}, None, None),
     },
 )

@@ -125,7 +125,7 @@ async def test_eviction_decrements_disruptions_allowed(api: Api) -> None:
 @cases(
     "status, code, message, cause, retry_after",
     {
-        "nothing to spare": (
+        "no disruptions allowed": (
             {"disruptionsAllowed": 0, "currentHealthy": 1},
             429,
             REJECTED,
@@ -139,7 +139,7 @@ async def test_eviction_decrements_disruptions_allowed(api: Api) -> None:
             "The disruption budget b does not allow evicting pods currently",
             None,
         ),
-        "the controller cannot count": (
+        "sync of the budget failed": (
             {
                 "disruptionsAllowed": 0,
                 "conditions": [
@@ -213,9 +213,9 @@ async def test_several_budgets_for_one_pod_are_an_error(api: Api) -> None:
 @cases(
     "policy, healthy, code",
     {
-        "by default an unready pod may go while there are enough": (None, 2, 201),
-        "by default an unready pod is kept while there are too few": (None, 0, 429),
-        "said in so many words": ("IfHealthyBudget", 0, 429),
+        "unready pod of a healthy application": (None, 2, 201),
+        "unready pod of a disrupted application": (None, 0, 429),
+        "IfHealthyBudget": ("IfHealthyBudget", 0, 429),
         "always": ("AlwaysAllow", 0, 201),
     },
 )
@@ -253,7 +253,7 @@ async def test_dry_run_changes_nothing_and_is_still_rejected(api: Api) -> None:
     "body, code, message",
     {
         "another name": (_eviction("q"), 400, "name in URL does not match name in Eviction object"),
-        "another pod of that name": (
+        "uid precondition fails": (
             _eviction(deleteOptions={"preconditions": {"uid": "u"}}),
             409,
             'Operation cannot be fulfilled on pods "p": the UID in the precondition (u) does not match the UID in',

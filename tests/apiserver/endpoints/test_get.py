@@ -126,16 +126,19 @@ async def test_continue_token_expires_with_the_history(env: Env) -> None:
 @cases(
     "token, message",
     {
-        "of others": ({"v": "v2", "rv": 5, "start": "/a\0"}, "server does not recognize this encoded version v2"),
-        "of no version": (
+        "unsupported version": (
+            {"v": "v2", "rv": 5, "start": "/a\0"},
+            "server does not recognize this encoded version v2",
+        ),
+        "resourceVersion 0": (
             {"v": "meta.k8s.io/v1", "rv": 0, "start": "/a\0"},
             "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
         ),
-        "of no place": (
+        "empty start key": (
             {"v": "meta.k8s.io/v1", "rv": 5, "start": ""},
             "encoded start key empty (version meta.k8s.io/v1)",
         ),
-        "that leads elsewhere": ({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}, "/../x"),
+        "start key with ..": ({"v": "meta.k8s.io/v1", "rv": 5, "start": "/../x"}, "/../x"),
     },
 )
 async def test_invalid_continue_token_is_rejected(api: Api, token: Object, message: str) -> None:
@@ -205,17 +208,17 @@ async def test_future_resource_version_is_awaited(api: Api, target: str) -> None
 @cases(
     "query, names",
     {
-        "by label": ("labelSelector=app%3Dx", ["a", "b"]),
-        "not by label, also without it": ("labelSelector=app!%3Dx", ["c"]),
-        "by node": ("fieldSelector=spec.nodeName%3Dn1", ["a", "c"]),
-        "by node, the old word": ("fieldSelector=spec.host%3Dn1", ["a", "c"]),
-        "by no node": ("fieldSelector=spec.nodeName%3D", ["b"]),
-        "by any other node": ("fieldSelector=spec.nodeName!%3Dn1", ["b"]),
-        "by name": ("fieldSelector=metadata.name%3Db", ["b"]),
+        "label equals": ("labelSelector=app%3Dx", ["a", "b"]),
+        "label does not equal": ("labelSelector=app!%3Dx", ["c"]),
+        "spec.nodeName": ("fieldSelector=spec.nodeName%3Dn1", ["a", "c"]),
+        "spec.host": ("fieldSelector=spec.host%3Dn1", ["a", "c"]),
+        "empty spec.nodeName": ("fieldSelector=spec.nodeName%3D", ["b"]),
+        "another spec.nodeName": ("fieldSelector=spec.nodeName!%3Dn1", ["b"]),
+        "metadata.name": ("fieldSelector=metadata.name%3Db", ["b"]),
         "an empty term is skipped": ("fieldSelector=metadata.name%3Db,", ["b"]),
-        "by phase": ("fieldSelector=status.phase%3DRunning", ["a"]),
-        "by a field that is not printed": ("fieldSelector=spec.hostNetwork%3Dfalse", ["a", "b", "c"]),
-        "by both": ("fieldSelector=spec.nodeName%3Dn1&labelSelector=app%3Dx", ["a"]),
+        "status.phase": ("fieldSelector=status.phase%3DRunning", ["a"]),
+        "spec.hostNetwork": ("fieldSelector=spec.hostNetwork%3Dfalse", ["a", "b", "c"]),
+        "labels and fields": ("fieldSelector=spec.nodeName%3Dn1&labelSelector=app%3Dx", ["a"]),
     },
 )
 async def test_selectors(api: Api, query: str, names: list[str]) -> None:
@@ -301,7 +304,7 @@ async def test_continue_token_is_returned_if_later_objects_may_not_match(api: Ap
 @cases(
     "query, count",
     {
-        "one name: at any newer version": ("fieldSelector=metadata.name%3Dc", 1),
+        "one name: at or after the version": ("fieldSelector=metadata.name%3Dc", 1),
         "a list: at exactly this version": ("labelSelector=!x", 0),
     },
 )

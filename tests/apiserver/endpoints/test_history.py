@@ -54,7 +54,7 @@ async def test_list_of_all_marks(world: World, env: Env) -> None:
 @cases(
     "query, status, message",
     {
-        "no time": ("?at=noon", 400, 'invalid parameter "at": parsing time "noon"'),
+        "invalid time": ("?at=noon", 400, 'invalid parameter "at": parsing time "noon"'),
         "the future": ("?at=2999-01-01T00:00:00Z", 400, "2999-01-01T00:00:00Z is in the future; it is "),
         "before the history": ("?at=2000-01-01T00:00:00Z", 410, "the history of this API server begins at "),
     },
@@ -126,9 +126,12 @@ async def test_newest_changes_and_their_start(world: World) -> None:
 @cases(
     "query, message",
     {
-        "no resource": ("", 'the parameter "resource" is required, for example resource=pods'),
-        "too many": ("?resource=pods&limit=1001", 'invalid parameter "limit": must be between 1 and 1000'),
-        "no number": ("?resource=pods&limit=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
+        "missing resource": ("", 'the parameter "resource" is required, for example resource=pods'),
+        "limit above the maximum": (
+            "?resource=pods&limit=1001",
+            'invalid parameter "limit": must be between 1 and 1000',
+        ),
+        "invalid limit": ("?resource=pods&limit=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
     },
 )
 async def test_rejected_change_queries(world: World, query: str, message: str) -> None:

@@ -78,7 +78,7 @@ def test_impersonate_verb_allows_every_request() -> None:
 @cases(
     "caller, user, rules, groups",
     {
-        "another user, for lists of pods only": (
+        "user for lists of pods only": (
             Identity("bob"),
             "jane",
             (
@@ -87,7 +87,7 @@ def test_impersonate_verb_allows_every_request() -> None:
             ),
             ("system:authenticated",),
         ),
-        "an account comes with its groups": (
+        "service account with its groups": (
             Identity("bob"),
             "system:serviceaccount:d1:x",
             (
@@ -96,7 +96,7 @@ def test_impersonate_verb_allows_every_request() -> None:
             ),
             ("system:serviceaccounts", "system:serviceaccounts:d1", "system:authenticated"),
         ),
-        "a node comes with its group": (
+        "node with its group": (
             Identity("bob"),
             "system:node:n1",
             (
@@ -114,7 +114,7 @@ def test_impersonate_verb_allows_every_request() -> None:
             ),
             ("system:nodes", "system:authenticated"),
         ),
-        "nobody in particular is not authenticated": (
+        "system:anonymous is unauthenticated": (
             Identity("bob"),
             "system:anonymous",
             (may("impersonate", "", "users"),),

@@ -32,11 +32,11 @@ def _whole(text: str) -> str:
 @cases(
     "patch, expected",
     {
-        "the object itself is sorted, the rest is as Go declares it": (
+        "keys of the object are sorted, fields keep Go's order": (
             {"spec": 1},
             '{"apiVersion":"v1","kind":"Service",META,"spec":1}',
         ),
-        "what is merged and what is put in is sorted": (
+        "merged and replaced values are sorted": (
             {"spec": {"type": "ClusterIP", "clusterIPs": {"z": 1, "a": 2}}},
             '{"apiVersion":"v1","kind":"Service",META,"spec":{"clusterIPs":{"a":2,"z":1},PORTS,SELECTOR,"type":"ClusterIP"}}',
         ),
@@ -53,12 +53,12 @@ def test_merge_patches(patch: Any, expected: str) -> None:
 @cases(
     "operations, expected",
     {
-        "sorted on the way; a value is as it was sent": (
+        "maps along the path are sorted, the value is not": (
             [{"op": "replace", "path": "/spec/ports/0/port", "value": {"z": 1, "a": 2}}],
             '{"apiVersion":"v1","kind":"Service",META,"spec":{"ports":[{"name":"p","port":{"z":1,"a":2},"targetPort":80}],'
             'SELECTOR,"type":"ClusterIP"}}',
         ),
-        "the way to what is copied counts": (
+        "maps along from are sorted": (
             [{"op": "copy", "from": "/metadata/labels/a", "path": "/kind"}],
             '{"apiVersion":"v1","kind":"2","metadata":{"labels":{"a":"2","b":"1"},"name":"s"},"spec":{PORTS,SELECTOR,'
             '"type":"ClusterIP"}}',

@@ -42,14 +42,17 @@ async def test_ephemeral_container_is_added_and_increments_the_generation(api: A
 @cases(
     "wanted, message",
     {
-        "gone": ([], 'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be removed\n'),
+        "removed container": (
+            [],
+            'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be removed\n',
+        ),
         "changed": (
             [{**DEBUGGER, "image": "other"}],
             'spec.ephemeralContainers: Forbidden: existing ephemeral containers "d" may not be changed\n'
             '@@ -1,6 +1,6 @@\n {\n  "Name": "d",\n- "Image": "busybox",\n+ "Image": "other",\n  "Command": null,\n'
             '  "Args": null,\n  "WorkingDir": "",\n',
         ),
-        "for a container that is not there": (
+        "missing targetContainerName": (
             [DEBUGGER, {"name": "e", "image": "x", "targetContainerName": "z"}],
             'spec.ephemeralContainers[1].targetContainerName: Not found: "z"',
         ),
@@ -102,15 +105,15 @@ async def test_cpu_and_memory_are_resized(api: Api) -> None:
 @cases(
     "wanted, message",
     {
-        "another class of service": (
+        "changed QoS class": (
             {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m", "memory": "1Gi"}},
             'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
         ),
-        "another resource": (
+        "resource other than cpu and memory": (
             {"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}},
             "spec: Forbidden: only cpu and memory resources are mutable",
         ),
-        "a request taken away": (
+        "removed request": (
             {"requests": {"cpu": None, "memory": "1Gi"}},
             "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed",
         ),
@@ -139,13 +142,13 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
 @cases(
     "spec, status, wanted, told",
     {
-        "of windows": (
+        "windows pod": (
             {"os": {"name": "windows"}},
             {},
             {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
             ["[]: Forbidden: windows pods cannot be resized"],
         ),
-        "on a node that cannot": (
+        "node without support for resize": (
             {},
             _RUNNING,
             {},
@@ -157,7 +160,7 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
             {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "2"}}}]},
             [],
         ),
-        "other resources of a sidecar": (
+        "ephemeral storage of a sidecar": (
             _init(restartPolicy="Always"),
             {},
             {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": None, "ephemeral-storage": "1Gi"}}}]},
@@ -168,8 +171,8 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
                 "mutable",
             ],
         ),
-        "of the pod": ({"resources": _TIGHT}, {}, {"resources": {"requests": {"cpu": "2"}}}, []),
-        "others of the pod": (
+        "pod-level cpu": ({"resources": _TIGHT}, {}, {"resources": {"requests": {"cpu": "2"}}}, []),
+        "pod-level hugepages": (
             {"resources": _TIGHT},
             {},
             {"resources": {"requests": {"memory": None, "hugepages-2Mi": "2Mi"}, "limits": {"hugepages-2Mi": "2Mi"}}},
@@ -178,7 +181,7 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
                 "spec: Forbidden: only cpu and memory resources are mutable at pod-level",
             ],
         ),
-        "what has devices": (_CLAIMED, {}, {}, ["spec: Forbidden: only cpu and memory resources are mutable"]),
+        "resource claims": (_CLAIMED, {}, {}, ["spec: Forbidden: only cpu and memory resources are mutable"]),
     },
 )
 async def test_resizable_fields(api: Api, spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
@@ -224,14 +227,14 @@ async def _logged(api: Api, query: str = "", **more: Any) -> Answer:
 @cases(
     "query, text",
     {
-        "all": ("", "c -3\nc -2\nc -1\nc 0\n"),
+        "all lines": ("", "c -3\nc -2\nc -1\nc 0\n"),
         "the last line": ("?tailLines=1", "c 0\n"),
-        "no lines": ("?tailLines=0", ""),
-        "of the last second": ("?sinceSeconds=1", "c -1\nc 0\n"),
+        "tailLines 0": ("?tailLines=0", ""),
+        "sinceSeconds": ("?sinceSeconds=1", "c -1\nc 0\n"),
         "since a time": ("?sinceTime=2025-12-31T23:59:59Z", "c -1\nc 0\n"),
-        "so many bytes": ("?limitBytes=6", "c -3\nc"),
-        "with times": ("?tailLines=1&timestamps=true", "2026-01-01T00:00:00.000000000Z c 0\n"),
-        "to the end": ("?follow=true&container=c&tailLines=2", "c -1\nc 0\n"),
+        "limitBytes": ("?limitBytes=6", "c -3\nc"),
+        "timestamps": ("?tailLines=1&timestamps=true", "2026-01-01T00:00:00.000000000Z c 0\n"),
+        "follow": ("?follow=true&container=c&tailLines=2", "c -1\nc 0\n"),
     },
 )
 async def test_log_options(api: Api, query: str, text: str) -> None:
@@ -245,28 +248,33 @@ TWO = [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]
 @cases(
     "more, query, code, message",
     {
-        "of a pod without a node: nothing": ({"nodeName": ""}, "", 204, ""),
-        "of an unknown container": ({}, "?container=z", 400, "container z is not valid for pod p"),
-        "of one of several": (
+        "unscheduled pod: no content": ({"nodeName": ""}, "", 204, ""),
+        "unknown container": ({}, "?container=z", 400, "container z is not valid for pod p"),
+        "one of several containers": (
             {"containers": TWO},
             "",
             400,
             "a container name must be specified for pod p, choose one of: [a b]",
         ),
-        "of one of several, and init containers": (
+        "one of several containers and init containers": (
             {"containers": TWO, "initContainers": [{"name": "i", "image": "x"}]},
             "",
             400,
             "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]",
         ),
-        "of a pod on a missing node": ({"nodeName": "n3"}, "", 404, 'pods "n3" not found'),
-        "of a pod on a node that is not simulated": (
+        "pod on a missing node": ({"nodeName": "n3"}, "", 404, 'pods "n3" not found'),
+        "pod on a node that is not simulated": (
             {"nodeName": "n2"},
             "",
             500,
             'Internal error occurred: node "n2" is not simulated here: there is no kubelet to ask',
         ),
-        "what never was": ({}, "?previous=true", 400, 'previous terminated container "c" in pod "p" not found'),
+        "previous without a terminated container": (
+            {},
+            "?previous=true",
+            400,
+            'previous terminated container "c" in pod "p" not found',
+        ),
         "since two times": (
             {},
             "?sinceSeconds=1&sinceTime=2025-12-31T23:59:59Z",

@@ -74,26 +74,30 @@ _ODD = '"},"spec":{"renewTime":"2026-01-01T00:00:00.000000Z"'
     "made, change, is_short",
     {
         "only the time": (_lease(), _renewed, True),
-        "with a finalizer": (_lease(finalizers=["x.io/a"]), _renewed, True),
-        "annotations with the names of what is looked for": (
+        "finalizers": (_lease(finalizers=["x.io/a"]), _renewed, True),
+        "annotations that contain names of fields": (
             _lease(annotations=_STRANGE),
             lambda value: value[:-60] + _renewed(value[-60:]),
             True,
         ),
-        "annotations with texts that look like fields": (
+        "annotations that look like fields": (
             _lease(annotations={"spec": _ODD, "managedFields": _ODD}),
             _renewed,
             True,
         ),
-        "nothing": (_lease(), lambda value: value, False),
-        "another field, too": (_lease(), lambda value: _renewed(value).replace(b'Seconds":40', b'Seconds":41'), False),
-        "one more field": (_lease(), lambda value: _renewed(value)[:-2] + b',"strategy":"x"}}', False),
+        "unchanged renewTime": (_lease(), lambda value: value, False),
+        "changed duration": (_lease(), lambda value: _renewed(value).replace(b'Seconds":40', b'Seconds":41'), False),
+        "additional field": (_lease(), lambda value: _renewed(value)[:-2] + b',"strategy":"x"}}', False),
         "a space": (_lease(), lambda value: _renewed(value) + b" ", False),
         "an annotation, too": (_lease(annotations={"renewTime": "2026-01-01T00:00:00.000000Z"}), _renewed, False),
-        "no microseconds": (_lease(), lambda value: _renewed(value).replace(b"10.000000Z", b"10Z"), False),
-        "no date": (_lease(), lambda value: _renewed(value).replace(b"01-01T00:00:10", b"02-30T00:00:10"), False),
-        "no time": (_lease(), lambda value: _renewed(value).replace(b":10.0", b":1x.0"), False),
-        "another version": (
+        "renewTime without microseconds": (
+            _lease(),
+            lambda value: _renewed(value).replace(b"10.000000Z", b"10Z"),
+            False,
+        ),
+        "invalid date": (_lease(), lambda value: _renewed(value).replace(b"01-01T00:00:10", b"02-30T00:00:10"), False),
+        "invalid time": (_lease(), lambda value: _renewed(value).replace(b":10.0", b":1x.0"), False),
+        "another resourceVersion": (
             _lease(),
             lambda value: _renewed(value).replace(b'"resourceVersion":"', b'"resourceVersion":"9'),
             False,
@@ -133,7 +137,7 @@ async def test_another_manager_takes_ownership_of_renew_time(api: Api, short: li
     assert short == [False] * 4
 
 
-@cases("fields", {"nothing": None, "another field": {"f:spec": {"f:holderIdentity": {}}}})
+@cases("fields", {"no managed fields": None, "another field": {"f:spec": {"f:holderIdentity": {}}}})
 async def test_non_owner_becomes_owner_of_renew_time(api: Api, short: list[bool], fields: Object | None) -> None:
     first = await api.create(LEASES, _lease())
     entry = first["metadata"]["managedFields"][0]
@@ -234,7 +238,7 @@ async def test_in_process_renewal_stores_the_same(api: Api, env: Env) -> None:
         "another lease": (LEASES + "/b", "test"),
         "a dry run": (_LEASE + "?dryRun=All", "test"),
         "a subresource": (_LEASE + "/status", "test"),
-        "all of them": (LEASES, "test"),
+        "collection": (LEASES, "test"),
         "another kind": ("/api/v1/namespaces/default/configmaps/a", "test"),
     },
 )

@@ -44,7 +44,7 @@ async def send(
             "spec.resourceAttributes.fieldSelector.requirements: Required value: when "
             "spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required",
         ),
-        "both ways": (
+        "rawSelector and requirements": (
             {"labelSelector": {"rawSelector": "a=b", "requirements": [{"key": "a", "operator": "Exists"}]}},
             'spec.resourceAttributes.labelSelector.rawSelector: Invalid value: "a=b": '
             "may not specified at the same time as requirements",
@@ -53,7 +53,7 @@ async def send(
             {"fieldSelector": {"requirements": [{"key": "", "operator": "In", "values": ["a"]}]}},
             "spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified",
         ),
-        "in nothing": (
+        "In without values": (
             {"fieldSelector": {"requirements": [{"key": "a", "operator": "In"}]}},
             "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: "
             "must be specified when `operator` is 'In' or 'NotIn'",

@@ -79,7 +79,7 @@ async def test_scaling_by_put(api: Api) -> None:
             422,
             'Scale.autoscaling "r" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0',
         ),
-        "another object's uid": ({"metadata": {"name": "r", "uid": "a"}, "spec": {"replicas": 1}}, 409, None),
+        "precondition of another uid": ({"metadata": {"name": "r", "uid": "a"}, "spec": {"replicas": 1}}, 409, None),
     },
 )
 async def test_rejected_scales(api: Api, body: Object, code: int, message: str | None) -> None:
@@ -126,7 +126,7 @@ async def test_binding_sets_the_node_name(api: Api, target: str) -> None:
     "made, body, code, message",
     {
         "another name": (pod(), _binding("q"), 400, "name in URL does not match name in Binding object"),
-        "on a node already": (
+        "already assigned to a node": (
             pod(nodeName="n0"),
             _binding(),
             409,
@@ -138,15 +138,15 @@ async def test_binding_sets_the_node_name(api: Api, target: str) -> None:
             409,
             'Operation cannot be fulfilled on pods/binding "p": pod p has non-empty .spec.schedulingGates',
         ),
-        "another version": (
+        "another resourceVersion": (
             pod(),
             _binding(resourceVersion="1"),
             409,
             'Operation cannot be fulfilled on pods "p": the object has been modified; please apply your changes to the '
             "latest version and try again",
         ),
-        "no node": (pod(), _binding(node=""), 500, "target.name: Required value"),
-        "no pod": (pod("q"), _binding(), 404, 'pods "p" not found'),
+        "missing target": (pod(), _binding(node=""), 500, "target.name: Required value"),
+        "missing pod": (pod("q"), _binding(), 404, 'pods "p" not found'),
     },
 )
 async def test_rejected_bindings(api: Api, made: Object, body: Object, code: int, message: str) -> None:

@@ -18,9 +18,9 @@ _STORED = b'{"kind":"K","apiVersion":"v1","metadata":{"name":"a"},"spec":%s,"sta
 @cases(
     "spec, unchanged",
     {
-        "as it is stored": (_SPEC, True),
-        "with spaces": (json.dumps(json.loads(_SPEC), indent=1).encode(), True),
-        "in another order": (json.dumps(dict(reversed(json.loads(_SPEC).items()))).encode(), True),
+        "identical bytes": (_SPEC, True),
+        "indented": (json.dumps(json.loads(_SPEC), indent=1).encode(), True),
+        "keys in another order": (json.dumps(dict(reversed(json.loads(_SPEC).items()))).encode(), True),
         "another value": (_SPEC.replace(b'"x"', b'"y"'), False),
         "a number for a truth value": (_SPEC.replace(b"true", b"1"), False),
         "a float for an integer": (_SPEC.replace(b"[1,", b"[1.0,"), False),
@@ -67,13 +67,13 @@ def _compact(obj: Object) -> bytes:
         "an annotation": (_annotated, "", _compact),
         "an annotation, with spaces": (_annotated, "", lambda obj: json.dumps(obj, indent=2).encode()),
         "an annotation, sorted": (_annotated, "", lambda obj: json.dumps(obj, sort_keys=True).encode()),
-        "nothing": (lambda obj: obj, "", _compact),
+        "unchanged object": (lambda obj: obj, "", _compact),
         "the status": (_with_status, "/status", _compact),
         "an unknown field": (lambda obj: {**obj, "nonsense": 1}, "", _compact),
         "an unknown field of metadata": (lambda obj: {**obj, "metadata": {**obj["metadata"], "x": 1}}, "", _compact),
         "metadata of a wrong type": (lambda obj: {**obj, "metadata": {**obj["metadata"], "labels": 1}}, "", _compact),
         "another kind": (lambda obj: {**obj, "kind": "Pod"}, "", _compact),
-        "the spec in a wrong type": (lambda obj: {**obj, "spec": {**obj["spec"], "replicas": "x"}}, "", _compact),
+        "spec of the wrong type": (lambda obj: {**obj, "spec": {**obj["spec"], "replicas": "x"}}, "", _compact),
     },
 )
 async def test_response_is_identical(

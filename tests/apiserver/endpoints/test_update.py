@@ -98,8 +98,8 @@ async def test_put_of_a_missing_object_is_not_found(api: Api) -> None:
         "a changed spec raises it": (REPLICA_SETS, replica_set(), lambda o: o["spec"].update(replicas=3), 2),
         "changed labels do not": (REPLICA_SETS, replica_set(), lambda o: o["metadata"].update(labels={"a": "b"}), 1),
         "a status in the body is ignored": (REPLICA_SETS, replica_set(), lambda o: o["status"].update(replicas=9), 1),
-        "pods count changes of the spec": (PODS, pod(), lambda o: o["spec"].update(activeDeadlineSeconds=9), 2),
-        "config maps have none": (CONFIG_MAPS, config_map(), lambda o: o.update(data={"a": "b"}), None),
+        "generation of a pod": (PODS, pod(), lambda o: o["spec"].update(activeDeadlineSeconds=9), 2),
+        "ConfigMaps have no generation": (CONFIG_MAPS, config_map(), lambda o: o.update(data={"a": "b"}), None),
     },
 )
 async def test_generation(
@@ -188,7 +188,7 @@ async def test_removing_the_last_finalizer_deletes_the_object(api: Api) -> None:
             [{"op": "test", "path": "/data/a", "value": "1"}, {"op": "add", "path": "/data/d", "value": "4"}],
             {"a": "1", "c": "3", "d": "4"},
         ),
-        "json patch: none is fine": (JSON_PATCH, [], {"a": "1", "c": "3"}),
+        "JSON patch without operations": (JSON_PATCH, [], {"a": "1", "c": "3"}),
     },
 )
 async def test_patch_types(api: Api, content_type: str, patch: object, data: Object) -> None:
@@ -271,11 +271,11 @@ ADDRESSES = "may specify no more than one IP for each IP family"
 @cases(
     "sent, kept, said",
     {
-        "two families": (["10.0.0.2", "fd00::1"], ["10.0.0.2", "fd00::1"], ""),
-        "one family twice": (["10.0.0.2", "10.0.0.3"], [], ADDRESSES),
+        "dual-stack addresses": (["10.0.0.2", "fd00::1"], ["10.0.0.2", "fd00::1"], ""),
+        "two addresses of one family": (["10.0.0.2", "10.0.0.3"], [], ADDRESSES),
         "three": (["10.0.0.2", "fd00::1", "fd00::2"], [], ADDRESSES),
         "a double": (["10.0.0.2", "10.0.0.2"], [], ADDRESSES),
-        "the single one counts": (["10.0.0.3", "10.0.0.2"], ["10.0.0.2"], ""),
+        "podIP precedes podIPs": (["10.0.0.3", "10.0.0.2"], ["10.0.0.2"], ""),
         "the single one alone": ([], ["10.0.0.2"], ""),
     },
 )

@@ -24,7 +24,7 @@ async def _two(api: Api) -> None:
         "zero: the same": ("resourceVersion=0", ["ADDED a 8", "ADDED b 7", "ADDED c 9"]),
         "a revision: events after it": ("resourceVersion=7", ["ADDED a 8", "ADDED c 9"]),
         "the newest: only new events": ("resourceVersion=8", ["ADDED c 9"]),
-        "one: the whole history": ("resourceVersion=1", ["ADDED b 7", "ADDED a 8", "ADDED c 9"]),
+        "resourceVersion 1: the whole history": ("resourceVersion=1", ["ADDED b 7", "ADDED a 8", "ADDED c 9"]),
         "sendInitialEvents: existing objects, bookmark, events": (
             "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
             ["ADDED a 8", "ADDED b 7", "BOOKMARK  8 end", "ADDED c 9", "BOOKMARK  9"],
@@ -37,7 +37,7 @@ async def _two(api: Api) -> None:
             "sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
             ["ADDED c 9"],
         ),
-        "bookmarks tell the end of what is there, asked for or not": (
+        "initial-events-end bookmark of resourceVersion 0": (
             "resourceVersion=0&allowWatchBookmarks=true",
             ["ADDED a 8", "ADDED b 7", "BOOKMARK  8 end", "ADDED c 9", "BOOKMARK  9"],
         ),
@@ -115,10 +115,10 @@ async def test_all_watchers_get_the_same_bytes(api: Api) -> None:
 @cases(
     "accept, query",
     {
-        "as protobuf": ("application/vnd.kubernetes.protobuf", ""),
+        "protobuf": ("application/vnd.kubernetes.protobuf", ""),
         "metadata only": ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", ""),
-        "of those selected": ("application/json", "&labelSelector=app%3Dx"),
-        "of one node": ("application/json", "&fieldSelector=spec.nodeName%3Dn1"),
+        "label selector": ("application/json", "&labelSelector=app%3Dx"),
+        "field selector": ("application/json", "&fieldSelector=spec.nodeName%3Dn1"),
     },
 )
 async def test_event_is_encoded_once_per_encoding(api: Api, accept: str, query: str) -> None:
@@ -215,7 +215,7 @@ async def test_watch_list_times_out_waiting_for_a_future_resource_version(api: A
             "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
             "provided",
         ),
-        "no resource version": (
+        "invalid resourceVersion": (
             "resourceVersion=abc",
             500,
             'resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax',

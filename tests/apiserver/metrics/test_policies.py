@@ -34,11 +34,11 @@ FAILS = {"expression": "object.data.b == '1'"}
 @cases(
     "validation, spec, actions, counted",
     {
-        "one that holds is not counted": ({"expression": "true"}, {}, ["Deny"], {}),
-        "one that is false": (FALSE, {}, ["Deny"], {("invalid_error", "deny"): 1}),
-        "each action": (FALSE, {}, ["Warn", "Audit"], {("invalid_error", "warn"): 1, ("invalid_error", "audit"): 1}),
-        "one that fails": (FAILS, {}, ["Deny"], {("invalid_error", "deny"): 1}),
-        "one that fails and is ignored": (
+        "expression is true: not counted": ({"expression": "true"}, {}, ["Deny"], {}),
+        "expression is false": (FALSE, {}, ["Deny"], {("invalid_error", "deny"): 1}),
+        "Warn and Audit": (FALSE, {}, ["Warn", "Audit"], {("invalid_error", "warn"): 1, ("invalid_error", "audit"): 1}),
+        "expression fails": (FAILS, {}, ["Deny"], {("invalid_error", "deny"): 1}),
+        "expression fails with failurePolicy Ignore": (
             FAILS, {"failurePolicy": "Ignore"}, ["Deny"], {("invalid_error", "allow"): 1},
         ),
     },

@@ -48,8 +48,8 @@ def lines(counted: Counted, name: str) -> list[str]:
     {
         "get": ("GET", f"{PODS}/x", {}, "GET", "resource"),
         "list": ("GET", PODS, {}, "LIST", "namespace"),
-        "its head": ("HEAD", PODS, {}, "LIST", "namespace"),
-        "of all namespaces": ("GET", "/api/v1/pods", {}, "LIST", "cluster"),
+        "HEAD of a list": ("HEAD", PODS, {}, "LIST", "namespace"),
+        "list of all namespaces": ("GET", "/api/v1/pods", {}, "LIST", "cluster"),
         "list of one name": ("GET", f"{PODS}?fieldSelector=metadata.name%3Dx", {}, "LIST", "namespace"),
         "watch of one name": ("GET", f"{PODS}?watch=1&fieldSelector=metadata.name%3Dx", {}, "WATCH", "namespace"),
         "watch of one name by its path": ("GET", "/api/v1/watch/namespaces/a/pods/x", {}, "WATCH", "resource"),

@@ -69,7 +69,7 @@ async def token(api: Api, name: str, **spec: Any) -> Answer:
             lambda api: api.patch("/api/v1/nodes/n2/status", {"status": {"conditions": []}}, STRATEGIC),
             forbidden_message('is not allowed to modify node "n2"'),
         ),
-        "its own taints": (
+        "taints of the own Node": (
             lambda api: api.patch("/api/v1/nodes/n1", {"spec": {"taints": None}}),
             forbidden_message("is not allowed to modify taints"),
         ),
@@ -89,7 +89,7 @@ async def token(api: Api, name: str, **spec: Any) -> Answer:
             lambda api: api.post(PODS, pod("spy", nodeName="n1", volumes=WITH_SECRET)),
             'pod does not have "kubernetes.io/config.mirror" annotation, node "n1" can only create mirror pods',
         ),
-        "a mirror pod of nobody": (
+        "mirror pod without owner": (
             lambda api: api.post(PODS, pod("spy", metadata=MIRROR, nodeName="n1", volumes=WITH_SECRET)),
             forbidden_message("can only create pods with an owner reference set to itself"),
         ),
@@ -101,7 +101,7 @@ async def token(api: Api, name: str, **spec: Any) -> Answer:
             lambda api: token(api, "theirs"),
             "node requested token bound to a pod scheduled on a different node",
         ),
-        "a token for whom the pod never talks to": (
+        "token with an audience of no pod volume": (
             lambda api: token(api, "mine", audiences=["vault"]),
             'audience "vault" not found in pod spec volume, system:node:n1 is not authorized to request tokens for '
             "this audience",
@@ -171,7 +171,9 @@ async def plane_under_rights(env: Env, **options: Any) -> Plane:
     return Plane(env, store, PlaneOptions(nodes=2, **options), server=server)
 
 
-@pytest.mark.parametrize("manager", [None, Options(use_service_account_credentials=True)], ids=["alone", "manager"])
+@pytest.mark.parametrize(
+    "manager", [None, Options(use_service_account_credentials=True)], ids=["node alone", "manager"]
+)
 async def test_simulated_nodes_work_with_node_restriction(env: Env, manager: Options | None) -> None:
     """They register, get rid of the taint of new nodes, run pods, are taken out of service, and go away."""
     plane = await plane_under_rights(env, manager=manager)

@@ -152,7 +152,7 @@ def test_nodes(operation: str, new: Object | None, old: Object | None, words: st
 
 @cases(
     "node, words",
-    {"mine": (MINE, ""), "another": (OTHER, "is not allowed to modify node")},
+    {"own Node": (MINE, ""), "another Node": (OTHER, "is not allowed to modify node")},
 )
 def test_the_status_of_nodes(node: Object, words: str) -> None:
     expect(admit("UPDATE", "nodes/status", node, node), words)
@@ -257,7 +257,7 @@ NOT_ALLOWED = "is not allowed to update fields other than status.quantity and st
 @cases(
     "operation, resource, new, words",
     {
-        "the whole claim": ("UPDATE", "persistentvolumeclaims", claim(), "may only update PVC status"),
+        "claim instead of its status": ("UPDATE", "persistentvolumeclaims", claim(), "may only update PVC status"),
         "a new claim": ("CREATE", "persistentvolumeclaims", claim(), "may only update PVC status"),
         "condition": ("UPDATE", "persistentvolumeclaims/status", claim("FileSystemResizePending"), ""),
         "capacity": ("UPDATE", "persistentvolumeclaims/status", claim("Resizing", "15G"), ""),

@@ -64,10 +64,10 @@ MYPOD = BY_NAME["mypod"]
 @cases(
     "new, old",
     {
-        "one more": (labelled(MYPOD, a="a", b="b"), labelled(MYPOD, a="a")),
-        "one less": (labelled(MYPOD, a="a"), labelled(MYPOD, a="a", b="b")),
+        "added label": (labelled(MYPOD, a="a", b="b"), labelled(MYPOD, a="a")),
+        "removed label": (labelled(MYPOD, a="a"), labelled(MYPOD, a="a", b="b")),
         "the first": (labelled(MYPOD, a="a"), MYPOD),
-        "none left": (MYPOD, labelled(MYPOD, a="a")),
+        "removed all labels": (MYPOD, labelled(MYPOD, a="a")),
         "changed": (labelled(MYPOD, a="b"), labelled(MYPOD, a="a")),
     },
 )
@@ -103,7 +103,7 @@ def mapped(request: str) -> Object:
             with_status(resourceClaimStatuses=[{"name": "a"}]),
             "cannot update resource claim statues",
         ),
-        "all other status": (
+        "other fields of the status": (
             with_status(phase="Running", resourceClaimStatuses=[{"name": "a", "resourceClaimName": "b"}]),
             with_status(resourceClaimStatuses=[{"name": "a", "resourceClaimName": "b"}]),
             "",

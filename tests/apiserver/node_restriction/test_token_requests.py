@@ -72,9 +72,9 @@ def ask(request: Object, existing: Any = ALL, **more: Any) -> Any:
     {
         "unbound": (token_request(""), "node requested token not bound to a pod"),
         "bound to a secret": (token_request("mypod", kind="Secret"), "not bound to a pod"),
-        "pod that is not there": (token_request("nopod"), 'pod "nopod" not found'),
-        "without uid": (token_request("mypod", uid=""), "token with a pod binding without a uid"),
-        "another uid": (
+        "missing pod": (token_request("nopod"), 'pod "nopod" not found'),
+        "pod without uid": (token_request("mypod", uid=""), "token with a pod binding without a uid"),
+        "pod with another uid": (
             token_request("mypod", uid="u2"),
             "the UID in the bound object reference (u2) does not match the UID in record. The object might have been "
             "deleted and then recreated",
@@ -104,7 +104,7 @@ def asked_about(audience: str) -> Attributes:
 @cases(
     "pod, audience, existing, words",
     {
-        "no volume": ("mypod", "foo", ALL, unauthorized("foo")),
+        "no volume with the audience": ("mypod", "foo", ALL, unauthorized("foo")),
         "csi driver": ("mycsipod", "foo", ALL, ""),
         "csi driver with another audience": ("mycsipod", "bar", ALL, unauthorized("bar")),
         "csi driver not found": (
@@ -129,17 +129,17 @@ def asked_about(audience: str) -> Attributes:
         ),
         "ephemeral volume": ("myephemeralpod", "foo", ALL, ""),
         "ephemeral volume, another audience": ("myephemeralpod", "bar", ALL, unauthorized("bar")),
-        "claim not found, but a driver": ("mypvcandcsipod", "foo", (*STORED, *DRIVERS), ""),
-        "volume not found, but a driver": ("mypvcandcsipod", "foo", (*STORED, *DRIVERS, *CLAIMS), ""),
-        "neither found": (
+        "missing claim, inline volume of the driver": ("mypvcandcsipod", "foo", (*STORED, *DRIVERS), ""),
+        "missing volume, inline volume of the driver": ("mypvcandcsipod", "foo", (*STORED, *DRIVERS, *CLAIMS), ""),
+        "missing claim and driver": (
             "mypvcandcsipod",
             "foo",
             STORED,
             'error validating audience "foo": [persistentvolumeclaim "pvclaim" not found, csidriver.storage.k8s.io '
             f'"{DRIVER}" not found]',
         ),
-        "in-tree volume behind a claim": ("myintreepvtocsipod", "foo", ALL, ""),
-        "in-tree volume of the pod": ("myintreeinlinevoltocsipod", "foo", ALL, ""),
+        "persistent volume of a migrated plugin": ("myintreepvtocsipod", "foo", ALL, ""),
+        "inline volume of a migrated plugin": ("myintreeinlinevoltocsipod", "foo", ALL, ""),
     },
 )
 def test_token_audience(pod: str, audience: str, existing: Any, words: str) -> None:

@@ -42,7 +42,7 @@ def inside(data: bytes, *numbers: int) -> list[Any]:
 @cases(
     "path, accept, expected",
     {
-        "v2 without a wish": ("/openapi/v2", "", "application/json"),
+        "v2 without Accept header": ("/openapi/v2", "", "application/json"),
         "v2 as requested by kubectl": (
             "/openapi/v2",
             "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
@@ -143,21 +143,21 @@ def _without_descriptions(value: Any) -> Any:
 @cases(
     "given, expected",
     {
-        "with properties": (
+        "properties": (
             {"type": "object", "properties": {"spec": {"type": "object"}}},
             {"type": "object", "properties": {**META, "spec": {"type": "object"}}},
         ),
-        "of a type only": ({"type": "object"}, {"type": "object", "properties": META}),
-        "any fields at its root: no property at all": ({"type": "object", **FREE}, {"type": "object"}),
-        "not even those that it has": (
+        "type without properties": ({"type": "object"}, {"type": "object", "properties": META}),
+        "preserveUnknownFields at the root: no properties": ({"type": "object", **FREE}, {"type": "object"}),
+        "preserveUnknownFields at the root drops properties": (
             {"type": "object", **FREE, "description": "d", "properties": {"spec": {"type": "object"}}},
             {"type": "object"},
         ),
-        "any fields below: neither type nor properties there": (
+        "preserveUnknownFields below: neither type nor properties": (
             {"type": "object", "properties": {"a": {"type": "object", **FREE, "properties": {"b": {}}}, "c": FREE}},
             {"type": "object", "properties": {**META, "a": FREE, "c": FREE}},
         ),
-        "one of two types: the extension alone": (
+        "int-or-string: the extension alone": (
             {
                 "type": "object",
                 "properties": {

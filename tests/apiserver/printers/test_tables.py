@@ -99,9 +99,14 @@ SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
 @cases(
     "document, ready, status, restarts",
     {
-        "nothing known yet": (pod("Pending"), "0/2", "Pending", "0"),
-        "all run": (pod(containerStatuses=[state(True, **RUNNING), state(True, **RUNNING)]), "2/2", "Running", "0"),
-        "restarts tell when": (
+        "no container statuses": (pod("Pending"), "0/2", "Pending", "0"),
+        "all containers running": (
+            pod(containerStatuses=[state(True, **RUNNING), state(True, **RUNNING)]),
+            "2/2",
+            "Running",
+            "0",
+        ),
+        "restarts show when the last one was": (
             pod(
                 containerStatuses=[
                     state(waiting={"reason": "CrashLoopBackOff"}, restarts=3, last="2026-01-02T02:04:05Z")
@@ -139,7 +144,7 @@ SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
             "Init:Signal:9",
             "0",
         ),
-        "sidecars count": (
+        "sidecars are counted": (
             pod(
                 spec=SIDECAR,
                 initContainerStatuses=[{**state(True, 1, name="s", **RUNNING), "started": True}],
@@ -150,13 +155,18 @@ SIDECAR = {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}
             "3",
         ),
         "completed": (pod("Succeeded", containerStatuses=[state(**DONE)]), "0/2", "Completed", "0"),
-        "one done, ready": (
+        "one completed, ready": (
             pod(containerStatuses=[state(**DONE), state(True, **RUNNING)], conditions=READY),
             "1/2",
             "Running",
             "0",
         ),
-        "one done, not ready": (pod(containerStatuses=[state(**DONE), state(True, **RUNNING)]), "1/2", "NotReady", "0"),
+        "one completed, not ready": (
+            pod(containerStatuses=[state(**DONE), state(True, **RUNNING)]),
+            "1/2",
+            "NotReady",
+            "0",
+        ),
         "failed": (
             pod("Failed", containerStatuses=[state(terminated={"exitCode": 1, "reason": "Error"})]),
             "0/2",

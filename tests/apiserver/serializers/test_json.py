@@ -9,14 +9,14 @@ from pilothouse.apiserver.serializers.json import headers_with
 @cases(
     "warnings, header",
     {
-        "each once": (["a", "b", "a"], '299 - "a", 299 - "b"'),
+        "duplicates": (["a", "b", "a"], '299 - "a", 299 - "b"'),
         "quotes": (['say "\\"'], '299 - "say \\"\\\\\\""'),
-        "what no header may carry": (["a\x00b", "c\nd", "e\x7f", "f\x85", "\ud800", "", "g"], '299 - "g"'),
-        "nothing left": (["\n"], None),
-        "other letters": (["é"], '299 - "é"'),
+        "control characters": (["a\x00b", "c\nd", "e\x7f", "f\x85", "\ud800", "", "g"], '299 - "g"'),
+        "empty after sanitizing": (["\n"], None),
+        "non-ASCII characters": (["é"], '299 - "é"'),
         "a long one": (["x" * 4096], f'299 - "{"x" * 4096}"'),
-        "one that is too long": (["x" * 4097], f'299 - "{"x" * 256}"'),
-        "many long ones": (
+        "too long: truncated": (["x" * 4097], f'299 - "{"x" * 256}"'),
+        "many long ones: truncated in total": (
             [f"{number:04}" + "x" * 1000 for number in range(50)],
             ", ".join(f'299 - "{number:04}{"x" * 252}"' for number in range(16)),
         ),

@@ -31,15 +31,15 @@ COLLECTOR = (
     "accept, protobuf, table, expected",
     {
         "no Accept header: JSON": ("", True, True, Choice()),
-        "anything: JSON": ("*/*", True, True, Choice()),
+        "*/*: JSON": ("*/*", True, True, Choice()),
         "JSON first": ("application/json, */*", True, True, Choice()),
-        "Go clients: protobuf": (f"{PROTOBUF},application/json", True, True, Choice(PROTOBUF)),
+        "protobuf before JSON": (f"{PROTOBUF},application/json", True, True, Choice(PROTOBUF)),
         "custom resources have no protobuf": (f"{PROTOBUF},application/json", False, True, Choice()),
         "kubectl get": (KUBECTL_GET, True, True, Choice(transform="Table")),
         "kubectl get of what has no table": (KUBECTL_GET, True, False, Choice()),
         "metadata of custom ones": (COLLECTOR, False, True, Choice(PROTOBUF, "PartialObjectMetadataList")),
         "YAML": ("application/yaml", True, True, Choice(YAML)),
-        "by quality": (f"application/json;q=0.1,{PROTOBUF};q=0.9", True, True, Choice(PROTOBUF)),
+        "quality values": (f"application/json;q=0.1,{PROTOBUF};q=0.9", True, True, Choice(PROTOBUF)),
         "unknown ones are skipped": ("text/html,application/json;q=0.9", True, True, Choice(JSON)),
         "indented": ("application/json;pretty=1", True, True, Choice(pretty=True)),
         "no tables in protobuf": (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", True, True, Choice()),
@@ -52,9 +52,9 @@ def test_first_supported_accept_clause_wins(accept: str, protobuf: bool, table: 
 @cases(
     "accept, message",
     {
-        "nothing known": ("text/html", UNKNOWN_MEDIA_TYPES),
-        "known but not for this resource": (PROTOBUF, UNSUPPORTED_MEDIA_TYPES),
-        "a table of what has none": ("application/json;as=Table;v=v1;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES),
+        "unknown media type": ("text/html", UNKNOWN_MEDIA_TYPES),
+        "unsupported media type of the resource": (PROTOBUF, UNSUPPORTED_MEDIA_TYPES),
+        "resource without table": ("application/json;as=Table;v=v1;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES),
         "a table of the future": ("application/json;as=Table;v=v2;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES),
     },
 )

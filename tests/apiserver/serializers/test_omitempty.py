@@ -54,11 +54,11 @@ def test_prefilter_misses_no_empty_fields(text: str) -> None:
 @cases(
     "text, expected",
     {
-        "nothing is empty": (b'{"phase":"Running"}', False),
-        "what is always printed": (b'{"lastState":{},"ready":false,"restartCount":0}', False),
-        "a map beside it": (b'{"lastState":{},"labels":{}}', True),
-        "a boolean beside it": (b'{"ready":false,"hostNetwork":false}', True),
-        "a number beside it": (b'{"restartCount":0,"priority": 0}', True),
+        "no empty values": (b'{"phase":"Running"}', False),
+        "empty values without omitempty": (b'{"lastState":{},"ready":false,"restartCount":0}', False),
+        "empty map with omitempty beside": (b'{"lastState":{},"labels":{}}', True),
+        "false with omitempty beside": (b'{"ready":false,"hostNetwork":false}', True),
+        "zero with omitempty beside": (b'{"restartCount":0,"priority": 0}', True),
         "a text": (b'{"reason":""}', True),
         "a time is not a number": (b'{"startTime":"2026-01-01T00:00:07Z"}', False),
         "a list": (b'{"items":[]}', True),

@@ -14,7 +14,7 @@ DEEP = b'{"kind":"A","apiVersion":"v1","metadata":{"annotations":%s%s}}' % (b"["
             b'{"kind":"A","apiVersion":"v1","metadata":{"name":"a"},"spec":{}}',
             b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}',
         ),
-        "nested too deeply: as it is stored, for whoever reads it to refuse": (DEEP, DEEP),
+        "nested too deeply: the stored bytes unchanged": (DEEP, DEEP),
     },
 )
 def test_partial_object(stored: bytes, shown: bytes) -> None:

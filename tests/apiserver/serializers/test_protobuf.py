@@ -50,10 +50,10 @@ def test_go_encoded_body() -> None:
         "a port by number": ("util.intstr.IntOrString", 8080),
         "a share as text": ("util.intstr.IntOrString", "25%"),
         "a negative number": ("util.intstr.IntOrString", -1),
-        "micro time keeps its micros": ("meta.v1.MicroTime", "2026-01-02T03:04:05.000006Z"),
+        "MicroTime keeps microseconds": ("meta.v1.MicroTime", "2026-01-02T03:04:05.000006Z"),
         "before the epoch": ("meta.v1.Time", "1969-12-31T23:59:58Z"),
         "a year has four digits": ("meta.v1.Time", "0800-12-25T00:00:00Z"),
-        "also the first one, in micro time": ("meta.v1.MicroTime", "0001-01-01T00:00:02.000000Z"),
+        "year 1 in MicroTime": ("meta.v1.MicroTime", "0001-01-01T00:00:02.000000Z"),
         "a quantity is its text": ("resource.Quantity", "1500m"),
         "managed fields are JSON inside": ("meta.v1.FieldsV1", {"f:spec": {".": {}}}),
         "a named list is a message around it": ("authorization.v1.ExtraValue", ["a", "b"]),
@@ -70,7 +70,7 @@ def test_go_encoded_body() -> None:
             },
         ),
         "bytes are base64": ("core.v1.Secret", {"data": {"k": "AAEC"}}),
-        "an inlined source, empty but there": ("core.v1.Volume", {"name": "v", "emptyDir": {}}),
+        "empty emptyDir": ("core.v1.Volume", {"name": "v", "emptyDir": {}}),
     },
 )
 def test_values_round_trip(message: str, value: Any) -> None:
@@ -96,11 +96,11 @@ def test_delete_options_of_any_group() -> None:
 @cases(
     "body",
     {
-        "no magic": b"{}",
+        "no protobuf prefix": b"{}",
         "cut in the envelope": b"k8s\x00\x0a",
         "cut": b"k8s\x00" + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod")) + b"\x12\x05\x0a\xff",
         "an unknown kind": b"k8s\x00" + delimited(1, delimited(1, b"x/v1") + delimited(2, b"Ship")),
-        "a number where a message belongs": b"k8s\x00"
+        "varint in place of a message": b"k8s\x00"
         + delimited(1, delimited(1, b"v1") + delimited(2, b"Pod"))
         + delimited(2, b"\x08\x01"),
         "a time that no calendar has": b"k8s\x00"

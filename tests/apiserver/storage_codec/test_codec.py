@@ -107,8 +107,8 @@ def test_storage_keys_are_unique() -> None:
         ),
         pytest.param("/registry/ranges/serviceips", "/rangeallocations/serviceips", id="a range"),
         pytest.param("/registry/masterleases/10.0.0.1", "/masterleases/10.0.0.1", id="a lease of a server"),
-        pytest.param("/registry/podsecuritypolicy/restricted", None, id="policies of v1.24 are not served"),
-        pytest.param("/other/pods/ns/a", None, id="another root"),
+        pytest.param("/registry/podsecuritypolicy/restricted", None, id="podsecuritypolicies of v1.24"),
+        pytest.param("/other/pods/ns/a", None, id="key outside the prefix"),
         pytest.param("/registry/health", None, id="the health key of older releases"),
         pytest.param("/registry/pods/", None, id="a prefix and nothing below"),
     ],
@@ -122,9 +122,9 @@ def test_keys(etcd_key: str, key: str | None) -> None:
 @pytest.mark.parametrize(
     ("given", "root"),
     [
-        pytest.param("/registry", "/registry/", id="as upstream"),
-        pytest.param("kubernetes.io", "/kubernetes.io/", id="without slashes"),
-        pytest.param("/a/b/", "/a/b/", id="of two parts"),
+        pytest.param("/registry", "/registry/", id="default prefix"),
+        pytest.param("kubernetes.io", "/kubernetes.io/", id="prefix without slashes"),
+        pytest.param("/a/b/", "/a/b/", id="prefix of two segments"),
     ],
 )
 def test_root_of_the_keys(given: str, root: str) -> None:
@@ -250,7 +250,7 @@ _COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimesta
         pytest.param(
             {"group": "g.io", "versions": _VERSIONS, "conversion": {"strategy": "None"}},
             ("validation", {"openAPIV3Schema": {"type": "object"}}),
-            id="what versions have alike stands above them",
+            id="fields common to all versions move to the spec",
         ),
         pytest.param(
             {
@@ -259,7 +259,7 @@ _COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimesta
                 "conversion": {"strategy": "None"},
             },
             ("validation", None),
-            id="what differs stays",
+            id="fields that differ stay in the versions",
         ),
         pytest.param(
             {
@@ -295,7 +295,7 @@ _COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimesta
         pytest.param(
             {"group": "g.io", "versions": _VERSIONS, "conversion": {"strategy": "None"}, "preserveUnknownFields": True},
             ("preserveUnknownFields", True),
-            id="fields that are not in the schema are kept",
+            id="unknown fields are kept",
         ),
     ],
 )
@@ -320,12 +320,12 @@ def test_single_version_definition_is_converted() -> None:
     [
         pytest.param("/pods/ns/x", b"k8s\x00\xff\xff", "can't be decoded", id="a broken envelope"),
         pytest.param("/pods/ns/x", b"k8s\x00", 'no kind "" is known', id="an empty envelope"),
-        pytest.param("/pods/ns/x", b"", "can't be decoded", id="nothing"),
+        pytest.param("/pods/ns/x", b"", "can't be decoded", id="empty value"),
         pytest.param("/pods/ns/x", envelope("v1", "Node", b""), "is a Node and not a Pod", id="another kind"),
         pytest.param("/pods/ns/x", envelope("v1", "Pod", b""), "has no uid", id="an empty object"),
-        pytest.param("/pods/ns/x", envelope("v9", "Pod", b""), 'in version "v9"', id="a version nobody knows"),
+        pytest.param("/pods/ns/x", envelope("v9", "Pod", b""), 'in version "v9"', id="unknown version"),
         pytest.param("/pods/ns/x", b'{"kind":"Pod","apiVersion":"v1","metadata":[]}', "can't be decoded", id="a list"),
-        pytest.param("a.io/b/x", b'{"kind":"B","metadata":{"uid":"u"}}', "can't be decoded", id="no version"),
+        pytest.param("a.io/b/x", b'{"kind":"B","metadata":{"uid":"u"}}', "can't be decoded", id="missing apiVersion"),
         pytest.param(
             "a.io/b/x",
             b'{"kind":"B","apiVersion":"a.io/v1","metadata":{"uid":"u\\""}}',

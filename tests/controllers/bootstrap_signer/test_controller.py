@@ -60,25 +60,25 @@ def token(number: str = "abc123", **data: str) -> Secret:
     "data, secrets, expected",
     {
         "a new one": ({"kubeconfig": "payload"}, [token()], {"kubeconfig": "payload", KEY: SIGNATURE}),
-        "it is there": (
+        "valid signature is kept": (
             {"kubeconfig": "payload", KEY: SIGNATURE},
             [token()],
             {"kubeconfig": "payload", KEY: SIGNATURE},
         ),
         "an old one": ({"kubeconfig": "payload", KEY: "old"}, [token()], {"kubeconfig": "payload", KEY: SIGNATURE}),
         "a signature without a token": ({"kubeconfig": "payload", KEY: "old"}, [], {"kubeconfig": "payload"}),
-        "only signatures go": (
+        "only signatures are removed": (
             {"kubeconfig": "payload", KEY: SIGNATURE, "more": "x", "jws-kubeconfig": "y"},
             [token(usage_bootstrap_signing="false")],
             {"kubeconfig": "payload", "more": "x", "jws-kubeconfig": "y"},
         ),
-        "of a token that is over": (
+        "signature of an expired token": (
             {"kubeconfig": "payload", KEY: SIGNATURE},
             [token(expiration="2025-12-31T00:00:00Z")],
             {"kubeconfig": "payload"},
         ),
-        "no text": ({KEY: "old"}, [token()], None),
-        "nothing at all": ({}, [token()], None),
+        "no kubeconfig": ({KEY: "old"}, [token()], None),
+        "no data": ({}, [token()], None),
     },
 )
 def test_expected_signatures(data: dict[str, str], secrets: list[Secret], expected: dict[str, str] | None) -> None:

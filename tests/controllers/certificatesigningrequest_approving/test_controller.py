@@ -59,15 +59,15 @@ def requested_names(name: str = NODE, *organizations: str) -> RequestedNames:
 @cases(
     "request_, requested, expected",
     {
-        "a kubelet that asks for what it is already": (user(), requested_names(), (SELF, ANY)),
-        "somebody who asks for a node (requestor joe)": (user(by="joe"), requested_names(), (ANY,)),
-        "a node that asks for another (cn bar)": (user(), requested_names("system:node:bar"), (ANY,)),
-        "no node (cn mike)": (user(), requested_names("mike"), ()),
-        "no organization (orgs nil)": (user(), RequestedNames(common_name=NODE), ()),
-        "another one (orgs system:master)": (user(), requested_names(NODE, "system:master"), ()),
-        "a usage too many (server auth)": (user(usages=(*CLIENT, "server auth")), requested_names(), ()),
+        "self node client": (user(), requested_names(), (SELF, ANY)),
+        "requestor joe": (user(by="joe"), requested_names(), (ANY,)),
+        "cn bar": (user(), requested_names("system:node:bar"), (ANY,)),
+        "cn mike": (user(), requested_names("mike"), ()),
+        "orgs nil": (user(), RequestedNames(common_name=NODE), ()),
+        "orgs system:master": (user(), requested_names(NODE, "system:master"), ()),
+        "unexpected usage server auth": (user(usages=(*CLIENT, "server auth")), requested_names(), ()),
         "no usages": (user(usages=()), requested_names(), ()),
-        "not what it is for": (user(usages=("key encipherment", "digital signature")), requested_names(), ()),
+        "missing usage client auth": (user(usages=("key encipherment", "digital signature")), requested_names(), ()),
     },
 )
 def test_recognizers(
@@ -80,13 +80,13 @@ def test_recognizers(
     "request_, expected",
     {
         "pending": (user(), True),
-        "that a signer gave it up is no decision": (user("Failed"), True),
+        "Failed is not a decision": (user("Failed"), True),
         "approved": (user("Approved"), False),
         "denied": (user("Denied"), False),
-        "served": (user(served=True), False),
-        "for a kubelet's server": (user(signer=KUBELET_SERVING), False),
-        "for another client": (user(signer=API_SERVER_CLIENT), False),
-        "another signer": (user(signer="example.com/own"), False),
+        "issued": (user(served=True), False),
+        "kubelet-serving signer": (user(signer=KUBELET_SERVING), False),
+        "kube-apiserver-client signer": (user(signer=API_SERVER_CLIENT), False),
+        "other signer": (user(signer="example.com/own"), False),
     },
 )
 def test_requests_needing_a_decision(request_: CertificateSigningRequest, expected: bool) -> None:
@@ -161,10 +161,10 @@ REVIEW = "create subjectaccessreviews "
 @cases(
     "granted, by, message",
     {
-        "for itself": (("selfnodeclient",), NODE, SELF.message),
-        "for any node": (("nodeclient",), NODE, ANY.message),
-        "the narrower right is enough": (("nodeclient", "selfnodeclient"), NODE, SELF.message),
-        "for a node that is yet to be": (("nodeclient",), "system:bootstrap:abcdef", ANY.message),
+        "selfnodeclient": (("selfnodeclient",), NODE, SELF.message),
+        "nodeclient": (("nodeclient",), NODE, ANY.message),
+        "selfnodeclient precedes nodeclient": (("nodeclient", "selfnodeclient"), NODE, SELF.message),
+        "nodeclient of a bootstrap token": (("nodeclient",), "system:bootstrap:abcdef", ANY.message),
     },
 )
 async def test_authorized_requestor_is_approved(env: Env, granted: tuple[str, ...], by: str, message: str) -> None:
@@ -240,7 +240,7 @@ async def test_denied_request_is_not_approved(env: Env) -> None:
 @cases(
     "fault, verb, resource",
     {
-        "no answer to the question": (fail(500), "create", "subjectaccessreviews"),
+        "SubjectAccessReview fails": (fail(500), "create", "subjectaccessreviews"),
         "approval refused": (fail(500), "update", "certificatesigningrequests"),
         "conflict": (conflict(), "update", "certificatesigningrequests"),
     },

@@ -55,9 +55,9 @@ APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
 @cases(
     "request_, goes",
     {
-        "served not long ago": (certificate_request(condition(APPROVED, 50 * MINUTE), certificate=LIVING), False),
+        "issued recently": (certificate_request(condition(APPROVED, 50 * MINUTE), certificate=LIVING), False),
         "an hour ago to the second": (certificate_request(condition(APPROVED, HOUR), certificate=LIVING), False),
-        "served long ago": (certificate_request(condition(APPROVED, 2 * HOUR), certificate=LIVING), True),
+        "issued long ago": (certificate_request(condition(APPROVED, 2 * HOUR), certificate=LIVING), True),
         "approved, its signer has time": (certificate_request(condition(APPROVED, 50 * MINUTE)), False),
         "approved longer ago, its signer still has time": (certificate_request(condition(APPROVED, 2 * HOUR)), False),
         "approved a day ago and not signed": (certificate_request(condition(APPROVED, 25 * HOUR)), True),
@@ -68,18 +68,21 @@ APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
             False,
         ),
         "failed long ago": (certificate_request(condition(APPROVED, 2 * HOUR), condition(FAILED, 2 * HOUR)), True),
-        "nobody has decided yet": (certificate_request(age=5 * HOUR), False),
+        "pending recently": (certificate_request(age=5 * HOUR), False),
         "pending for a day": (certificate_request(age=25 * HOUR), True),
-        "something was said, if not much": (certificate_request(condition("Other", 25 * HOUR), age=25 * HOUR), False),
-        "its certificate has ended": (certificate_request(condition(APPROVED, 50 * MINUTE), certificate=ENDED), True),
-        "one that was never approved": (certificate_request(age=5 * HOUR, certificate=ENDED), False),
-        "no certificate has not ended": (
+        "pending with another condition": (certificate_request(condition("Other", 25 * HOUR), age=25 * HOUR), False),
+        "expired certificate": (certificate_request(condition(APPROVED, 50 * MINUTE), certificate=ENDED), True),
+        "expired certificate without approval": (certificate_request(age=5 * HOUR, certificate=ENDED), False),
+        "unparsable certificate": (
             certificate_request(condition(APPROVED, 50 * MINUTE), certificate=b"garbage"),
             False,
         ),
-        "but served is served": (certificate_request(condition(APPROVED, 2 * HOUR), certificate=b"garbage"), True),
-        "denied at no time: never too old": (certificate_request(condition(DENIED, None)), False),
-        "made at no time: never too old": (certificate_request(age=None), False),
+        "unparsable certificate, issued long ago": (
+            certificate_request(condition(APPROVED, 2 * HOUR), certificate=b"garbage"),
+            True,
+        ),
+        "denied without lastUpdateTime": (certificate_request(condition(DENIED, None)), False),
+        "no creationTimestamp": (certificate_request(age=None), False),
     },
 )
 def test_expired_requests(request_: CertificateSigningRequest, goes: bool) -> None:

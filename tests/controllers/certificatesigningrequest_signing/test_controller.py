@@ -93,7 +93,7 @@ SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
             "invalid usage for client certificate: server auth",
         ),
         "…-client-kubelet": (document("r", request_pem("system:node:x"), KUBELET_CLIENT), "Approved", True, ""),
-        "no kubelet's, approved by hand": (
+        "kubelet client of a user that is not a node": (
             document("r", USER, KUBELET_CLIENT),
             "Approved",
             False,
@@ -107,10 +107,10 @@ SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
             False,
             "DNS or IP subjectAltName is required",
         ),
-        "not approved": (document("r", SERVER, KUBELET_SERVING, SERVING), "", False, ""),
+        "pending": (document("r", SERVER, KUBELET_SERVING, SERVING), "", False, ""),
         "denied": (document("r", SERVER, KUBELET_SERVING, SERVING), "Denied", False, ""),
         "unknown signer": (document("r", USER, "kubernetes.io/not-recognised"), "Approved", False, ""),
-        "somebody else's": (document("r", USER, "example.com/sample-name"), "Approved", False, ""),
+        "signer of another controller": (document("r", USER, "example.com/sample-name"), "Approved", False, ""),
     },
 )
 async def test_handle_signs_or_fails_requests(world: World, body: Doc, said: str, served: bool, reason: str) -> None:
@@ -153,11 +153,11 @@ async def test_failed_request_is_not_signed(world: World) -> None:
     {
         "ten minutes": (600, 8760, 10 * MINUTE),
         "a day": (86400, 8760, 24 * HOUR - 5 * MINUTE),
-        "nothing said": (None, 8760, 8760 * HOUR - 5 * MINUTE),
-        "more than --cluster-signing-duration": (86400, 1, HOUR),
-        "more than the authority has": (None, 200_000, 3650 * 24 * HOUR),
-        "no time at all": (600, 0, 0 * HOUR),
-        "less than that: it ends before it begins": (None, -1, -1 * HOUR),
+        "no expirationSeconds": (None, 8760, 8760 * HOUR - 5 * MINUTE),
+        "above --cluster-signing-duration": (86400, 1, HOUR),
+        "beyond the expiry of the CA": (None, 200_000, 3650 * 24 * HOUR),
+        "duration 0": (600, 0, 0 * HOUR),
+        "negative duration": (None, -1, -1 * HOUR),
     },
 )
 async def test_issued_certificate_duration(
@@ -251,14 +251,18 @@ def test_cluster_signing_files_apply_to_all_signers_and_own_files_to_one(tmp_pat
 @cases(
     "options, can, errors",
     {
-        "nothing": ({}, False, 0),
+        "no signers": ({}, False, 0),
         "a certificate alone: no signer, as upstream": ({"cert_file": "a"}, False, 0),
-        "one pair": ({"cert_file": "a", "key_file": "b"}, True, 0),
+        "one certificate and key": ({"cert_file": "a", "key_file": "b"}, True, 0),
         "an own pair": ({"kubelet_client_cert_file": "a", "kubelet_client_key_file": "b"}, True, 0),
         "a certificate without its key": ({"kubelet_client_cert_file": "a"}, True, 1),
         "a key without its certificate": ({"legacy_unknown_key_file": "a"}, True, 1),
-        "both kinds": ({"cert_file": "a", "legacy_unknown_cert_file": "b", "legacy_unknown_key_file": "c"}, True, 1),
-        "no file, but an embedded server's": ({"pair": OURS}, True, 0),
+        "shared and per-signer flags": (
+            {"cert_file": "a", "legacy_unknown_cert_file": "b", "legacy_unknown_key_file": "c"},
+            True,
+            1,
+        ),
+        "CA of the embedded server": ({"pair": OURS}, True, 0),
     },
 )
 def test_certificate_and_key_flags_must_be_set_together(options: dict[str, str], can: bool, errors: int) -> None:
@@ -269,11 +273,11 @@ def test_certificate_and_key_flags_must_be_set_together(options: dict[str, str],
 @cases(
     "certificate, key, text",
     {
-        "no certificate": (None, OURS.key, "No such file"),
-        "no key": (OURS.certificate, None, "No such file"),
+        "missing certificate file": (None, OURS.key, "No such file"),
+        "missing key file": (OURS.certificate, None, "No such file"),
         "two certificates": (OURS.certificate * 2, OURS.key, "expected 1 certificate, found 2"),
-        "no PEM": (b"x", OURS.key, "can't be read"),
-        "no key in it": (OURS.certificate, b"secret", "can't be read"),
+        "certificate is not PEM": (b"x", OURS.key, "can't be read"),
+        "key is not PEM": (OURS.certificate, b"secret", "can't be read"),
         "the key of another": (OURS.certificate, authority(virtual.START, "other").key, "is not the key of"),
     },
 )

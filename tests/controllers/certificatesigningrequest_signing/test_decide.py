@@ -33,7 +33,7 @@ MINUTE, HOUR, DAY = (datetime.timedelta(**{unit: 1}) for unit in ("minutes", "ho
         "shorter than the limit": (1800, 1800),
         "longer than the limit": (3 * 3600, 3600),
         "negative": (-60, 600),
-        "less than ten minutes": (599, 600),
+        "below ten minutes": (599, 600),
         "ten minutes": (600, 600),
         "the limit": (3600, 3600),
         "no expirationSeconds: the limit": (None, 3600),
@@ -54,12 +54,12 @@ def test_maximum_duration_below_ten_minutes_applies() -> None:
 @cases(
     "length, authority, expected",
     {
-        "short: five minutes before now, and whole after it (backdate with short)": (HOUR, DAY, HOUR),
+        "backdate with short": (HOUR, DAY, HOUR),
         "very short (super small ttl)": (MINUTE, DAY, MINUTE),
         "ten minutes": (10 * MINUTE, DAY, 10 * MINUTE),
         "eight hours are not short": (8 * HOUR, DAY, 8 * HOUR - 5 * MINUTE),
         "a day less five minutes (longer ttl)": (24 * HOUR, 9 * DAY, DAY - 5 * MINUTE),
-        "never longer than the authority (truncate expiration)": (48 * HOUR, DAY, DAY),
+        "truncate expiration": (48 * HOUR, DAY, DAY),
     },
 )
 def test_not_before_and_not_after(
@@ -86,11 +86,17 @@ def test_expired_ca_does_not_sign(ended: datetime.timedelta, text: str) -> None:
 @cases(
     "usages, expected",
     {
-        "all that it may have": (("client auth", "digital signature", "key encipherment"), None),
-        "what it must have": (("client auth",), None),
-        "one that it may not": (("server auth", "client auth"), "invalid usage for client certificate: server auth"),
-        "not what it must": (("digital signature",), "missing required usage for client certificate: client auth"),
-        "none": ((), "missing required usage for client certificate: client auth"),
+        "all allowed usages": (("client auth", "digital signature", "key encipherment"), None),
+        "required usage alone": (("client auth",), None),
+        "usage that is not allowed": (
+            ("server auth", "client auth"),
+            "invalid usage for client certificate: server auth",
+        ),
+        "missing required usage": (
+            ("digital signature",),
+            "missing required usage for client certificate: client auth",
+        ),
+        "no usages": ((), "missing required usage for client certificate: client auth"),
     },
 )
 def test_allowed_usages_by_signer(usages: tuple[str, ...], expected: str | None) -> None:
@@ -108,12 +114,12 @@ def certificate_request(*conditions: str, served: bool = False) -> CertificateSi
     "request_, expected",
     {
         "approved": (certificate_request("Approved"), True),
-        "not approved": (certificate_request(), False),
+        "pending": (certificate_request(), False),
         "denied": (certificate_request("Denied"), False),
         "approved and denied": (certificate_request("Approved", "Denied"), False),
-        "given up": (certificate_request("Approved", "Failed"), False),
-        "given up before anybody approved": (certificate_request("Failed"), False),
-        "served": (certificate_request("Approved", served=True), False),
+        "approved and failed": (certificate_request("Approved", "Failed"), False),
+        "failed": (certificate_request("Failed"), False),
+        "issued": (certificate_request("Approved", served=True), False),
     },
 )
 def test_requests_ready_for_signing(request_: CertificateSigningRequest, expected: bool) -> None:

@@ -124,15 +124,15 @@ def test_requested_extensions_are_ignored() -> None:
     {
         "signing": (("signing",), {0}, []),
         "client auth": (("client auth",), set(), [ExtendedKeyUsageOID.CLIENT_AUTH]),
-        "twice is once": (("client auth",) * 2, set(), [ExtendedKeyUsageOID.CLIENT_AUTH]),
+        "duplicate usage": (("client auth",) * 2, set(), [ExtendedKeyUsageOID.CLIENT_AUTH]),
         "cert sign, encipher only": (("cert sign", "encipher only"), {5, 7}, []),
-        "in Go's order": (
+        "order of Go's list": (
             ("ocsp signing", "crl sign", "s/mime", "content commitment"),
             {6, 1},
             [ExtendedKeyUsageOID.EMAIL_PROTECTION, ExtendedKeyUsageOID.OCSP_SIGNING],
         ),
-        "two words": (("s/mime", "email protection"), set(), [ExtendedKeyUsageOID.EMAIL_PROTECTION]),
-        "none": ((), set(), []),
+        "two names of one usage": (("s/mime", "email protection"), set(), [ExtendedKeyUsageOID.EMAIL_PROTECTION]),
+        "no bits": ((), set(), []),
     },
 )
 def test_key_usages_from_strings(
@@ -172,11 +172,11 @@ def test_every_key_usage_combination_is_encoded() -> None:
 @cases(
     "bits, expected",
     {
-        "one": ({0}, "03020780"),
-        "two": ({0, 2}, "030205a0"),
+        "first bit": ({0}, "03020780"),
+        "two bits of the first byte": ({0, 2}, "030205a0"),
         "the last of the first byte": ({7}, "03020001"),
         "the first of the second": ({8}, "0303070080"),
-        "of both": ({0, 8}, "0303078080"),
+        "bits of both bytes": ({0, 8}, "0303078080"),
     },
 )
 def test_key_usage_bits_are_der_encoded(bits: set[int], expected: str) -> None:

@@ -49,8 +49,8 @@ SAW = role("saw", NOT_BAR, BOARDS)
 @cases(
     "roles, aggregate, expected",
     {
-        "dead rules go": ([HAMMER], combined(BAR, rules=(BOARDS,)), (NAILS, WEDGES)),
-        "no role is selected: all rules are removed": ([SAW], combined(BAR, rules=(NAILS, WEDGES)), ()),
+        "stale rules are removed": ([HAMMER], combined(BAR, rules=(BOARDS,)), (NAILS, WEDGES)),
+        "no selected role: all rules are removed": ([SAW], combined(BAR, rules=(NAILS, WEDGES)), ()),
         "selected roles are sorted by name": ([HAMMER, CHISEL, SAW], combined(BAR), (MORTISES, NAILS, WEDGES)),
         "selector by selector": ([HAMMER, CHISEL, SAW], combined(BAR, NOT_BAR), (MORTISES, NAILS, WEDGES, BOARDS)),
         "the order of selectors precedes that of names": (
@@ -63,8 +63,8 @@ SAW = role("saw", NOT_BAR, BOARDS)
             combined(BAR, NOT_BAR),
             (MORTISES, NAILS, WEDGES, BOARDS),
         ),
-        "also within one role": ([role("a", BAR, NAILS, NAILS), role("b", BAR, NAILS)], combined(BAR), (NAILS,)),
-        "the same verbs in another order are another rule": (
+        "duplicates within one role": ([role("a", BAR, NAILS, NAILS), role("b", BAR, NAILS)], combined(BAR), (NAILS,)),
+        "verbs in another order are a different rule": (
             [
                 role("a", BAR, PolicyRule(verbs=("get", "list"), resources=("nails",))),
                 role("b", BAR, PolicyRule(verbs=("list", "get"), resources=("nails",))),
@@ -76,12 +76,12 @@ SAW = role("saw", NOT_BAR, BOARDS)
             ),
         ),
         "an empty selector picks all others": ([HAMMER], combined({}, rules=(NAILS,)), (NAILS, WEDGES)),
-        "a role does not pick itself": ([], combined(BAR, rules=(NAILS,)), ()),
-        "no aggregation rule: the rules are its own": ([HAMMER], SAW, None),
-        "they are right: nothing to write": ([HAMMER], combined(BAR, rules=(NAILS, WEDGES)), None),
-        "no rules, and none exist": ([SAW], combined(BAR), None),
+        "a role does not select itself": ([], combined(BAR, rules=(NAILS,)), ()),
+        "no aggregation rule: unchanged": ([HAMMER], SAW, None),
+        "rules up to date: no write": ([HAMMER], combined(BAR, rules=(NAILS, WEDGES)), None),
+        "no rules and no selected role: no write": ([SAW], combined(BAR), None),
         "the order is corrected": ([HAMMER], combined(BAR, rules=(WEDGES, NAILS)), (NAILS, WEDGES)),
-        "but not among roles that could pick each other": (
+        "the order among aggregated roles is kept": (
             [HAMMER, msgspec.structs.replace(combined(NOT_BAR), metadata=ObjectMeta(name="zzz", labels=BAR))],
             combined(BAR, rules=(WEDGES, NAILS)),
             None,
@@ -178,7 +178,7 @@ async def test_aggregated_rules_follow_selected_roles(world: World) -> None:
     assert set(world.requests()) == {"patch clusterroles sum"} and len(world.requests()) == 5
 
 
-@pytest.mark.parametrize("parts", [1, 0], ids=["what the parts say is put back", "without parts nothing is left"])
+@pytest.mark.parametrize("parts", [1, 0], ids=["manual change is reverted", "rules of deleted roles are removed"])
 async def test_manually_written_rules_are_overwritten(world: World, parts: int) -> None:
     for number in range(parts):
         await world.request("POST", ROLES, part(f"part-{number}", rule("mine"), part="yes"))

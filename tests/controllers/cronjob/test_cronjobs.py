@@ -202,8 +202,8 @@ async def test_changed_schedule_applies_from_the_next_time(world: World, ender: 
 @cases(
     "before, after, moments",
     {
-        "less often": ("@every 2m", "@every 6m", (2, 8, 14)),
-        "more often": ("@every 6m", "@every 2m", (6, 8, 10)),
+        "longer interval": ("@every 2m", "@every 6m", (2, 8, 14)),
+        "shorter interval": ("@every 6m", "@every 2m", (6, 8, 10)),
     },
 )
 async def test_changed_every_schedule_counts_from_the_last_schedule_time(
@@ -335,7 +335,7 @@ at = datetime.datetime.fromisoformat
             ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00"],
         ),
         "New York, set forward": (at("2026-03-04T12:00:00+00:00"), "America/New_York", "2026-03-08", []),
-        "Tokyo, never set": (
+        "Tokyo, without daylight saving time": (
             at("2026-06-10T12:00:00+00:00"),
             "Asia/Tokyo",
             "2026-06-14",

@@ -77,7 +77,7 @@ def cron(
     "given, now, heed, since, due, many",
     {
         "before the first moment": (cron(), 30, False, 0, None, 0),
-        "just after it": (cron(), 61 * MINUTE, False, 0, HOUR, 0),
+        "just after the first time": (cron(), 61 * MINUTE, False, 0, HOUR, 0),
         "five were missed": (cron(created=10), 301 * MINUTE, False, 10, 5 * HOUR, 5),
         "uneven distances": (
             cron("30 6-16/4 * * 1-5", last=30 * MINUTE),
@@ -119,9 +119,9 @@ def cron(
             6 * DAY + 23 * HOUR + MINUTE,
             167,
         ),
-        "just served": (cron("0 * * * *", last=0), 30, False, 0, None, 0),
-        "served a minute ago": (cron("*/5 * * * *", last=1800), 31 * MINUTE, False, 1800, None, 0),
-        "within the deadline": (
+        "just started": (cron("0 * * * *", last=0), 30, False, 0, None, 0),
+        "started a minute ago": (cron("*/5 * * * *", last=1800), 31 * MINUTE, False, 1800, None, 0),
+        "within starting deadline": (
             cron("*/5 * * * *", last=1800, starting_deadline_seconds=60),
             31 * MINUTE,
             False,
@@ -129,7 +129,7 @@ def cron(
             None,
             0,
         ),
-        "the deadline says from when on": (
+        "starting deadline limits the earliest time": (
             cron("*/5 * * * *", last=1800, starting_deadline_seconds=60),
             32 * MINUTE,
             True,
@@ -162,10 +162,10 @@ def test_schedules_that_never_occur() -> None:
     "given, now, due",
     {
         "never started, not yet time": (cron(created=-600), -420, None),
-        "never started, it is time": (cron(created=-600), 2, 0),
+        "never started, time reached": (cron(created=-600), 2, 0),
         "started, not yet time": (cron(created=-600, last=0), 120, None),
         "started, it is time": (cron(created=-600, last=0), HOUR + 300, HOUR),
-        "two were missed: the last": (cron(created=-2 * HOUR, last=-HOUR), HOUR + 300, HOUR),
+        "two missed: the last": (cron(created=-2 * HOUR, last=-HOUR), HOUR + 300, HOUR),
         "ten days were missed": (cron(created=-2 * HOUR, last=-HOUR), HOUR + 10 * DAY, HOUR + 10 * DAY),
         "ten days were missed, the deadline is short": (
             cron(created=-2 * HOUR, last=-HOUR, starting_deadline_seconds=2 * HOUR),
@@ -264,7 +264,7 @@ MANY = "Warning TooManyMissedTimes"
         ),
         pytest.param(
             cron(created=BEFORE, time_zone="bad timezone"), BEFORE, None, None, ["Warning UnknownTimeZone"],
-            id="no time zone",
+            id="unknown time zone",
         ),
         *(
             pytest.param(cron(created=BEFORE, **how), BEFORE, None, 60.1, [], id=f"not time, {how}")
@@ -280,7 +280,7 @@ MANY = "Warning TooManyMissedTimes"
             0,
             HOUR - 59.9,
             ["Warning UnsupportedSchedule"],
-            id="the schedule names a zone by itself",
+            id="TZ in the schedule",
         ),
         pytest.param(cron(created=BEFORE, suspend=True), AFTER, None, None, [], id="suspended"),
         pytest.param(cron(created=BEFORE, deleted=True), AFTER, None, None, [], id="being deleted"),
@@ -306,7 +306,7 @@ MANY = "Warning TooManyMissedTimes"
         pytest.param(cron(**RUNS, **REPLACE), AFTER, 0, HOUR - 59.9, [], id="runs, time, Replace"),
         pytest.param(cron(**RUNS, suspend=True), AFTER, None, None, [], id="runs, suspended"),
         pytest.param(cron(**RUNS, **SHORT), AFTER, None, HOUR - 59.9, [], id="runs, past its deadline"),
-        pytest.param(cron(**RUNS, **LONG), AFTER, 0, HOUR - 59.9, [], id="runs, within its deadline"),
+        pytest.param(cron(**RUNS, **LONG), AFTER, 0, HOUR - 59.9, [], id="still active, within its deadline"),
         *(
             pytest.param(cron(**RAN, **how, **limit), WEEK, WEEK, HOUR + 0.1, [MANY], id=f"a week late, {how}, {limit}")
             for how in (ALLOW, REPLACE, FORBID)
@@ -318,7 +318,7 @@ MANY = "Warning TooManyMissedTimes"
             for limit in (MEDIUM, SHORT)
         ),
         pytest.param(
-            cron(created=PRIOR, last=0), 60.1, None, HOUR - 60, [], id="served already: whatever the cache shows"
+            cron(created=PRIOR, last=0), 60.1, None, HOUR - 60, [], id="lastScheduleTime precedes the cache"
         ),
         pytest.param(
             cron(created=-61 * MINUTE, last=PRIOR, active=(THIS_HOUR,)),
@@ -326,7 +326,7 @@ MANY = "Warning TooManyMissedTimes"
             None,
             HOUR - 60,
             [],
-            id="its Job is active already",
+            id="Job is already active",
         ),
         pytest.param(cron("@every 1h", created=BEFORE), 0, None, HOUR - 59.9, [], id="every hour, not time"),
         pytest.param(cron("@every 1h", created=-61 * MINUTE), BEFORE, BEFORE, HOUR + 0.1, [], id="every hour, time"),
@@ -400,7 +400,7 @@ def test_sync_cron_job(
             cron("TZ=UTC 0 * * * *"), 0,
             'CRON_TZ or TZ used in schedule "TZ=UTC 0 * * * *" is not officially supported, see https://kubernetes.io'
             "/docs/concepts/workloads/controllers/cron-jobs/ for more details"),
-        "many": (
+        "too many missed start times": (
             cron(created=-DAY * 5), 0,
             "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"),
     },
@@ -439,16 +439,16 @@ HISTORY = [
 @cases(
     "succeeded, failed, jobs, expected",
     {
-        "no limits": (None, None, HISTORY, []),
-        "one of each": (1, 1, HISTORY, ["a", "c", "b"]),
-        "none of each, but what runs": (0, 0, HISTORY, ["a", "c", "e", "b", "d"]),
+        "no history limits": (None, None, HISTORY, []),
+        "limits of 1": (1, 1, HISTORY, ["a", "c", "b"]),
+        "limits of 0 keep active Jobs": (0, 0, HISTORY, ["a", "c", "e", "b", "d"]),
         "only those that succeeded": (2, None, HISTORY, ["a"]),
         "only those that failed": (None, 1, HISTORY, ["b"]),
-        "as many as may stay": (3, 2, HISTORY, []),
-        "none there": (1, 1, [], []),
-        "without beginning: by name": (1, 1, [job("b", "Complete"), job("a", "Complete")], ["a"]),
-        "those without stay longest": (1, 1, [job("a", "Complete"), job("b", "Complete", began=1)], ["b"]),
-        "as old: by name": (1, 1, [job("b", "Complete", began=1), job("a", "Complete", began=1)], ["a"]),
+        "number of Jobs equals the limits": (3, 2, HISTORY, []),
+        "no Jobs": (1, 1, [], []),
+        "no startTime: by name": (1, 1, [job("b", "Complete"), job("a", "Complete")], ["a"]),
+        "Jobs without startTime are kept longest": (1, 1, [job("a", "Complete"), job("b", "Complete", began=1)], ["b"]),
+        "equal startTime: by name": (1, 1, [job("b", "Complete", began=1), job("a", "Complete", began=1)], ["a"]),
         "the oldest": (1, 1, [job("a", "Complete", began=9), job("b", "Complete", began=1)], ["b"]),
     },
 )
@@ -488,7 +488,7 @@ def test_started_job_is_added_to_the_status() -> None:
     "zone, annotations, expected",
     {
         "UTC": ("UTC", {"x": "y"}, "2016-05-19T10:00:00Z"),
-        "no zone": (None, {"x": "y"}, "2016-05-19T10:00:00Z"),
+        "no time zone": (None, {"x": "y"}, "2016-05-19T10:00:00Z"),
         "another zone": ("Europe/Rome", {"x": "y", "z": "x"}, "2016-05-19T12:00:00+02:00"),
         "a zone that is like UTC": ("Africa/Abidjan", {}, "2016-05-19T10:00:00Z"),
     },

@@ -361,10 +361,10 @@ async def test_first_of_two_errors_is_raised(
 @cases(
     "updates, gets, sent",
     {
-        "at once": (0, 0, (1, 0)),
-        "once more": (1, 0, (2, 1)),
-        "twice in vain": (2, 0, (2, 1)),
-        "not even read": (1, 1, (1, 1)),
+        "first attempt succeeds": (0, 0, (1, 0)),
+        "retry succeeds": (1, 0, (2, 1)),
+        "both attempts fail": (2, 0, (2, 1)),
+        "reading again fails": (1, 1, (1, 1)),
     },
 )
 async def test_status_update_is_retried_on_the_live_object(
@@ -493,7 +493,7 @@ async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env
         }  # fmt: skip
 
 
-@pytest.mark.parametrize("owned", [True, False], ids=["to be released", "to be adopted"])
+@pytest.mark.parametrize("owned", [True, False], ids=["release", "adoption"])
 async def test_revision_deleted_while_being_claimed_is_no_error(env: Env, owned: bool) -> None:
     """It is not found: nothing to claim, and no error."""
     async with idle(env, nodes=0) as world:

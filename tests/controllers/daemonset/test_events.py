@@ -110,7 +110,7 @@ ALLOCATABLE = msgspec.structs.replace(node(), status=NodeStatus(allocatable={"cp
     "old, new, template, synced, enqueued",
     {
         "TestAddNode: no DaemonSet matches": (None, node(), {"nodeSelector": BLUE}, True, False),
-        "TestAddNode: one that is wanted": (None, node("n1", BLUE), {"nodeSelector": BLUE}, True, True),
+        "TestAddNode: matching node": (None, node("n1", BLUE), {"nodeSelector": BLUE}, True, True),
         "nothing changed": (node(), node(), {"nodeSelector": BLUE}, False, False),
         "the labels changed": (node(), node("n1", BLUE), {"nodeSelector": BLUE}, True, True),
         "the taints changed": (node("n1", None, taint("a")), node(), {}, True, True),

@@ -24,7 +24,7 @@ def one_pod_per_node(pods: list[Doc]) -> None:
     "wait_for_own_writes, created",
     {
         "the consistency store detects the stale cache, without a time limit": (True, 3),
-        "expectations alone give up after five minutes": (False, 6),
+        "expectations expire after five minutes": (False, 6),
     },
 )
 async def test_stale_cache_creates_no_second_pod(env: Env, wait_for_own_writes: bool, created: int) -> None:
@@ -219,7 +219,7 @@ async def test_nothing_is_written_after_the_owner_was_found_recreated(world: Wor
     assert await world.revisions(), "the new one has its own"
 
 
-@pytest.mark.parametrize("wait_for_own_writes", [True, False], ids=["consistency store", "by expectations alone"])
+@pytest.mark.parametrize("wait_for_own_writes", [True, False], ids=["consistency store", "expectations alone"])
 async def test_owner_recreated_during_a_sync_gets_no_more_pods(env: Env, wait_for_own_writes: bool) -> None:
     """They would be expected for its successor, which would then wait five minutes for them."""
     async with controlled(env, DaemonSetOptions(wait_for_own_writes=wait_for_own_writes)) as world:

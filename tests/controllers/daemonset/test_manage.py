@@ -12,41 +12,41 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
 @cases(
     "where, rules, expected",
     {
-        "nothing there: create": (site(), PLAIN, NodeChanges(create=True)),  # TestSimpleDaemonSetLaunchesPods
-        "one there: nothing": (site(pod("a")), PLAIN, NOTHING),
+        "no pod: create": (site(), PLAIN, NodeChanges(create=True)),  # TestSimpleDaemonSetLaunchesPods
+        "one pod: nothing": (site(pod("a")), PLAIN, NOTHING),
         "should not run, no pod": (site(run=False), PLAIN, NOTHING),
         "should not start, no pod": (site(run=False, stay=True), PLAIN, NOTHING),
         "should not run: the pod is deleted": (site(pod("a"), run=False), PLAIN, NodeChanges(delete=("a",))),
         # TestSelectorDaemonDeletesUnselectedPods, TestNoExecuteTaintedDoesEvicitRunningIntolerantPod
-        "may stay: it stays": (site(pod("a"), run=False, stay=True), PLAIN, NOTHING),
+        "should continue to run": (site(pod("a"), run=False, stay=True), PLAIN, NOTHING),
         # TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod
-        "it is going already": (site(pod("a", deleted=True), run=False), PLAIN, NOTHING),
-        "the one that is left goes": (
+        "should not run: the pod terminates already": (site(pod("a", deleted=True), run=False), PLAIN, NOTHING),
+        "should not run: the other pod is deleted": (
             site(pod("a"), pod("b", deleted=True), run=False),
             PLAIN,
             NodeChanges(delete=("a",)),
         ),
-        "a pod that is going holds its place": (
+        "a terminating pod delays the new one": (
             site(pod("a", deleted=True)),
             PLAIN,
             NOTHING,
         ),  # TestDaemonSetRespectsTermination
-        "but not one that ended and is going: kubernetes#95711": (
+        "a terminating failed pod is replaced: kubernetes#95711": (
             site(pod("a", deleted=True, phase="Failed")),
             PLAIN,
             NodeChanges(create=True),
         ),
-        "two: the older one stays": (
+        "two: the newer one is deleted": (
             site(pod("b", created=ago(minutes=1)), pod("a", created=ago(minutes=2))),
             PLAIN,
             NodeChanges(delete=("b",)),
         ),  # TestDealsWithExistingPods
-        "two: the one with a node stays, though younger": (
+        "two: the unscheduled one is deleted": (
             site(pod("a", pinned="n1", created=ago(minutes=2)), pod("b", created=ago(minutes=1))),
             PLAIN,
             NodeChanges(delete=("a",)),
         ),
-        "two of one age: by name": (
+        "two of equal age: by name": (
             site(pod("b", created=NOW), pod("a", created=NOW)),
             PLAIN,
             NodeChanges(delete=("b",)),
@@ -56,7 +56,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             PLAIN,
             NodeChanges(delete=("a",), failed="a"),
         ),  # TestDaemonKillFailedPods
-        "two failed: one at a time": (
+        "two failed: one per sync": (
             site(pod("a", phase="Failed"), pod("b", phase="Failed")),
             PLAIN,
             NodeChanges(delete=("a",), failed="a", waits=True),
@@ -66,42 +66,46 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             PLAIN,
             NodeChanges(delete=("a",), succeeded=("a",)),
         ),  # TestDaemonKillSucceededPods
-        "failed beside running": (
+        "failed and running": (
             site(pod("a", phase="Failed"), pod("b")),
             PLAIN,
             NodeChanges(delete=("a",), failed="a"),
         ),
-        "failed beside three: it and all but the oldest are deleted": (
+        "failed and three running: all but the oldest are deleted": (
             site(pod("a", phase="Failed"), pod("b"), pod("c"), pod("d")),
             PLAIN,
             NodeChanges(delete=("a", "c", "d"), failed="a"),
         ),  # TestDaemonKillFailedPods: "1 failed pod (kill 1), 3 normal pods (kill 2)"
-        "failed and going": (site(pod("a", phase="Failed", deleted=True), pod("b")), PLAIN, NOTHING),
-        "no such node: only unbound pods are deleted": (
+        "failed and terminating": (site(pod("a", phase="Failed", deleted=True), pod("b")), PLAIN, NOTHING),
+        "missing node: only unscheduled pods are deleted": (
             site(pod("a", pinned="n1"), pod("b"), listed=False),
             PLAIN,
             NodeChanges(delete=("a",)),
         ),  # TestDeletePodForNotExistingNode
         # During a surge
-        "surge, nothing there: create": (site(), SURGE, NodeChanges(create=True)),
-        "surge: no waiting for a pod that is going": (
+        "surge, no pod: create": (site(), SURGE, NodeChanges(create=True)),
+        "surge: a terminating pod does not delay the new one": (
             site(pod("a", deleted=True)),
             SURGE,
             NodeChanges(create=True),
         ),  # TestSurgeCreatesNewPodWhenAtMaxSurgeAndOldPodDeleted
-        "surge, none new wanted": (site(pod("a", deleted=True), run=False, stay=True), SURGE, NOTHING),
-        "surge: the new one serves": (site(pod("a", hash="old"), pod("b")), SURGE, NodeChanges(delete=("a",))),
-        "surge: the old one serves until then": (
+        "surge, should continue to run: no new pod": (
+            site(pod("a", deleted=True), run=False, stay=True),
+            SURGE,
+            NOTHING,
+        ),
+        "surge: the new pod is available": (site(pod("a", hash="old"), pod("b")), SURGE, NodeChanges(delete=("a",))),
+        "surge: the old pod stays until the new one is available": (
             site(pod("a", hash="old"), pod("b", ready=False)),
             SURGE,
             NOTHING,
         ),  # TestSurgePreservesReadyOldPods
-        "surge: the old one serves nobody": (
+        "surge: the old pod is not ready": (
             site(pod("a", hash="old", ready=False), pod("b", ready=False)),
             SURGE,
             NodeChanges(delete=("a",)),
         ),
-        "surge: nor does the oldest of two old ones; the other one is too many though it serves": (
+        "surge: the oldest old pod is not ready, excess old pods are deleted": (
             site(
                 pod("a", hash="", created=ago(seconds=100), ready=False),
                 pod("b", hash="", created=ago(seconds=90)),
@@ -110,7 +114,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             SURGE,
             NodeChanges(delete=("b", "a")),
         ),  # TestSurgeDeletesUnreadyOldPods
-        "surge: the older of two old ones serves, the other one is too many": (
+        "surge: the oldest old pod stays, excess old pods are deleted": (
             site(
                 pod("a", hash="", created=ago(seconds=100)),
                 pod("b", hash="", created=ago(seconds=90)),
@@ -119,7 +123,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             SURGE,
             NodeChanges(delete=("b",)),
         ),  # TestSurgePreservesReadyOldPods
-        "two of one second: the one that is ready stays": (
+        "two of equal age: the ready one stays": (
             site(pod("a", created=NOW, ready=False), pod("b", created=NOW)),
             PLAIN,
             NodeChanges(delete=("a",)),
@@ -134,7 +138,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             PATIENT,
             NodeChanges(delete=("a",)),
         ),
-        "surge: then all old ones go": (
+        "surge: all old pods are deleted": (
             site(
                 pod("a", hash="", created=ago(seconds=100)),
                 pod("b", hash="", created=ago(seconds=90)),
@@ -148,7 +152,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             PATIENT,
             NOTHING,
         ),
-        "surge: one new and one old stay, the oldest of each": (
+        "surge: the oldest new pod and the oldest old pod stay": (
             site(
                 pod("a", created=ago(minutes=4), ready=False),
                 pod("b", created=ago(minutes=3), hash="old"),

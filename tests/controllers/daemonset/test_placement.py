@@ -75,10 +75,10 @@ def test_taint_toleration_comparison_operators_gate_in_placement(
 @cases(
     "spec, where, expected",
     {
-        "any node will do": (PodSpec(), node(), SHOULD_RUN),  # TestOneNodeDaemonLaunchesPod
+        "any node": (PodSpec(), node(), SHOULD_RUN),  # TestOneNodeDaemonLaunchesPod
         "the node that is named": (PodSpec(node_name="n1"), node(), SHOULD_RUN),  # TestNameDaemonSetLaunchesPods
-        "another one is named": (PodSpec(node_name="n2"), node(), MUST_NOT_RUN),  # TestBadNameDaemonSetDoesNothing
-        "the labels are there": (
+        "another node name": (PodSpec(node_name="n2"), node(), MUST_NOT_RUN),  # TestBadNameDaemonSetDoesNothing
+        "node selector matches": (
             PodSpec(node_selector={"color": "blue"}),
             node("n1", {"color": "blue"}),
             SHOULD_RUN,
@@ -88,7 +88,7 @@ def test_taint_toleration_comparison_operators_gate_in_placement(
             node("n1", {"color": "red"}),
             MUST_NOT_RUN,
         ),  # TestBadSelectorDaemonDoesNothing
-        "name and labels fit": (
+        "node name and selector match": (
             PodSpec(node_name="n1", node_selector={"color": "blue"}),
             node("n1", {"color": "blue"}),
             SHOULD_RUN,
@@ -98,35 +98,35 @@ def test_taint_toleration_comparison_operators_gate_in_placement(
             node(),
             MUST_NOT_RUN,
         ),  # TestInconsistentNameSelectorDaemonSetDoesNothing
-        "affinity fits": (
+        "affinity matches": (
             PodSpec(affinity=needs(TYPE_IN)),
             node("n1", {"type": "production"}),
             SHOULD_RUN,
         ),  # TestNodeAffinityDaemonLaunchesPods; TestNodeShouldRunDaemonPod
-        "affinity does not fit": (PodSpec(affinity=needs(TYPE_IN)), node(), MUST_NOT_RUN),
+        "affinity does not match": (PodSpec(affinity=needs(TYPE_IN)), node(), MUST_NOT_RUN),
         "affinity by field names this node": (PodSpec(affinity=pinned_to("n1")), node(), SHOULD_RUN),
         "affinity by field names another": (PodSpec(affinity=pinned_to("n2")), node(), MUST_NOT_RUN),
-        "an affinity that can't be read fits nothing": (
+        "invalid affinity matches nothing": (
             PodSpec(affinity=needs(NodeSelectorRequirement(key="type", operator="Beside"))),
             node(),
             MUST_NOT_RUN,
         ),
-        "nor does it bar another term that fits": (
+        "invalid affinity term beside one that matches": (
             PodSpec(affinity=any_of(NodeSelectorRequirement(key="type", operator="Beside"), TYPE_IN)),
             node("n1", {"type": "production"}),
             SHOULD_RUN,
         ),
-        "NoSchedule: no new pod, old stays": (
+        "NoSchedule: should continue to run": (
             PodSpec(),
             node("n1", None, taint("dedicated", value="ds")),
             MAY_CONTINUE,
         ),  # TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod
-        "NoExecute: none at all": (
+        "NoExecute: should not run": (
             PodSpec(),
             node("n1", None, taint("dedicated", "NoExecute")),
             MUST_NOT_RUN,
         ),  # TestNoExecuteTaintedDoesEvicitRunningIntolerantPod
-        "NoExecute among others: none at all": (
+        "NoExecute and NoSchedule: should not run": (
             PodSpec(),
             node("n1", None, taint("a"), taint("b", "NoExecute")),
             MUST_NOT_RUN,
@@ -142,7 +142,7 @@ def test_taint_toleration_comparison_operators_gate_in_placement(
             node("n1", None, taint("dedicated", value="other")),
             MAY_CONTINUE,
         ),  # TestTaintedNodeDaemonDoesNotLaunchIntolerantPod
-        "not ready": (
+        "not-ready taint": (
             PodSpec(),
             node("n1", None, taint("node.kubernetes.io/not-ready", "NoExecute")),
             SHOULD_RUN,
@@ -166,12 +166,12 @@ def test_taint_toleration_comparison_operators_gate_in_placement(
             node("n1", None, taint("node.kubernetes.io/unschedulable")),
             SHOULD_RUN,
         ),  # TestNodeShouldRunDaemonPod: "ShouldRunDaemonPod on unschedulable node"
-        "no network: pods with one of their own wait": (
+        "network-unavailable taint": (
             PodSpec(),
             node("n1", None, taint("node.kubernetes.io/network-unavailable")),
             MAY_CONTINUE,
         ),
-        "no network: pods on the host's are what brings it": (
+        "network-unavailable taint with hostNetwork": (
             PodSpec(host_network=True),
             node("n1", None, taint("node.kubernetes.io/network-unavailable")),
             SHOULD_RUN,

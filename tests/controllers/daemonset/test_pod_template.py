@@ -29,9 +29,9 @@ def template_for_node(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     ("affinity", "expected"),
     [
         # TestReplaceDaemonSetPodNodeNameNodeAffinity
-        pytest.param(None, {}, id="none"),
+        pytest.param(None, {}, id="no affinity"),
         pytest.param({}, {}, id="empty"),
-        pytest.param({"nodeAffinity": {}}, {}, id="no node affinity to speak of"),
+        pytest.param({"nodeAffinity": {}}, {}, id="no required node affinity"),
         pytest.param(
             {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
             {},
@@ -49,7 +49,7 @@ def template_for_node(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
                 }
             },
             {},
-            id="all terms are replaced",
+            id="required terms are replaced",
         ),
         *(
             pytest.param(
@@ -74,7 +74,7 @@ def template_for_node(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
         pytest.param(
             {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}},
             {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]},
-            id="preferences stay",
+            id="preferred terms are kept",
         ),
     ],
 )
@@ -140,9 +140,9 @@ def test_any_node_name_is_escaped_in_the_affinity(name: str) -> None:
         # TestGetTargetNodeName
         "bound": (PodSpec(node_name="n1"), "n1"),
         "pinned": (PodSpec(affinity=pinned_to("n2")), "n2"),
-        "bound elsewhere than pinned": (PodSpec(node_name="n1", affinity=pinned_to("n2")), "n1"),
+        "nodeName differs from the affinity": (PodSpec(node_name="n1", affinity=pinned_to("n2")), "n1"),
         "pinned to two": (PodSpec(affinity=pinned_to("n1", "n2")), ""),
-        "neither": (PodSpec(), ""),
+        "neither nodeName nor affinity": (PodSpec(), ""),
     },
 )
 def test_target_node_name_of_bound_and_pending_pods(spec: PodSpec, expected: str) -> None:

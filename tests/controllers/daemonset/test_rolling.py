@@ -53,15 +53,23 @@ def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> Sit
 @cases(
     "sites, unavailable, deleted",
     {
-        "all serve: as many as may be missing": ([old(n) for n in range(5)], 2, ("old-0", "old-1")),
+        "all available: up to maxUnavailable": ([old(n) for n in range(5)], 2, ("old-0", "old-1")),
         # TestDaemonSetUpdatesPods
-        "as many are missing already": ([site(at="n0"), site(at="n1"), old(2)], 2, ()),
+        "maxUnavailable reached": ([site(at="n0"), site(at="n1"), old(2)], 2, ()),
         "new ones don't serve yet": ([new(0, ready=False), new(1, ready=False), old(2)], 2, ()),
         # TestDaemonSetUpdatesWhenNewPodIsNotReady
-        "none available": ([old(n, ready=False) for n in range(5)], 3, tuple(f"old-{n}" for n in range(5))),
+        "none available: all old pods": (
+            [old(n, ready=False) for n in range(5)],
+            3,
+            tuple(f"old-{n}" for n in range(5)),
+        ),
         # TestDaemonSetUpdatesAllOldPodsNotReady
-        "those that don't serve count": ([old(0), old(1, ready=False), old(2), new(3)], 2, ("old-1", "old-0")),
-        "the old ones that don't serve go even so": (
+        "unavailable pods count towards maxUnavailable": (
+            [old(0), old(1, ready=False), old(2), new(3)],
+            2,
+            ("old-1", "old-0"),
+        ),
+        "unavailable old pods are deleted beyond maxUnavailable": (
             [
                 *(old(n) for n in range(10)),
                 *(old(n, ready=False) for n in (10, 11)),
@@ -70,10 +78,14 @@ def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> Sit
             10,
             ("old-10", "old-11"),
         ),  # TestDaemonSetUpdatesAllOldNotReadyPodsAndNewNotReadyPods
-        "all new: nothing to do": ([new(n) for n in range(3)], 3, ()),  # TestDaemonSetUpdatesNoTemplateChanged
-        "a pod that is going counts as missing": ([site(pod("a", hash="old", deleted=True), at="n0"), old(1)], 1, ()),
-        "two of a kind: for manage": ([site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)], 1, ()),
-        "one of each: for manage": ([both(0), old(1)], 1, ()),
+        "all updated": ([new(n) for n in range(3)], 3, ()),  # TestDaemonSetUpdatesNoTemplateChanged
+        "a terminating pod counts as unavailable": ([site(pod("a", hash="old", deleted=True), at="n0"), old(1)], 1, ()),
+        "two old pods on a node are left to manage": (
+            [site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)],
+            1,
+            (),
+        ),
+        "an old and a new pod on a node are left to manage": ([both(0), old(1)], 1, ()),
     },
 )
 def test_max_unavailable_bounds_deleted_old_pods(sites: list[Site], unavailable: int, deleted: tuple[str, ...]) -> None:
@@ -83,27 +95,31 @@ def test_max_unavailable_bounds_deleted_old_pods(sites: list[Site], unavailable:
 @cases(
     "sites, surge, expected",
     {
-        "as many as may be twice": ([old(n) for n in range(5)], 2, Plan(create=("n0", "n1"))),
+        "up to maxSurge": ([old(n) for n in range(5)], 2, Plan(create=("n0", "n1"))),
         # TestDaemonSetUpdatesPodsWithMaxSurge
-        "as many are twice already": ([both(0), both(1), old(2)], 2, Plan()),
-        "the new ones serve: the old go, the next come": (
+        "maxSurge reached": ([both(0), both(1), old(2)], 2, Plan()),
+        "new pods available: old ones are deleted, the next are created": (
             [both(0, new_ready=True), both(1, new_ready=True), old(2), old(3), old(4)],
             2,
             Plan(create=("n2", "n3"), delete=("old-0", "old-1")),
         ),
-        "none available: all are created at once": (
+        "none available: all are created": (
             [old(n, ready=False) for n in range(5)],
             3,
             Plan(create=tuple(f"n{n}" for n in range(5))),
         ),
         # TestDaemonSetUpdatesAllOldPodsNotReadyMaxSurge
-        "one that does not serve is replaced besides": (
+        "unavailable old pods are replaced beyond maxSurge": (
             [both(0), both(1), both(2), old(3, ready=False), old(4)],
             3,
             Plan(create=("n3",)),
         ),
         "a node without pod is for manage": ([new(0), site(at="n1")], 1, Plan()),
-        "two of a kind count": ([site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)], 1, Plan()),
+        "two old pods on a node count": (
+            [site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)],
+            1,
+            Plan(),
+        ),
     },
 )
 def test_max_surge_creates_new_pods_first(sites: list[Site], surge: int, expected: Plan) -> None:
@@ -131,15 +147,15 @@ def test_surge_keeps_pods_of_nodes_that_should_not_run_until_others_are_availabl
         # TestGetUnavailableNumbers
         "no nodes": (rolling(0), 0, Bounds(0, 0)),
         "a number": (rolling(1), 2, Bounds(1, 0)),
-        "both 0: one may be missing": (rolling(0), 2, Bounds(1, 0)),
-        "both explicitly 0": (rolling(0, 0), 2, Bounds(1, 0)),
+        "both default to 0: maxUnavailable 1": (rolling(0), 2, Bounds(1, 0)),
+        "both 0: maxUnavailable 1": (rolling(0, 0), 2, Bounds(1, 0)),
         "a percentage": (rolling("50%"), 2, Bounds(1, 0)),
         "a percentage, rounded up": (rolling("50%"), 3, Bounds(2, 0)),
         "surge in percent": (rolling(0, "50%"), 2, Bounds(0, 1)),
         "surge in percent, rounded up too": (rolling(0, "1%"), 2, Bounds(0, 1)),
         "surge everywhere": (rolling(0, "100%"), 2, Bounds(0, 2)),
         "defaults": (DaemonSetUpdateStrategy(type="RollingUpdate"), 2, Bounds(1, 0)),
-        "another strategy": (DaemonSetUpdateStrategy(type="OnDelete"), 2, Bounds(1, 0)),
+        "OnDelete": (DaemonSetUpdateStrategy(type="OnDelete"), 2, Bounds(1, 0)),
     },
 )
 def test_percentages_are_scaled_to_the_number_of_nodes(

@@ -16,20 +16,23 @@ from pilothouse.controllers.workloads.daemonset.status import NONE, StatusCounts
 @cases(
     "where, expected",
     {
-        "wanted and missing": (site(), StatusCounts(desired=1)),
-        "all well": (site(pod("a")), StatusCounts(desired=1, current=1, ready=1, available=1, updated=1)),
-        "not ready": (site(pod("a", ready=False)), StatusCounts(desired=1, current=1, updated=1)),
-        "of an older template": (site(pod("a", hash="old")), StatusCounts(desired=1, current=1, ready=1, available=1)),
-        "where none should run": (site(pod("a"), run=False), StatusCounts(misscheduled=1)),
-        "where no new one may come": (site(pod("a"), run=False, stay=True), StatusCounts(misscheduled=1)),
-        "neither wanted nor there": (site(run=False), NONE),
-        "on a deleted node": (site(pod("a"), listed=False), NONE),
-        "a terminating pod counts until it is removed": (
+        "missing pod": (site(), StatusCounts(desired=1)),
+        "available pod": (site(pod("a")), StatusCounts(desired=1, current=1, ready=1, available=1, updated=1)),
+        "pod not ready": (site(pod("a", ready=False)), StatusCounts(desired=1, current=1, updated=1)),
+        "outdated pod": (site(pod("a", hash="old")), StatusCounts(desired=1, current=1, ready=1, available=1)),
+        "should not run": (site(pod("a"), run=False), StatusCounts(misscheduled=1)),
+        "should continue to run": (site(pod("a"), run=False, stay=True), StatusCounts(misscheduled=1)),
+        "should not run, no pod": (site(run=False), NONE),
+        "missing node": (site(pod("a"), listed=False), NONE),
+        "a terminating pod is counted": (
             site(pod("a", deleted=True)),
             StatusCounts(desired=1, current=1, ready=1, available=1, updated=1),
         ),
-        "not one that has ended": (site(pod("a", phase="Failed", ready=False, deleted=True)), StatusCounts(desired=1)),
-        "of two the older counts": (
+        "a terminating failed pod is not counted": (
+            site(pod("a", phase="Failed", ready=False, deleted=True)),
+            StatusCounts(desired=1),
+        ),
+        "the oldest of two pods is counted": (
             site(pod("a", hash="old", created=ago(hours=1)), pod("b", created=ago(minutes=1), ready=False)),
             StatusCounts(desired=1, current=1, ready=1, available=1),
         ),

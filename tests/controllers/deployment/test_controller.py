@@ -236,7 +236,7 @@ async def test_requested_rollback_is_performed_once(world: World) -> None:
     assert world.requests() == []
 
 
-@pytest.mark.parametrize("second", [False, True], ids=["one ReplicaSet", "another one without owner"])
+@pytest.mark.parametrize("second", [False, True], ids=["owned ReplicaSet", "orphaned ReplicaSet"])
 async def test_recreate_waits_for_the_last_old_pod(world: World, second: bool) -> None:
     """(PodDeletionEnqueuesRecreateDeployment, PodDeletionDoesntEnqueueRecreateDeployment, …PartialReplicaSetOwnership…;
     GetPodMapForReplicaSets: pods without the ReplicaSet for owner do not count)"""

@@ -77,13 +77,13 @@ def pod(phase: str, *, terminating: bool = False) -> Pod:
 @cases(
     "old, pods, expected",
     {
-        "nothing old": ([], [], False),
+        "no old ReplicaSets": ([], [], False),
         "a ReplicaSet has status.replicas": ([replica_set("old", replicas=1)], [], True),
-        "one runs": ([replica_set("old")], [pod("Running")], True),
-        "one is on its way out": ([replica_set("old")], [pod("Running", terminating=True)], True),
-        "one is to run": ([replica_set("old")], [pod("Pending")], True),
+        "running pod": ([replica_set("old")], [pod("Running")], True),
+        "terminating pod": ([replica_set("old")], [pod("Running", terminating=True)], True),
+        "pending pod": ([replica_set("old")], [pod("Pending")], True),
         "an unknown phase": ([replica_set("old")], [pod("Unknown")], True),
-        "terminated pods do not count": ([replica_set("old")], [pod("Succeeded"), pod("Failed")], False),
+        "succeeded and failed pods": ([replica_set("old")], [pod("Succeeded"), pod("Failed")], False),
     },
 )
 def test_old_pods_running(old: list[ReplicaSet], pods: list[Pod], expected: bool) -> None:

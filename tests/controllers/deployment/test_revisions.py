@@ -29,15 +29,15 @@ from pilothouse.controllers.workloads.deployment.template import equal_ignore_ha
     "owner, own, revision, expected",
     {
         "a new one": ({}, {}, 1, {REVISION: "1"}),
-        "right as it is": ({}, {REVISION: "1"}, 1, None),
+        "up to date": ({}, {REVISION: "1"}, 1, None),
         "a new annotation": ({"a": "b"}, {REVISION: "1"}, 1, {REVISION: "1", "a": "b"}),
         "a changed one": ({"a": "c"}, {REVISION: "1", "a": "b"}, 1, {REVISION: "1", "a": "c"}),
-        "one taken away stays": ({}, {REVISION: "1", "a": "b"}, 1, None),
-        "some are not copied": ({LAST_APPLIED: "x", ROLLBACK_TO: "1"}, {REVISION: "1"}, 1, None),
+        "additional annotation is kept": ({}, {REVISION: "1", "a": "b"}, 1, None),
+        "annotations that are not copied": ({LAST_APPLIED: "x", ROLLBACK_TO: "1"}, {REVISION: "1"}, 1, None),
         "back to it": ({}, {REVISION: "1"}, 3, {REVISION: "3", REVISION_HISTORY: "1"}),
-        "and again": ({}, {REVISION: "3", REVISION_HISTORY: "1"}, 5, {REVISION: "5", REVISION_HISTORY: "1,3"}),
-        "the number never falls": ({}, {REVISION: "5"}, 2, None),
-        "no number: hands off": ({"a": "b"}, {REVISION: "x"}, 2, None),
+        "second rollback": ({}, {REVISION: "3", REVISION_HISTORY: "1"}, 5, {REVISION: "5", REVISION_HISTORY: "1,3"}),
+        "revision does not decrease": ({}, {REVISION: "5"}, 2, None),
+        "invalid revision: no write": ({"a": "b"}, {REVISION: "x"}, 2, None),
     },
 )
 def test_new_replica_set_annotations(
@@ -63,11 +63,11 @@ def test_revision_longer_than_the_limit_keeps_the_history() -> None:
 @cases(
     "revisions, highest, before",
     {
-        "none": ([], 0, 0),
-        "one": (["1"], 1, 0),
+        "no ReplicaSets": ([], 0, 0),
+        "one ReplicaSet": (["1"], 1, 0),
         "three": (["1", "3", "2"], 3, 2),
-        "no numbers are passed over": (["3", "x", None], 3, 0),
-        "two of one number": (["2", "2"], 2, 2),
+        "invalid revisions are ignored": (["3", "x", None], 3, 0),
+        "equal revisions": (["2", "2"], 2, 2),
     },
 )
 def test_max_and_last_revision(revisions: list[str | None], highest: int, before: int) -> None:
@@ -81,17 +81,17 @@ HASHED = {"app": "web", "pod-template-hash": "abc"}
 @cases(
     "one, other, same",
     {
-        "the same": ({"labels": HASHED}, {"labels": HASHED}, True),
-        "another hash": ({"labels": HASHED}, {"labels": HASHED | {"pod-template-hash": "d"}}, True),
+        "equal": ({"labels": HASHED}, {"labels": HASHED}, True),
+        "different pod-template-hash": ({"labels": HASHED}, {"labels": HASHED | {"pod-template-hash": "d"}}, True),
         "a hash on one side only": ({"labels": HASHED}, {}, True),
-        "other labels": ({"labels": {"app": "x"}}, {}, False),
-        "another image": ({"image": "b"}, {}, False),
-        "an empty map is none": ({"nodeSelector": {}}, {}, True),
-        "an empty list is none": ({"tolerations": []}, {}, True),
+        "different labels": ({"labels": {"app": "x"}}, {}, False),
+        "different image": ({"image": "b"}, {}, False),
+        "empty map": ({"nodeSelector": {}}, {}, True),
+        "empty list": ({"tolerations": []}, {}, True),
         "null is nothing": ({"affinity": None}, {}, True),
-        "an empty object is something": ({"affinity": {}}, {}, False),
-        "quantities count by their value": ({"overhead": {"cpu": "1000m"}}, {"overhead": {"cpu": "1"}}, True),
-        "unknown fields count": ({"newField": 1}, {}, False),
+        "empty object": ({"affinity": {}}, {}, False),
+        "equal quantities": ({"overhead": {"cpu": "1000m"}}, {"overhead": {"cpu": "1"}}, True),
+        "unknown field": ({"newField": 1}, {}, False),
     },
 )
 def test_equal_ignore_hash(one: dict[str, Any], other: dict[str, Any], same: bool) -> None:
@@ -118,22 +118,22 @@ def spent(name: str, revision: int | None, **more: Any) -> ReplicaSet:
 @cases(
     "limit, old, expected",
     {
-        "the lowest revisions go": (1, [spent("a", 3), spent("b", 1), spent("c", 2)], ["b", "c"]),
-        "no history at all": (0, [spent("a", 1)], ["a"]),
+        "lowest revisions are deleted": (1, [spent("a", 3), spent("b", 1), spent("c", 2)], ["b", "c"]),
+        "limit 0": (0, [spent("a", 1)], ["a"]),
         "within the limit": (5, [spent("a", 1)], []),
         "no limit": (None, [spent("a", 1)], []),
-        "the limit that is none": (2**31 - 1, [spent("a", 1)], []),
+        "limit of MaxInt32": (2**31 - 1, [spent("a", 1)], []),
         "terminating ReplicaSets are not candidates": (0, [spent("a", 1, deleted=True), spent("b", 2)], ["b"]),
-        "it wants pods": (0, [spent("a", 1, size=1)], []),
-        "it has pods": (0, [spent("a", 1, replicas=1)], []),
-        "its size is not seen yet": (0, [spent("a", 1, generation=2, observed_generation=1)], []),
-        "a kept ReplicaSet is not replaced by another candidate": (1, [spent("a", 1, size=1), spent("b", 2)], []),
-        "of one revision the older one": (1, [spent("b", 1, age=1), spent("a", 1, age=5)], ["a"]),
-        "without a revision it is older than all": (1, [spent("a", 1, age=5), spent("b", None)], ["b"]),
-        "without one, and older": (1, [spent("a", None, age=5), spent("b", 2)], ["a"]),
+        "desired replicas": (0, [spent("a", 1, size=1)], []),
+        "existing replicas": (0, [spent("a", 1, replicas=1)], []),
+        "status not observed": (0, [spent("a", 1, generation=2, observed_generation=1)], []),
+        "ReplicaSets in use count towards the limit": (1, [spent("a", 1, size=1), spent("b", 2)], []),
+        "equal revisions: the oldest": (1, [spent("b", 1, age=1), spent("a", 1, age=5)], ["a"]),
+        "without revision: before all others": (1, [spent("a", 1, age=5), spent("b", None)], ["b"]),
+        "without revision, and older": (1, [spent("a", None, age=5), spent("b", 2)], ["a"]),
         "the oldest is in use, the next is deleted": (1, [spent("a", 1, size=1), spent("b", 2), spent("c", 3)], ["b"]),
         "the two oldest are in use": (1, [spent("a", 1, size=1), spent("b", 2, size=1), spent("c", 3)], []),
-        "by revision, not by age": (
+        "by revision instead of age": (
             2,
             [spent("a", 3, age=4), spent("b", 1, age=3), spent("c", 4, age=2), spent("d", 2, age=1)],
             ["b", "d"],
@@ -148,7 +148,7 @@ def test_cleanup_deployment(limit: int | None, old: list[ReplicaSet], expected: 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("3", 3), ("0", 0), ("x", None), ("", None)],
-    ids=["a number", "the last one", "no number: no rollback", "nothing: no rollback"],
+    ids=["a number", "the last one", "invalid revision: no rollback", "empty revision: no rollback"],
 )
 def test_get_rollback_to(text: str, expected: int | None) -> None:
     assert rollback_revision(deployment(annotations={ROLLBACK_TO: text})) == expected
@@ -176,14 +176,14 @@ def test_rollback_restores_template_and_annotations() -> None:
 @cases(
     "sets, revision, reason, message",
     {
-        "no last one": ([NEW], 0, "DeploymentRollbackRevisionNotFound", "Unable to find last revision."),
-        "no such one": (
+        "no previous revision": ([NEW], 0, "DeploymentRollbackRevisionNotFound", "Unable to find last revision."),
+        "missing revision": (
             [OLD, NEW],
             7,
             "DeploymentRollbackRevisionNotFound",
             "Unable to find the revision to rollback to.",
         ),
-        "it is there already": (
+        "template unchanged": (
             [OLD, NEW],
             2,
             "DeploymentRollbackTemplateUnchanged",

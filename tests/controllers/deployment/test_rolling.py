@@ -13,12 +13,12 @@ from pilothouse.controllers.workloads.deployment.sizes import Resize
 @cases(
     "replicas, surge, old, new, expected",
     {
-        "no room: nothing": (10, 0, 10, 0, None),
+        "no surge: not scaled": (10, 0, 10, 0, None),
         "the surge": (10, 2, 10, 0, 2),
-        "the surge and what the old one has left": (10, 2, 5, 0, 7),
+        "surge and the reduction of the old one": (10, 2, 5, 0, 7),
         "the surge is used up": (10, 2, 10, 2, None),
         "too large: scaled down to the desired replicas": (10, 2, 2, 11, 10),
-        "as wanted: nothing": (10, 2, 0, 10, None),
+        "already at replicas": (10, 2, 0, 10, None),
     },
 )
 def test_reconcile_new_replica_set(replicas: int, surge: int, old: int, new: int, expected: int | None) -> None:
@@ -31,18 +31,18 @@ def test_reconcile_new_replica_set(replicas: int, surge: int, old: int, new: int
 @cases(
     "replicas, unavailable, old, new, old_available, new_available, expected",
     {
-        "everything is needed": (10, 0, 10, 0, 10, 0, []),
+        "maxUnavailable 0": (10, 0, 10, 0, 10, 0, []),
         "scaled down by maxUnavailable": (10, 2, 10, 0, 10, 0, [8]),
-        "the unhealthy two go, and no healthy one with them": (10, 2, 10, 0, 8, 0, [8]),
+        "only the unhealthy replicas": (10, 2, 10, 0, 8, 0, [8]),
         "unhealthy replicas first, then healthy ones": (10, 2, 10, 0, 9, 0, [9, 8]),
-        "the new ones that are not there yet count as missing": (10, 2, 8, 2, 8, 0, []),
-        "for each new one that serves an old one goes": (10, 2, 8, 2, 8, 2, [6]),
-        "one of the surge is available: one goes": (10, 0, 10, 2, 10, 1, [9]),
-        "one of the surge is available: an unhealthy one goes": (10, 0, 10, 2, 9, 1, [9]),
-        "nothing old is left": (10, 2, 0, 10, 0, 10, []),
-        "too little would be left should the new ones never come": (10, 2, 8, 5, 6, 0, []),
-        "all unhealthy: no more than may be missing go at once": (10, 3, 10, 0, 0, 0, [7]),
-        "everything may be missing": (5, 5, 5, 0, 5, 0, [0]),
+        "unavailable new replicas count towards maxUnavailable": (10, 2, 8, 2, 8, 0, []),
+        "old replicas are reduced as new ones become available": (10, 2, 8, 2, 8, 2, [6]),
+        "one surge replica available": (10, 0, 10, 2, 10, 1, [9]),
+        "one surge replica available: unhealthy first": (10, 0, 10, 2, 9, 1, [9]),
+        "no old replicas": (10, 2, 0, 10, 0, 10, []),
+        "available replicas at the minimum": (10, 2, 8, 5, 6, 0, []),
+        "all unhealthy: up to maxUnavailable": (10, 3, 10, 0, 0, 0, [7]),
+        "maxUnavailable of 100 %": (5, 5, 5, 0, 5, 0, [0]),
     },
 )
 def test_reconcile_old_replica_sets(

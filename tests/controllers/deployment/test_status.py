@@ -34,12 +34,12 @@ def counts(replicas: int, updated: int, ready: int, available: int) -> Deploymen
 @cases(
     "desired_replicas, status, surge, unavailable, expected",
     {
-        "not complete: one is missing, though it may be": (5, counts(5, 5, 4, 4), 0, 1, False),
+        "not complete: one unavailable": (5, counts(5, 5, 4, 4), 0, 1, False),
         "complete": (5, counts(5, 5, 5, 5), 0, 1, True),
-        "not complete: an old one is left": (5, counts(6, 5, 5, 5), 1, 0, False),
-        "not complete: one is of the old template": (5, counts(5, 4, 5, 5), 0, 1, False),
-        "not complete: nothing is there": (1, counts(0, 0, 0, 0), 1, 0, False),
-        "nothing wanted: complete": (0, counts(0, 0, 0, 0), 1, 0, True),
+        "not complete: an old replica remains": (5, counts(6, 5, 5, 5), 1, 0, False),
+        "not complete: one not updated": (5, counts(5, 4, 5, 5), 0, 1, False),
+        "not complete: no replicas": (1, counts(0, 0, 0, 0), 1, 0, False),
+        "complete: zero replicas": (0, counts(0, 0, 0, 0), 1, 0, True),
     },
 )
 def test_deployment_complete(
@@ -55,13 +55,13 @@ def test_older_observed_generation_is_not_complete() -> None:
 @cases(
     "before, now, expected",
     {
-        "more new ones": (counts(10, 4, 10, 10), counts(10, 6, 10, 10), True),
+        "more updated replicas": (counts(10, 4, 10, 10), counts(10, 6, 10, 10), True),
         "fewer old ones": (counts(10, 4, 10, 10), counts(9, 4, 10, 10), True),
-        "more ready": (counts(10, 4, 9, 9), counts(10, 4, 10, 9), True),
-        "more available": (counts(10, 4, 9, 8), counts(10, 4, 9, 9), True),
-        "nothing has moved": (counts(10, 4, 9, 9), counts(10, 4, 9, 9), False),
+        "more ready replicas": (counts(10, 4, 9, 9), counts(10, 4, 10, 9), True),
+        "more available replicas": (counts(10, 4, 9, 8), counts(10, 4, 9, 9), True),
+        "no change": (counts(10, 4, 9, 9), counts(10, 4, 9, 9), False),
         "fewer new ones, more old ones": (counts(10, 7, 9, 9), counts(10, 4, 9, 9), False),
-        "fewer new ones, as many old ones": (counts(10, 4, 9, 9), counts(8, 2, 9, 9), False),
+        "fewer updated replicas": (counts(10, 4, 9, 9), counts(8, 2, 9, 9), False),
         "fewer ready and available": (counts(10, 4, 9, 9), counts(10, 4, 8, 8), False),
     },
 )
@@ -74,11 +74,11 @@ def test_deployment_progressing(before: DeploymentStatus, now: DeploymentStatus,
     {
         "no condition": (None, 10, 100.0, False),
         "no deadline": (progressing("ReplicaSetUpdated"), None, 100.0, False),
-        "the deadline that is none": (progressing("ReplicaSetUpdated"), 2**31 - 1, 100.0, False),
-        "in time": (progressing("ReplicaSetUpdated"), 10, 9.0, False),
-        "just in time": (progressing("ReplicaSetUpdated"), 10, 10.0, False),
+        "deadline of MaxInt32": (progressing("ReplicaSetUpdated"), 2**31 - 1, 100.0, False),
+        "within the deadline": (progressing("ReplicaSetUpdated"), 10, 9.0, False),
+        "exactly at the deadline": (progressing("ReplicaSetUpdated"), 10, 10.0, False),
         "late": (progressing("ReplicaSetUpdated"), 10, 11.0, True),
-        "done long ago": (progressing("NewReplicaSetAvailable"), 10, 100.0, False),
+        "complete": (progressing("NewReplicaSetAvailable"), 10, 100.0, False),
         "late once, late for good": (progressing("ProgressDeadlineExceeded", "False"), 10, 0.0, True),
         "late after a pause": (progressing("DeploymentResumed", "Unknown"), 10, 11.0, True),
     },
@@ -98,8 +98,8 @@ def test_deployment_timed_out(
         "complete": (progressing("ReplicaSetUpdated"), 10, counts(3, 3, 3, 3), 0.0, None),
         "late already": (progressing("ProgressDeadlineExceeded"), 10, counts(3, 3, 0, 0), 0.0, None),
         "the rest, and a second": (progressing("ReplicaSetUpdated"), 10, counts(3, 3, 0, 0), 4.0, 7.0),
-        "hardly anything is left": (progressing("ReplicaSetUpdated"), 10, counts(3, 3, 0, 0), 9.6, 1.4),
-        "it came to its end once and never times out": (
+        "below a second": (progressing("ReplicaSetUpdated"), 10, counts(3, 3, 0, 0), 9.6, 1.4),
+        "complete: no timeout": (
             progressing("NewReplicaSetAvailable"),
             10,
             counts(3, 3, 0, 0),
@@ -146,7 +146,7 @@ def test_changed_status_sets_the_transition_time_and_moves_last() -> None:
         "paused still": (True, progressing("DeploymentPaused", "Unknown"), None),
         "resumed": (False, progressing("DeploymentPaused", "Unknown"), "DeploymentResumed"),
         "not paused": (False, progressing("ReplicaSetUpdated"), None),
-        "late: that stays": (True, progressing("ProgressDeadlineExceeded", "False"), None),
+        "exceeded: unchanged": (True, progressing("ProgressDeadlineExceeded", "False"), None),
     },
 )
 def test_paused_condition(paused: bool, before: DeploymentCondition | None, expected: str | None) -> None:
@@ -252,8 +252,8 @@ def test_replica_failure_of_an_old_replica_set_is_reported_and_removed() -> None
     {
         "no ReplicaSets": ([], 0),
         "sum": ([replica_set("a", terminating_replicas=2), replica_set("b", terminating_replicas=1)], 3),
-        "one that is new has none": ([replica_set("a"), replica_set("b", terminating_replicas=1)], 1),
-        "one that does not say: unknown": ([replica_set("a", observed_generation=1)], None),
+        "a new ReplicaSet has none": ([replica_set("a"), replica_set("b", terminating_replicas=1)], 1),
+        "a ReplicaSet without the count: unknown": ([replica_set("a", observed_generation=1)], None),
     },
 )
 def test_terminating_replicas(sets: list[ReplicaSet], expected: int | None) -> None:

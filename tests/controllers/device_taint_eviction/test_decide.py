@@ -99,11 +99,11 @@ def toleration(seconds: int | None = None, **more: Any) -> Doc:
         "no-evict-pod-toleration-forever": ([TAINT], [toleration()], None),
         "no-evict-pod-toleration-forever-many": ([TAINT], [toleration(60), toleration()], None),
         "evict-pod-partial-toleration": ([TAINT, {**TAINT, "key": "second"}], [toleration(key="broken")], 0.0),
-        "a negative time is none": ([TAINT], [toleration(-5)], 0.0),
+        "a negative time is zero": ([TAINT], [toleration(-5)], 0.0),
         "the value is the same": ([TAINT], [toleration(key="broken", operator="Equal", value="yes")], None),
         "the value is another": ([TAINT], [toleration(key="broken", operator="", value="no")], 0.0),
         "no effect: all of them, unlike upstream": ([TAINT], [{"operator": "Exists"}], None),
-        "longer than time can tell": ([TAINT], [toleration(2**62)], None),
+        "time out of range": ([TAINT], [toleration(2**62)], None),
         "a taint of the future waits for its time": ([{**TAINT, "timeAdded": "2026-01-01T00:01:00Z"}], [], 60.0),
     },
 )
@@ -135,7 +135,7 @@ ENTRY = {"name": "gpu", "resourceClaimName": "claim"}
         "no-evict-pod-no-claim-needed": (pod(named={"gpu": None}, node="n"), claim_with(), False),
         "no-evict-pod-resourceclaim-not-reserved": (pod(entries=[ENTRY], node="n"), claim_with(users=[]), False),
         "reserved for its predecessor": (pod(entries=[ENTRY], node="n", uid="other"), claim_with(), False),
-        "it has ended, unlike upstream": (pod(entries=[ENTRY], node="n", phase="Succeeded"), claim_with(), False),
+        "completed, unlike upstream": (pod(entries=[ENTRY], node="n", phase="Succeeded"), claim_with(), False),
     },
 )
 def test_pods_to_evict(user: Pod, claim: ResourceClaim, goes: bool) -> None:
@@ -245,7 +245,7 @@ WHEN = (
             Counts(pending=2, namespaces=2),
             ("True", "PodsPendingEviction", "2 pods need to be evicted in 2 different namespaces."),
         ),
-        "some are evicted, others pending": (
+        "some evicted, others pending": (
             "NoExecute",
             Counts(pending=2, namespaces=1, evicted=1),
             (

@@ -42,7 +42,7 @@ async def test_integer_min_available_expects_the_existing_pods(world: World) -> 
 @pytest.mark.parametrize(
     ("spec", "desired"),
     [({"minAvailable": "34%"}, 2), ({"maxUnavailable": 1}, 2), ({"maxUnavailable": "34%"}, 1)],
-    ids=["a share that must be there", "a number that may be missing", "a share that may be missing"],
+    ids=["minAvailable percentage", "maxUnavailable number", "a share that may be missing"],
 )
 @pytest.mark.parametrize(("plural", "kind"), [("replicasets", "ReplicaSet"), ("statefulsets", "StatefulSet")])
 async def test_percentages_are_of_the_controllers_replicas(

@@ -33,22 +33,22 @@ from pilothouse.machinery.labels import Selector, SelectorError, selector_from
     "spec, pods, scale, expected, desired",
     {
         "TestNoSelector: a number, and no pods": ({"min_available": 3}, 0, 0, 0, 3),
-        "TestUnavailable: a number is of the pods that there are": ({"min_available": 3}, 4, 0, 4, 3),
+        "TestUnavailable: number of the existing pods": ({"min_available": 3}, 4, 0, 4, 3),
         "minAvailable 0": ({"min_available": 0}, 4, 0, 4, 0),
         "TestIntegerMaxUnavailableWithScaling: of 7": ({"max_unavailable": 2}, 1, 7, 7, 5),
         "TestIntegerMaxUnavailableWithScaling: of 5": ({"max_unavailable": 2}, 1, 5, 5, 3),
-        "more may be missing than there should be": ({"max_unavailable": 9}, 1, 5, 5, 0),
+        "maxUnavailable above the expected count": ({"max_unavailable": 9}, 1, 5, 5, 0),
         "maxUnavailable 0": ({"max_unavailable": 0}, 1, 5, 5, 5),
         "TestPercentageMaxUnavailableWithScaling: of 7": ({"max_unavailable": "30%"}, 1, 7, 7, 4),
         "TestPercentageMaxUnavailableWithScaling: of 3": ({"max_unavailable": "30%"}, 1, 3, 3, 2),
-        "all may be missing": ({"max_unavailable": "100%"}, 1, 3, 3, 0),
+        "maxUnavailable of 100 %": ({"max_unavailable": "100%"}, 1, 3, 3, 0),
         "TestReplicaSet": ({"min_available": "20%"}, 1, 10, 10, 2),
         "TestReplicationController: 34 % of 3 are rounded up": ({"min_available": "34%"}, 3, 3, 3, 2),
         "TestTwoControllers: 28 % of 22": ({"min_available": "28%"}, 22, 22, 22, 7),
-        "TestNakedPod: nobody's pods are nothing to be a part of": ({"min_available": "28%"}, 1, 0, 0, 0),
-        "more than there should be": ({"min_available": "150%"}, 4, 4, 4, 6),
+        "TestNakedPod: percentage of no expected pods": ({"min_available": "28%"}, 1, 0, 0, 0),
+        "minAvailable of 150 %": ({"min_available": "150%"}, 4, 4, 4, 6),
         "maxUnavailable takes precedence": ({"min_available": 1, "max_unavailable": 1}, 4, 4, 4, 3),
-        "it says nothing": ({}, 4, 4, 0, 0),
+        "neither minAvailable nor maxUnavailable": ({}, 4, 4, 0, 0),
     },
 )
 def test_expected_and_desired_healthy_pods(
@@ -68,11 +68,11 @@ def test_invalid_percentage_is_an_error(bound: str) -> None:
 @cases(
     "spec, answer",
     {
-        "a number that must be there": ({"min_available": 3}, False),
-        "a share that must be there": ({"min_available": "3%"}, True),
-        "a number that may be missing": ({"max_unavailable": 3}, True),
-        "a share that may be missing": ({"max_unavailable": "3%"}, True),
-        "nothing": ({}, False),
+        "minAvailable number": ({"min_available": 3}, False),
+        "minAvailable percentage": ({"min_available": "3%"}, True),
+        "maxUnavailable number": ({"max_unavailable": 3}, True),
+        "maxUnavailable percentage": ({"max_unavailable": "3%"}, True),
+        "neither": ({}, False),
     },
 )
 def test_budgets_that_need_the_controllers_scale(spec: dict[str, Any], answer: bool) -> None:
@@ -104,9 +104,9 @@ def test_no_disrupted_pods_without_evictions() -> None:
         "ready": (pod("a"), 1),
         "not ready": (pod("a", ready=False), 0),
         "being deleted": (pod("a", terminating=True), 0),
-        "the phase is not looked at": (pod("a", phase="Succeeded"), 1),
+        "phase is ignored": (pod("a", phase="Succeeded"), 1),
         "evicted": (pod("evicted"), 0),
-        "evicted exactly two minutes ago, and kept until the next sync": (pod("evicted a while ago"), 1),
+        "evicted exactly two minutes ago": (pod("evicted a while ago"), 1),
     },
 )
 def test_healthy_pods(given: Pod, healthy: int) -> None:
@@ -137,11 +137,11 @@ def condition_of(
 @cases(
     "expected, desired, healthy, allowed",
     {
-        "TestUnavailable: one is over": (4, 3, 4, 1),
-        "TestUnavailable: none is over": (4, 3, 3, 0),
-        "too few": (7, 5, 1, 0),
+        "TestUnavailable: one disruption allowed": (4, 3, 4, 1),
+        "TestUnavailable: none allowed": (4, 3, 3, 0),
+        "below the minimum": (7, 5, 1, 0),
         "TestReplicationController: a rogue pod is healthy too": (3, 2, 4, 2),
-        "TestNakedPod: nobody is expected": (0, 0, 1, 0),
+        "TestNakedPod: no expected pods": (0, 0, 1, 0),
         "TestMultipleControllers": (1, 1, 2, 1),
         "TestScaleResource": (10, 5, 4, 0),
     },
@@ -166,17 +166,20 @@ SURE = ("True", "SufficientPods")
 @cases(
     "before, writes",
     {
-        "all is said": (budget_status(SURE, expected_pods=3, **FINE), False),
-        "another number": (budget_status(SURE, expected_pods=4, **FINE), True),
-        "of another spec": (budget_status(SURE, expected_pods=3, **{**FINE, "observed_generation": 0}), True),
-        "no condition": (budget_status(expected_pods=3, **FINE), True),
-        "the other condition": (budget_status(("False", "InsufficientPods"), expected_pods=3, **FINE), True),
-        "another reason": (budget_status(("True", "Whatever"), expected_pods=3, **FINE), True),
+        "up to date": (budget_status(SURE, expected_pods=3, **FINE), False),
+        "different expected count": (budget_status(SURE, expected_pods=4, **FINE), True),
+        "outdated observedGeneration": (
+            budget_status(SURE, expected_pods=3, **{**FINE, "observed_generation": 0}),
+            True,
+        ),
+        "missing condition": (budget_status(expected_pods=3, **FINE), True),
+        "different condition status": (budget_status(("False", "InsufficientPods"), expected_pods=3, **FINE), True),
+        "different condition reason": (budget_status(("True", "Whatever"), expected_pods=3, **FINE), True),
         "a deleted pod is in disruptedPods": (
             budget_status(SURE, expected_pods=3, disrupted_pods={"gone": NOW}, **FINE),
             True,
         ),
-        "what else is in the condition does not count": (
+        "condition's message and time are ignored": (
             PodDisruptionBudgetStatus(
                 conditions=(condition_of(*SURE, message="something", generation=9),), expected_pods=3, **FINE
             ),
@@ -271,11 +274,11 @@ def test_basic_finder_functions(reference: OwnerReference, scale: Scale | None) 
 @cases(
     "reference, above, scale",
     {
-        "the Deployment counts": ("apps/v1", owner("Deployment", "d", "extensions/v1"), Scale("d", 10)),
+        "Deployment": ("apps/v1", owner("Deployment", "d", "extensions/v1"), Scale("d", 10)),
         "the ReplicaSet is of another group": ("invalid/v1", owner("Deployment", "d"), None),
-        "so is the Deployment": ("extensions/v1", owner("Deployment", "d", "deployment/v1"), None),
-        "a ReplicaSet of another owner counts": ("extensions/v1", owner("InvalidKind", "d"), Scale("rs", 5)),
-        "another Deployment of its name": ("apps/v1", owner("Deployment", "old"), None),
+        "Deployment of another group": ("extensions/v1", owner("Deployment", "d", "deployment/v1"), None),
+        "ReplicaSet of another owner": ("extensions/v1", owner("InvalidKind", "d"), Scale("rs", 5)),
+        "another Deployment of that name": ("apps/v1", owner("Deployment", "old"), None),
         "a Deployment that is not cached": ("apps/v1", owner("Deployment", "d", name="other"), None),
     },
 )
@@ -310,11 +313,11 @@ def expression(key: str, operator: str, *values: str) -> LabelSelector:
         "a label": (LabelSelector(match_labels=LABELS), True),
         "another value": (LabelSelector(match_labels={"foo": "other"}), False),
         "a label more": (LabelSelector(match_labels={**LABELS, "more": "x"}), False),
-        "one of several": (expression("foo", "In", "a", "bar"), True),
-        "one of one": (expression("foo", "In", "bar"), True),
-        "none of these": (expression("foo", "NotIn", "bar"), False),
-        "any value": (expression("foo", "Exists"), True),
-        "no value": (expression("foo", "DoesNotExist"), False),
+        "In with several values": (expression("foo", "In", "a", "bar"), True),
+        "In with one value": (expression("foo", "In", "bar"), True),
+        "NotIn": (expression("foo", "NotIn", "bar"), False),
+        "Exists": (expression("foo", "Exists"), True),
+        "DoesNotExist": (expression("foo", "DoesNotExist"), False),
         "a label, and an expression against it": (
             LabelSelector(match_labels=LABELS, match_expressions=expression("foo", "NotIn", "bar").match_expressions),
             False,
@@ -389,8 +392,8 @@ def test_invalid_selector_matches_nothing(selector: LabelSelector) -> None:
     {
         "the same label": (LabelSelector(match_labels=LABELS), True),
         "another value": (LabelSelector(match_labels={"foo": "other"}), False),
-        "a label that the pods may have beside it": (LabelSelector(match_labels={"more": "x"}), True),
-        "all": (LabelSelector(), True),
+        "label that pods may have in addition": (LabelSelector(match_labels={"more": "x"}), True),
+        "empty selector": (LabelSelector(), True),
     },
 )
 def test_budgets_possibly_matching_a_workloads_pods(selector: LabelSelector, answer: bool) -> None:
@@ -416,8 +419,8 @@ def target(status: str = "True", reason: str = "EvictionByEvictionAPI", since: f
         "no disruption": (pod("a"), None),
         "cleared": (pod("a", conditions=(target("False"),)), None),
         "the kubelet's": (pod("a", conditions=(target(reason="TerminationByKubelet", since=999),)), None),
-        "it has run to its end": (pod("a", conditions=(target(since=121),), phase="Failed"), None),
-        "since nobody knows when": (pod("a", conditions=(PodCondition(type="DisruptionTarget", status="True"),)), 0),
+        "completed pod": (pod("a", conditions=(target(since=121),), phase="Failed"), None),
+        "no transition time": (pod("a", conditions=(PodCondition(type="DisruptionTarget", status="True"),)), 0),
     },
 )
 def test_stale_disruption_condition(given: Pod, seconds: float | None) -> None:

@@ -35,7 +35,7 @@ from pilothouse.controllers.policy.disruption import DESCRIPTOR
         "429": fail(429),
         "the request is lost": lose_request(),
         "the answer is lost": lose_answer(),
-        "the answer does not come": time_out(sent=True),
+        "time-out": time_out(sent=True),
     },
 )
 @pytest.mark.parametrize("times", [1, 3])

@@ -86,11 +86,11 @@ FOUR, SIX = "10.1.1.1", "2001:db8::1"
     {
         "IPv4": ({"ip_families": ("IPv4",)}, [FOUR], FOUR),
         "IPv6": ({"ip_families": ("IPv6",)}, [SIX], SIX),
-        "both: the first counts": ({"ip_families": ("IPv4", "IPv6")}, [SIX, FOUR], FOUR),
-        "both, the other way": ({"ip_families": ("IPv6", "IPv4")}, [FOUR, SIX], SIX),
-        "the pod has none of it": ({"ip_families": ("IPv6",)}, [FOUR], None),
-        "that of its own address": ({"ip_families": (), "cluster_ip": "10.0.0.1"}, [SIX, FOUR], FOUR),
-        "that of its own, IPv6": ({"ip_families": (), "cluster_ip": "fd00::1"}, [FOUR, SIX], SIX),
+        "both: the first family": ({"ip_families": ("IPv4", "IPv6")}, [SIX, FOUR], FOUR),
+        "both, IPv6 first": ({"ip_families": ("IPv6", "IPv4")}, [FOUR, SIX], SIX),
+        "no pod IP of the family": ({"ip_families": ("IPv6",)}, [FOUR], None),
+        "no families: as the cluster IP": ({"ip_families": (), "cluster_ip": "10.0.0.1"}, [SIX, FOUR], FOUR),
+        "no families: as the IPv6 cluster IP": ({"ip_families": (), "cluster_ip": "fd00::1"}, [FOUR, SIX], SIX),
         "headless: that of the pod": ({"ip_families": (), "cluster_ip": "None"}, [SIX, FOUR], SIX),
         "written canonically": ({"ip_families": ("IPv4",)}, ["010.01.1.1"], FOUR),
     },
@@ -136,9 +136,9 @@ def test_ports() -> None:
 @cases(
     "cluster_ip, labels, expected",
     {
-        "those of the service": ("10.0.0.1", {"a": "b"}, {"a": "b", MANAGED_BY: "endpoint-controller"}),
+        "labels of the service": ("10.0.0.1", {"a": "b"}, {"a": "b", MANAGED_BY: "endpoint-controller"}),
         "headless": ("None", {}, {MANAGED_BY: "endpoint-controller", HEADLESS_LABEL: ""}),
-        "no address yet": ("", {}, {MANAGED_BY: "endpoint-controller", HEADLESS_LABEL: ""}),
+        "no cluster IP yet": ("", {}, {MANAGED_BY: "endpoint-controller", HEADLESS_LABEL: ""}),
         "headless no more": ("10.0.0.1", {HEADLESS_LABEL: ""}, {MANAGED_BY: "endpoint-controller"}),
     },
 )
@@ -162,19 +162,22 @@ A, B, C = address("1.2.3.4"), address("5.6.7.8"), address("1.2.3.4", "uid")
 @cases(
     "given, expected",
     {
-        "nothing": ([], []),
+        "no subsets": ([], []),
         "no addresses": ([subset([], [], 111)], []),
         "no ports": ([subset([A], [])], [subset([A], [])]),
-        "one": ([subset([A], [], 111)], [subset([A], [], 111)]),
-        "one that is not ready": ([subset([], [A], 111)], [subset([], [A], 111)]),
-        "one twice": ([subset([A, A], [], 111)], [subset([A], [], 111)]),
-        "not ready wins": ([subset([A], [A], 111)], [subset([], [A], 111)]),
-        "also in another subset": ([subset([A], [], 111), subset([], [A], 111)], [subset([], [A], 111)]),
+        "one address": ([subset([A], [], 111)], [subset([A], [], 111)]),
+        "one address not ready": ([subset([], [A], 111)], [subset([], [A], 111)]),
+        "duplicate address": ([subset([A, A], [], 111)], [subset([A], [], 111)]),
+        "not ready takes precedence": ([subset([A], [A], 111)], [subset([], [A], 111)]),
+        "not ready takes precedence in another subset": (
+            [subset([A], [], 111), subset([], [A], 111)],
+            [subset([], [A], 111)],
+        ),
         "addresses without targetRef are sorted last": ([subset([C, A], [], 111)], [subset([C, A], [], 111)]),
         "sorted": ([subset([B, A], [], 222, 111)], [subset([A, B], [], 111, 222)]),
         "ports of the same addresses": ([subset([A], [], 111), subset([A], [], 222)], [subset([A], [], 111, 222)]),
         "addresses of the same port": ([subset([A], [], 111), subset([B], [], 111)], [subset([A, B], [], 111)]),
-        "others stay apart": (
+        "different addresses and ports": (
             [subset([A], [], 222), subset([B], [], 111)],
             [subset([B], [], 111), subset([A], [], 222)],
         ),
@@ -182,7 +185,7 @@ A, B, C = address("1.2.3.4"), address("5.6.7.8"), address("1.2.3.4", "uid")
             [subset([A], [B], 111), subset([A, B], [], 222)],
             [subset([A], [B], 111), subset([A, B], [], 222)],
         ),
-        "put together from parts": (
+        "merged by address": (
             [subset([A, B], [], 111), subset([A], [], 222), subset([B], [], 222)],
             [subset([A, B], [], 111, 222)],
         ),
@@ -209,16 +212,16 @@ HUNDREDS = [100] * 5
 @cases(
     "ready, bad, left_ready, left_bad",
     {
-        "none": ([], [], [], []),
+        "no addresses": ([], [], [], []),
         "fewer": ([50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]], [50, *HUNDREDS[1:]]),
-        "as many as may be": (HUNDREDS, HUNDREDS, HUNDREDS, HUNDREDS),
-        "the ready ones fit": (
+        "at the limit": (HUNDREDS, HUNDREDS, HUNDREDS, HUNDREDS),
+        "ready addresses fit": (
             [90, 110, 50, 10, 20],
             [101, 200, 200, 201, 298],
             [90, 110, 50, 10, 20],
             [73, 144, 144, 145, 214],
         ),
-        "the ready ones are too many": (
+        "too many ready addresses": (
             [205, 400, 402, 400, 693],
             [100, 200, 200, 200, 300],
             [98, 191, 192, 191, 328],
@@ -237,9 +240,9 @@ def test_truncate_endpoints(ready: list[int], bad: list[int], left_ready: list[i
 @cases(
     "number, ready, expected",
     {
-        "as many as may be": (1000, 1000, (1000, 0, False)),
-        "one too many": (1001, 1001, (1000, 0, True)),
-        "some are not ready": (1100, 600, (600, 400, True)),
+        "at the limit": (1000, 1000, (1000, 0, False)),
+        "one above the limit": (1001, 1001, (1000, 0, True)),
+        "some not ready": (1100, 600, (600, 400, True)),
         "fewer": (900, 500, (500, 400, False)),
     },
 )

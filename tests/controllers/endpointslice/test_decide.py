@@ -28,10 +28,10 @@ DELETED = ObjectMeta(
     {
         "ready [TestPodToEndpoint]": (True, False, False, (True, True, False)),
         "not ready": (False, False, False, (False, False, False)),
-        "not ready, but published all the same": (False, False, True, (True, False, False)),
-        "on its way out and serving: not ready": (True, True, False, (False, True, True)),
-        "on its way out and done": (False, True, False, (False, False, True)),
-        "on its way out, published all the same": (True, True, True, (True, True, True)),
+        "not ready, publishNotReadyAddresses": (False, False, True, (True, False, False)),
+        "terminating and serving": (True, True, False, (False, True, True)),
+        "terminating and not serving": (False, True, False, (False, False, True)),
+        "terminating, publishNotReadyAddresses": (True, True, True, (True, True, True)),
     },
 )
 def test_conditions(ready: bool, deleted: bool, published: bool, conditions: tuple[bool, bool, bool]) -> None:
@@ -61,11 +61,11 @@ SIDECAR = Container(
     "target, protocol, expected",
     {
         "a number is the number [TestFindPort]": (8080, "TCP", 8080),
-        "a name is looked up": ("http", "TCP", 9090),
-        "of the same protocol": ("http", "UDP", None),
+        "named port": ("http", "TCP", 9090),
+        "named port of another protocol": ("http", "UDP", None),
         "a name that the pod lacks": ("nothing", "TCP", None),
         "a sidecar's": ("proxy", "TCP", 15),
-        "no other init container's": ("once", "TCP", None),
+        "named port of an init container": ("once", "TCP", None),
     },
 )
 def test_ports(target: int | str, protocol: str, expected: int | None) -> None:
@@ -85,7 +85,7 @@ def test_missing_named_port_is_omitted_and_headless_service_needs_no_ports() -> 
     "families, cluster_ip, expected",
     {
         "IPv4 [TestGetAddressTypesForService]": (("IPv4",), "10.0.0.1", ("IPv4",)),
-        "both": (("IPv6", "IPv4"), "fd00::1", ("IPv4", "IPv6")),
+        "dual-stack": (("IPv6", "IPv4"), "fd00::1", ("IPv4", "IPv6")),
         "an older server's: the family of its address": ((), "10.0.0.1", ("IPv4",)),
         "an older server's of IPv6": ((), "fd00::1", ("IPv6",)),
         "an older server's headless one: both": ((), "None", ("IPv4", "IPv6")),
@@ -157,19 +157,19 @@ def test_250_pods_need_three_slices() -> None:
 @cases(
     "before, wanted, after, writes",
     {
-        "a new one and a rest that fits best [TestReconcileEndpointSlicesSomePreexisting]": (
+        "a new slice and one filled up [TestReconcileEndpointSlicesSomePreexisting]": (
             [range(62), range(62, 123)],
             range(250),
             [89, 61, 100],
             (1, 1, 0),
         ),
-        "two new ones rather than three writes [TestReconcileEndpointSlicesSomePreexistingWorse…]": (
+        "two new slices rather than three writes [TestReconcileEndpointSlicesSomePreexistingWorse…]": (
             [range(74), range(74, 148)],
             range(300),
             [74, 74, 100, 52],
             (2, 0, 0),
         ),
-        "ten more fit best into the fuller one": ([range(50), range(50, 90)], range(100), [60, 40], (0, 1, 0)),
+        "ten more go to the fuller slice": ([range(50), range(50, 90)], range(100), [60, 40], (0, 1, 0)),
         "fifty more fill one of two equal ones": ([range(50), range(50, 100)], range(150), [100, 50], (0, 1, 0)),
         "new endpoints fill slices that are updated anyway": (
             [range(100), range(100, 190)],
@@ -178,8 +178,8 @@ def test_250_pods_need_three_slices() -> None:
             (0, 1, 0),
         ),
         "an empty slice is deleted": ([range(100), range(100, 110)], range(100), [100], (0, 0, 1)),
-        "half full ones are not merged": ([range(30), range(30, 60)], range(60), [30, 30], (0, 0, 0)),
-        "one too many: a new one": ([range(100)], range(101), [100, 1], (1, 0, 0)),
+        "half full slices are not merged": ([range(30), range(30, 60)], range(60), [30, 30], (0, 0, 0)),
+        "one above the limit: a new slice": ([range(100)], range(101), [100, 1], (1, 0, 0)),
     },
 )
 def test_packing(before: list[range], wanted: range, after: list[int], writes: tuple[int, int, int]) -> None:
@@ -269,9 +269,9 @@ def test_slices_of_a_previous_service_of_the_same_name_are_deleted() -> None:
 @cases(
     "owner, expected",
     {
-        "none of its own [TestSetEndpointSliceLabels]": (service(), {}),
+        "no labels [TestSetEndpointSliceLabels]": (service(), {}),
         "the service's": (service(labels={"a": "b"}), {"a": "b"}),
-        "but not reserved labels": (service(labels={MANAGED_BY: "me", SERVICE_NAME: "x"}), {}),
+        "reserved labels are not copied": (service(labels={MANAGED_BY: "me", SERVICE_NAME: "x"}), {}),
         "headless": (service(cluster_ip="None"), {"service.kubernetes.io/headless": ""}),
     },
 )

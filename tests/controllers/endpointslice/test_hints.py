@@ -35,7 +35,7 @@ def hints(slices: Sequence[EndpointSlice]) -> list[tuple[list[str], list[str]] |
     {
         "the older name: own zone": ("PreferClose", [(["a"], []), (["b"], []), None, None]),
         "own zone": ("PreferSameZone", [(["a"], []), (["b"], []), None, None]),
-        "and own node": ("PreferSameNode", [(["a"], ["n1"]), (["b"], ["n2"]), ([], ["n3"]), None]),
+        "PreferSameNode": ("PreferSameNode", [(["a"], ["n1"]), (["b"], ["n2"]), ([], ["n3"]), None]),
     },
 )
 def test_traffic_distribution_hints(distribution: str, expected: list[object]) -> None:
@@ -83,10 +83,14 @@ def test_topology_aware_hints_annotation_takes_precedence(annotations: dict[str,
 @cases(
     "ratios, count, expected",
     {
-        "no shares [Test_getAllocations]": ({}, 4, "Insufficient Node information"),
-        "too few": ({"a": 0.5, "b": 0.5}, 1, "Insufficient number of endpoints (1 endpoints, 2 zones)"),
-        "one and two of two": ({"a": 0.25, "b": 0.75}, 2, "Unable to allocate minimum"),
-        "two halves of six": ({"a": 0.5, "b": 0.5}, 6, {"a": Allocation(3, 3, 3.0), "b": Allocation(3, 3, 3.0)}),
+        "no ratios [Test_getAllocations]": ({}, 4, "Insufficient Node information"),
+        "too few endpoints": ({"a": 0.5, "b": 0.5}, 1, "Insufficient number of endpoints (1 endpoints, 2 zones)"),
+        "ratios 0.25 and 0.75 of two": ({"a": 0.25, "b": 0.75}, 2, "Unable to allocate minimum"),
+        "ratios 0.5 and 0.5 of six": (
+            {"a": 0.5, "b": 0.5},
+            6,
+            {"a": Allocation(3, 3, 3.0), "b": Allocation(3, 3, 3.0)},
+        ),
         "a fifth of ten": ({"a": 0.2, "b": 0.8}, 10, {"a": Allocation(2, 3, 2.0), "b": Allocation(7, 8, 8.0)}),
     },
 )
@@ -137,13 +141,13 @@ def node(name: str, zone: str, cpu: str, *, ready: bool = True, labels: dict[str
         "no nodes [TestSetNodes]": ([], {}),
         "one zone": ([node("1", "a", "1")], {}),
         "a quarter and the rest": ([node("1", "a", "1"), node("2", "b", "3")], {"a": 0.25, "b": 0.75}),
-        "one has no zone": ([node("1", "a", "1000m"), node("2", "b", "1"), node("3", "", "1")], {}),
-        "one has no CPU": ([node("1", "a", "1"), node("2", "b", "1"), node("3", "b", "0")], {}),
-        "one is not ready": (
+        "node without zone": ([node("1", "a", "1000m"), node("2", "b", "1"), node("3", "", "1")], {}),
+        "node without CPU": ([node("1", "a", "1"), node("2", "b", "1"), node("3", "b", "0")], {}),
+        "node not ready": (
             [node("1", "a", "1"), node("2", "b", "1"), node("3", "c", "1", ready=False)],
             {"a": 0.5, "b": 0.5},
         ),
-        "one is of the control plane": (
+        "control plane node": (
             [
                 node("1", "a", "1"),
                 node("2", "b", "1"),
@@ -160,11 +164,11 @@ def test_zone_cpu_ratios(nodes: list[Node], expected: dict[str, float]) -> None:
 @cases(
     "endpoints, ratios, expected",
     {
-        "nothing [TestServiceOverloaded]": ({}, {"a": 0.5, "b": 0.5}, False),
-        "no shares any more": ({"a": 2, "b": 2}, {}, True),
-        "even": ({"a": 2, "b": 2}, {"a": 0.5, "b": 0.5}, False),
+        "no endpoints [TestServiceOverloaded]": ({}, {"a": 0.5, "b": 0.5}, False),
+        "no ratios": ({"a": 2, "b": 2}, {}, True),
+        "evenly distributed": ({"a": 2, "b": 2}, {"a": 0.5, "b": 0.5}, False),
         "a new zone": ({"a": 2, "b": 2}, {"a": 0.3, "b": 0.3, "c": 0.4}, True),
-        "too few for its share": ({"a": 9, "b": 2}, {"a": 0.7, "b": 0.3}, True),
+        "zone overloaded": ({"a": 9, "b": 2}, {"a": 0.7, "b": 0.3}, True),
     },
 )
 def test_overload_threshold(endpoints: dict[str, int], ratios: dict[str, float], expected: bool) -> None:

@@ -108,12 +108,12 @@ async def test_custom_endpoints_are_mirrored(world: World) -> None:
     "meta, spec, expected",
     {
         "no selector": ({}, {}, True),
-        "to be skipped": ({"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}, {}, False),
-        "not skipped": ({"labels": {"endpointslice.kubernetes.io/skip-mirror": "false"}}, {}, True),
+        "skip-mirror label": ({"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}, {}, False),
+        "skip-mirror label false": ({"labels": {"endpointslice.kubernetes.io/skip-mirror": "false"}}, {}, True),
         "a lock": ({"annotations": {"control-plane.alpha.kubernetes.io/leader": "{}"}}, {}, False),
-        "no service": ({}, None, False),
-        "somebody else finds the endpoints": ({}, {"selector": {"foo": "bar"}}, False),
-        "no cluster address": ({}, {"clusterIP": "None"}, True),
+        "missing service": ({}, None, False),
+        "service with selector": ({}, {"selector": {"foo": "bar"}}, False),
+        "headless service": ({}, {"clusterIP": "None"}, True),
         "a name for another": ({}, {"type": "ExternalName", "externalName": "x.example"}, True),
     },
 )

@@ -94,11 +94,11 @@ def totals(plan: Plan) -> tuple[int, int, int]:
     {
         "no subsets": ((), (), 1000, (0, 0, 0), (0, 0, 0), 0),
         "a subset without addresses": ((subset(HTTP),), (), 1000, (0, 0, 0), (0, 0, 0), 0),
-        "one of each": ((subset(HTTP, "10.0.0.1"),), (), 1000, (1, 0, 0), (1, 0, 0), 0),
+        "one port, one address": ((subset(HTTP, "10.0.0.1"),), (), 1000, (1, 0, 0), (1, 0, 0), 0),
         "two ports, two addresses: one slice": ((TWO_WEB,), (), 1000, (1, 0, 0), (2, 0, 0), 0),
         "two subsets: two slices": ((TWO_WEB, THREE_ADMIN), (), 1000, (2, 0, 0), (5, 0, 0), 0),
         "an empty slice is filled": ((TWO_WEB, THREE_ADMIN), (existing("s", WEB),), 1000, (1, 1, 0), (5, 0, 0), 0),
-        "a slice with some addresses: one stays and says more, one goes": (
+        "existing slice is updated, another deleted": (
             (TWO_WEB, THREE_ADMIN),
             (existing("s", WEB, endpoint(2, "10.0.0.2", full=False), endpoint(1, "10.0.0.1", "10.0.0.3", full=False)),),
             1000,
@@ -106,7 +106,7 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (4, 1, 1),
             0,
         ),
-        "a slice that says it all is left alone": (
+        "unchanged slice is not written": (
             (TWO_WEB, THREE_ADMIN),
             (existing("s", WEB, endpoint(1, "10.0.0.1"), endpoint(2, "10.0.0.2")),),
             1000,
@@ -114,7 +114,7 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (3, 0, 0),
             0,
         ),
-        "both families: a slice for each, of each subset": (
+        "dual-stack: a slice per family and subset": (
             (
                 subset(WEB, "2001:db8:2222:3333:4444:5555:6666:7777", "10.0.0.2"),
                 subset(ADMIN, "10.0.1.1", "10.0.1.2", "2001:db8:3333:4444:5555:6666:7777:8888"),
@@ -133,7 +133,7 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (5, 0, 0),
             0,
         ),
-        "some are no addresses": (
+        "some invalid addresses": (
             (
                 subset(WEB, "2001:db8::1", "this-is-not-an-ip"),
                 subset(ADMIN, "this-is-also-not-an-ip", "2001:db8::4", "2001:db8::5"),
@@ -144,7 +144,7 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (3, 0, 0),
             2,
         ),
-        "none is an address": (
+        "all addresses invalid": (
             (subset(WEB, "no1", "no2"), subset(ADMIN, "no11", "no12", "no13")),
             (),
             1000,
@@ -152,8 +152,8 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (0, 0, 0),
             5,
         ),
-        "one subset has more than may be": ((TWO_WEB, THREE_ADMIN), (), 2, (2, 0, 0), (4, 0, 0), 1),
-        "those that are not ready are left out first": (
+        "subset above the limit": ((TWO_WEB, THREE_ADMIN), (), 2, (2, 0, 0), (4, 0, 0), 1),
+        "addresses not ready are dropped first": (
             (subset(HTTP, "10.0.0.1", "10.0.0.2", bad=("10.0.0.3",)),),
             (),
             2,
@@ -161,7 +161,7 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (2, 0, 0),
             1,
         ),
-        "a second slice of the same goes": (
+        "duplicate slice is deleted": (
             (subset(HTTP, "10.0.0.1"),),
             (existing("a", HTTP, endpoint(1, "10.0.0.1")), existing("b", HTTP, endpoint(2, "10.0.0.2"))),
             1000,
@@ -169,7 +169,7 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (0, 0, 0),
             0,
         ),
-        "without addresses slices go, and those of ports that are not there any more": (
+        "slices of removed addresses and ports are deleted": (
             (subset(HTTP),),
             (existing("a", HTTP, endpoint(1, "10.0.0.1")), existing("b", WEB, endpoint(2, "10.0.0.2"))),
             1000,
@@ -186,7 +186,7 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (2, 0, 0),
             0,
         ),
-        "a family of which there are no addresses any more": (
+        "slice of a removed family is deleted": (
             (subset(HTTP, "10.0.0.1"),),
             (existing("v6", HTTP, endpoint(1, "2001:db8::1"), family="IPv6"),),
             1000,
@@ -194,7 +194,7 @@ def totals(plan: Plan) -> tuple[int, int, int]:
             (1, 0, 1),
             0,
         ),
-        "no ports: a slice without any": ((subset((), "10.0.0.1"),), (), 1000, (1, 0, 0), (1, 0, 0), 0),
+        "no ports": ((subset((), "10.0.0.1"),), (), 1000, (1, 0, 0), (1, 0, 0), 0),
     },
 )
 def test_reconcile(
@@ -221,10 +221,10 @@ APPLIED = {LAST_APPLIED: '{"apiVersion":"v1","kind":"Endpoints","subsets":[]}'}
 @cases(
     "annotations, expected",
     {
-        "what kubectl applied is not copied": (APPLIED, {}),
-        "nor made up": ({}, {}),
-        "nor copied when it is empty": ({LAST_APPLIED: ""}, {}),
-        "others are copied": ({**APPLIED, "foo": "bar"}, {"foo": "bar"}),
+        "last-applied-configuration is not copied": (APPLIED, {}),
+        "no annotations": ({}, {}),
+        "empty last-applied-configuration is not copied": ({LAST_APPLIED: ""}, {}),
+        "other annotations are copied": ({**APPLIED, "foo": "bar"}, {"foo": "bar"}),
         "when it changed is not copied": ({TRIGGER_TIME: "date", "foo": "bar"}, {"foo": "bar"}),
     },
 )
@@ -241,10 +241,10 @@ FULL = endpoint(1, "10.0.0.1")
 @cases(
     "endpoints, existing_one, rewritten",
     {
-        "an annotation too many": (of(ONE), existing("s", HTTP, FULL, annotations=APPLIED), True),
-        "an annotation too few": (of(ONE, annotations={"a": "1"}), existing("s", HTTP, FULL), True),
-        "a label too few": (of(ONE, labels={"a": "1"}), existing("s", HTTP, FULL), True),
-        "a label too many": (of(ONE), existing("s", HTTP, FULL, labels={**LABELS, "a": "1"}), True),
+        "additional annotation": (of(ONE), existing("s", HTTP, FULL, annotations=APPLIED), True),
+        "missing annotation": (of(ONE, annotations={"a": "1"}), existing("s", HTTP, FULL), True),
+        "missing label": (of(ONE, labels={"a": "1"}), existing("s", HTTP, FULL), True),
+        "additional label": (of(ONE), existing("s", HTTP, FULL, labels={**LABELS, "a": "1"}), True),
         "the labels of slices themselves": (of(ONE, labels=LABELS), existing("s", HTTP, FULL), False),
         "a new time only": (of(ONE, annotations={TRIGGER_TIME: "x"}), existing("s", HTTP, FULL), False),
         "the slice of older Endpoints": (
@@ -257,8 +257,8 @@ FULL = endpoint(1, "10.0.0.1")
             existing("s", HTTP, FULL, ownerReferences=[{"kind": "Endpoints", "uid": "uid-ext", "controller": True}]),
             False,
         ),
-        "somebody wrote a zone": (of(ONE), existing("s", HTTP, replace(FULL, zone="a")), True),
-        "twice the same": (of(ONE), existing("s", HTTP, FULL, FULL), True),
+        "additional zone": (of(ONE), existing("s", HTTP, replace(FULL, zone="a")), True),
+        "duplicate endpoint": (of(ONE), existing("s", HTTP, FULL, FULL), True),
     },
 )
 def test_label_and_annotation_changes_update_slices(
@@ -311,7 +311,7 @@ TARGET = ObjectReference(api_version="v1", kind="Pod", namespace="default", name
 @cases(
     "ip, family, written",
     {
-        "as it is": ("10.1.2.3", "IPv4", "10.1.2.3"),
+        "IPv4": ("10.1.2.3", "IPv4", "10.1.2.3"),
         "leading zeros": ("010.001.002.003", "IPv4", "10.1.2.3"),
         "IPv4 in IPv6's clothes": ("::ffff:10.1.2.3", "IPv4", "10.1.2.3"),
         "the short form of IPv6": ("2001:DB8:0:0::1", "IPv6", "2001:db8::1"),
@@ -336,8 +336,8 @@ def test_address_to_endpoint(ip: str, family: str, written: str) -> None:
     "labels, annotations, expected",
     {
         "usual ones": ({}, {}, True),
-        "to be skipped": ({LABEL_SKIP_MIRROR: "true"}, {}, False),
-        "something else in the label": ({LABEL_SKIP_MIRROR: "invalid"}, {}, True),
+        "skip-mirror label": ({LABEL_SKIP_MIRROR: "true"}, {}, False),
+        "invalid skip-mirror label": ({LABEL_SKIP_MIRROR: "invalid"}, {}, True),
         "a lock": ({}, {LEADER: ""}, False),
     },
 )
@@ -351,17 +351,17 @@ V6 = "2001:db8::1"
 @cases(
     "subsets, slices, created, updated, deleted",
     {
-        "nothing": ((), (), 0, [], []),
-        "one to create, one to delete": ((ONE,), (existing("bar", ADMIN),), 0, ["bar"], []),
-        "one to create, update and delete": (
+        "no changes": ((), (), 0, [], []),
+        "one created, one deleted": ((ONE,), (existing("bar", ADMIN),), 0, ["bar"], []),
+        "one created, updated and deleted": (
             (ONE, subset(ADMIN, "10.0.0.9")),
             (existing("bar", WEB), existing("baz", ADMIN)),
             0,
             ["bar", "baz"],
             [],
         ),
-        "two to create, one to delete": ((ONE, subset(ADMIN, "10.0.0.9")), (existing("bar", WEB),), 1, ["bar"], []),
-        "one to create, two to delete": (
+        "two created, one deleted": ((ONE, subset(ADMIN, "10.0.0.9")), (existing("bar", WEB),), 1, ["bar"], []),
+        "one created, two deleted": (
             (ONE,),
             (existing("bar1", WEB), existing("bar2", ADMIN)),
             0,

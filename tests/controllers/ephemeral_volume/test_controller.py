@@ -43,7 +43,7 @@ async def controlled(env: Env, *, before: Callable[[World], Awaitable[Any]] | No
 world = fixture_of(controlled)
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["the pod was there", "the pod comes"])
+@pytest.mark.parametrize("early", [True, False], ids=["existing pod", "new pod"])
 async def test_claim_is_created_once_per_pod(env: Env, early: bool) -> None:
     async with controlled(env, before=pod if early else None) as world:
         owner = await world.must_get(f"{PODS}/p") if early else await pod(world)

@@ -68,14 +68,18 @@ FOREIGN = ClaimConflict("scratch", "PVC ns/p-scratch was not created for pod ns/
             claims(("p-scratch", [{**OWNER, "controller": False}])),
             [FOREIGN],
         ),
-        "of an earlier pod": (pod(SCRATCH), claims(("p-scratch", [{**OWNER, "uid": "older"}])), [FOREIGN]),
-        "it is there": (pod(SCRATCH), claims(("p-scratch", [OWNER])), []),
-        "what is there of several is left alone": (
+        "owned by an earlier pod of that name": (
+            pod(SCRATCH),
+            claims(("p-scratch", [{**OWNER, "uid": "older"}])),
+            [FOREIGN],
+        ),
+        "existing claim": (pod(SCRATCH), claims(("p-scratch", [OWNER])), []),
+        "only missing claims are created": (
             pod(SCRATCH, {**SCRATCH, "name": "more"}),
             claims(("p-more", [OWNER])),
             [create_claim()],
         ),
-        "nothing after a refusal": (
+        "later volumes are not processed after a conflict": (
             pod({**SCRATCH, "name": "first"}, SCRATCH, {**SCRATCH, "name": "last"}),
             claims(("p-scratch", [])),
             [create_claim("first"), FOREIGN],
@@ -106,7 +110,7 @@ def test_claims_to_create(asks: Pod, known: dict[str, PersistentVolumeClaim], st
     {
         "one is enough": (pod(SCRATCH), True),
         "only of other kinds": (pod({"name": "c", "persistentVolumeClaim": {"claimName": "c"}}), False),
-        "it is being deleted": (pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), False),
+        "terminating pod": (pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), False),
     },
 )
 def test_pods_to_sync(asks: Pod, expected: bool) -> None:

@@ -29,20 +29,23 @@ def owners(*standings: OwnerState) -> tuple[tuple[OwnerReference, OwnerState], .
 @cases(
     "seen, expected",
     {
-        "no owners: ignored": (Observed(), Keep()),
-        "a solid owner: keep": (Observed(owners=owners(SOLID)), Keep()),
-        "solid owners: keep": (Observed(owners=owners(SOLID, SOLID)), Keep()),
-        "one owner is left: drop the other": (Observed(owners=owners(SOLID, DANGLING)), RemoveOwners(("u1",))),
-        "one owner is left: those that wait must not wait for this one; dangling ones are named first": (
+        "no owners": (Observed(), Keep()),
+        "solid owner": (Observed(owners=owners(SOLID)), Keep()),
+        "solid owners": (Observed(owners=owners(SOLID, SOLID)), Keep()),
+        "solid and dangling owner: the dangling reference is removed": (
+            Observed(owners=owners(SOLID, DANGLING)),
+            RemoveOwners(("u1",)),
+        ),
+        "waiting and dangling owners with a solid one: both references are removed": (
             Observed(owners=owners(WAITING, SOLID, DANGLING)),
             RemoveOwners(("u2", "u0")),
         ),
-        "no owner is left: delete": (Observed(owners=owners(DANGLING)), Delete("Background")),
-        "no owner is left, but its dependents are to be orphaned": (
+        "dangling owners: delete": (Observed(owners=owners(DANGLING)), Delete("Background")),
+        "dangling owners, orphan finalizer": (
             Observed(owners=owners(DANGLING), finalizers=("orphan",)),
             Delete("Orphan"),
         ),
-        "no owner is left, and it was to be deleted in the foreground": (
+        "dangling owners, foregroundDeletion finalizer": (
             Observed(owners=owners(DANGLING), finalizers=("foregroundDeletion",)),
             Delete("Foreground"),
         ),
@@ -51,7 +54,7 @@ def owners(*standings: OwnerState) -> tuple[tuple[OwnerReference, OwnerState], .
             Delete("Orphan"),
         ),
         "the owner waits, no dependents block: delete": (Observed(owners=owners(WAITING)), Delete("Background")),
-        "the owner waits, and so must this for its own dependents": (
+        "waiting owner, with dependents: foreground": (
             Observed(owners=owners(WAITING), has_dependents=True),
             Delete("Foreground"),
         ),
@@ -59,7 +62,7 @@ def owners(*standings: OwnerState) -> tuple[tuple[OwnerReference, OwnerState], .
             Observed(owners=owners(WAITING, DANGLING), has_dependents=True, dependent_waits=True),
             Delete("Foreground", unblock=True),
         ),
-        "without a waiting owner there is no circle": (
+        "no waiting owner: background": (
             Observed(owners=owners(DANGLING), has_dependents=True, dependent_waits=True),
             Delete("Background"),
         ),
@@ -72,11 +75,14 @@ def test_decide(seen: Observed, expected: Decision) -> None:
 @cases(
     "found, expected",
     {
-        "nothing there": (None, DANGLING),
-        "another object of the same name": (meta(identity("v1/ConfigMap ns1/owner=reborn")), DANGLING),
-        "there": (meta(OWNER), SOLID),
-        "being deleted in the background: there until it is gone": (meta(OWNER, deleting=True), SOLID),
-        "a finalizer alone means nothing": (meta(OWNER, finalizers=("foregroundDeletion",)), SOLID),
+        "missing": (None, DANGLING),
+        "different uid": (meta(identity("v1/ConfigMap ns1/owner=reborn")), DANGLING),
+        "existing": (meta(OWNER), SOLID),
+        "background deletion": (meta(OWNER, deleting=True), SOLID),
+        "foregroundDeletion finalizer without deletionTimestamp": (
+            meta(OWNER, finalizers=("foregroundDeletion",)),
+            SOLID,
+        ),
         "being deleted in the foreground": (meta(OWNER, deleting=True, finalizers=("foregroundDeletion",)), WAITING),
     },
 )

@@ -144,19 +144,19 @@ def test_deletion_timestamp_marks_the_node_as_being_deleted() -> None:
 @cases(
     "before, after, expected",
     {
-        "a blocking reference is taken away: the owner may go now": (
+        "blocking reference removed": (
             [reference(OWNER, blocking=True)],
             [],
             ["delete? apps/v1/ReplicaSet ns1/web"],
         ),
-        "a reference stops blocking: the owner may go now": (
+        "reference no longer blocks": (
             [reference(OWNER, blocking=True)],
             [reference(OWNER)],
             ["delete? apps/v1/ReplicaSet ns1/web"],
         ),
-        "a reference that did not block is taken away: nothing": ([reference(OWNER)], [], []),
+        "non-blocking reference removed": ([reference(OWNER)], [], []),
         "a reference begins to block: nothing": ([reference(OWNER)], [reference(OWNER, blocking=True)], []),
-        "an unknown owner is added: it is looked up": (
+        "absent owner added": (
             [reference(OWNER)],
             [reference(OWNER), reference(OTHER)],
             ["delete? virtual apps/v1/ReplicaSet ns1/other"],
@@ -262,27 +262,27 @@ VERSIONS = [Identity(f"v{number}", "kind", "ns1", "name", "uid") for number in r
             NS_PARENT,
             parent(name="xxxxxxxxxx", of=NS_PARENT),
         ),
-        "cluster alternate version: nobody knows that it is cluster-scoped, too": (
+        "cluster alternate version: scope unknown": (
             [("ns1", [CLUSTER_PARENT]), ("ns1", [parent("xx", of=CLUSTER_PARENT)])],
             CLUSTER_PARENT,
             Identity("xx", "ClusterParent", "ns1", "parentname", "parentuid"),
         ),
-        "cluster alternate kind: nobody knows that it is cluster-scoped, too": (
+        "cluster alternate kind: scope unknown": (
             [("ns1", [CLUSTER_PARENT]), ("ns1", [parent(kind="xxxxxxxxxxxxx", of=CLUSTER_PARENT)])],
             CLUSTER_PARENT,
             Identity("v1", "xxxxxxxxxxxxx", "ns1", "parentname", "parentuid"),
         ),
-        "cluster alternate namespace: the dependents' namespaces do not matter": (
+        "cluster alternate namespace: namespace ignored": (
             [("ns1", [CLUSTER_PARENT]), ("ns2", [CLUSTER_PARENT])],
             CLUSTER_PARENT,
             None,
         ),
-        "cluster alternate name: known to be cluster-scoped": (
+        "cluster alternate name: scope known": (
             [("ns1", [CLUSTER_PARENT]), ("ns1", [parent(name="xxxxxxxxxx", of=CLUSTER_PARENT)])],
             CLUSTER_PARENT,
             parent(name="xxxxxxxxxx", of=CLUSTER_PARENT),
         ),
-        "after the last comes the first": ([("ns1", VERSIONS)], VERSIONS[4], VERSIONS[0]),
+        "wraps around": ([("ns1", VERSIONS)], VERSIONS[4], VERSIONS[0]),
         "the next one in order": ([("ns1", VERSIONS)], VERSIONS[3], VERSIONS[4]),
         "ignore unrelated": (
             [("ns1", [CLUSTER_PARENT, identity("v1/Parent ns1/name=anotheruid")])],

@@ -47,13 +47,13 @@ DONE = "Succeeded"
             "cpu",
             Groups(0, ("a",), (), ()),
         ),
-        "cpu: the clock was put back by a day since it started, which upstream takes for a start": (
+        "cpu: started in the future": (
             [pod("a", started=ago(-86400), since=ago(-86390))],
             {"a": Sample(1, NOW, 60)},
             "cpu",
             Groups(1, (), (), ()),
         ),
-        "cpu: old, and never ready since its first seconds": (
+        "cpu: never ready after the initial delay": (
             [pod("a", ready="False", started=ago(600), since=ago(594))],
             {"a": KNOWN},
             "cpu",
@@ -111,20 +111,24 @@ TWO = {"c1": "100m", "c2": "50m"}
         "void": ([], "", {}),
         "the containers' requests add up": ([pod("a", requests=TWO)], "", {"a": 150}),
         "pod-level requests take precedence": ([pod("a", requests=TWO, whole={"cpu": "800m"})], "", {"a": 800}),
-        "also where a container asks for nothing": (
+        "pod-level request, container without request": (
             [pod("a", requests={"c1": "", "c2": "50m"}, whole={"cpu": "800m"})],
             "",
             {"a": 800},
         ),
-        "one container": ([pod("a", requests=TWO)], "c1", {"a": 100}),
-        "one container, whatever the pod asks": ([pod("a", requests=TWO, whole={"cpu": "800m"})], "c1", {"a": 100}),
-        "sidecars count, what ends before the pod begins does not": (
+        "container metric": ([pod("a", requests=TWO)], "c1", {"a": 100}),
+        "container metric ignores pod-level requests": (
+            [pod("a", requests=TWO, whole={"cpu": "800m"})],
+            "c1",
+            {"a": 100},
+        ),
+        "sidecars are counted, init containers are not": (
             [pod("a", requests={"c1": "100m"}, inits={"i": "20m"}, sidecars={"s": "50m"})],
             "",
             {"a": 150},
         ),
         "a sidecar can be named": ([pod("a", requests={"c1": "100m"}, sidecars={"s": "50m"})], "s", {"a": 50}),
-        "of something else the pod asks for": ([pod("a", requests=TWO, whole={"memory": "1Gi"})], "", {"a": 150}),
+        "pod-level request of another resource": ([pod("a", requests=TWO, whole={"memory": "1Gi"})], "", {"a": 150}),
     },
 )
 def test_calculate_requests(pods: list[Pod], container: str, expected: dict[str, int]) -> None:
@@ -142,9 +146,13 @@ def test_pod_level_resources_gate() -> None:
 @cases(
     "made, container, message",
     {
-        "one": (pod("a", requests={"c1": "", "c2": "50m"}), "", "missing request for cpu in container c1 of Pod a"),
+        "container without request": (
+            pod("a", requests={"c1": "", "c2": "50m"}),
+            "",
+            "missing request for cpu in container c1 of Pod a",
+        ),
         "NonExistentContainer": (pod("a", requests=TWO), "c3", "container c3 not found in Pod a"),
-        "the pod asks for something else, and nobody for this": (
+        "pod-level request of another resource, container without request": (
             pod("a", requests={"c1": ""}, whole={"memory": "1Gi"}),
             "",
             "missing pod-level request for cpu in Pod a",

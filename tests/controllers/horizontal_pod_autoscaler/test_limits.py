@@ -38,12 +38,12 @@ def arg(current: int, desired: int, least: int = 1, most: int = 1000) -> Normali
 @cases(
     "asked, replicas, reason",
     {
-        "within": (arg(5, 7, 3, 8), 7, "DesiredWithinRange"),
+        "within the range": (arg(5, 7, 3, 8), 7, "DesiredWithinRange"),
         "below the minimum": (arg(3, 1, 2, 8), 2, "TooFewReplicas"),
-        "0 is within where the minimum is 0": (arg(1, 0, 0, 10), 0, "DesiredWithinRange"),
+        "minReplicas 0": (arg(1, 0, 0, 10), 0, "DesiredWithinRange"),
         "above the maximum": (arg(20, 1000, 1, 10), 10, "TooManyReplicas"),
-        "no more than twice": (arg(3, 1000, 1, 2000), 6, "ScaleUpLimit"),
-        "or four": (arg(1, 1000, 1, 2000), 4, "ScaleUpLimit"),
+        "scale-up limit: double": (arg(3, 1000, 1, 2000), 6, "ScaleUpLimit"),
+        "scale-up limit: four": (arg(1, 1000, 1, 2000), 4, "ScaleUpLimit"),
     },
 )
 def test_convert_desired_replicas_with_rules(asked: NormalizationArg, replicas: int, reason: str) -> None:
@@ -56,8 +56,8 @@ def test_convert_desired_replicas_with_rules(asked: NormalizationArg, replicas: 
     {
         "empty log": ([], 5, 5, 1),
         "the highest of the window": ([(4, 120), (5, 60)], 3, 5, 3),
-        "lower ones hold nothing up": ([(1, 120), (2, 60)], 3, 3, 3),
-        "what is older than the window is forgotten, its slot reused": ([(10, 600), (9, 540)], 3, 3, 2),
+        "lower recommendations are ignored": ([(1, 120), (2, 60)], 3, 3, 3),
+        "expired recommendation is replaced": ([(10, 600), (9, 540)], 3, 3, 2),
         "older and newer ones, in any order": ([(10, 600), (4, 60), (5, 120), (9, 540)], 3, 5, 4),
     },
 )
@@ -96,9 +96,9 @@ def case(
 @pytest.mark.parametrize(
     ("asked", "up", "down", "memory", "replicas", "reason"),
     [
-        case(5, 7, 7, "DesiredWithinRange", least=3, most=8, id="within"),
+        case(5, 7, 7, "DesiredWithinRange", least=3, most=8, id="within the range"),
         case(3, 1, 2, "TooFewReplicas", least=2, most=8, id="below the minimum"),
-        case(1, 0, 0, "DesiredWithinRange", least=0, most=10, id="0 is within where the minimum is 0"),
+        case(1, 0, 0, "DesiredWithinRange", least=0, most=10, id="minReplicas 0"),
         case(20, 1000, 10, "TooManyReplicas", most=10, id="above the maximum, which is less than the policies allow"),
         case(100, 1000, 150, "TooManyReplicas", least=100, most=150, id="above the maximum"),
         case(3, 1000, 4, "ScaleUpLimit", most=2000, up=rules(None, (1, 60)), id="a percent of three is one"),
@@ -115,35 +115,56 @@ def case(
         case(10, 0, 1, "TooFewReplicas", down=rules((100, 60)), id="down: a large policy of pods"),
         case(10, 2, 5, "TooFewReplicas", least=5, down=rules(None, (100, 60)), id="down: all, to the minimum"),
         case(10, 2, 5, "ScaleDownLimit", down=rules((5, 60)), id="down: five at a time"),
-        case(10, 5, 5, "DesiredWithinRange", down=rules(None, (50, 60)), id="down: half is allowed"),
+        case(10, 5, 5, "DesiredWithinRange", down=rules(None, (50, 60)), id="down: 50 % allowed"),
         case(
             100, 500, 200, "TooManyReplicas", most=200, up=rules((300, 60)), ups=UP_15, id="up, after rises: the most"
         ),
         case(
-            100, 500, 200, "TooManyReplicas", most=200, up=rules(None, (10000, 60)), ups=UP_15, id="likewise, percent"
+            100,
+            500,
+            200,
+            "TooManyReplicas",
+            most=200,
+            up=rules(None, (10000, 60)),
+            ups=UP_15,
+            id="up after scale-up events: percent policy",
         ),
-        case(100, 500, 100, "ScaleUpLimit", up=rules((5, 120)), ups=UP_15, id="up: what rose more than allowed stays"),
+        case(100, 500, 100, "ScaleUpLimit", up=rules((5, 120)), ups=UP_15, id="up: events above the policy"),
         case(100, 500, 235, "ScaleUpLimit", up=rules((150, 120)), ups=UP_15, id="up: from where the period began"),
         case(100, 500, 255, "ScaleUpLimit", up=rules(None, (200, 120)), ups=UP_15, id="up: percent of that"),
         case(6, 24, 16, "ScaleUpLimit", up=rules(None, (300, 300)), ups=[4], downs=[2], id="up, after both"),
         case(10, 5, 5, "DesiredWithinRange", downs=DOWN_15, id="down by default, after falls"),
         case(100, 0, 1, "TooFewReplicas", down=rules((115, 120)), downs=DOWN_15, id="down, after falls: the least"),
         case(100, 0, 5, "TooFewReplicas", least=5, down=rules((130, 120)), downs=DOWN_15, id="the least is five"),
-        case(100, 2, 5, "TooFewReplicas", least=5, down=rules(None, (100, 120)), downs=DOWN_15, id="all of them"),
         case(
-            100, 2, 100, "ScaleDownLimit", down=rules((5, 120)), downs=DOWN_15, id="what fell more than allowed stays"
+            100, 2, 5, "TooFewReplicas", least=5, down=rules(None, (100, 120)), downs=DOWN_15, id="down to minReplicas"
         ),
-        case(100, 0, 56, "ScaleDownLimit", down=rules(None, (50, 120)), downs=[2, 4, 6], id="down: half of 112"),
+        case(100, 2, 100, "ScaleDownLimit", down=rules((5, 120)), downs=DOWN_15, id="down: events above the policy"),
+        case(
+            100,
+            0,
+            56,
+            "ScaleDownLimit",
+            down=rules(None, (50, 120)),
+            downs=[2, 4, 6],
+            id="down: 50 % of the replicas at the start of the period",
+        ),
         case(10, 1, 6, "ScaleDownLimit", down=rules(None, (50, 180)), ups=[2], downs=[4], id="down, after both"),
         case(
-            100, 0, 100, "ScaleDownLimit", down=rules(None, (10, 120)), downs=[10] * 3, id="117 are more than there are"
+            100,
+            0,
+            100,
+            "ScaleDownLimit",
+            down=rules(None, (10, 120)),
+            downs=[10] * 3,
+            id="down: more events than replicas",
         ),
         case(10, 5, 5, "DesiredWithinRange", down=rules(None, (1000, 120)), downs=[10] * 3, id="negative is zero"),
-        case(100, 200, 200, "DesiredWithinRange", up=rules((1000, 60)), ups=FORTY, id="old rises do not count, up"),
-        case(100, 200, 200, "DesiredWithinRange", up=rules((1000, 120), (100, 60)), ups=FORTY, id="two periods, up"),
+        case(100, 200, 200, "DesiredWithinRange", up=rules((1000, 60)), ups=FORTY, id="up: expired events"),
+        case(100, 200, 200, "DesiredWithinRange", up=rules((1000, 120), (100, 60)), ups=FORTY, id="up: two periods"),
         case(100, 200, 200, "DesiredWithinRange", up=rules((1000, 30), (100, 60)), ups=FORTY, id="shorter ones, up"),
-        case(100, 5, 5, "DesiredWithinRange", down=rules((1000, 60)), downs=FORTY, id="old falls do not count, down"),
-        case(100, 5, 5, "DesiredWithinRange", down=rules((1000, 120), (100, 60)), downs=FORTY, id="two periods, down"),
+        case(100, 5, 5, "DesiredWithinRange", down=rules((1000, 60)), downs=FORTY, id="down: expired events"),
+        case(100, 5, 5, "DesiredWithinRange", down=rules((1000, 120), (100, 60)), downs=FORTY, id="down: two periods"),
         case(100, 5, 5, "DesiredWithinRange", down=rules((1000, 30), (100, 60)), downs=FORTY, id="shorter ones, down"),
         case(10, 20, 10, "ScaleUpLimit", up=rules((9, 60), select_policy="Disabled"), id="up is switched off"),
         case(10, 2, 10, "ScaleDownLimit", down=rules((9, 60), select_policy="Disabled"), id="down is switched off"),
@@ -174,19 +195,19 @@ BOTH = rules((10, 60), (100, 60))
 @cases(
     "known, by, counted, left",
     {
-        "without policies no events are stored": ([], None, 0, []),
+        "no policies, no events": ([], None, 0, []),
         "the first": ([], BOTH, 0, [5]),
-        "without policies what is known stays": ([(7, 61)], None, 0, [7]),
-        "one too old is replaced": ([(7, 61)], BOTH, 0, [5]),
-        "one that counts stays": ([(7, 58)], BOTH, 7, [7, 5]),
-        "one of two is replaced, in its place": ([(7, 61), (6, 59)], rules((10, 60)), 6, [5, 6]),
+        "no policies: events are kept": ([(7, 61)], None, 0, [7]),
+        "expired event is replaced": ([(7, 61)], BOTH, 0, [5]),
+        "current event is kept": ([(7, 58)], BOTH, 7, [7, 5]),
+        "one of two expired": ([(7, 61), (6, 59)], rules((10, 60)), 6, [5, 6]),
         "the longest period decides, and the last slot is used": (
             [(8, 29), (6, 59), (7, 61), (9, 61)],
             rules((10, 60), (100, 30)),
             14,
             [8, 6, 7, 5],
         ),
-        "both count": ([(7, 58), (6, 59)], rules((10, 120), (100, 30)), 13, [7, 6, 5]),
+        "two current events": ([(7, 58), (6, 59)], rules((10, 120), (100, 30)), 13, [7, 6, 5]),
     },
 )
 @pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
@@ -213,14 +234,14 @@ def windows(up: int = 0, down: int = 0) -> Any:
         "empty": ([], 100, 5, windows(), 5, [5]),
         "down: the highest": ([(4, 120), (5, 60)], 100, 3, windows(down=180), 5, [4, 5, 3]),
         "up: the lowest": ([(4, 120), (5, 60)], 1, 7, windows(up=300), 4, [4, 5, 7]),
-        "down: the window of up is none": ([(1, 120), (2, 60)], 100, 3, windows(up=300), 3, [1, 2, 3]),
-        "up: the window of down is none": ([(4, 120), (5, 60)], 1, 3, windows(down=300), 3, [4, 5, 3]),
+        "down: no scale-up window": ([(1, 120), (2, 60)], 100, 3, windows(up=300), 3, [1, 2, 3]),
+        "up: no scale-down window": ([(4, 120), (5, 60)], 1, 3, windows(down=300), 3, [4, 5, 3]),
         "down: a slot is used again": ([(10, 600), (9, 540)], 100, 3, windows(), 3, [10, 3]),
         "up: a slot is used again": ([(10, 600), (9, 540)], 1, 100, windows(), 100, [10, 100]),
         "down, in any order": ([(10, 600), (4, 60), (5, 120), (9, 540)], 100, 3, windows(down=180), 5, [10, 4, 5, 3]),
         "up, in any order": ([(10, 6000), (6, 60), (5, 120), (9, 180)], 1, 100, windows(up=300), 5, [100, 6, 5, 9]),
-        "both: a fall is no reason to rise": ([(2, 6000), (3, 180)], 2, 1, windows(300, 300), 2, [1, 3]),
-        "both: a rise is no reason to fall": ([(2, 6000), (1, 180)], 2, 3, windows(300, 300), 2, [3, 1]),
+        "both windows: not above the current replicas": ([(2, 6000), (3, 180)], 2, 1, windows(300, 300), 2, [1, 3]),
+        "both windows: not below the current replicas": ([(2, 6000), (1, 180)], 2, 3, windows(300, 300), 2, [3, 1]),
     },
 )
 def test_stabilization_windows_with_behavior(

@@ -199,7 +199,7 @@ async def test_largest_recommendation_wins(scene: Scene) -> None:
             {"averageUtilization": 50, "averageValue": "50m"},
             "cpu container resource utilization (percentage of request)",
         ),
-        "TestScaleDownContainerResource, within the window": (
+        "TestScaleDownContainerResource, within the tolerance": (
             resource(container="main", type="AverageValue", averageValue="100m"),
             2,
             {"averageValue": "50m"},
@@ -231,7 +231,7 @@ async def test_resource_and_container_resource_metrics(
             "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource "
             "metrics API",
         ),
-        "of a container": (
+        "missing container": (
             resource(container="none", type="Utilization", averageUtilization=25),
             "FailedGetContainerResourceMetric",
             "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource "

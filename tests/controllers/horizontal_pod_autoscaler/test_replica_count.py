@@ -39,13 +39,13 @@ UNEVEN = ("0.9", "1.0", "1.1")
     "pods, known, target, expected",
     {
         "up, in proportion (scale up)": (workload(3, requests=ONE), doubled(300, 500, 700), 30, Count(5, 1000, 50)),
-        "up: one that is not ready counts as idle (unready pod scales less)": (
+        "unready pod scales less": (
             workload(3, requests=ONE, ready="nyy"),
             doubled(300, 500, 700),
             30,
             Count(4, 1200, 60),
         ),
-        "up: one that has just started counts as idle (hot-CPU pod scales less)": (
+        "hot-CPU pod scales less": (
             workload(3, requests=ONE, started=(HOT, COOL, COOL)),
             doubled(300, 500, 700),
             30,
@@ -57,26 +57,26 @@ UNEVEN = ("0.9", "1.0", "1.1")
             30,
             Count(3, 800, 40),
         ),
-        "the same for those that have just started (hot-CPU pods ignored)": (
+        "hot-CPU pods ignored": (
             workload(3, requests=ONE, ready="ynn", started=(COOL, HOT, HOT)),
             doubled(400, 500, 700),
             30,
             Count(3, 800, 40),
         ),
-        "failed pods are none (failed pods ignored)": (
+        "failed pods ignored": (
             workload(2, requests=ONE, ready="yynn", phases=(RUN, RUN, FAILED, FAILED)),
             doubled(500, 700),
             30,
             Count(4, 1200, 60),
         ),
-        "pods that are being deleted are none (pods being deleted are ignored)": (
+        "pods being deleted are ignored": (
             workload(2, requests=ONE, ready="yynn", phases=(RUN,) * 4, deleted="nnyy"),
             doubled(500, 700),
             30,
             Count(4, 1200, 60),
         ),
         "down (scale down)": (workload(5, requests=ONE), doubled(*FIVE), 50, Count(3, 560, 28)),
-        "down: those that are not ready do not count (exclude unready pods)": (
+        "exclude unready pods": (
             workload(5, requests=ONE, ready="yyynn"),
             doubled(*FIVE),
             50,
@@ -94,7 +94,7 @@ UNEVEN = ("0.9", "1.0", "1.1")
             50,
             Count(2, 600, 30),
         ),
-        "down: failed pods are none (failed pods ignored)": (
+        "failed pods ignored when scaling down": (
             workload(5, requests=ONE, ready="yyyyynn", phases=(*[RUN] * 5, FAILED, FAILED)),
             doubled(*FIVE),
             50,
@@ -106,43 +106,43 @@ UNEVEN = ("0.9", "1.0", "1.1")
             50,
             Count(3, 560, 28),
         ),
-        "a little off is nothing (Tolerance)": (
+        "Tolerance": (
             workload(3, requests=UNEVEN),
             doubled(1010, 1030, 1020),
             100,
             Count(3, 2040, 102),
         ),
-        "own tolerance: none (Outside of a 0% tolerance)": (
+        "Outside of a 0% tolerance": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(0.0, 0.0)),
             doubled(909, 1010, 1111),
             100,
             Count(4, 2020, 101),
         ),
-        "own tolerance: much, upwards (Within a 200% scale-up tolerance)": (
+        "Within a 200% scale-up tolerance": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(0.1, 2.0)),
             doubled(1890, 1910, 1900),
             100,
             Count(3, 3800, 190),
         ),
-        "own tolerance: that for down does not count upwards (Outside 8% scale-up tolerance)": (
+        "Outside 8% scale-up tolerance": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(2.0, 0.08)),
             doubled(1100, 1080, 1090),
             100,
             Count(4, 2180, 109),
         ),
-        "own tolerance: much, downwards (Within a 36% scale-down tolerance)": (
+        "Within a 36% scale-down tolerance": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(0.36, 0.1)),
             doubled(660, 640, 650),
             100,
             Count(3, 1300, 65),
         ),
-        "own tolerance: a little too small (Outside a 34% scale-down tolerance)": (
+        "Outside a 34% scale-down tolerance": (
             workload(3, requests=UNEVEN, tolerances=Tolerances(0.34, 0.1)),
             doubled(660, 640, 650),
             100,
             Count(2, 1300, 65),
         ),
-        "samples of pods that are not known do not count (SuperfluousMetrics)": (
+        "SuperfluousMetrics": (
             workload(4, requests=ONE),
             doubled(4000, 9500, 3000, 7000, 3200, 2000),
             100,
@@ -154,7 +154,7 @@ UNEVEN = ("0.9", "1.0", "1.1")
             100,
             Count(3, 495, 24),
         ),
-        "at the target pods without a sample change nothing (MissingMetricsNoChangeEq)": (
+        "MissingMetricsNoChangeEq": (
             workload(2, requests=ONE),
             doubled(1000),
             100,
@@ -172,19 +172,19 @@ UNEVEN = ("0.9", "1.0", "1.1")
             100,
             Count(2, 1200, 60),
         ),
-        "within the tolerance with one of each kind (MissingMetricsUnreadyChange)": (
+        "MissingMetricsUnreadyChange": (
             workload(3, requests=ONE, ready="nyy"),
             doubled(100, 450),
             50,
             Count(3, 900, 45),
         ),
-        "the same with one that has just started (MissingMetricsHotCpuNoChange)": (
+        "MissingMetricsHotCpuNoChange": (
             workload(3, requests=ONE, started=(HOT, COOL, COOL)),
             doubled(100, 450),
             50,
             Count(3, 900, 45),
         ),
-        "up, with one of each kind idle (MissingMetricsUnreadyScaleUp)": (
+        "MissingMetricsUnreadyScaleUp": (
             workload(3, requests=ONE, ready="nyy"),
             doubled(100, 2000),
             50,
@@ -196,7 +196,7 @@ UNEVEN = ("0.9", "1.0", "1.1")
             50,
             Count(4, 4000, 200),
         ),
-        "down, with one of each kind (MissingMetricsUnreadyScaleDown)": (
+        "MissingMetricsUnreadyScaleDown": (
             workload(4, requests=ONE, ready="nyyy"),
             doubled(100, 100, 100),
             50,
@@ -275,7 +275,7 @@ def test_tolerance() -> None:
         ),
         "EmptyCPURequest": (workload(1), doubled(200), "missing request for cpu in container c1 of Pod p0"),
         "no pods": (workload(0), doubled(200), "no pods returned by selector while calculating replica count"),
-        "none that counts": (
+        "no ready pods": (
             workload(2, requests=ONE, ready="nn"),
             doubled(200, 200),
             "did not receive metrics for targeted pods (pods might be unready)",
@@ -291,13 +291,13 @@ def test_missing_metrics_are_an_error(pods: Pods, known: dict[str, Sample], mess
     "pods, known, target, expected",
     {
         "up (ScaleUpCM)": (workload(3), samples(20000, 10000, 30000), 15000, Count(4, 20000)),
-        "who is not ready counts: it is not cpu (ScaleUpCMUnreadyHotCpuNoLessScale)": (
+        "ScaleUpCMUnreadyHotCpuNoLessScale": (
             workload(3, ready="yyn", started=(COOL, COOL, HOT)),
             samples(50000, 10000, 30000),
             15000,
             Count(6, 30000),
         ),
-        "and two of them (ScaleUpCMUnreadyHotCpuScaleWouldScaleDown)": (
+        "ScaleUpCMUnreadyHotCpuScaleWouldScaleDown": (
             workload(3, ready="nyn", started=(HOT, COOL, HOT)),
             samples(50000, 15000, 30000),
             15000,
@@ -311,7 +311,7 @@ def test_missing_metrics_are_an_error(pods: Pods, known: dict[str, Sample], mess
             20000,
             Count(4, 20666),
         ),
-        "at the target pods without a sample change nothing (PlainMetricReplicaCalcMissingMetricsNoChangeEq)": (
+        "PlainMetricReplicaCalcMissingMetricsNoChangeEq": (
             workload(5),
             samples(20000, 19000, 21000),
             20000,
@@ -333,18 +333,18 @@ def test_per_pod_averages(pods: Pods, known: dict[str, Sample], target: int, exp
     "pods, value, target, expected",
     {
         "ScaleUpCMObject": (workload(3), 20000, 15000, 4),
-        "only ready pods count (IgnoresUnreadyPods)": (workload(3, ready="nyn"), 50000, 10000, 5),
-        "likewise (ScaleUpCMExternalIgnoresUnreadyPods)": (workload(3, ready="nyn"), 8600, 4400, 2),
+        "ScaleUpCMObjectIgnoresUnreadyPods": (workload(3, ready="nyn"), 50000, 10000, 5),
+        "ScaleUpCMExternalIgnoresUnreadyPods": (workload(3, ready="nyn"), 8600, 4400, 2),
         "ScaleDownCMObject": (workload(5), 12000, 20000, 3),
         "ScaleDownCMExternal": (workload(5), 8600, 14334, 3),
         "ToleranceCMObject": (workload(3), 20666, 20000, 3),
         "ToleranceCMExternal": (workload(3), 8600, 8888, 3),
         "ConfigurableToleranceCMObject": (workload(3, tolerances=Tolerances(0.1, 0.01)), 20666, 20000, 4),
         "ConfigurableToleranceCMExternal": (workload(3, tolerances=Tolerances(0.1, 0.01)), 8900, 8800, 4),
-        "no more than can be counted (ScaleUpOverflow)": (workload(3), MAX_INT64, 1, MAX_INT32),
+        "ScaleUpOverflow": (workload(3), MAX_INT64, 1, MAX_INT32),
         "from 0 at once to what is needed": (workload(0), 500000, 100000, 5),
-        "from 0 for anything at all": (workload(0), 1, 100000, 1),
-        "at 0 for nothing": (workload(0), 0, 100000, 0),
+        "scaled from zero": (workload(0), 1, 100000, 1),
+        "zero usage at zero replicas": (workload(0), 0, 100000, 0),
     },
 )
 def test_object_and_external_values(pods: Pods, value: int, target: int, expected: int) -> None:
@@ -374,7 +374,7 @@ def test_object_and_external_values(pods: Pods, value: int, target: int, expecte
         ),
         "ExternalPerPodMetricReplicaOverflow": (workload(1), MAX_INT64, 1, Count(MAX_INT32, MAX_INT64)),
         "ExternalPerPodMetricUsageOverflow": (workload(1), MAX_INT64, MAX_INT64, Count(1, MAX_INT64)),
-        "before there are pods nobody has a share": (workload(2, reported=0), 8000, 2000, Count(4, 8000)),
+        "per pod without reported replicas": (workload(2, reported=0), 8000, 2000, Count(4, 8000)),
     },
 )
 def test_object_and_external_per_pod_values(pods: Pods, value: int, target: int, expected: Count) -> None:

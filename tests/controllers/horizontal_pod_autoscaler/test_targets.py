@@ -17,17 +17,17 @@ from pilothouse.client.interceptor import Rule, delay
 @cases(
     "target, text, error",
     {
-        "no such object": (
+        "missing object": (
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
             'deployments.apps "web" not found',
             "internal",
         ),
-        "no such kind": (
+        "unknown kind": (
             {"apiVersion": "apps/v1", "kind": "Sloop", "name": "web"},
             'no matches for kind "Sloop" in group "apps"',
             "internal",
         ),
-        "no version at all": (
+        "invalid apiVersion": (
             {"apiVersion": "a/b/c", "kind": "Sloop", "name": "web"},
             "unexpected GroupVersion string: a/b/c",
             "spec",

@@ -94,9 +94,9 @@ async def test_zero_replicas_set_manually_are_kept(env: Env) -> None:
 @cases(
     "replicas, cpu, stays",
     {
-        "nothing changes: it stays": (2, 50, True),
-        "with a change of the size": (2, 100, False),
-        "at 0": (0, 50, False),
+        "same size": (2, 50, True),
+        "scaled": (2, 100, False),
+        "zero replicas": (0, 50, False),
     },
 )
 async def test_scaled_to_zero_condition_is_removed_without_the_gate(

@@ -43,7 +43,7 @@ BAD = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operato
             f"invalid object metric source: {NONE}",
             False,
         ),
-        "something outside without a target": (
+        "External metric without target": (
             MetricSpec(type="External", external=ExternalMetricSource()),
             "FailedGetExternalMetric",
             f"invalid external metric source: {NONE}",

@@ -60,8 +60,8 @@ def counts(said: JobStatus) -> Counts:
 @cases(
     "before, pods, awaited, ending, released, first, then",
     {
-        "nothing": (status(), [], (), None, 0, ((), (), 0, 0), ((), (), 0, 0)),
-        "some have ended": (
+        "no pods": (status(), [], (), None, 0, ((), (), 0, 0), ((), (), 0, 0)),
+        "terminated pods": (
             status(),
             [
                 pod("a", S),
@@ -78,7 +78,7 @@ def counts(said: JobStatus) -> Counts:
             (("a", "c"), ("b", "d", "e"), 0, 0),
             ((), (), 2, 3),
         ),
-        "some before, some now": (
+        "terminated earlier and now": (
             status(2, 3, ("a", "e"), ("b", "f")),
             [
                 pod("e", S, tracked=False),
@@ -95,7 +95,7 @@ def counts(said: JobStatus) -> Counts:
             (("a", "c"), ("b", "d"), 3, 4),
             ((), (), 5, 6),
         ),
-        "finalizers that were taken away and still show": (
+        "removed finalizers not yet observed": (
             status(2, 3, ("a", "g"), ("b", "h")),
             [pod(name, S if name in "aceg" else F) for name in "abcdefgh"],
             ("c", "d", "g", "h"),
@@ -122,7 +122,7 @@ def counts(said: JobStatus) -> Counts:
             (("a",), ("b", "c"), 0, 0),
             ((), (), 1, 2),
         ),
-        "one that counts as failed succeeds after all: it stays failed": (
+        "uncounted failed pod that succeeds stays failed": (
             status(bad=("a", "b")),
             [pod("a", F), pod("b", S)],
             (),
@@ -131,7 +131,7 @@ def counts(said: JobStatus) -> Counts:
             ((), ("a", "b"), 0, 0),
             ((), (), 0, 2),
         ),
-        "one that goes has been counted": (
+        "terminating pod already counted": (
             status(bad=("a",)),
             [pod("a", R, deleted=0, tracked=False)],
             (),
@@ -140,7 +140,7 @@ def counts(said: JobStatus) -> Counts:
             ((), (), 0, 1),
             ((), (), 0, 1),
         ),
-        "more than fit into one status": (
+        "more than 500 uncounted pods": (
             status(bad=("a", "b")),
             [*(pod(f"{number}", S) for number in range(500)), pod("b", F)],
             (),
@@ -203,7 +203,7 @@ def test_deleted_job_releases_all_pods_without_counting_running_ones_as_failed()
             "1,3",
             ((), (), 2, 0),
         ),
-        "made smaller: an old one is out of range": (
+        "completions decreased: completed index out of range": (
             2,
             status(1, completed="3"),
             [pod("a", R, index=0), pod("b", R, index=1)],
@@ -211,7 +211,7 @@ def test_deleted_job_releases_all_pods_without_counting_running_ones_as_failed()
             "",
             ((), (), 0, 0),
         ),
-        "made smaller, and a new one in range": (
+        "completions decreased: new index in range": (
             2,
             status(1, completed="3"),
             [pod("a", R, index=0), pod("b", S, index=1)],
@@ -219,7 +219,7 @@ def test_deleted_job_releases_all_pods_without_counting_running_ones_as_failed()
             "1",
             ((), (), 1, 0),
         ),
-        "failures count, but those of no index": (
+        "failures without index are not counted": (
             6,
             status(),
             [
@@ -233,7 +233,7 @@ def test_deleted_job_releases_all_pods_without_counting_running_ones_as_failed()
             "",
             ((), ("a", "b", "c"), 0, 0),
         ),
-        "some before, some now": (
+        "terminated earlier and now, indexed": (
             7,
             status(5, 2, completed="0-2,4,6,7"),
             [
@@ -248,7 +248,7 @@ def test_deleted_job_releases_all_pods_without_counting_running_ones_as_failed()
             "0-4,6",
             ((), ("a", "b"), 6, 2),
         ),
-        "more than fit into one status": (
+        "more than 500 indexes": (
             501,
             status(),
             [pod(f"{number}", S, index=number) for number in range(501)],
@@ -272,14 +272,14 @@ def test_track_indexed_job_status(
 @cases(
     "pods, released, failed_indexes, bad",
     {
-        "kept for its index": ([pod("a", F, index=1, notes={FAILURE_COUNT: "0"})], 0, "", ()),
+        "kept for the failure count of its index": ([pod("a", F, index=1, notes={FAILURE_COUNT: "0"})], 0, "", ()),
         "replaced": (
             [pod("a", F, index=1, notes={FAILURE_COUNT: "0"}), pod("b", R, index=1, notes={FAILURE_COUNT: "1"})],
             1,
             "",
             ("a",),
         ),
-        "its index has failed": ([pod("a", F, index=1, notes={FAILURE_COUNT: "1"})], 1, "1", ("a",)),
+        "index failed": ([pod("a", F, index=1, notes={FAILURE_COUNT: "1"})], 1, "1", ("a",)),
     },
 )
 def test_track_job_status_with_backoff_limit_per_index(
@@ -295,12 +295,12 @@ def test_track_job_status_with_backoff_limit_per_index(
 @cases(
     "after, ending, expected",
     {
-        "all is counted, none runs": (status(1), FAILS, True),
-        "nothing is decided": (status(1), None, False),
-        "one that succeeded is not counted": (status(good=("a",)), SUCCEEDS, False),
-        "one that failed is not counted": (status(bad=("a",)), FAILS, False),
-        "one still goes": (replace(status(), terminating=1), SUCCEEDS, False),
-        "one still runs": (replace(status(), active=1), SUCCEEDS, False),
+        "FailureTarget reached, no active pods": (status(1), FAILS, True),
+        "neither FailureTarget nor SuccessCriteriaMet": (status(1), None, False),
+        "uncounted succeeded pod": (status(good=("a",)), SUCCEEDS, False),
+        "uncounted failed pod": (status(bad=("a",)), FAILS, False),
+        "terminating pod": (replace(status(), terminating=1), SUCCEEDS, False),
+        "active pod": (replace(status(), active=1), SUCCEEDS, False),
     },
 )
 def test_finished_condition_is_delayed_until_finalizers_are_removed(
@@ -316,9 +316,9 @@ def test_finished_condition_is_delayed_until_finalizers_are_removed(
     {
         "a new one": ((), SUSPENDED, "True", [(SUSPENDED, "True")], True),
         "a new one is not added as False": ((), SUSPENDED, "False", [], False),
-        "as before": (((SUSPENDED, "True"),), SUSPENDED, "True", [(SUSPENDED, "True")], False),
-        "another status": (((SUSPENDED, "True"),), SUSPENDED, "False", [(SUSPENDED, "False")], True),
-        "in its place": (
+        "unchanged status": (((SUSPENDED, "True"),), SUSPENDED, "True", [(SUSPENDED, "True")], False),
+        "changed status": (((SUSPENDED, "True"),), SUSPENDED, "False", [(SUSPENDED, "False")], True),
+        "position is kept": (
             (("Other", "True"), (SUSPENDED, "False"), ("More", "True")),
             SUSPENDED,
             "True",
@@ -347,7 +347,9 @@ def test_changed_reason_updates_the_condition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "type_", "completed"), [(SUCCEEDS, "Complete", True), (FAILS, "Failed", False)], ids=["well", "badly"]
+    ("ending", "type_", "completed"),
+    [(SUCCEEDS, "Complete", True), (FAILS, "Failed", False)],
+    ids=["Complete", "badly"],
 )
 def test_completion_time_only_for_complete_jobs(ending: Ending, type_: str, completed: bool) -> None:
     """``enactJobFinished``: only who completes has a completion time."""
@@ -375,20 +377,24 @@ OVER = JobStatus(conditions=(JobCondition(type="Complete", status="True"),))
 @cases(
     "candidate, owner, expected",
     {
-        "its Job is deleted": (owned(), None, True),
-        "another Job has the name by now": (owned(uid="other"), job(), True),
-        "its Job runs": (owned(), job(), False),
-        "its Job is over": (owned(), job(OVER), True),
-        "its Job has another managedBy": (owned(), job(managed_by="example.com/other"), False),
-        "somebody else's Job that is over": (owned(), job(OVER, managed_by="example.com/other"), False),
-        "ours by name": (owned(), job(managed_by="kubernetes.io/job-controller"), False),
+        "Job deleted": (owned(), None, True),
+        "another Job of that name": (owned(uid="other"), job(), True),
+        "unfinished Job": (owned(), job(), False),
+        "finished Job": (owned(), job(OVER), True),
+        "Job managed by another controller": (owned(), job(managed_by="example.com/other"), False),
+        "finished Job managed by another controller": (owned(), job(OVER, managed_by="example.com/other"), False),
+        "managedBy job-controller": (owned(), job(managed_by="kubernetes.io/job-controller"), False),
         "without an owner": (pod("a", R), None, True),
         "a Job that does not control it": (owned(controller=False), job(), True),
-        "another kind, no controller": (owned(api_version="example.com/v1", controller=False), None, True),
+        "owner of another group that is not the controller": (
+            owned(api_version="example.com/v1", controller=False),
+            None,
+            True,
+        ),
         "a CronJob's": (owned(kind="CronJob"), None, False),
-        "has none": (owned(tracked=False), None, False),
-        "of another kind of owner": (owned(kind="StatefulSet", api_version="apps/v1"), None, False),
-        "of another kind of Job": (owned(api_version="example.com/v1"), None, False),
+        "no finalizer": (owned(tracked=False), None, False),
+        "owner of another kind": (owned(kind="StatefulSet", api_version="apps/v1"), None, False),
+        "Job of another group": (owned(api_version="example.com/v1"), None, False),
     },
 )
 def test_sync_orphan_pod(candidate: Pod, owner: Job | None, expected: bool) -> None:

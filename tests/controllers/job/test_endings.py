@@ -60,24 +60,24 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
 @cases(
     "spec, status, pods, expected",
     {
-        "just begun": ({}, JobStatus(), [], None),
-        "no failure allowed": ({"backoff_limit": 0}, JobStatus(), failed(1), BACKOFF),
-        "one more than allowed": ({"backoff_limit": 1}, JobStatus(failed=1), failed(1), BACKOFF),
-        "as many as allowed": ({"backoff_limit": 1}, JobStatus(failed=1), running(1), None),
+        "no status": ({}, JobStatus(), [], None),
+        "backoffLimit 0": ({"backoff_limit": 0}, JobStatus(), failed(1), BACKOFF),
+        "backoffLimit 1, two failed": ({"backoff_limit": 1}, JobStatus(failed=1), failed(1), BACKOFF),
+        "backoffLimit 1, one failed": ({"backoff_limit": 1}, JobStatus(failed=1), running(1), None),
         "the default backoffLimit is 6": ({}, JobStatus(failed=7), [], BACKOFF),
-        "none allowed, and none failed": ({"backoff_limit": 0}, JobStatus(), running(1), None),
-        "one allowed, the first": ({"backoff_limit": 1}, JobStatus(), failed(1), None),
-        "one allowed, the second": ({"backoff_limit": 1}, JobStatus(), failed(2), BACKOFF),
+        "backoffLimit 0, none failed": ({"backoff_limit": 0}, JobStatus(), running(1), None),
+        "backoffLimit 1, first failure": ({"backoff_limit": 1}, JobStatus(), failed(1), None),
+        "backoffLimit 1, second failure": ({"backoff_limit": 1}, JobStatus(), failed(2), BACKOFF),
         "six allowed, the sixth": ({"backoff_limit": 6}, JobStatus(), [*running(1), *failed(6)], None),
         "six allowed, the seventh": ({"backoff_limit": 6}, JobStatus(), failed(7), BACKOFF),
         "indexed, too": ({"backoff_limit": 0, **INDEXED}, JobStatus(), indexed((0, S), (1, F), (2, R)), BACKOFF),
-        "ignored failures do not count": (
+        "ignored failures are not counted": (
             {"backoff_limit": 0, "pod_failure_policy": IGNORE_EVICTIONS},
             JobStatus(),
             [pod("a", F, conditions=EVICTED)],
             None,
         ),
-        "what counts counts": (
+        "failures of action Count": (
             {"backoff_limit": 0, "pod_failure_policy": on_exit("Count", 5)},
             JobStatus(),
             [pod("a", F, containers=(ended("c", 5),))],
@@ -93,34 +93,34 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
                 "Container c for pod default/a failed with exit code 5 matching FailJob rule at index 0",
             ),
         ),
-        "a pod that still goes is not judged": (
+        "policy ignores a terminating pod": (
             {"pod_failure_policy": on_exit("FailJob", 5)},
             JobStatus(),
             [pod("a", R, deleted=0, containers=(ended("c", 5),))],
             None,
         ),
-        "nor one that succeeded": (
+        "policy ignores a succeeded pod": (
             {"pod_failure_policy": on_exit("FailJob", 5)},
             JobStatus(),
             [pod("a", S, containers=(ended("c", 5),))],
             None,
         ),
-        "FailureTarget is kept": (
+        "existing FailureTarget": (
             {"pod_failure_policy": on_exit("FailJob", 5)},
             has(FAILURE_TARGET),
             [pod("a", F, containers=(ended("c", 5),))],
             Ending(FAILURE_TARGET, "R", "m"),
         ),
-        "SuccessCriteriaMet is kept": (
+        "existing SuccessCriteriaMet": (
             {"backoff_limit": 0},
             has(SUCCESS_CRITERIA_MET),
             failed(3),
             Ending(SUCCESS_CRITERIA_MET, "R", "m"),
         ),
-        "FailureTarget=False says nothing": ({}, has(FAILURE_TARGET, "False"), running(1), None),
+        "FailureTarget False": ({}, has(FAILURE_TARGET, "False"), running(1), None),
         "SuccessCriteriaMet=False neither": ({}, has(SUCCESS_CRITERIA_MET, "False"), running(1), None),
-        "over its deadline": ({"active_deadline_seconds": 100}, JobStatus(), running(1), DEADLINE),
-        "not yet over it": ({"active_deadline_seconds": 101}, JobStatus(), running(1), None),
+        "deadline exceeded": ({"active_deadline_seconds": 100}, JobStatus(), running(1), DEADLINE),
+        "within the deadline": ({"active_deadline_seconds": 101}, JobStatus(), running(1), None),
         "suspended: no deadline": ({"active_deadline_seconds": 100, "suspend": True}, JobStatus(), [], None),
         "the limit precedes the deadline": (
             {"active_deadline_seconds": 1, "backoff_limit": 0},
@@ -134,14 +134,19 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
             [restarted("a", R, 1)],
             BACKOFF,
         ),
-        "less often": ({"backoff_limit": 2, "template": ON_FAILURE}, JobStatus(), [restarted("a", R, 1)], None),
-        "never, none allowed": (
+        "restarts below the limit": (
+            {"backoff_limit": 2, "template": ON_FAILURE},
+            JobStatus(),
+            [restarted("a", R, 1)],
+            None,
+        ),
+        "no restarts, backoffLimit 0": (
             {"backoff_limit": 0, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", P, 0)],
             None,
         ),
-        "once, none allowed": (
+        "one restart, backoffLimit 0": (
             {"backoff_limit": 0, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", P, 1)],
@@ -153,26 +158,31 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
             [restarted("a", R, 1), restarted("b", P, 2, init=True)],
             BACKOFF,
         ),
-        "once, pending": ({"backoff_limit": 1, "template": ON_FAILURE}, JobStatus(), [restarted("a", P, 1)], BACKOFF),
-        "two pods, once each": (
+        "one restart, pending pod": (
+            {"backoff_limit": 1, "template": ON_FAILURE},
+            JobStatus(),
+            [restarted("a", P, 1)],
+            BACKOFF,
+        ),
+        "two pods with one restart each": (
             {"backoff_limit": 2, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", R, 1), restarted("b", R, 1)],
             BACKOFF,
         ),
-        "two pods, once each, pending": (
+        "two pending pods with one restart each": (
             {"backoff_limit": 2, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", P, 1), restarted("b", P, 1)],
             BACKOFF,
         ),
-        "two pods, once each, three allowed": (
+        "two pods with one restart each, backoffLimit 3": (
             {"backoff_limit": 3, "template": ON_FAILURE},
             JobStatus(),
             [restarted("a", R, 1), restarted("b", R, 1)],
             None,
         ),
-        "all have succeeded, some after restarts": (
+        "all succeeded after restarts": (
             {"backoff_limit": 6, "completions": 4, "template": ON_FAILURE},
             JobStatus(),
             [restarted(f"s{number}", S, count) for number, count in enumerate((1, 1, 2, 0))],
@@ -184,14 +194,14 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
             [restarted("a", F, 3)],
             None,
         ),
-        "another policy": ({"backoff_limit": 1, "template": NEVER}, JobStatus(), [restarted("a", R, 3)], None),
-        "too many indexes failed": (
+        "restartPolicy Never": ({"backoff_limit": 1, "template": NEVER}, JobStatus(), [restarted("a", R, 3)], None),
+        "maxFailedIndexes exceeded": (
             {**INDEXED, "backoff_limit_per_index": 0, "max_failed_indexes": 1},
             JobStatus(),
             indexed((0, F), (1, F), (2, R)),
             MANY,
         ),
-        "none may fail": (
+        "maxFailedIndexes 0": (
             {**INDEXED, "backoff_limit_per_index": 0, "max_failed_indexes": 0},
             JobStatus(),
             indexed((0, F), (1, R), (2, R)),
@@ -203,13 +213,13 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
             indexed((0, F), (1, R), (2, R)),
             None,
         ),
-        "an index failed, the others are done": (
+        "one failed index, others succeeded": (
             {**INDEXED, "backoff_limit_per_index": 0},
             JobStatus(),
             indexed((0, F), (1, S), (2, S)),
             SOME,
         ),
-        "no index failed": (
+        "no failed index": (
             {**INDEXED, "backoff_limit_per_index": 0},
             JobStatus(),
             indexed((0, S), (1, S), (2, S)),
@@ -221,14 +231,19 @@ FIRST_SUFFICES = SuccessPolicy(rules=(SuccessPolicyRule(succeeded_indexes="0"),)
             indexed((0, S), (1, R)),
             Ending(SUCCESS_CRITERIA_MET, "SuccessPolicy", "Matched rules at index 0"),
         ),
-        "not enough": ({**INDEXED, "success_policy": FIRST_SUFFICES}, JobStatus(), indexed((0, R), (1, S)), None),
+        "success policy not met": (
+            {**INDEXED, "success_policy": FIRST_SUFFICES},
+            JobStatus(),
+            indexed((0, R), (1, S)),
+            None,
+        ),
         "failure precedes the success policy": (
             {**INDEXED, "success_policy": FIRST_SUFFICES, "backoff_limit": 0},
             JobStatus(),
             indexed((0, S), (1, F)),
             BACKOFF,
         ),
-        "failed indexes come before it, too": (
+        "maxFailedIndexes precedes the success policy": (
             {**INDEXED, "success_policy": FIRST_SUFFICES, "backoff_limit_per_index": 0, "max_failed_indexes": 0},
             JobStatus(),
             indexed((0, S), (1, F)),
@@ -248,10 +263,10 @@ def test_finished_condition(spec: dict[str, Any], status: JobStatus, pods: list[
     "spec, started, expected",
     {
         "no deadline": ({}, T0, None),
-        "not begun": ({"active_deadline_seconds": 10}, None, None),
+        "no startTime": ({"active_deadline_seconds": 10}, None, None),
         "suspended": ({"active_deadline_seconds": 10, "suspend": True}, T0, None),
         "soon": ({"active_deadline_seconds": 10}, T0, 3.0),
-        "over": ({"active_deadline_seconds": 5}, T0, -2.0),
+        "exceeded": ({"active_deadline_seconds": 5}, T0, -2.0),
     },
 )
 def test_past_active_deadline(spec: dict[str, Any], started: datetime.datetime | None, expected: float | None) -> None:
@@ -262,14 +277,14 @@ def test_past_active_deadline(spec: dict[str, Any], started: datetime.datetime |
 @cases(
     "completions, pods, expected",
     {
-        "all of them": (5, succeeded(5), True),
-        "not all": (5, succeeded(4), False),
-        "more than all": (5, succeeded(6), True),
-        "any, none runs": (None, succeeded(1), True),
-        "any, despite a failure": (None, [*succeeded(1), *failed(1)], True),
-        "any, and one still runs": (None, [*succeeded(1), *running(1)], False),
-        "none": (None, failed(1), False),
-        "none are wanted": (0, [], True),
+        "all completions": (5, succeeded(5), True),
+        "fewer than completions": (5, succeeded(4), False),
+        "more than completions": (5, succeeded(6), True),
+        "no completions, none running": (None, succeeded(1), True),
+        "no completions, one failed": (None, [*succeeded(1), *failed(1)], True),
+        "no completions, one running": (None, [*succeeded(1), *running(1)], False),
+        "no completions, none succeeded": (None, failed(1), False),
+        "completions 0": (0, [], True),
     },
 )
 def test_job_completion(completions: int | None, pods: list[Pod], expected: bool) -> None:

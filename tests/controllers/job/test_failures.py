@@ -17,8 +17,14 @@ from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Observed,
 @cases(
     "limit, policy, pods, before, expected",
     {
-        "none allowed": (0, None, [pod("a", F, index=0, notes={FAILURE_COUNT: "0"})], None, "0"),
-        "one allowed, the second": (1, None, [pod("a", F, index=1, notes={FAILURE_COUNT: "1"})], None, "1"),
+        "backoffLimitPerIndex 0": (0, None, [pod("a", F, index=0, notes={FAILURE_COUNT: "0"})], None, "0"),
+        "backoffLimitPerIndex 1, second failure": (
+            1,
+            None,
+            [pod("a", F, index=1, notes={FAILURE_COUNT: "1"})],
+            None,
+            "1",
+        ),
         "failed at once by the policy": (
             1,
             on_exit("FailIndex", 3),
@@ -33,7 +39,7 @@ from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Observed,
             None,
             "",
         ),
-        "one of two": (
+        "one of two indexes": (
             1,
             None,
             [pod("a", F, index=0, notes={FAILURE_COUNT: "0"}), pod("b", F, index=1, notes={FAILURE_COUNT: "1"})],
@@ -42,11 +48,11 @@ from pilothouse.controllers.workloads.job.decide import FAILURE_COUNT, Observed,
         ),
         "counted already": (0, None, [pod("a", F, index=0, tracked=False)], None, ""),
         "past the last index": (0, None, [pod("a", F, index=3)], None, ""),
-        "one more": (0, None, [pod("a", F, index=1)], "0", "0,1"),
-        "none before": (0, None, [pod("a", F, index=1)], "", "1"),
-        "one before that is past the last index": (0, None, [pod("a", F, index=1)], "9", "1"),
-        "one that runs": (0, None, [pod("a", R, index=1)], None, ""),
-        "one that has completed, too": (0, None, [pod("a", F, index=1), pod("b", S, index=1)], None, ""),
+        "added to failed indexes": (0, None, [pod("a", F, index=1)], "0", "0,1"),
+        "first failed index": (0, None, [pod("a", F, index=1)], "", "1"),
+        "earlier failed index out of range": (0, None, [pod("a", F, index=1)], "9", "1"),
+        "running pod": (0, None, [pod("a", R, index=1)], None, ""),
+        "index with a succeeded pod": (0, None, [pod("a", F, index=1), pod("b", S, index=1)], None, ""),
     },
 )
 def test_failed_indexes(
@@ -70,14 +76,14 @@ def counted(name: str, index: int, count: int, phase: str = F, **more: Any) -> P
 @cases(
     "limit, pods, awaited, expected",
     {
-        "not of failed indexes": (1, [counted("a", 0, 0), counted("b", 1, 1), counted("c", 2, 0)], (), ["a", "c"]),
-        "not without finalizer": (0, [counted("a", 0, 0, tracked=False)], (), []),
-        "not when the finalizer was taken away": (1, [counted("a", 0, 0)], ("a",), []),
-        "not past the last index": (0, [counted("a", 4, 0)], (), []),
-        "not when replaced": (1, [counted("a1", 0, 0), counted("a2", 0, 1, R)], (), []),
-        "not when the index has succeeded": (1, [counted("a1", 0, 0), counted("a2", 0, 1, S)], (), []),
+        "failed indexes excluded": (1, [counted("a", 0, 0), counted("b", 1, 1), counted("c", 2, 0)], (), ["a", "c"]),
+        "without finalizer": (0, [counted("a", 0, 0, tracked=False)], (), []),
+        "finalizer removed": (1, [counted("a", 0, 0)], ("a",), []),
+        "index out of range": (0, [counted("a", 4, 0)], (), []),
+        "replaced pod": (1, [counted("a1", 0, 0), counted("a2", 0, 1, R)], (), []),
+        "succeeded index": (1, [counted("a1", 0, 0), counted("a2", 0, 1, S)], (), []),
         "the most failures": (4, [counted("a1", 0, 0), counted("a3", 0, 2), counted("a2", 0, 1)], (), ["a3"]),
-        "of as many failures the last": (
+        "equal failure counts: the last": (
             4,
             [counted("a1", 0, 1, deleted=2), counted("a3", 0, 1, deleted=3), counted("a2", 0, 1, deleted=1)],
             (),
@@ -98,13 +104,13 @@ def test_pods_with_delayed_deletion_per_index(
 @cases(
     "status, pods, awaited, expected",
     {
-        "those without finalizer are counted already": (
+        "pods without finalizer are already counted": (
             JobStatus(succeeded=2, failed=1),
             [pod("a", S, tracked=False), pod("b", S), pod("c", S), pod("d", F, tracked=False), pod("e", F), pod("f")],
             (),
             (4, 2),
         ),
-        "some are on the way to be counted": (
+        "uncounted pods": (
             JobStatus(
                 succeeded=1,
                 failed=1,
@@ -122,7 +128,7 @@ def test_pods_with_delayed_deletion_per_index(
             (),
             (4, 4),
         ),
-        "of some the finalizer was taken away": (
+        "removed finalizers": (
             JobStatus(
                 succeeded=2,
                 failed=2,
@@ -167,13 +173,13 @@ def test_newly_finished_pods(
 @cases(
     "policy, phase, expected",
     {
-        "replaced when it goes: pending": ({}, P, True),
-        "replaced when it goes: running": ({}, R, True),
-        "replaced when it goes: succeeded": ({}, S, False),
+        "TerminatingOrFailed: pending": ({}, P, True),
+        "TerminatingOrFailed: running": ({}, R, True),
+        "TerminatingOrFailed: succeeded": ({}, S, False),
         "replaced when failed: running": ({"pod_replacement_policy": "Failed"}, R, False),
         "replaced when failed: failed": ({"pod_replacement_policy": "Failed"}, F, True),
-        "with a failure policy: running": ({"pod_failure_policy": ANY_FAILURE}, R, False),
-        "with a failure policy: failed": ({"pod_failure_policy": ANY_FAILURE}, F, True),
+        "pod failure policy: running": ({"pod_failure_policy": ANY_FAILURE}, R, False),
+        "pod failure policy: failed": ({"pod_failure_policy": ANY_FAILURE}, F, True),
     },
 )
 def test_terminating_pods_count_as_failed(policy: dict[str, Any], phase: str, expected: bool) -> None:

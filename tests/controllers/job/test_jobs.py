@@ -234,8 +234,8 @@ async def test_suspending_deletes_pods_without_counting_failures(world: World, k
 @cases(
     "deadline, expected",
     {
-        "in time: it begins anew": (300, ["Suspended JobResumed"]),
-        "too late: the time that it was suspended counts once it is resumed": (
+        "resumed in time: startTime is reset": (300, ["Suspended JobResumed"]),
+        "suspended beyond the deadline": (
             30,
             ["Suspended JobSuspended", "FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"],
         ),

@@ -51,14 +51,14 @@ from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
     {
         "a start": ({"completions": 5}, [], NONE, 2),
         "a start without completions": ({}, [], NONE, 2),
-        "pending ones are there": ({"completions": 5}, [pending(2)], NONE, 0),
-        "as many as wanted": ({"completions": 5, "parallelism": 3}, [running(3)], NONE, 0),
-        "as many as wanted without completions": ({}, [running(2)], NONE, 0),
-        "too few": ({"completions": 5}, [running(1), succeeded(1)], NONE, 1),
-        "too few without completions": ({}, [running(1)], NONE, 1),
-        "without completions, one has succeeded: no more": ({}, [running(1), succeeded(1)], NONE, 0),
-        "without completions, all have succeeded": ({}, [succeeded(2)], NONE, 0),
-        "without completions, one runs, one failed, one goes: replace what failed": (
+        "pending pods": ({"completions": 5}, [pending(2)], NONE, 0),
+        "at parallelism": ({"completions": 5, "parallelism": 3}, [running(3)], NONE, 0),
+        "at parallelism without completions": ({}, [running(2)], NONE, 0),
+        "below parallelism": ({"completions": 5}, [running(1), succeeded(1)], NONE, 1),
+        "below parallelism without completions": ({}, [running(1)], NONE, 1),
+        "without completions, one succeeded": ({}, [running(1), succeeded(1)], NONE, 0),
+        "without completions, all succeeded": ({}, [succeeded(2)], NONE, 0),
+        "without completions, podReplacementPolicy Failed": (
             {"parallelism": 1, "pod_replacement_policy": "Failed"},
             [running(1), failed(1), going(1)],
             NONE,
@@ -77,13 +77,13 @@ from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
             NONE,
             0,
         ),
-        "nor with a failure policy": (
+        "a terminating pod with a pod failure policy is not replaced": (
             {"parallelism": 1, "completions": 1, "pod_failure_policy": ANY_FAILURE},
             [going(1)],
             NONE,
             0,
         ),
-        "more going than wanted: still one too many runs": (
+        "more terminating than parallelism": (
             {"parallelism": 1, "completions": 1, "pod_replacement_policy": "Failed"},
             [running(2), going(4)],
             NONE,
@@ -95,21 +95,26 @@ from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
             NONE,
             -1,
         ),
-        "too few, just failed: wait": ({"parallelism": 1, "completions": 1}, [], JUST_FAILED, 10.0),
-        "too few, a success since": ({"parallelism": 1, "completions": 1}, [], BackoffRecord(0, T0), 1),
-        "too many": ({"completions": 5}, [running(3)], NONE, -1),
-        "too many go without waiting": ({"completions": 5}, [running(3)], JUST_FAILED, -1),
-        "far too many": ({"completions": 5}, [running(10)], NONE, -8),
-        "more than are still to succeed": ({"parallelism": 3, "completions": 4}, [running(3), succeeded(2)], NONE, -1),
-        "some of each": ({"completions": 5}, [running(1), succeeded(1), failed(1)], NONE, 1),
-        "nothing to do": ({"completions": 5}, [running(2), succeeded(2)], NONE, 0),
-        "all done": ({"completions": 5}, [succeeded(5)], NONE, 0),
-        "suspended: none runs": ({"completions": 5, "suspend": True}, [running(2)], NONE, -2),
-        "suspended, and none runs": ({"completions": 5, "suspend": True}, [], NONE, 0),
-        "suspended: all go, however many": ({"completions": 700, "suspend": True}, [running(700)], NONE, -700),
-        "no parallelism": ({"parallelism": 0, "completions": 5}, [running(2)], NONE, -2),
-        "not more than a burst": ({"parallelism": 700, "completions": 700}, [], NONE, 500),
-        "nor removed": ({"parallelism": 0, "completions": 700}, [running(700)], NONE, -500),
+        "below parallelism, in backoff": ({"parallelism": 1, "completions": 1}, [], JUST_FAILED, 10.0),
+        "below parallelism, success since the failure": (
+            {"parallelism": 1, "completions": 1},
+            [],
+            BackoffRecord(0, T0),
+            1,
+        ),
+        "above parallelism": ({"completions": 5}, [running(3)], NONE, -1),
+        "above parallelism, in backoff": ({"completions": 5}, [running(3)], JUST_FAILED, -1),
+        "far above parallelism": ({"completions": 5}, [running(10)], NONE, -8),
+        "above the remaining completions": ({"parallelism": 3, "completions": 4}, [running(3), succeeded(2)], NONE, -1),
+        "one of each phase": ({"completions": 5}, [running(1), succeeded(1), failed(1)], NONE, 1),
+        "remaining completions active": ({"completions": 5}, [running(2), succeeded(2)], NONE, 0),
+        "complete": ({"completions": 5}, [succeeded(5)], NONE, 0),
+        "suspended: running pods are deleted": ({"completions": 5, "suspend": True}, [running(2)], NONE, -2),
+        "suspended without pods": ({"completions": 5, "suspend": True}, [], NONE, 0),
+        "suspended: deleted without burst limit": ({"completions": 700, "suspend": True}, [running(700)], NONE, -700),
+        "parallelism 0": ({"parallelism": 0, "completions": 5}, [running(2)], NONE, -2),
+        "created up to 500": ({"parallelism": 700, "completions": 700}, [], NONE, 500),
+        "deleted up to 500": ({"parallelism": 0, "completions": 700}, [running(700)], NONE, -500),
     },
 )
 def test_manage_job(spec: dict[str, Any], groups: list[list[Pod]], failures: BackoffRecord, expected: float) -> None:
@@ -135,20 +140,20 @@ def test_manage_job(spec: dict[str, Any], groups: list[list[Pod]], failures: Bac
         "a start": (2, 5, [], CreatePods(2, (0, 1))),
         "completed": (2, 3, [(0, S), (1, F), (1, S), (2, S)], None),
         "an index twice": (2, 3, [(0, S), (1, S), (1, S)], CreatePods(1, (2,))),
-        "some run, some are done": (
+        "some running, some succeeded": (
             8,
             20,
             [(0, R), (2, S), (3, P), (4, S), (5, S), (7, S), (8, S), (9, S)],
             CreatePods(6, (1, 6, 10, 11, 12, 13)),
         ),
         "some failed": (3, 4, [(0, F), (1, P), (2, F)], CreatePods(2, (0, 2))),
-        "pods without index go": (
+        "pods without index are deleted": (
             2,
             5,
             [(None, R), (None, S), (None, F), (None, P), (0, S), (1, R), (2, R)],
             ["i3", "i0"],
         ),
-        "doubles go": (5, 5, [(None, R), (0, S), (1, R), (2, R), (2, P)], ["i0", "i4"]),
+        "duplicate indexes are deleted": (5, 5, [(None, R), (0, S), (1, R), (2, R), (2, P)], ["i0", "i4"]),
         "past the last index": (2, 5, [(0, S), (5, R), (6, S), (7, P), (8, F)], ["i1", "i3"]),
     },
 )
@@ -171,7 +176,7 @@ def test_manage_indexed_job(
     "policy, expected",
     {
         "only failed: its index waits": ("Failed", CreatePods(1, (1,))),
-        "its index is taken over": ("TerminatingOrFailed", CreatePods(2, (0, 1))),
+        "index of a terminating pod is recreated": ("TerminatingOrFailed", CreatePods(2, (0, 1))),
     },
 )
 def test_indexed_job_with_some_pods_deleted(policy: str, expected: CreatePods) -> None:
@@ -184,10 +189,10 @@ def test_indexed_job_with_some_pods_deleted(policy: str, expected: CreatePods) -
 @cases(
     "now, expected",
     {
-        "both wait: until the first may be made": (5, Wait(5.0)),
-        "never less than a second": (9.5, Wait(1.0)),
-        "one may": (12, CreatePods(1, (0,))),
-        "both may": (30, CreatePods(2, (0, 1))),
+        "both indexes in backoff": (5, Wait(5.0)),
+        "waits at least one second": (9.5, Wait(1.0)),
+        "one index past its backoff": (12, CreatePods(1, (0,))),
+        "both indexes past their backoff": (30, CreatePods(2, (0, 1))),
     },
 )
 def test_pod_creation_backoff_per_index(now: float, expected: CreatePods | Wait) -> None:
@@ -202,9 +207,9 @@ def test_pod_creation_backoff_per_index(now: float, expected: CreatePods | Wait)
 @cases(
     "counted, ignored, expected",
     {
-        "no annotation: one failure": (None, None, 10.0),
-        "two before it": ("2", None, 40.0),
-        "one before it that counted and one that did not": ("1", "1", 40.0),
+        "no annotation": (None, None, 10.0),
+        "two failures": ("2", None, 40.0),
+        "one failure and one ignored failure": ("1", "1", 40.0),
         "at most ten minutes": ("9", None, 600.0),
     },
 )
@@ -218,12 +223,12 @@ def test_remaining_backoff_time_per_index(counted: str | None, ignored: str | No
 @cases(
     "text, expected",
     {
-        "none": (None, 0),
+        "no annotation": (None, 0),
         "a number": ("2", 2),
         "the largest": ("2147483647", 2147483647),
         "too large": ("2147483648", 0),
         "negative": ("-1", 0),
-        "no number": ("xyz", 0),
+        "invalid annotation": ("xyz", 0),
     },
 )
 def test_index_failure_count(text: str | None, expected: int) -> None:
@@ -242,7 +247,7 @@ def test_index_failure_count(text: str | None, expected: int) -> None:
             pod("a", F, conditions=EVICTED, notes={FAILURE_COUNT: "3"}),
             {FAILURE_COUNT: "3", IGNORED_FAILURE_COUNT: "1"},
         ),
-        "what was ignored is passed on": (
+        "ignored failures are passed on": (
             IGNORE_EVICTIONS,
             pod("a", F, notes={FAILURE_COUNT: "3", IGNORED_FAILURE_COUNT: "2"}),
             {FAILURE_COUNT: "4", IGNORED_FAILURE_COUNT: "2"},
@@ -257,11 +262,11 @@ def test_new_index_failure_count(policy: PodFailurePolicy | None, last: Pod | No
 @cases(
     "policy, pods, expected",
     {
-        "nothing happened": ("TerminatingOrFailed", [], "new"),
+        "new": ("TerminatingOrFailed", [], "new"),
         "one failed": ("TerminatingOrFailed", failed(1), "recreate_terminating_or_failed"),
-        "one goes": ("TerminatingOrFailed", going(1), "recreate_terminating_or_failed"),
-        "one failed, only failed ones are replaced": ("Failed", failed(1), "recreate_failed"),
-        "nothing happened, only failed ones are replaced": ("Failed", [], "new"),
+        "one terminating": ("TerminatingOrFailed", going(1), "recreate_terminating_or_failed"),
+        "podReplacementPolicy Failed, one failed": ("Failed", failed(1), "recreate_failed"),
+        "podReplacementPolicy Failed, new": ("Failed", [], "new"),
     },
 )
 def test_pod_creation_reasons(policy: str, pods: list[Pod], expected: str) -> None:

@@ -55,28 +55,32 @@ def fails(text: str) -> PolicyMatch:
     {
         "no rules": ([], EXIT_2, NO_RULE),
         "ignored": ([codes("Ignore", "In", 1, 2)], EXIT_2, PolicyMatch(counts=False, action="Ignore")),
-        "another code": ([codes("Ignore", "In", 1, 3)], EXIT_2, NO_RULE),
-        "none of these codes": ([codes("Count", "NotIn", 1, 3)], EXIT_2, PolicyMatch(action="Count")),
-        "one of these codes": ([codes("Count", "NotIn", 2)], EXIT_2, NO_RULE),
-        "0 never fits": ([codes("FailJob", "NotIn", 5)], pod("p", "Failed", containers=(ended("main", 0),)), NO_RULE),
+        "In: no matching exit code": ([codes("Ignore", "In", 1, 3)], EXIT_2, NO_RULE),
+        "NotIn: matching exit code": ([codes("Count", "NotIn", 1, 3)], EXIT_2, PolicyMatch(action="Count")),
+        "NotIn: exit code listed": ([codes("Count", "NotIn", 2)], EXIT_2, NO_RULE),
+        "NotIn: exit code 0": (
+            [codes("FailJob", "NotIn", 5)],
+            pod("p", "Failed", containers=(ended("main", 0),)),
+            NO_RULE,
+        ),
         "the Job fails": (
             [codes("FailJob", "In", 2)],
             EXIT_2,
             fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 0"),
         ),
-        "another container": ([codes("FailJob", "In", 2, container="other")], EXIT_2, NO_RULE),
+        "containerName does not match": ([codes("FailJob", "In", 2, container="other")], EXIT_2, NO_RULE),
         "an init container": (
             [codes("FailJob", "In", 5)],
             pod("p", "Failed", containers=(ended("main", 2),), init_containers=(ended("init", 5),)),
             fails("Container init for pod default/p failed with exit code 5 matching FailJob rule at index 0"),
         ),
-        "the first rule that fits": (
+        "first matching rule": (
             [condition("Ignore", "DisruptionTarget"), codes("FailJob", "In", 2)],
             EXIT_2,
             fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 1"),
         ),
         "evicted": ([condition("Ignore", "DisruptionTarget")], EVICTED, PolicyMatch(counts=False, action="Ignore")),
-        "another status": ([condition("Ignore", "DisruptionTarget", "False")], EVICTED, NO_RULE),
+        "different condition status": ([condition("Ignore", "DisruptionTarget", "False")], EVICTED, NO_RULE),
         "evicted, and the Job fails": (
             [condition("FailJob", "DisruptionTarget")],
             EVICTED,
@@ -88,7 +92,7 @@ def fails(text: str) -> PolicyMatch:
             EVICTED,
             PolicyMatch(action="FailIndex"),
         ),
-        "evicted, and it counts": ([condition("Count", "DisruptionTarget")], EVICTED, PolicyMatch(action="Count")),
+        "evicted, action Count": ([condition("Count", "DisruptionTarget")], EVICTED, PolicyMatch(action="Count")),
         "an unknown action about exit codes is passed over": (
             [codes("Unknown", "In", 1, 2), codes("FailJob", "In", 2, 3)],
             EXIT_2,
@@ -99,7 +103,7 @@ def fails(text: str) -> PolicyMatch:
             EVICTED,
             PolicyMatch(counts=False, action="Ignore"),
         ),
-        "an unknown operator fits nothing": (
+        "unknown operator": (
             [codes("Ignore", "Unknown", 1, 2), codes("FailJob", "In", 2, 3)],
             EXIT_2,
             fails("Container main for pod default/p failed with exit code 2 matching FailJob rule at index 1"),
@@ -114,12 +118,12 @@ def fails(text: str) -> PolicyMatch:
             ),
             NO_RULE,
         ),
-        "any failure": (
+        "NotIn 0": (
             [codes("FailJob", "NotIn", 0)],
             pod("p", "Failed", containers=(ended("main", 1), ended("support", 0))),
             fails("Container main for pod default/p failed with exit code 1 matching FailJob rule at index 0"),
         ),
-        "the second rule fits": (
+        "second rule matches": (
             [codes("Count", "In", 1, 2, 3), codes("FailJob", "In", 4, 5, 6)],
             pod("p", "Failed", containers=(ended("main", 6),)),
             fails("Container main for pod default/p failed with exit code 6 matching FailJob rule at index 1"),
@@ -129,22 +133,22 @@ def fails(text: str) -> PolicyMatch:
             pod("p", "Failed", containers=(ContainerStatus(name="foo"), ended("bar", 2))),
             PolicyMatch(action="Count"),
         ),
-        "a status of Unknown, asked for": (
+        "condition status Unknown": (
             [condition("Ignore", "DisruptionTarget", "Unknown")],
             pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="Unknown"),)),
             PolicyMatch(counts=False, action="Ignore"),
         ),
-        "a status of False, asked for": (
+        "condition status False": (
             [condition("Ignore", "DisruptionTarget", "False")],
             pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="False"),)),
             PolicyMatch(counts=False, action="Ignore"),
         ),
-        "a status of False, not asked for": (
+        "condition status False, True required": (
             [condition("Ignore", "DisruptionTarget")],
             pod("p", "Failed", conditions=(PodCondition(type="DisruptionTarget", status="False"),)),
             NO_RULE,
         ),
-        "the first of many": (
+        "first of several matching rules": (
             [
                 codes("Count", "NotIn", 8),
                 codes("Ignore", "In", 1, 2, 3),
@@ -179,30 +183,30 @@ def test_fail_index_rule_ends_the_matching(rule: PodFailurePolicyRule, limit: in
 @cases(
     "rules, succeeded, expected",
     {
-        "none has succeeded": ([("0-2", None)], "", None),
-        "not all of them": ([("0-2", None)], "0,1", None),
-        "all of them, and others": ([("0-2", None)], "0-4", 0),
+        "none succeeded": ([("0-2", None)], "", None),
+        "some of succeededIndexes": ([("0-2", None)], "0,1", None),
+        "all of succeededIndexes and others": ([("0-2", None)], "0-4", 0),
         "enough of them": ([("0-5", 2)], "1,4", 0),
-        "others do not count": ([("0-5", 3)], "1,4,8,9", None),
+        "other indexes are not counted": ([("0-5", 3)], "1,4,8,9", None),
         "enough of all": ([(None, 3)], "1,4,8", 0),
-        "not enough of all": ([(None, 4)], "1,4,8", None),
+        "succeededCount not reached": ([(None, 4)], "1,4,8", None),
         "the second rule": ([("0,2", None), ("4", None)], "4", 1),
-        "a rule that makes no sense is left out": ([("a", None), (None, 1)], "4", 1),
+        "invalid rule is skipped": ([("a", None), (None, 1)], "4", 1),
         "across intervals": ([("1-3,5-9", None)], "0-6,7-9", 0),
         "no rules": ([], "0", None),
-        "no list": ([("invalid-form", None)], "0", None),
+        "invalid succeededIndexes": ([("invalid-form", None)], "0", None),
         "an interval of two": ([("0-2", None)], "0-2,4-7", 0),
-        "another index": ([("3", None)], "0-2", None),
-        "one of two rules": ([("9", None), ("4,6", None)], "0-2,4-7", 1),
-        "both rules: the first": ([("0,1", None), ("5", None)], "0-2,4-7", 0),
-        "two of an interval": ([("3-6", 2)], "0-2,4-7", 0),
-        "one of an interval is not two": ([("3-6", 2)], "0-2,6,7", None),
-        "a number, and none has succeeded": ([(None, 4)], "", None),
+        "other index succeeded": ([("3", None)], "0-2", None),
+        "second rule matches": ([("9", None), ("4,6", None)], "0-2,4-7", 1),
+        "both rules match: the first": ([("0,1", None), ("5", None)], "0-2,4-7", 0),
+        "succeededCount of an interval": ([("3-6", 2)], "0-2,4-7", 0),
+        "succeededCount of an interval not reached": ([("3-6", 2)], "0-2,6,7", None),
+        "succeededCount, none succeeded": ([(None, 4)], "", None),
         "a subset": ([("2-4,6-8", None)], "1-9", 0),
-        "the same": ([("2-4,6-9", None)], "2-4,6-9", 0),
+        "equal intervals": ([("2-4,6-9", None)], "2-4,6-9", 0),
         "an empty list": ([("", None)], "1-3", None),
-        "an empty list, and none has succeeded": ([("", None)], "", None),
-        "all past the last": ([("10-12,14-16", None)], "1-3,5-7", None),
+        "empty succeededIndexes, none succeeded": ([("", None)], "", None),
+        "beyond succeededIndexes": ([("10-12,14-16", None)], "1-3,5-7", None),
         "overlapping in front": ([("1-3,5-7", None)], "2-4,6-8", None),
         "overlapping in front, enough of them": ([("1-3,5-7", 4)], "2-4,6-8", 0),
         "overlapping behind": ([("2-4,6-9", None)], "1-3,5-7", None),
@@ -213,8 +217,8 @@ def test_fail_index_rule_ends_the_matching(rule: PodFailurePolicyRule, limit: in
         "overlapping two behind, enough of them": ([("0-6,8-9", 7)], "1-3,5-9", 0),
         "overlapping in front, the same behind": ([("0-5,7-9", None)], "1-5,7-9", None),
         "overlapping in front, the same behind, enough of them": ([("0-5,7-9", 8)], "1-5,7-9", 0),
-        "two in one, the first overlapping": ([("0-3,6-9", None)], "1-9", None),
-        "two in one, the first overlapping, enough of them": ([("0-3,6-9", 7)], "1-9", 0),
+        "two intervals in one, the first overlapping": ([("0-3,6-9", None)], "1-9", None),
+        "two intervals in one, the first overlapping, succeededCount reached": ([("0-3,6-9", 7)], "1-9", 0),
     },
 )
 def test_match_success_policy(rules: list[tuple[str | None, int | None]], succeeded: str, expected: int | None) -> None:
@@ -228,18 +232,18 @@ def test_match_success_policy(rules: list[tuple[str | None, int | None]], succee
 @cases(
     "before, succeeded, failed, expected",
     {
-        "nothing new": (BackoffRecord(2, at(5)), [], [], BackoffRecord(2, at(5))),
-        "failures: the last counts": (NONE, [], [10, 12, 11], BackoffRecord(3, at(12))),
-        "one more failure": (BackoffRecord(1, at(5)), [], [10], BackoffRecord(2, at(10))),
+        "no new pods": (BackoffRecord(2, at(5)), [], [], BackoffRecord(2, at(5))),
+        "several failures": (NONE, [], [10, 12, 11], BackoffRecord(3, at(12))),
+        "additional failure": (BackoffRecord(1, at(5)), [], [10], BackoffRecord(2, at(10))),
         "a success ends the row": (BackoffRecord(3, at(5)), [10], [], NONE),
         "only those after the success": (BackoffRecord(3, at(5)), [10], [9, 11, 12], BackoffRecord(2, at(12))),
-        "all before the success": (BackoffRecord(3, at(5)), [10], [9], NONE),
+        "failures before the success": (BackoffRecord(3, at(5)), [10], [9], NONE),
         "the first failure": (NONE, [], [10], BackoffRecord(1, at(10))),
-        "two without a time before it": (BackoffRecord(2), [], [10], BackoffRecord(3, at(10))),
-        "two failures, a success, two failures": (NONE, [8], [10, 6, 7, 9], BackoffRecord(2, at(10))),
+        "earlier failures without time": (BackoffRecord(2), [], [10], BackoffRecord(3, at(10))),
+        "failures, a success, failures": (NONE, [8], [10, 6, 7, 9], BackoffRecord(2, at(10))),
         "success and failure at once": (NONE, [10], [10], NONE),
         "a success": (NONE, [10], [], NONE),
-        "nothing ever": (NONE, [], [], NONE),
+        "no pods": (NONE, [], [], NONE),
     },
 )
 def test_backoff_record(
@@ -255,15 +259,18 @@ def test_backoff_record(
     "ended_pod, expected",
     {
         "last": (pod("p", "Failed", containers=(ended("a", 1, seconds=5), ended("b", 1, seconds=9))), at(9)),
-        "not ready since": (pod("p", "Failed", containers=(ended("a", 1, seconds=5), ended("b", 1)), ready=False), T0),
-        "to be deleted": (pod("p", "Failed", deleted=30), at(30)),
-        "told to go before its grace period": (pod("p", "Failed", deleted=30, grace=30), at(0)),
-        "one container runs on: to be deleted": (
+        "Ready transition time": (
+            pod("p", "Failed", containers=(ended("a", 1, seconds=5), ended("b", 1)), ready=False),
+            T0,
+        ),
+        "deletionTimestamp": (pod("p", "Failed", deleted=30), at(30)),
+        "deletionTimestamp minus the grace period": (pod("p", "Failed", deleted=30, grace=30), at(0)),
+        "one container running: deletionTimestamp": (
             pod("p", "Failed", containers=(ended("a", 1, seconds=5), ContainerStatus(name="b")), deleted=7),
             at(7),
         ),
         "ready since is no end": (pod("p", "Failed", containers=(ended("a", 1),), ready=True, deleted=7), at(7)),
-        "a sidecar ends last; other init containers do not count": (
+        "sidecar ends last": (
             pod(
                 "p",
                 "Failed",
@@ -295,7 +302,7 @@ def test_backoff_record(
             ),
             at(30),
         ),
-        "made": (pod("p", "Failed"), T0),
+        "creationTimestamp": (pod("p", "Failed"), T0),
     },
 )
 def test_finished_time(ended_pod: Pod, expected: datetime.datetime) -> None:
@@ -306,7 +313,7 @@ def test_finished_time(ended_pod: Pod, expected: datetime.datetime) -> None:
 @cases(
     "failures, second, expected",
     {
-        "no failure": (NONE, 0, 0.0),
+        "no failures": (NONE, 0, 0.0),
         "the first": (BackoffRecord(1, T0), 0, 10.0),
         "the second, some time ago": (BackoffRecord(2, T0), 5, 15.0),
         "the third": (BackoffRecord(3, T0), 0, 40.0),
@@ -314,8 +321,8 @@ def test_finished_time(ended_pod: Pod, expected: datetime.datetime) -> None:
         "the first, a second ago": (BackoffRecord(1, T0), 1, 9.0),
         "exactly long enough ago": (BackoffRecord(1, T0), 10, 0.0),
         "the sixth, still below ten minutes": (BackoffRecord(6, T0), 0, 320.0),
-        "never more than ten minutes": (BackoffRecord(7, T0), 0, 600.0),
-        "however many": (BackoffRecord(1000, T0), 0, 600.0),
+        "at most ten minutes": (BackoffRecord(7, T0), 0, 600.0),
+        "very many failures": (BackoffRecord(1000, T0), 0, 600.0),
     },
 )
 def test_remaining_backoff_time(failures: BackoffRecord, second: int, expected: float) -> None:

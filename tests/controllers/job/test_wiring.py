@@ -75,7 +75,7 @@ async def test_matching_orphan_is_adopted_with_the_tracking_finalizer(world: Wor
     assert sum(1 for owner, _ in found.values() if owner == "work") == 2
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["as the cache knows", "before the cache knows"])
+@pytest.mark.parametrize("late", [False, True], ids=["cache up to date", "cache behind"])
 async def test_terminating_job_adopts_nothing(world: World, late: bool) -> None:
     """(GetPodsForJob, "no adopt when deleting", "no adopt when deleting race")"""
     await make(world, parallelism=1, completions=1)

@@ -61,13 +61,13 @@ world = fixture_of(playing)
     "bundles, expected",
     {
         "no bundles": ((), [CREATE]),
-        "none of this signer": ((("nosigner", "", "x"), ("signer:one", "signer", "y")), [CREATE]),
-        "another content": (((NAME, KUBE_APISERVER_SERVING_SIGNER, "olddata"),), [UPDATE]),
-        "one too many": (
+        "bundles of other signers": ((("nosigner", "", "x"), ("signer:one", "signer", "y")), [CREATE]),
+        "different content": (((NAME, KUBE_APISERVER_SERVING_SIGNER, "olddata"),), [UPDATE]),
+        "bundle of another name": (
             ((NAME, KUBE_APISERVER_SERVING_SIGNER, BUNDLE), (OTHER, KUBE_APISERVER_SERVING_SIGNER, BUNDLE)),
             [f"delete clustertrustbundles {OTHER}"],
         ),
-        "the one needs changing, the other goes": (
+        "different content, and a bundle of another name": (
             ((NAME, KUBE_APISERVER_SERVING_SIGNER, "olddata"), (OTHER, KUBE_APISERVER_SERVING_SIGNER, BUNDLE)),
             [UPDATE, f"delete clustertrustbundles {OTHER}"],
         ),
@@ -75,7 +75,7 @@ world = fixture_of(playing)
             ((OTHER, KUBE_APISERVER_SERVING_SIGNER, BUNDLE),),
             [CREATE, f"delete clustertrustbundles {OTHER}"],
         ),
-        "all is as it should be": (
+        "up to date": (
             (("nosigner", "", "x"), ("signer:one", "signer", "y"), (NAME, KUBE_APISERVER_SERVING_SIGNER, BUNDLE)),
             [],
         ),
@@ -134,7 +134,7 @@ async def test_failed_deletion_does_not_block_other_bundles(env: Env, failure: A
 @cases(
     "options, expected",
     {
-        "nothing to publish": (TrustBundleOptions(), False),
+        "no bundle": (TrustBundleOptions(), False),
         "the authority of the connection": (TrustBundleOptions(authority=BUNDLE), True),
         "a file": (TrustBundleOptions(root_ca_file="a"), True),
     },

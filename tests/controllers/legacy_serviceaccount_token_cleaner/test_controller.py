@@ -118,7 +118,7 @@ async def test_removing_the_invalid_since_label_keeps_the_token_for_another_peri
     assert INVALID_SINCE not in await labels(world, "missed")
 
 
-@pytest.mark.parametrize("since", [None, "", "2000-01-01-1"], ids=["no map", "no date", "not a date"])
+@pytest.mark.parametrize("since", [None, "", "2000-01-01-1"], ids=["no ConfigMap", "empty date", "invalid date"])
 async def test_nothing_is_cleaned_without_a_tracking_start_date(env: Env, since: str | None) -> None:
     async with tracked(env, since) as world:
         await token(world, "old")

@@ -34,12 +34,12 @@ def current(*finalizers: str) -> Object:
 @cases(
     "pods, seconds_later, expected",
     {
-        "no pods: nothing to wait for": ([], 0, 0),
-        "the longest grace period counts": ([pod(30), pod(60), pod(10)], 0, 60),
-        "terminal pods do not count": ([pod(30), pod(60, "Succeeded"), pod(90, "Failed")], 0, 30),
+        "no pods": ([], 0, 0),
+        "longest grace period": ([pod(30), pod(60), pod(10)], 0, 60),
+        "terminated pods are ignored": ([pod(30), pod(60, "Succeeded"), pod(90, "Failed")], 0, 30),
         "a pod without a grace period adds nothing": ([pod(None)], 0, 0),
         "the estimate does not shrink while it lasts": ([pod(30)], 29, 30),
-        "once the period is over there is no estimate any more": ([pod(30)], 30, 0),
+        "grace period over": ([pod(30)], 30, 0),
     },
 )
 def test_estimate_graceful_termination(pods: list[Pod], seconds_later: int, expected: int) -> None:
@@ -52,14 +52,14 @@ def test_estimate_graceful_termination(pods: list[Pod], seconds_later: int, expe
 @cases(
     "items, estimate, expected",
     {
-        "nothing listed: gone, whatever was estimated": ([], 30, GONE),
-        "within the estimate objects may remain": ([current()], 30, RemainingContent(1, {}, 30)),
+        "no content": ([], 30, GONE),
+        "within the estimate": ([current()], 30, RemainingContent(1, {}, 30)),
         "finalizers get fifteen seconds": (
             [current("a"), current("a", "b")],
             0,
             RemainingContent(2, {"a": 2, "b": 1}, 15),
         ),
-        "one object with a finalizer is enough": ([current("a"), current()], 0, RemainingContent(2, {"a": 1}, 15)),
+        "one object with a finalizer": ([current("a"), current()], 0, RemainingContent(2, {"a": 1}, 15)),
         "the estimate takes precedence over the default for finalizers": (
             [current("a")],
             20,

@@ -56,7 +56,7 @@ def test_success_conditions_have_upstreams_messages_and_order() -> None:
             Outcome(parsing_error="boom"),
             [(PARSING_FAILURE, "GroupVersionParsingFailed", "boom")],
         ),
-        "errors are sorted, so that the text does not flicker": (
+        "errors are sorted": (
             Outcome(content_errors=("z broke", "a broke")),
             [
                 (

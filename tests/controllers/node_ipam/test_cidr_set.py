@@ -42,7 +42,7 @@ def test_released_cidr_is_allocated_again(cluster: str) -> None:
 @cases(
     "cluster, mask, index, expected",
     {
-        "IPv4, first: host bits mean nothing": ("127.123.3.0/16", 24, 0, "127.123.0.0/24"),
+        "IPv4, first: host bits are ignored": ("127.123.3.0/16", 24, 0, "127.123.0.0/24"),
         "IPv4, sixteenth": ("127.123.0.0/16", 24, 15, "127.123.15.0/24"),
         "IPv4, blocks of one address": ("192.168.5.219/28", 32, 5, "192.168.5.213/32"),
         "/48 to /64, first": ("2001:0db8:1234:3::/48", 64, 0, "2001:db8:1234::/64"),
@@ -138,7 +138,7 @@ def test_double_occupy_and_release() -> None:
         "IPv6, the 129th": ("2001:beef:7f00::/39", 47, "2001:beef:7f00::/47", range(128, 129)),
         "IPv4, eight blocks": ("127.0.0.0/7", 18, "127.0.0.0/15", range(1024, 1032)),
         "IPv6, eight blocks": ("2001:beef:7f00::/39", 50, "2001:beef:7f00::/47", range(1024, 1032)),
-        "less than a block uses the whole of it": ("10.0.0.0/16", 24, "10.0.3.64/26", range(3, 4)),
+        "smaller than a block": ("10.0.0.0/16", 24, "10.0.3.64/26", range(3, 4)),
     },
 )
 def test_begin_and_end_index_of_a_cidr(cluster: str, mask: int, text: str, expected: range | None) -> None:
@@ -157,8 +157,8 @@ def test_begin_and_end_index_of_a_cidr(cluster: str, mask: int, text: str, expec
 @cases(
     "cluster, mask, expected",
     {
-        "as many blocks as IPv4 can have": ("127.0.0.0/8", 32, ["127.0.0.0/32", "127.0.0.1/32"]),
-        "a few of IPv6": ("2001:beef:1234:369b::/60", 64, ["2001:beef:1234:3690::/64", "2001:beef:1234:3691::/64"]),
+        "IPv4, /32 blocks": ("127.0.0.0/8", 32, ["127.0.0.0/32", "127.0.0.1/32"]),
+        "IPv6, /64 blocks": ("2001:beef:1234:369b::/60", 64, ["2001:beef:1234:3690::/64", "2001:beef:1234:3691::/64"]),
     },
 )
 def test_first_two_ipv6_cidrs(cluster: str, mask: int, expected: list[str]) -> None:

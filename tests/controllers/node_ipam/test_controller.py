@@ -149,12 +149,12 @@ async def test_stale_deleted_node_does_not_release_the_cidr_of_its_successor(env
 @cases(
     "action, freed",
     {
-        "it was written, and the answer was lost": (lose_answer(), False),
-        "it was written after we stopped waiting": (time_out(sent=True), False),
-        "it was not written, and we cannot know": (lose_request(), False),
-        "the server failed in the middle of something": (fail(500), False),
-        "it was refused": (fail(403), True),
-        "it met conflicts": (conflict(), True),
+        "response lost": (lose_answer(), False),
+        "timeout": (time_out(sent=True), False),
+        "request lost": (lose_request(), False),
+        "server error": (fail(500), False),
+        "forbidden": (fail(403), True),
+        "conflicts": (conflict(), True),
     },
 )
 async def test_cidr_is_released_only_if_the_write_certainly_failed(world: World, action: Action, freed: bool) -> None:

@@ -37,16 +37,20 @@ V4, V6 = ("10.10.0.0/16", 24), ("ace:cab:deca::/8", 24)
 @cases(
     "clusters, ranges, error",
     {
-        "one family, a node without ranges (TestOccupyPreExistingCIDR)": ([V4], [], ""),
-        "two families, a node without ranges": ([V4, V6], [], ""),
-        "one family, a right range": ([V4], ["10.10.0.1/24"], ""),
-        "two families, right ranges": ([V4, V6], ["10.10.0.1/24", "a00::/86"], ""),
-        "two families, a node from before the second": ([V4, V6], ["10.10.0.1/24"], ""),
-        "another range": ([V4], ["172.10.0.1/24"], "is out the range of cluster cidr 10.10.0.0/16"),
-        "two for one": ([V4], ["10.10.0.1/24", "a00::/86"], "allocated cidr: a00::/86 at index:1 that does not exist"),
-        "wrong IPv4": ([V4, V6], ["172.10.0.1/24", "a00::/86"], "cidr[172.10.0.0/24] at idx [0]"),
-        "wrong IPv6": ([V4, V6], ["10.10.0.1/24", "cdd::/86"], "cidr[cdd::/86] at idx [1]"),
-        "no range at all": ([V4], ["nonsense"], "failed to parse node node0, CIDR nonsense"),
+        "one family, no podCIDRs (TestOccupyPreExistingCIDR)": ([V4], [], ""),
+        "two families, no podCIDRs": ([V4, V6], [], ""),
+        "one family, valid podCIDR": ([V4], ["10.10.0.1/24"], ""),
+        "two families, valid podCIDRs": ([V4, V6], ["10.10.0.1/24", "a00::/86"], ""),
+        "two families, podCIDR of the first only": ([V4, V6], ["10.10.0.1/24"], ""),
+        "outside the cluster CIDR": ([V4], ["172.10.0.1/24"], "is out the range of cluster cidr 10.10.0.0/16"),
+        "more podCIDRs than families": (
+            [V4],
+            ["10.10.0.1/24", "a00::/86"],
+            "allocated cidr: a00::/86 at index:1 that does not exist",
+        ),
+        "IPv4 outside the cluster CIDR": ([V4, V6], ["172.10.0.1/24", "a00::/86"], "cidr[172.10.0.0/24] at idx [0]"),
+        "IPv6 outside the cluster CIDR": ([V4, V6], ["10.10.0.1/24", "cdd::/86"], "cidr[cdd::/86] at idx [1]"),
+        "invalid podCIDR": ([V4], ["nonsense"], "failed to parse node node0, CIDR nonsense"),
     },
 )
 def test_occupy_cidrs(clusters: list[tuple[str, int]], ranges: list[str], error: str) -> None:
@@ -71,19 +75,19 @@ def test_valid_cidrs_of_a_node_with_invalid_ones_are_occupied() -> None:
     {
         "the first of the range": ([("127.123.234.0/24", 30)], (), [], ("127.123.234.0/30",)),
         "the first after services": ([("127.123.234.0/24", 30)], ("127.123.234.0/26",), [], ("127.123.234.64/30",)),
-        "the first that nobody has": (
+        "first free block": (
             [("127.123.234.0/24", 30)],
             ("127.123.234.0/26",),
             ["127.123.234.64/30", "127.123.234.68/30", "127.123.234.72/30", "127.123.234.80/30"],
             ("127.123.234.76/30",),
         ),
-        "one of each family": (
+        "dual-stack": (
             [("127.123.234.0/8", 24), ("ace:cab:deca::/84", 98)],
             ("127.123.234.0/26",),
             [],
             ("127.0.0.0/24", "ace:cab:deca::/98"),
         ),
-        "in the order of the flag": (
+        "dual-stack, order of the flag": (
             [("ace:cab:deca::/84", 98), ("127.123.234.0/8", 24)],
             ("127.123.234.0/26",),
             [],
@@ -96,7 +100,7 @@ def test_valid_cidrs_of_a_node_with_invalid_ones_are_occupied() -> None:
             [],
             ("10.0.2.0/24", "2001:db8:0:1::/64"),
         ),
-        "services elsewhere": ([("10.0.0.0/22", 24)], ("192.168.0.0/16",), [], ("10.0.0.0/24",)),
+        "service CIDR outside the cluster CIDR": ([("10.0.0.0/22", 24)], ("192.168.0.0/16",), [], ("10.0.0.0/24",)),
     },
 )
 def test_allocate_or_occupy_cidr(
@@ -209,10 +213,10 @@ def test_recreated_node_is_a_new_node() -> None:
 @cases(
     "uid, version, expected",
     {
-        "the node itself, in an older version": ("2", "5", False),
-        "its predecessor": ("1", "5", True),
-        "its successor": ("3", "30", False),
-        "versions without order say nothing": ("1", "strange", False),
+        "older version of the node": ("2", "5", False),
+        "predecessor of the node": ("1", "5", True),
+        "successor of the node": ("3", "30", False),
+        "incomparable resourceVersions": ("1", "strange", False),
     },
 )
 def test_cached_predecessor_is_stale(uid: str, version: str, expected: bool) -> None:

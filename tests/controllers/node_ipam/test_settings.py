@@ -29,13 +29,17 @@ V6, BOTH = "2001:db8::/48", "10.0.0.0/16,2001:db8::/48"
     {
         "IPv4: /24": ({}, ["10.0.0.0/16"], [24]),
         "IPv6: /64": ({"cluster_cidr": V6}, ["2001:db8::/48"], [64]),
-        "both": ({"cluster_cidr": BOTH}, ["10.0.0.0/16", "2001:db8::/48"], [24, 64]),
-        "in their order": ({"cluster_cidr": "2001:db8::/48,10.0.0.0/16"}, ["2001:db8::/48", "10.0.0.0/16"], [64, 24]),
+        "dual-stack": ({"cluster_cidr": BOTH}, ["10.0.0.0/16", "2001:db8::/48"], [24, 64]),
+        "dual-stack, IPv6 first": (
+            {"cluster_cidr": "2001:db8::/48,10.0.0.0/16"},
+            ["2001:db8::/48", "10.0.0.0/16"],
+            [64, 24],
+        ),
         "a size for IPv4": ({"mask_size": 19}, ["10.0.0.0/16"], [19]),
-        "the same flag for IPv6": ({"cluster_cidr": V6, "mask_size": 62}, ["2001:db8::/48"], [62]),
+        "--node-cidr-mask-size for IPv6": ({"cluster_cidr": V6, "mask_size": 62}, ["2001:db8::/48"], [62]),
         "the flag of IPv4 alone": ({"mask_size_ipv4": 20}, ["10.0.0.0/16"], [20]),
         "the flag of IPv6 alone": ({"cluster_cidr": V6, "mask_size_ipv6": 60}, ["2001:db8::/48"], [60]),
-        "one for each family": (
+        "a mask size for each family": (
             {"cluster_cidr": BOTH, "mask_size_ipv4": 25, "mask_size_ipv6": 56},
             ["10.0.0.0/16", "2001:db8::/48"],
             [25, 56],
@@ -54,22 +58,22 @@ def test_node_cidr_mask_sizes(changes: dict[str, Any], clusters: list[str] | Non
 @cases(
     "changes, message",
     {
-        "no range": ({"cluster_cidr": ""}, "Must specify --cluster-cidr if --allocate-node-cidrs is set"),
+        "no --cluster-cidr": ({"cluster_cidr": ""}, "Must specify --cluster-cidr if --allocate-node-cidrs is set"),
         "an address": (
             {"cluster_cidr": "10.0.0.0"},
             'failed to parse cidr value:"10.0.0.0" with error:invalid CIDR address: 10.0.0.0',
         ),
-        "one of two is nothing": ({"cluster_cidr": "10.0.0.0/16,x"}, 'failed to parse cidr value:"x"'),
-        "twice the same family": (
+        "one of two is invalid": ({"cluster_cidr": "10.0.0.0/16,x"}, 'failed to parse cidr value:"x"'),
+        "two ranges of one family": (
             {"cluster_cidr": "10.0.0.0/16,10.1.0.0/16"},
             "len of ClusterCIDRs==2 and they are not configured as dual stack",
         ),
         "three": ({"cluster_cidr": f"{BOTH},10.1.0.0/16"}, "length of clusterCIDRs is:3 more than max allowed of 2"),
-        "one size for two families": (
+        "--node-cidr-mask-size for two families": (
             {"cluster_cidr": BOTH, "mask_size": 24},
             "usage of --node-cidr-mask-size is not allowed with dual-stack clusters",
         ),
-        "two flags for one size": (
+        "two flags for one family": (
             {"mask_size": 24, "mask_size_ipv4": 24},
             "is not allowed if --node-cidr-mask-size is set",
         ),
@@ -91,12 +95,12 @@ def test_node_cidr_mask_sizes(changes: dict[str, Any], clusters: list[str] | Non
             {"cluster_cidr": "beef:1234::/32", "mask_size": 49},
             "New CIDR set failed; the node CIDR size is too big",
         ),
-        "clouds give their own, and none is here": (
+        "CloudAllocator without cloud provider": (
             {"allocator_type": "CloudAllocator"},
             "--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is not configured",
         ),
         "synced with a cloud": ({"allocator_type": "IPAMFromCloud"}, "invalid CIDR allocator type: IPAMFromCloud"),
-        "two service ranges of one family": (
+        "two service CIDRs of one family": (
             {"service_ranges": "10.96.0.0/12,10.112.0.0/12"},
             "serviceCIDR and secondaryServiceCIDR are not dualstack",
         ),
@@ -147,16 +151,16 @@ def test_settings_are_validated_at_startup_only_if_used() -> None:
 @cases(
     "text, expected",
     {
-        "host bits go": ("10.1.2.3/16", "10.1.0.0/16"),
-        "leading zeros mean nothing": ("010.001.0.0/16", "10.1.0.0/16"),
+        "host bits are cleared": ("10.1.2.3/16", "10.1.0.0/16"),
+        "leading zeros": ("010.001.0.0/16", "10.1.0.0/16"),
         "IPv6 in its short form": ("2001:0db8::1/32", "2001:db8::/32"),
-        "everything": ("0.0.0.0/0", "0.0.0.0/0"),
+        "0.0.0.0/0": ("0.0.0.0/0", "0.0.0.0/0"),
         "too long": ("10.0.0.0/33", None),
-        "no masks": ("10.0.0.0/255.0.0.0", None),
-        "no length": ("10.0.0.0/", None),
-        "no zones": ("fe80::1%eth0/64", None),
+        "netmask": ("10.0.0.0/255.0.0.0", None),
+        "missing prefix length": ("10.0.0.0/", None),
+        "zone": ("fe80::1%eth0/64", None),
         "three parts": ("10.0.0/8", None),
-        "nothing": ("", None),
+        "empty": ("", None),
     },
 )
 def test_cidrs_are_parsed_as_in_go(text: str, expected: str | None) -> None:

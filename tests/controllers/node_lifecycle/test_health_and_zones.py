@@ -78,20 +78,20 @@ def lease(renewed: float | None) -> Lease | None:
 @cases(
     "looks, silent_at",
     {
-        "never heard again: 50 s after the first look, whatever its own times say": ([(0, 0, None)], 51),
-        "a new manager gives an old heartbeat a whole grace period": ([(1000, 0, None)], 1051),
-        "a new heartbeat counts from when it was seen": ([(0, 0, None), (30, 30, None)], 81),
-        "the Lease alone keeps it alive (TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease)": (
+        "no heartbeat: grace period since the first observation": ([(0, 0, None)], 51),
+        "old heartbeat: grace period since the first observation": ([(1000, 0, None)], 1051),
+        "grace period since the last observed heartbeat": ([(0, 0, None), (30, 30, None)], 81),
+        "TestMonitorNodeHealthUpdateNodeAndPodStatusWithLease": (
             [(0, 0, 0), (40, 0, 40), (80, 0, 80)],
             131,
         ),
         "a Lease that is not renewed does not": ([(0, 0, 0), (40, 0, 0)], 51),
         "a Lease that appears does, however old": ([(0, 0, None), (40, 0, 5)], 91),
-        "after a new heartbeat an unchanged Lease counts once more": ([(0, 0, 0), (10, 10, 0), (15, 10, 0)], 66),
-        "no condition Ready: 60 s after its creation (…WithStatus)": ([(0, None, None)], 61),
-        "also when it was first seen later": ([(45, None, None)], 61),
+        "unchanged Lease after a new heartbeat": ([(0, 0, 0), (10, 10, 0), (15, 10, 0)], 66),
+        "no Ready condition: startup grace period since creation": ([(0, None, None)], 61),
+        "no Ready condition, observed later": ([(45, None, None)], 61),
         "from its first status on the grace period is 50 s": ([(0, None, None), (20, 20, None)], 71),
-        "a Lease keeps a node without conditions healthy": ([(0, None, 0), (50, None, 50)], 111),
+        "Lease without Ready condition": ([(0, None, 0), (50, None, 50)], 111),
     },
 )
 def test_heartbeat_grace_period(looks: list[tuple[float, float | None, float | None]], silent_at: float) -> None:
@@ -116,8 +116,8 @@ def test_heartbeat_grace_period(looks: list[tuple[float, float | None, float | N
         "renewed by a clock that was set back": ("8", -3600, True),
         "written without being renewed": ("8", 0, False),
         "an older state, from a server that is behind": ("6", 3600, False),
-        "without a revision the time tells": ("", 10, True),
-        "and then it must be later": ("", -10, False),
+        "no resourceVersion: later renewTime": ("", 10, True),
+        "no resourceVersion: earlier renewTime": ("", -10, False),
     },
 )
 def test_lease_heartbeats(version: str, renewed: float, expected: bool) -> None:
@@ -185,13 +185,13 @@ def zone(*, down: int, up: int) -> ZoneReport:
 @cases(
     "down, up, state",
     {
-        "all up": (0, 1, NORMAL),
-        "its only node down": (1, 0, FULL),
+        "all ready": (0, 1, NORMAL),
+        "single node not ready": (1, 0, FULL),
         "fewer than three down": (2, 1, NORMAL),
         "3 of 5 (TestMonitorNodeHealth 'Partial Disruption')": (3, 2, PARTIAL),
         "3 of 6 is below 0.55": (3, 3, NORMAL),
         "11 of 20 is 0.55, and that is enough": (11, 9, PARTIAL),
-        "none is left (TestMonitorNodeHealth 'Full Disruption')": (5, 0, FULL),
+        "TestMonitorNodeHealth 'Full Disruption'": (5, 0, FULL),
     },
 )
 def test_zone_state(down: int, up: int, state: ZoneState) -> None:
@@ -212,24 +212,24 @@ BIG_HALF = zone(down=40, up=20)
     "before, now, expected",
     {
         "a zone that was not seen before": ({}, {"a": UP}, Plan(states={"a": NORMAL}, rates={"a": 0.1})),
-        "nothing new": ({"a": NORMAL}, {"a": UP}, Plan(states={"a": NORMAL}, rates={})),
-        "the only zone falls: nobody must leave (TestMonitorNodeHealthEvictPodsWithDisruption)": (
+        "no change": ({"a": NORMAL}, {"a": UP}, Plan(states={"a": NORMAL}, rates={})),
+        "single zone in full disruption (TestMonitorNodeHealthEvictPodsWithDisruption)": (
             {"a": NORMAL},
             {"a": DOWN},
             Plan(states={"a": FULL}, rates={"a": 0.0}, untaint_all=True),
         ),
         "still down": ({"a": FULL}, {"a": DOWN}, Plan(states={"a": FULL}, rates={})),
-        "one comes back: all get a new grace period": (
+        "end of full disruption: heartbeats are reset": (
             {"a": FULL},
             {"a": HALF},
             Plan(states={"a": PARTIAL}, rates={"a": 0.0}, reset_heartbeats=True),
         ),
-        "one zone of two falls: its pods leave at the usual rate": (
+        "one of two zones in full disruption: normal rate": (
             {"a": NORMAL, "b": NORMAL},
             {"a": DOWN, "b": UP},
             Plan(states={"a": FULL, "b": NORMAL}, rates={"a": 0.1}),
         ),
-        "both were down, one is back ('Initially both zones down, one comes back')": (
+        "Initially both zones down, one comes back": (
             {"a": FULL, "b": FULL},
             {"a": UP, "b": DOWN},
             Plan(states={"a": NORMAL, "b": FULL}, rates={"a": 0.1, "b": 0.1}, reset_heartbeats=True),
@@ -241,7 +241,7 @@ BIG_HALF = zone(down=40, up=20)
             {"b": DOWN},
             Plan(states={"b": FULL}, rates={}, removed_zones=("a",)),
         ),
-        "no nodes at all": ({"a": NORMAL}, {}, Plan(states={}, rates={}, removed_zones=("a",))),
+        "no nodes": ({"a": NORMAL}, {}, Plan(states={}, rates={}, removed_zones=("a",))),
         "down from the start": ({}, {"a": DOWN}, Plan(states={"a": FULL}, rates={"a": 0.0}, untaint_all=True)),
     },
 )
@@ -260,11 +260,11 @@ BETA, STABLE = "failure-domain.beta.kubernetes.io", "topology.kubernetes.io"
 @cases(
     "labels, expected",
     {
-        "neither": ({}, ""),
+        "no zone and region": ({}, ""),
         "a zone without a region": ({f"{STABLE}/zone": "z"}, ":\0:z"),
         "the old name first": ({f"{BETA}/region": "old", f"{STABLE}/region": "new", f"{STABLE}/zone": "z"}, "old:\0:z"),
         "an empty old one is a value": ({f"{BETA}/zone": "", f"{STABLE}/zone": "z"}, ""),
-        "each for itself": ({f"{BETA}/zone": "", f"{STABLE}/zone": "z", f"{STABLE}/region": "r"}, "r:\0:"),
+        "each label separately": ({f"{BETA}/zone": "", f"{STABLE}/zone": "z", f"{STABLE}/region": "r"}, "r:\0:"),
     },
 )
 def test_zone_key(labels: dict[str, str], expected: str) -> None:
@@ -302,14 +302,14 @@ def taint(name: str, effect: str = "NoSchedule") -> Taint:
             ["memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable"],
             [],
         ),
-        "pressure that nobody knows of is none": (
+        "pressure Unknown": (
             node(condition("DiskPressure", "Unknown"), taints=(taint("disk-pressure"),)),
             [],
             ["disk-pressure"],
         ),
         "cordoned": (node(unschedulable=True), ["unschedulable"], []),
         "uncordoned": (node(taints=(taint("unschedulable"),)), [], ["unschedulable"]),
-        "other effects and other keys are not ours": (
+        "other effects and keys are kept": (
             node(taints=(taint("not-ready", "NoExecute"), taint("custom"), Taint(key="mine", effect="NoSchedule"))),
             [],
             [],
@@ -345,17 +345,17 @@ def test_existing_taint_keeps_its_time_added() -> None:
     "labels, expected",
     {
         "no labels (TestReconcileNodeLabels)": ({}, {}),
-        "no such labels (TestReconcileNodeLabels)": ({"topology.kubernetes.io/region": "r"}, {}),
-        "both are missing": (
+        "other labels (TestReconcileNodeLabels)": ({"topology.kubernetes.io/region": "r"}, {}),
+        "both beta labels missing": (
             {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
             {"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"},
         ),
-        "one differs (TestReconcileNodeLabels)": (
+        "different beta label (TestReconcileNodeLabels)": (
             {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows"},
             {"beta.kubernetes.io/os": "linux"},
         ),
-        "nothing to do": ({"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}, {}),
-        "only the older one: left alone": ({"beta.kubernetes.io/os": "linux"}, {}),
+        "up to date": ({"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}, {}),
+        "beta label alone": ({"beta.kubernetes.io/os": "linux"}, {}),
     },
 )
 def test_beta_labels(labels: dict[str, str], expected: dict[str, str]) -> None:

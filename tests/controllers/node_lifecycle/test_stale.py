@@ -47,7 +47,7 @@ async def test_stale_condition_does_not_swap_the_taint(world: World) -> None:
         assert "unreachable:NoExecute" not in await world.taints("n1")
 
 
-@pytest.mark.parametrize("ready", [True, False], ids=["ready by now", "not ready"])
+@pytest.mark.parametrize("ready", [True, False], ids=["ready", "not ready"])
 async def test_new_pod_is_marked_only_if_its_node_is_not_ready_now(world: World, ready: bool) -> None:
     await world.report_node("n1", DOWN)
     await asyncio.sleep(6)

@@ -136,7 +136,7 @@ def node(status: str, zone: str, *, excluded: bool = False) -> Node:
     {
         "one node, no zone labels": (("",), "T", "T", {"": NORMAL}, {"": NORMAL}),
         "both zones down, one comes back": (("a", "b"), "UU", "UT", {"a": FULL, "b": FULL}, {"a": FULL, "b": NORMAL}),
-        "nobody has reported yet": (("a",) * 4, "----", "UUUT", {"a": FULL}, {"a": PARTIAL}),
+        "none has reported yet": (("a",) * 4, "----", "UUUT", {"a": FULL}, {"a": PARTIAL}),
         "the third of five fails": (("a",) * 5, "UUTTT", "UUUTT", {"a": NORMAL}, {"a": PARTIAL}),
         "two down are normal, the last one fails": (("a",) * 3, "UUT", "UUU", {"a": NORMAL}, {"a": FULL}),
         "one zone down": (("a", "b"), "UT", "UT", {"a": FULL, "b": NORMAL}, {"a": FULL, "b": NORMAL}),
@@ -288,7 +288,7 @@ async def test_monitor_node_health_mark_pods_not_ready_of_many_nodes(world: Worl
     assert len([text for text in world.requests() if text.startswith("update pods/status")]) == 100
 
 
-@cases("failures, writes", {"no retry": (0, 1), "a retry": (1, 2)})
+@cases("failures, writes", {"no conflict": (0, 1), "a retry": (1, 2)})
 async def test_monitor_node_health_mark_pods_not_ready_retry(world: World, failures: int, writes: int) -> None:
     """TestMonitorNodeHealthMarkPodsNotReadyRetry."""
     await world.node("other")
@@ -343,7 +343,7 @@ async def test_registered_node_event_has_its_uid(world: World) -> None:
 
 
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", "none"])
-@pytest.mark.parametrize("after", [False, True], ids=["in time", "after the grace period"])
+@pytest.mark.parametrize("after", [False, True], ids=["within the grace period", "after the grace period"])
 async def test_try_update_node_health(world: World, status: str, after: bool) -> None:
     """TestTryUpdateNodeHealth, by its effects: a new pod is marked if and only if the node's current or written
     condition is not ready."""
@@ -363,9 +363,9 @@ async def test_try_update_node_health(world: World, status: str, after: bool) ->
 @cases(
     "conditions, known, marked",
     {
-        "its node has not been looked at yet": ({**HEALTHY, "Ready": "False"}, False, False),
-        "its node is ready": (HEALTHY, True, False),
-        "its node is not ready": ({**HEALTHY, "Ready": "False"}, True, True),
+        "node not observed yet": ({**HEALTHY, "Ready": "False"}, False, False),
+        "node ready": (HEALTHY, True, False),
+        "node not ready": ({**HEALTHY, "Ready": "False"}, True, True),
     },
 )
 async def test_process_pod_mark_pod_not_ready(

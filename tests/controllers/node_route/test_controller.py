@@ -112,7 +112,7 @@ async def test_failed_status_update_is_retried_in_the_next_pass(env: Env) -> Non
         {"allocate": False, "cluster_cidr": "10.120.0.0/16"},
         {"allocate": True, "cluster_cidr": "10.120.0.0/16", "configured": False},
     ],
-    ids=["nodes are given no ranges", "no routes are wanted"],
+    ids=["allocate-node-cidrs disabled", "configure-cloud-routes disabled"],
 )
 async def test_controller_is_disabled_without_routes_support(world: World, options: dict[str, bool | str]) -> None:
     cloud = SimulatedCloud(world.env)

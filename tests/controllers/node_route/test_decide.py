@@ -45,30 +45,30 @@ SIX = "fd00:10:0:1::/64"
 @cases(
     "nodes, routes, deleted, created",
     {
-        "routes are there": ([node("a", A), node("b", B)], [route("a", A), route("b", B)], [], []),
-        "one route is missing": ([node("a", A), node("b", B)], [route("a", A)], [], [("b", B)]),
-        "none is there": ([node("a", A)], [], [], [("a", A)]),
-        "none, of two families": ([node("a", A, SIX), node("b", B)], [], [], [("a", A), ("a", SIX), ("b", B)]),
-        "routes of two families are there": ([node("a", A, SIX)], [route("a", A), route("a", SIX)], [], []),
-        "of two families one is wrong, and one too many": (
+        "up to date": ([node("a", A), node("b", B)], [route("a", A), route("b", B)], [], []),
+        "one missing": ([node("a", A), node("b", B)], [route("a", A)], [], [("b", B)]),
+        "all missing": ([node("a", A)], [], [], [("a", A)]),
+        "all missing, dual-stack": ([node("a", A, SIX), node("b", B)], [], [], [("a", A), ("a", SIX), ("b", B)]),
+        "up to date, dual-stack": ([node("a", A, SIX)], [route("a", A), route("a", SIX)], [], []),
+        "wrong and excess route, dual-stack": (
             [node("a", A, SIX)],
             [route("a", A), route("b", SIX), route("a", B)],
             [("b", SIX), ("a", B)],
             [("a", SIX)],
         ),
         "a node is deleted": ([node("a", A)], [route("a", A), route("b", B)], [("b", B)], []),
-        "one too many for a node": ([node("a", A)], [route("a", A), route("a", B)], [("a", B)], []),
+        "excess route of a node": ([node("a", A)], [route("a", A), route("a", B)], [("a", B)], []),
         "a node has another range": ([node("a", B)], [route("a", A)], [("a", A)], [("a", B)]),
         "a node without a range": ([node("a")], [], [], []),
-        "of two families one is missing": ([node("a", A, SIX)], [route("a", A)], [], [("a", SIX)]),
+        "one missing, dual-stack": ([node("a", A, SIX)], [route("a", A)], [], [("a", SIX)]),
         "a blackhole route is deleted": ([node("a", A)], [route("a", A), route("", B, blackhole=True)], [("", B)], []),
-        "a black hole that is not in our ranges stays": (
+        "blackhole route outside the cluster CIDR": (
             [node("a", A)],
             [route("a", A), route("", "10.1.2.0/24", blackhole=True)],
             [],
             [],
         ),
-        "a route to the wrong node": ([node("a", A)], [route("b", A)], [("b", A)], [("a", A)]),
+        "route to the wrong node": ([node("a", A)], [route("b", A)], [("b", A)], [("a", A)]),
         "routes outside the cluster CIDR are kept": ([], [route("x", "192.168.0.0/24")], [], []),
         "unparsable routes are kept": ([], [route("x", "nonsense")], [], []),
         "addresses are the same": ([node("a", A)], [route("a", A, addresses=(HERE,))], [], []),
@@ -88,10 +88,10 @@ def test_reconcile(
     "destination, expected",
     {
         "inside": ("10.120.0.0/24", True),
-        "its beginning is inside": ("10.120.0.0/15", True),
+        "network address inside": ("10.120.0.0/15", True),
         "around it": ("10.0.0.0/8", False),
         "outside": ("10.121.0.0/24", False),
-        "the other family": ("fd00:10:0:1::/64", True),
+        "IPv6": ("fd00:10:0:1::/64", True),
         "outside of the other family": ("fd00:11::/64", False),
     },
 )
@@ -112,14 +112,14 @@ FAILED, OTHER = ("True", "NoRouteCreated"), ("True", "SomeOtherReason")
 @cases(
     "found, routed, expected",
     {
-        "nothing yet, and there are routes": (None, True, False),
-        "nothing yet, and there are none": (None, False, False),
-        "just that": (CREATED, True, True),
-        "just that, and there are none": (FAILED, False, True),
-        "another reason": (CALICO, True, False),
-        "another reason, and no routes": (OTHER, False, False),
-        "there are none any more": (CREATED, False, False),
-        "there are some now": (FAILED, True, False),
+        "no condition, routes created": (None, True, False),
+        "no condition, routes missing": (None, False, False),
+        "RouteCreated, routes created": (CREATED, True, True),
+        "NoRouteCreated, routes missing": (FAILED, False, True),
+        "other reason, routes created": (CALICO, True, False),
+        "other reason, routes missing": (OTHER, False, False),
+        "RouteCreated, routes missing": (CREATED, False, False),
+        "NoRouteCreated, routes created": (FAILED, True, False),
     },
 )
 def test_network_unavailable_condition_is_current(found: tuple[str, str] | None, routed: bool, expected: bool) -> None:

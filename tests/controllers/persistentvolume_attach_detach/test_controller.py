@@ -36,7 +36,7 @@ async def test_nothing_to_attach_or_detach(world: World, driver: Attacher) -> No
     assert world.requests() == []
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["the pod was there", "the pod comes"])
+@pytest.mark.parametrize("early", [True, False], ids=["existing pod", "new pod"])
 async def test_volume_is_attached_to_the_node_of_its_pod(world: World, driver: Attacher, early: bool) -> None:
     """Test_Run_Positive_OneDesiredVolumeAttach."""
     if early:
@@ -177,8 +177,8 @@ async def test_pods_on_one_node_share_an_attachment(world: World, driver: Attach
     "conditions, taints, options, after",
     {
         "an unhealthy node: after six minutes": (UNHEALTHY, (), {}, 361.0),
-        "unless nobody wants that": (UNHEALTHY, (), {"disable_force_detach": True}, None),
-        "a healthy node: never": ({"Ready": "True"}, (), {}, None),
+        "force detach disabled": (UNHEALTHY, (), {"disable_force_detach": True}, None),
+        "healthy node: never": ({"Ready": "True"}, (), {}, None),
         "out of service: at once": ({"Ready": "True"}, (OUT_OF_SERVICE,), {}, 0.0),
         "out of service: in any case": (UNHEALTHY, (OUT_OF_SERVICE,), {"disable_force_detach": True}, 0.0),
     },

@@ -31,12 +31,12 @@ def observed(**facts: Any) -> Observed:
 @cases(
     "facts, decision",
     {
-        "it is not mounted": (observed(), Detach()),
-        "it is mounted": (observed(mounted=True), Wait()),
+        "not mounted": (observed(), Detach()),
+        "mounted": (observed(mounted=True), Wait()),
         "mounted, on a node that is unwell": (observed(mounted=True, healthy=False), Wait()),
         "six minutes are not over": (observed(mounted=True, healthy=False, waited=360.0), Wait()),
         "six minutes are over": (observed(mounted=True, healthy=False, waited=LONG), Detach("timeout")),
-        "a healthy node is waited for forever": (observed(mounted=True, waited=LONG), Wait()),
+        "mounted on a healthy node after the timeout": (observed(mounted=True, waited=LONG), Wait()),
         "force detach disabled": (observed(mounted=True, healthy=False, waited=LONG, force=False), Wait()),
         "out of service: at once": (observed(mounted=True, out_of_service=True), Detach("out-of-service")),
         "out of service and not mounted": (observed(out_of_service=True), Detach("out-of-service")),
@@ -44,19 +44,19 @@ def observed(**facts: Any) -> Observed:
             observed(mounted=True, healthy=False, out_of_service=True, waited=LONG),
             Detach("timeout"),
         ),
-        "out of service counts with force detach disabled": (
+        "out-of-service taint with force detach disabled": (
             observed(mounted=True, healthy=False, out_of_service=True, waited=LONG, force=False),
             Detach("out-of-service"),
         ),
-        "the node is not asked any more once the time is over": (observed(waited=LONG), Detach("timeout")),
-        "nothing said: ten seconds are not over": (observed(mounted=True, unreported=True, waited=10.0), Wait()),
-        "nothing said in ten seconds: asked": (observed(mounted=True, unreported=True, waited=10.1), Detach()),
-        "nothing said: asked also later": (observed(mounted=True, unreported=True, waited=LONG), Detach()),
-        "who is unwell may be unable to say": (
+        "timeout without reading the node": (observed(waited=LONG), Detach("timeout")),
+        "no volumesInUse, within ten seconds": (observed(mounted=True, unreported=True, waited=10.0), Wait()),
+        "no volumesInUse after ten seconds": (observed(mounted=True, unreported=True, waited=10.1), Detach()),
+        "no volumesInUse after the timeout": (observed(mounted=True, unreported=True, waited=LONG), Detach()),
+        "no volumesInUse, unhealthy node": (
             observed(mounted=True, unreported=True, healthy=False, waited=10.1),
             Wait(),
         ),
-        "who is unwell and says nothing has six minutes, too": (
+        "no volumesInUse, unhealthy node, after the timeout": (
             observed(mounted=True, unreported=True, healthy=False, waited=LONG),
             Detach("timeout"),
         ),
@@ -101,7 +101,7 @@ ALONE = "Volume is already exclusively attached to one node and can't be attache
     {
         "no pods use the volume": ((), ALONE),
         "pods in the same namespace use the volume": (("ns1/b",), "Volume is already used by pod(s) b"),
-        "several of them": (("ns1/b", "ns1/c"), "Volume is already used by pod(s) b, c"),
+        "several pods in the same namespace": (("ns1/b", "ns1/c"), "Volume is already used by pod(s) b, c"),
         "pods in another namespace use the volume": (
             ("ns2/b",),
             "Volume is already used by 1 pod(s) in different namespaces",

@@ -46,14 +46,14 @@ BOTH = (CONTROLLER, COMPLETED)
             {"v": "Bound c#u controller"},
             [],
         ),
-        "1-2 none does: nothing but an event": (
+        "1-2 no matching volume": (
             [volume("v")],
             claim("c", size="10Gi"),
             "Pending",
             {"v": "Available"},
             ["Normal FailedBinding"],
         ),
-        "1-3 a phase that is not true is put right": (
+        "1-3 wrong phase is corrected": (
             [volume("v")],
             claim("c", "u", "10Gi", "", "Bound"),
             "Pending",
@@ -81,42 +81,42 @@ BOTH = (CONTROLLER, COMPLETED)
             {"a": "Bound c#u", "b": "Available"},
             [],
         ),
-        "1-7 not what an earlier claim of that name had": (
+        "1-7 volume reserved for a claim with another uid": (
             [volume("v", "10Gi", "other", "c", "Pending")],
             claim("c"),
             "Pending",
             {"v": "Pending c#other"},
             ["Normal FailedBinding"],
         ),
-        "1-8 half a binding: the reference was written": (
+        "1-8 claimRef written, nothing else": (
             [volume("v", "1Gi", "u", "c", "Pending", CONTROLLER)],
             claim("c"),
             "Bound v 1Gi controller+completed",
             {"v": "Bound c#u controller"},
             [],
         ),
-        "1-9 half a binding: the volume is Bound": (
+        "1-9 volume Bound, claim not updated": (
             [volume("v", "1Gi", "u", "c", "Bound", CONTROLLER)],
             claim("c"),
             "Bound v 1Gi controller+completed",
             {"v": "Bound c#u controller"},
             [],
         ),
-        "1-10 half a binding: the claim names the volume": (
+        "1-10 volume Bound, volumeName set": (
             [volume("v", "1Gi", "u", "c", "Bound", CONTROLLER)],
             claim("c", "u", "1Gi", "v", "Pending", *BOTH),
             "Bound v 1Gi controller+completed",
             {"v": "Bound c#u controller"},
             [],
         ),
-        "1-11 the labels are as asked for": (
+        "1-11 selector matches": (
             [volume("v", labels=LABELS)],
             claim("c", selects=LABELS),
             "Bound v 1Gi controller+completed",
             {"v": "Bound c#u controller"},
             [],
         ),
-        "1-12 the labels are not there": (
+        "1-12 selector does not match": (
             [volume("v")],
             claim("c", selects=LABELS),
             "Pending",
@@ -131,9 +131,9 @@ BOTH = (CONTROLLER, COMPLETED)
             ["Normal FailedBinding"],
         ),
         # Set 2: a certain volume.
-        "2-1 it is not there": ([], claim("c", "u", "10Gi", "v"), "Pending v", {}, []),
-        "2-2 nor was it ever": ([], claim("c", "u", "10Gi", "v", "Bound"), "Pending v", {}, []),
-        "2-3 it is free: the user chose, and the claim says so": (
+        "2-1 missing volume": ([], claim("c", "u", "10Gi", "v"), "Pending v", {}, []),
+        "2-2 missing volume, claim Bound": ([], claim("c", "u", "10Gi", "v", "Bound"), "Pending v", {}, []),
+        "2-3 requested volume is available": (
             [volume("v")],
             claim("c", "u", "1Gi", "v"),
             "Bound v 1Gi completed",
@@ -161,14 +161,14 @@ BOTH = (CONTROLLER, COMPLETED)
             {"v": "Bound other#x"},
             ["Warning FailedBinding"],
         ),
-        "2-7 somebody else has what the controller gave: left alone": (
+        "2-7 volume bound by the controller, used by another claim": (
             [volume("v", "1Gi", "x", "other", "Bound")],
             claim("c", "u", "1Gi", "v", "Bound", CONTROLLER),
             "Bound v 1Gi controller",
             {"v": "Bound other#x"},
             ["Warning FailedBinding"],
         ),
-        "2-8 labels don't matter to who names it": (
+        "2-8 requested volume ignores the selector": (
             [volume("v")],
             claim("c", "u", "1Gi", "v", selects=LABELS),
             "Bound v 1Gi completed",
@@ -190,7 +190,7 @@ BOTH = (CONTROLLER, COMPLETED)
             ["Warning VolumeMismatch"],
         ),
         # Set 3: bound before.
-        "3-1 it names none any more": (
+        "3-1 no volumeName": (
             [],
             claim("c", "u", "10Gi", "", "Bound", *BOTH),
             "Lost   controller+completed",
@@ -204,7 +204,7 @@ BOTH = (CONTROLLER, COMPLETED)
             {},
             ["Warning ClaimLost"],
         ),
-        "3-3 the volume knows nothing of it: bound again": (
+        "3-3 volume without claimRef": (
             [volume("v", "10Gi")],
             claim("c", "u", "10Gi", "v", "Pending", *BOTH),
             "Bound v 10Gi controller+completed",
@@ -218,7 +218,7 @@ BOTH = (CONTROLLER, COMPLETED)
             {"v": "Pending c#x"},
             ["Warning ClaimMisbound"],
         ),
-        "3-5 only the phases were wrong": (
+        "3-5 wrong phases": (
             [volume("v", "10Gi", "u", "c", "Pending")],
             claim("c", "u", "10Gi", "v", "Pending", COMPLETED),
             "Bound v 10Gi completed",
@@ -246,7 +246,7 @@ BOTH = (CONTROLLER, COMPLETED)
             {},
             [],
         ),
-        "what was lost is found again": (
+        "lost volume returns": (
             [volume("v", "10Gi", "u", "c", "Available", CONTROLLER)],
             claim("c", "u", "10Gi", "v", "Lost", *BOTH),
             "Bound v 10Gi controller+completed",
@@ -359,21 +359,27 @@ NOTHING = ClaimEvent(
 @cases(
     "volumes, asked, classes, pods, step",
     {
-        "11-1 somebody is to make one": ([], claim("c", class_name="gold"), CLASSES, [], Provision()),
-        "11-6 not where there is one": (
+        "11-1 provision": ([], claim("c", class_name="gold"), CLASSES, [], Provision()),
+        "11-6 existing volume is bound": (
             [volume("v", class_name="gold")],
             claim("c", class_name="gold"),
             CLASSES,
             [],
             Bind("v"),
         ),
-        "11-14 a class that is not there": ([], claim("c", class_name="none"), CLASSES, [], Provision()),
+        "11-14 missing class": ([], claim("c", class_name="none"), CLASSES, [], Provision()),
         "11-15 no class is a choice": ([], claim("c", class_name=""), DEFAULT, [], StayPending(NOTHING)),
-        "11-16 no class, and none by default": ([], claim("c"), CLASSES, [], StayPending(NOTHING)),
-        "no class, and one by default": ([], claim("c"), DEFAULT, [], AssignDefaultStorageClass("std")),
-        "a volume without class is taken before the default": ([volume("v")], claim("c"), DEFAULT, [], Bind("v")),
+        "11-16 no class, no default class": ([], claim("c"), CLASSES, [], StayPending(NOTHING)),
+        "no class, with a default class": ([], claim("c"), DEFAULT, [], AssignDefaultStorageClass("std")),
+        "a matching volume precedes the default class": ([volume("v")], claim("c"), DEFAULT, [], Bind("v")),
         "the old annotation is a choice, too": ([], old_style(claim("c"), ""), DEFAULT, [], StayPending(NOTHING)),
-        "and it wins": ([], old_style(claim("c", class_name="x"), "gold"), CLASSES, [], Provision()),
+        "beta annotation precedes storageClassName": (
+            [],
+            old_style(claim("c", class_name="x"), "gold"),
+            CLASSES,
+            [],
+            Provision(),
+        ),
         "1-13 no consumer yet: also if a volume matches": (
             [volume("v", class_name="later")],
             claim("c", class_name="later"),
@@ -381,21 +387,21 @@ NOTHING = ClaimEvent(
             [],
             StayPending(WAITING),
         ),
-        "a pod has come and has no node": (
+        "WaitForFirstConsumer: an unscheduled pod": (
             [],
             claim("c", class_name="later"),
             CLASSES,
             ["p"],
             StayPending(ClaimEvent("Normal", "WaitForPodScheduled", "waiting for pod p to be scheduled")),
         ),
-        "two pods": (
+        "WaitForFirstConsumer: two unscheduled pods": (
             [],
             claim("c", class_name="later"),
             CLASSES,
             ["p", "q"],
             StayPending(ClaimEvent("Normal", "WaitForPodScheduled", "waiting for pods p,q to be scheduled")),
         ),
-        "11-23 the scheduler has chosen a node: made there, though there is a volume": (
+        "11-23 selected node: provision despite a matching volume": (
             [volume("v", class_name="later")],
             chosen(claim("c", class_name="later")),
             CLASSES,
@@ -409,7 +415,7 @@ NOTHING = ClaimEvent(
             [],
             Bind("v"),
         ),
-        "2-7 an annotation was taken away": (
+        "2-7 removed annotation": (
             [volume("v", "1Gi", "x", "other", "Bound")],
             claim("c", "u", "1Gi", "v", "Pending", CONTROLLER),
             [],

@@ -230,7 +230,7 @@ async def test_failed_save_of_a_provisioned_volume_is_retried(env: Env) -> None:
             'plugin "kubernetes.io/host-path" is not a CSI plugin. Only CSI plugin can provision a claim with a '
             "datasource",
         ),
-        "a node that is gone": (
+        "missing node": (
             {},
             {"annotations": {"volume.kubernetes.io/selected-node": "gone"}},
             'Failed to get target node: node "gone" not found',
@@ -287,7 +287,7 @@ async def test_retained_volume_stays_released_until_its_claim_ref_is_removed(wor
             "VolumeFailedDelete",
             'error getting deleter volume plugin for volume "v": no deletable volume plugin matched',
         ),
-        "no plugin": (
+        "no volume plugin": (
             "Delete",
             {"iscsi": {"targetPortal": "p", "iqn": "iqn.2001-04.com.example:s"}},
             "VolumeFailedDelete",
@@ -359,7 +359,7 @@ async def test_claim_without_its_volume_is_lost_and_recovers(world: World) -> No
     assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
-@pytest.mark.parametrize("other", [False, True], ids=["not known", "known as somebody else's"])
+@pytest.mark.parametrize("other", [False, True], ids=["unknown volume", "volume of another claim"])
 async def test_stale_volume_cache_does_not_make_a_claim_lost(world: World, other: bool) -> None:
     """Upstream sets Lost until the volume is cached."""
     if other:
@@ -402,7 +402,7 @@ async def test_volume_mode_mismatch_emits_an_event(world: World) -> None:
     ["persistentvolumes", "persistentvolumes/status", "persistentvolumeclaims", "persistentvolumeclaims/status"],
 )
 @pytest.mark.parametrize(
-    "what", [conflict, lambda: fail(500, "InternalError"), lose_answer], ids=["conflict", "error", "no answer"]
+    "what", [conflict, lambda: fail(500, "InternalError"), lose_answer], ids=["conflict", "error", "lost response"]
 )
 async def test_interrupted_binding_is_completed(world: World, write: str, what: Any) -> None:
     resource, _slash, subresource = write.partition("/")

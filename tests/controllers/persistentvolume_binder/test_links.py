@@ -61,14 +61,14 @@ def test_phase_message() -> None:
 @cases(
     "there, had, capacity",
     {
-        "that of the volume": (volume("v", "5Gi"), claim("c"), {"storage": "5Gi"}),
-        "as it was": (volume("v", "5Gi"), claim("c", size="5Gi", phase="Bound"), {"storage": "5Gi"}),
-        "once bound the resizer says how much it is": (
+        "capacity of the volume": (volume("v", "5Gi"), claim("c"), {"storage": "5Gi"}),
+        "capacity is unchanged": (volume("v", "5Gi"), claim("c", size="5Gi", phase="Bound"), {"storage": "5Gi"}),
+        "capacity of a bound claim is kept": (
             volume("v", "5Gi"),
             claim("c", size="1Gi", phase="Bound"),
             {"storage": "1Gi"},
         ),
-        "the same amount in other words": (
+        "equal capacity in another notation": (
             volume("v", "1024Mi"),
             {**claim("c"), "status": {"phase": "Lost", "capacity": {"storage": "1Gi"}}},
             {"storage": "1Gi"},
@@ -98,8 +98,8 @@ def test_volume_without_capacity_is_an_error() -> None:
     "phase, current, then",
     {
         "bound for the first time: that of the volume": ("Pending", None, "gold"),
-        "bound again: the resizer knows": ("Lost", None, None),
-        "bound: the resizer knows": ("Bound", "silver", "silver"),
+        "Lost: attributes class is kept": ("Lost", None, None),
+        "Bound: attributes class is kept": ("Bound", "silver", "silver"),
     },
 )
 def test_volume_attributes_class(phase: str, current: str | None, then: str | None) -> None:

@@ -57,26 +57,26 @@ from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, 
             Reclaim(release=True),
             "Released c#u",
         ),
-        "4-5 the claim does not know yet": (
+        "4-5 claim not bound yet": (
             volume("v", "1Gi", "u", "c", "Bound", CONTROLLER),
             claim("c"),
             EnqueueClaim(),
             "Bound c#u controller",
         ),
         "4-5 nor a user's link": (volume("v", "1Gi", "u", "c", "Bound"), claim("c"), EnqueueClaim(), "Bound c#u"),
-        "4-6 both know": (
+        "4-6 volume and claim bound to each other": (
             volume("v", "1Gi", "u", "c"),
             claim("c", "u", "1Gi", "v", "Bound"),
             SetPhase("Bound"),
             "Bound c#u",
         ),
-        "4-7 the claim has another one: the controller's link is taken back": (
+        "4-7 claim bound to another volume, bound by the controller: unbound": (
             volume("v", "1Gi", "u", "c", "Bound", CONTROLLER),
             claim("c", "u", "1Gi", "w", "Bound"),
             Unbind(),
             "Available",
         ),
-        "4-8 the claim has another one: a user's link stays, without the uid": (
+        "4-8 claim bound to another volume, reserved by the user: uid is removed": (
             volume("v", "1Gi", "u", "c", "Bound"),
             claim("c", "u", "1Gi", "w", "Bound"),
             Unbind(),
@@ -88,25 +88,25 @@ from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, 
             RecordModeMismatch(),
             "Bound c#u",
         ),
-        "let go before: reclaimed again": (
+        "already Released": (
             volume("v", "1Gi", "u", "c", "Released"),
             None,
             Reclaim(release=False),
             "Released c#u",
         ),
-        "a failure stays to be seen": (
+        "already Failed": (
             volume("v", "1Gi", "u", "c", "Failed"),
             None,
             Reclaim(release=False),
             "Failed c#u",
         ),
-        "8-11, 8-12 made for a claim that has another one": (
+        "8-11, 8-12 provisioned for a claim bound to another volume: reclaimed": (
             volume("v", "1Gi", "u", "c", "Bound", MADE, policy="Delete"),
             claim("c", "u", "1Gi", "w", "Bound"),
             Reclaim(release=True),
             "Released c#u made",
         ),
-        "the same, to be retained": (
+        "provisioned for a claim bound to another volume, Retain: unbound": (
             volume("v", "1Gi", "u", "c", "Bound", MADE),
             claim("c", "u", "1Gi", "w", "Bound"),
             Unbind(),
@@ -123,12 +123,12 @@ def test_sync_volume(doc: Doc, other: Doc | None, step: VolumeStep, then: str) -
 @cases(
     "doc, other, released",
     {
-        "never bound": (volume("v"), None, False),
+        "no claimRef": (volume("v"), None, False),
         "only reserved": (volume("v", "1Gi", "", "c"), None, False),
         "the claim is deleted": (volume("v", "1Gi", "u", "c"), None, True),
         "8-9 the claim is another one": (volume("v", "1Gi", "u", "c"), claim("c", "x"), True),
         "the claim is not bound yet": (volume("v", "1Gi", "u", "c"), claim("c"), False),
-        "8-7 the claim is there": (volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "v"), False),
+        "8-7 claim exists": (volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "v"), False),
         "the claim has another one": (volume("v", "1Gi", "u", "c"), claim("c", "u", "1Gi", "w"), True),
     },
 )
@@ -153,15 +153,15 @@ OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
     "found, wanted",
     {
         "13-1 ours to delete": (made_by(HOST_PATH), (IN_TREE_FINALIZER,)),
-        "others stay": (made_by(HOST_PATH, "Delete", OTHER), (OTHER, IN_TREE_FINALIZER)),
-        "no deleter": (made_by(HOST_PATH, "Retain", IN_TREE_FINALIZER), ()),
-        "nor when recycled": (made_by(HOST_PATH, "Recycle", IN_TREE_FINALIZER, OTHER), (OTHER,)),
-        "13-3 no longer somebody else's": (made_by(HOST_PATH, "Delete", EXTERNAL_FINALIZER), (IN_TREE_FINALIZER,)),
+        "other finalizers are kept": (made_by(HOST_PATH, "Delete", OTHER), (OTHER, IN_TREE_FINALIZER)),
+        "reclaim policy Retain": (made_by(HOST_PATH, "Retain", IN_TREE_FINALIZER), ()),
+        "reclaim policy Recycle": (made_by(HOST_PATH, "Recycle", IN_TREE_FINALIZER, OTHER), (OTHER,)),
+        "13-3 migration disabled": (made_by(HOST_PATH, "Delete", EXTERNAL_FINALIZER), (IN_TREE_FINALIZER,)),
         "13-2 no longer ours": (
             made_by(MIGRATED, "Delete", IN_TREE_FINALIZER, EXTERNAL_FINALIZER),
             (EXTERNAL_FINALIZER,),
         ),
-        "never ours": (made_by("vendor.com/x", "Delete", EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,)),
+        "other provisioner": (made_by("vendor.com/x", "Delete", EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,)),
         "13-4 created manually": (as_volume(volume("v", policy="Delete")), ()),
     },
 )
@@ -180,11 +180,11 @@ def test_terminating_volume_gets_no_new_finalizer() -> None:
     "annotations, provisioner, then",
     {
         "has moved": ({}, MIGRATED, {MIGRATED_TO: "pd.csi.storage.gke.io"}),
-        "is known to have moved": ({MIGRATED_TO: "pd.csi.storage.gke.io"}, MIGRATED, None),
+        "already migrated": ({MIGRATED_TO: "pd.csi.storage.gke.io"}, MIGRATED, None),
         "has not moved": ({MIGRATED_TO: "x", "a": "b"}, HOST_PATH, {"a": "b"}),
-        "was never here": ({MIGRATED_TO: "x"}, "vendor.com/x", {}),
-        "nobody knows by whom it was made": ({MIGRATED_TO: "x"}, None, None),
-        "nothing to say": ({}, HOST_PATH, None),
+        "other provisioner with migrated-to annotation": ({MIGRATED_TO: "x"}, "vendor.com/x", {}),
+        "no provisioner": ({MIGRATED_TO: "x"}, None, None),
+        "migration disabled": ({}, HOST_PATH, None),
     },
 )
 def test_anneal_migration_annotations(
@@ -220,15 +220,17 @@ def test_deleter_of_a_volume() -> None:
         pytest.param(
             made_by("kubernetes.io/glusterfs"),
             "no volume plugin matched name: kubernetes.io/glusterfs",
-            id="made by one that is gone",
+            id="provisioned by a removed plugin",
         ),
         pytest.param(
-            made_by("kubernetes.io/nfs"), "no deletable volume plugin matched", id="made by one that deletes none"
+            made_by("kubernetes.io/nfs"),
+            "no deletable volume plugin matched",
+            id="provisioned by a plugin that cannot delete",
         ),
         pytest.param(
             as_volume(volume("v", nfs={"server": "s", "path": "/"})),
             'error getting deleter volume plugin for volume "v": no deletable volume plugin matched',
-            id="of one that deletes none",
+            id="volume source of a plugin that cannot delete",
         ),
         *(
             pytest.param(

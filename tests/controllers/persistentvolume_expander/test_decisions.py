@@ -45,7 +45,7 @@ def volume(source: dict[str, Any], uid: str | None = "u", namespace: str = "ns",
     "asks, has, step",
     {
         "for csi plugin without migration path": (claim("1Gi", "2Gi"), volume(CSI), EXTERNAL),
-        "of a plugin that cannot expand": (claim("1Gi", "2Gi"), volume({"nfs": {}}), EXTERNAL),
+        "for plugin without expansion support": (claim("1Gi", "2Gi"), volume({"nfs": {}}), EXTERNAL),
         "when pvc and pv has everything for in-tree plugin": (
             claim("1Gi", "2Gi"),
             volume(EBS),
@@ -59,13 +59,13 @@ def volume(source: dict[str, Any], uid: str | None = "u", namespace: str = "ns",
             volume(CSI, before="1Gi"),
             EXTERNAL,
         ),
-        "it has what it asks for": (claim("2Gi", "2Gi"), volume(CSI), NoExpansionNeeded()),
-        "it has more": (claim("3Gi", "2Gi"), volume(CSI), NoExpansionNeeded()),
+        "status equals the request": (claim("2Gi", "2Gi"), volume(CSI), NoExpansionNeeded()),
+        "status above the request": (claim("3Gi", "2Gi"), volume(CSI), NoExpansionNeeded()),
         "amounts are compared, not texts": (claim("2Gi", "2048Mi"), volume(CSI), NoExpansionNeeded()),
-        "it has not been told what it has": (claim("", "2Gi"), volume(CSI), EXTERNAL),
-        "the volume is nobody's": (claim("1Gi", "2Gi"), volume(CSI, uid=None), NotBound()),
+        "no status capacity": (claim("", "2Gi"), volume(CSI), EXTERNAL),
+        "volume without claimRef": (claim("1Gi", "2Gi"), volume(CSI, uid=None), NotBound()),
         "the volume is another claim's": (claim("1Gi", "2Gi"), volume(CSI, uid="other"), NotBound()),
-        "of another namespace": (claim("1Gi", "2Gi"), volume(CSI, namespace="else"), NotBound()),
+        "volume of a claim in another namespace": (claim("1Gi", "2Gi"), volume(CSI, namespace="else"), NotBound()),
     },
 )
 def test_resizer_of_a_claim(asks: PersistentVolumeClaim, has: PersistentVolume, step: Step) -> None:
@@ -92,11 +92,11 @@ def test_csi_drivers_of_migrated_plugins(field: str, plugin: str) -> None:
 @cases(
     "old, new, expected",
     {
-        "more is asked for": (claim("1Gi", "1Gi"), claim("1Gi", "2Gi"), True),
-        "there is more": (claim("1Gi", "2Gi"), claim("2Gi", "2Gi"), True),
-        "nothing of that changed": (claim("1Gi", "2Gi"), claim("1Gi", "2Gi"), False),
-        "less is asked for": (claim("1Gi", "3Gi"), claim("1Gi", "2Gi"), False),
-        "the same, said otherwise": (claim("1Gi", "1Gi"), claim("1Gi", "1024Mi"), False),
+        "request increased": (claim("1Gi", "1Gi"), claim("1Gi", "2Gi"), True),
+        "status increased": (claim("1Gi", "2Gi"), claim("2Gi", "2Gi"), True),
+        "no change": (claim("1Gi", "2Gi"), claim("1Gi", "2Gi"), False),
+        "request decreased": (claim("1Gi", "3Gi"), claim("1Gi", "2Gi"), False),
+        "equal quantity in another notation": (claim("1Gi", "1Gi"), claim("1Gi", "1024Mi"), False),
     },
 )
 def test_claim_updates_that_enqueue(old: PersistentVolumeClaim, new: PersistentVolumeClaim, expected: bool) -> None:

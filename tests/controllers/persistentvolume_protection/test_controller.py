@@ -38,9 +38,9 @@ async def prepare(world: World, *, phase: str, protected: bool, deleted: bool) -
         "deleted PV with finalizer -> finalizer is removed": ("Available", True, True, WRITE),
         "deleted PVC with finalizer + PV is bound -> it is not removed": ("Bound", True, True, NOTHING),
         "a bound one that lives is protected, too": ("Bound", False, False, WRITE),
-        "let go": ("Released", True, True, WRITE),
+        "Released": ("Released", True, True, WRITE),
         "failed": ("Failed", True, True, WRITE),
-        "never looked at": ("Pending", True, True, WRITE),
+        "Pending": ("Pending", True, True, WRITE),
     },
 )
 async def test_pv_protection_controller(

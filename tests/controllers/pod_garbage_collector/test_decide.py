@@ -39,27 +39,27 @@ def terminated(pods: list[Pod]) -> list[Pod]:
 @cases(
     "pods, threshold, expected",
     {
-        "threshold 0: nothing is too many (TestGCTerminated 'threshold = 0 disables terminated pod deletion')": (
+        "threshold = 0 disables terminated pod deletion (TestGCTerminated)": (
             [pod("a", "Failed", age=2), pod("b", "Succeeded", age=1)],
             0,
             [],
         ),
-        "two above the threshold: the two oldest (TestGCTerminated 'threshold = 1, disruption conditions')": (
+        "threshold = 1, disruption conditions (TestGCTerminated)": (
             [pod("a", "Failed", age=3), pod("b", "Succeeded", age=2), pod("c", "Failed", age=1)],
             1,
             ["a", "b"],
         ),
-        "a running pod does not count (TestGCTerminated)": (
+        "running pod is not counted (TestGCTerminated)": (
             [pod("a", "Running", age=3), pod("b", "Succeeded", age=2), pod("c", "Failed", age=1)],
             1,
             ["b"],
         ),
-        "one above: the oldest (TestGCTerminated)": (
+        "one above threshold (TestGCTerminated)": (
             [pod("a", "Failed", age=2), pod("b", "Succeeded", age=1)],
             1,
             ["a"],
         ),
-        "below the threshold: none (TestGCTerminated)": (
+        "below threshold (TestGCTerminated)": (
             [pod("a", "Failed", age=2), pod("b", "Succeeded", age=1)],
             5,
             [],
@@ -74,7 +74,7 @@ def terminated(pods: list[Pod]) -> list[Pod]:
             1,
             ["c"],
         ),
-        "a pod without a phase counts as finished": ([pod("a", ""), pod("b", "Failed")], 1, ["a"]),
+        "a pod without phase is terminated": ([pod("a", ""), pod("b", "Failed")], 1, ["a"]),
         "Unknown and Pending have not ended": ([pod("a", "Unknown"), pod("b", "Pending")], 1, []),
     },
 )
@@ -115,8 +115,8 @@ OUT = "node.kubernetes.io/out-of-service"
     "one, expected",
     {
         "not ready and tainted (TestGCTerminating)": (node("False", (OUT, "NoExecute")), True),
-        "Unknown is not ready; the effect does not matter": (node("Unknown", (OUT, "NoSchedule")), True),
-        "no condition Ready is not ready": (node(None, (OUT, "NoExecute")), True),
+        "Ready Unknown, NoSchedule effect": (node("Unknown", (OUT, "NoSchedule")), True),
+        "no Ready condition": (node(None, (OUT, "NoExecute")), True),
         "tainted, but ready (TestGCTerminating)": (node("True", (OUT, "NoExecute")), False),
         "not ready, but not tainted (TestGCTerminating)": (node("False"), False),
         "another taint": (node("False", ("other", "NoExecute")), False),

@@ -82,17 +82,15 @@ class Row(msgspec.Struct):
         "only the server has them (nodes present in client)": Row(
             pods={"a": ("n1", "Running"), "b": ("n2", "Failed"), "c": ("n2", "Succeeded")}, unseen=("n1", "n2")
         ),
-        "there are none (no nodes)": Row(pods={"a": ("gone", "Failed"), "b": ("gone", "Succeeded")}, deleted="ab"),
-        "whoever has not ended is marked (no nodes, one running pod)": Row(
+        "no nodes": Row(pods={"a": ("gone", "Failed"), "b": ("gone", "Succeeded")}, deleted="ab"),
+        "no nodes, one running pod": Row(
             pods={"a": ("gone", "Failed"), "b": ("gone", "Succeeded"), "c": ("gone", "Running")},
             deleted="abc",
             marked="c",
         ),
-        "not missing for long enough (quarantine not finished)": Row(pods={"a": ("gone", "Failed")}, end=55.0),
-        "there is another node (wrong nodes)": Row(
-            pods={"a": ("gone", "Running")}, known=("n1",), deleted="a", marked="a"
-        ),
-        "one of two is there (some nodes missing)": Row(
+        "quarantine not finished": Row(pods={"a": ("gone", "Failed")}, end=55.0),
+        "wrong nodes": Row(pods={"a": ("gone", "Running")}, known=("n1",), deleted="a", marked="a"),
+        "some nodes missing": Row(
             pods={
                 "a": ("gone", "Failed"),
                 "b": ("n1", "Failed"),
@@ -103,14 +101,12 @@ class Row(msgspec.Struct):
             deleted="acd",
             marked="d",
         ),
-        "it comes in time, the cache is late (node added to client after quarantine)": Row(
-            pods={"a": ("n1", "Running")}, added_unseen=("n1",)
-        ),
-        "it comes in time (node added to informer after quarantine)": Row(pods={"a": ("n1", "Failed")}, added=("n1",)),
-        "the cache has never seen it, and it goes (node deleted from client after quarantine)": Row(
+        "node added to client after quarantine": Row(pods={"a": ("n1", "Running")}, added_unseen=("n1",)),
+        "node added to informer after quarantine": Row(pods={"a": ("n1", "Failed")}, added=("n1",)),
+        "node deleted from client after quarantine": Row(
             pods={"a": ("n1", "Failed")}, unseen=("n1",), removed=("n1",), deleted="a"
         ),
-        "it goes: its own quarantine begins (node deleted from informer after quarantine)": Row(
+        "node deleted from informer after quarantine": Row(
             pods={"a": ("n1", "Succeeded")}, known=("n1",), removed=("n1",)
         ),
     },
@@ -153,8 +149,8 @@ async def assert_deleted_and_marked(world: World, deleted: str, marked: str, rea
 @cases(
     "node, leaving, deleted, marked",
     {
-        "in any phase (Unscheduled pod in any phase must be deleted)": ("", "abc", "abc", "c"),
-        "nobody deletes them": ("", "", "", ""),
+        "Unscheduled pod in any phase must be deleted": ("", "abc", "abc", "c"),
+        "unscheduled pods that are not terminating": ("", "", "", ""),
         "bound (Scheduled pod in any phase must not be deleted)": ("n1", "c", "", ""),
     },
 )
@@ -180,12 +176,12 @@ async def test_gc_unscheduled_terminating(world: World, node: str, leaving: str,
 @cases(
     "nodes, pods, deleted",
     {
-        "not ready alone is not enough": (
+        "nodes not ready without out-of-service taint": (
             {"n0": ("False", ""), "n1": ("False", "")},
             {"a": ("n0", True), "b": ("n1", True)},
             "",
         ),
-        "not ready, tainted with whatever effect, and only who is leaving": (
+        "terminating pods of nodes not ready with out-of-service taint": (
             {
                 "n0": ("False", "NoExecute"),
                 "n1": ("False", ""),

@@ -74,9 +74,9 @@ def pod(group: str | None = "g", *, phase: str = "Running", uid: str = "1") -> P
         "the group of its namespace": (pod(), "default/g", True),
         "no group": (pod(None), "", False),
         "a group without a name": (pod(""), "", False),
-        "one that waits": (pod(phase="Pending"), "default/g", True),
-        "one that has succeeded": (pod(phase="Succeeded"), "default/g", False),
-        "one that has failed": (pod(phase="Failed"), "default/g", False),
+        "Pending": (pod(phase="Pending"), "default/g", True),
+        "Succeeded": (pod(phase="Succeeded"), "default/g", False),
+        "Failed": (pod(phase="Failed"), "default/g", False),
     },
 )
 def test_pod_group_of_a_pod(found: Pod, key: str, active: bool) -> None:
@@ -87,21 +87,21 @@ def test_pod_group_of_a_pod(found: Pod, key: str, active: bool) -> None:
 @cases(
     "old, new, keys",
     {
-        "it is gone": (pod(), None, ["default/g"]),
-        "it has ended": (pod(), pod(phase="Succeeded"), ["default/g"]),
-        "one that has ended is seen first": (None, pod(phase="Failed"), ["default/g"]),
+        "deleted": (pod(), None, ["default/g"]),
+        "succeeded": (pod(), pod(phase="Succeeded"), ["default/g"]),
+        "first observed when failed": (None, pod(phase="Failed"), ["default/g"]),
         "a pending pod is added": (None, pod(phase="Pending"), []),
         "a running pod is added": (None, pod(), []),
-        "it runs on": (pod(), pod(), []),
+        "still running": (pod(), pod(), []),
         "a pod without a group is deleted": (pod(None), None, []),
         "a pod with an empty group name is deleted": (pod(""), None, []),
-        "another of its name has ended, of the same group": (pod(uid="0"), pod(phase="Succeeded"), ["default/g"]),
-        "another of its name has ended, of another group": (
+        "recreated and succeeded, same group": (pod(uid="0"), pod(phase="Succeeded"), ["default/g"]),
+        "recreated and failed, another group": (
             pod(uid="0"),
             pod("other", phase="Failed"),
             ["default/other", "default/g"],
         ),
-        "another of its name waits": (pod(uid="0"), pod(phase="Pending"), ["default/g"]),
+        "recreated and pending": (pod(uid="0"), pod(phase="Pending"), ["default/g"]),
     },
 )
 def test_pod_updates_that_enqueue(old: Pod | None, new: Pod | None, keys: list[str]) -> None:

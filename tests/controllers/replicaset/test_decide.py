@@ -9,12 +9,12 @@ from pilothouse.controllers.workloads.replicaset.decide import BURST, CreatePods
     "seen, expected",
     {
         # v1.36 pkg/controller/replicaset/replica_set_test.go, TestSyncReplicaSetDoesNothing
-        "as wanted: nothing to do": (Observed(desired=2, active=2), None),
+        "at replicas: nothing to do": (Observed(desired=2, active=2), None),
         "short: create the difference": (Observed(desired=3, active=1), CreatePods(2)),
-        "over: delete the difference": (Observed(desired=1, active=3), DeletePods(2)),
+        "above: delete the difference": (Observed(desired=1, active=3), DeletePods(2)),
         "none desired, none existing": (Observed(desired=0, active=0), None),
-        "far short: one burst at a time": (Observed(desired=5000, active=0), CreatePods(BURST)),
-        "far over: one burst at a time": (Observed(desired=0, active=5000), DeletePods(BURST)),
+        "far below: one burst at a time": (Observed(desired=5000, active=0), CreatePods(BURST)),
+        "far above: one burst at a time": (Observed(desired=0, active=5000), DeletePods(BURST)),
         # TestControllerBurstReplicas
         "the burst can be set": (Observed(desired=7, active=0, burst=5), CreatePods(5)),
         # TestSyncReplicaSetDormancy

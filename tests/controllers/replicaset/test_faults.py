@@ -27,8 +27,8 @@ async def test_stale_pod_cache_creates_no_second_batch(world: World) -> None:
 @cases(
     "waits, created",
     {
-        "the guard knows that the cache is old, for however long": (True, 3),
-        "expectations alone give up after five minutes": (False, 6),
+        "the consistency store detects the stale cache, without a time limit": (True, 3),
+        "expectations expire after five minutes": (False, 6),
     },
 )
 async def test_pod_cache_stale_for_more_than_five_minutes(env: Env, waits: bool, created: int) -> None:
@@ -49,8 +49,8 @@ async def test_pod_cache_stale_for_more_than_five_minutes(env: Env, waits: bool,
 @cases(
     "waits, seconds",
     {
-        "as soon as the cache has passed them": (True, 15),
-        "without the guard only when the expectation expires": (False, 330),
+        "once the cache has caught up": (True, 15),
+        "without the consistency store: once the expectations expire": (False, 330),
     },
 )
 async def test_pods_created_and_deleted_between_two_lists_are_recreated(env: Env, waits: bool, seconds: float) -> None:
@@ -314,7 +314,7 @@ async def test_no_creates_while_a_create_is_undecided(world: World) -> None:
     assert len(await world.owned()) == 1
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["and nothing comes", "and another one comes"])
+@pytest.mark.parametrize("again", [False, True], ids=["quota unchanged", "quota raised"])
 async def test_owner_deleted_during_its_sync_is_no_error(world: World, again: bool) -> None:
     """Its status update is not found."""
     world.faults.add(Rule(delay(1.0), verb="create", resource="pods", times=1))

@@ -45,7 +45,7 @@ PENDING = {"phase": "Pending", "ready": False}
         pytest.param(
             pod("z", node="", phase="Running", restarts=(0,)),
             pod("a", node="node", phase="Pending", ready=False),
-            id="without a node goes first even when it runs",
+            id="unscheduled before scheduled, even when running",
         ),
         pytest.param(
             pod("z", phase="Pending", ready=False),
@@ -71,7 +71,7 @@ PENDING = {"phase": "Pending", "ready": False}
         pytest.param(pod("z", cost="-1"), pod("a"), id="a missing cost is 0"),
         pytest.param(pod("z", cost="-1"), pod("a", cost="+10"), id="an invalid cost is 0"),
         pytest.param(
-            pod("z"), pod("a", ready_since=NOW), id="upstream: ready since nobody knows when counts as youngest"
+            pod("z"), pod("a", ready_since=NOW), id="upstream: ready without transition time counts as youngest"
         ),
         pytest.param(
             pod("z", ready_since=NOW, created=NOW),
@@ -86,12 +86,12 @@ PENDING = {"phase": "Pending", "ready": False}
         pytest.param(
             pod("a", ready_since=ago(hours=8)),
             pod("z", ready_since=ago(hours=5)),
-            id="upstream: ready for 5 h and 8 h is the same on the scale, the smaller uid goes",
+            id="upstream: ready for 5 h and 8 h rank equal, the smaller uid is deleted",
         ),
         pytest.param(
             pod("a", ready_since=ago(hours=8), restarts=(0,)),
             pod("z", ready_since=ago(hours=5), restarts=(9,)),
-            id="ready at different instants on one step of the scale: restarts do not matter",
+            id="ready times that rank equal: restarts are not compared",
         ),
         pytest.param(
             pod("z", ready_since=NOW, created=NOW, restarts=(9001,)),
@@ -101,12 +101,12 @@ PENDING = {"phase": "Pending", "ready": False}
         pytest.param(
             pod("z", ready_since=MONTH, restarts=(3, 0)),
             pod("a", ready_since=MONTH, restarts=(2, 2)),
-            id="upstream: the container that restarted most counts, not the sum",
+            id="upstream: the highest restart count of a container, not the sum",
         ),
         pytest.param(
             pod("z", ready_since=MONTH, restarts=(2,), sidecar_restarts=(4,)),
             pod("a", ready_since=MONTH, restarts=(2,), sidecar_restarts=(1,)),
-            id="on a tie the sidecars' restarts count",
+            id="equal container restarts: sidecar restarts are compared",
         ),
         pytest.param(
             pod("z", ready_since=NOW, created=NOW), pod("a", ready_since=NOW, created=MONTH), id="upstream: newer first"
@@ -119,14 +119,14 @@ PENDING = {"phase": "Pending", "ready": False}
         pytest.param(
             pod("a", **PENDING, created=ago(hours=8)),  # type: ignore[arg-type]
             pod("z", **PENDING, created=ago(hours=5)),  # type: ignore[arg-type]
-            id="upstream: created 5 h and 8 h ago is the same on the scale, the smaller uid goes",
+            id="upstream: created 5 h and 8 h ago rank equal, the smaller uid is deleted",
         ),
         pytest.param(
             pod("z", **PENDING),  # type: ignore[arg-type]
             pod("a", **PENDING, created=NOW),  # type: ignore[arg-type]
             id="a missing creation time counts as newest",
         ),
-        pytest.param(pod("a"), pod("z"), id="nothing tells them apart: the smaller uid, for determinism"),
+        pytest.param(pod("a"), pod("z"), id="equal in all criteria: the smaller uid"),
     ],
 )
 def test_active_pods_ranking(goes: Pod, stays: Pod) -> None:
@@ -175,7 +175,7 @@ def test_related_pods_are_counted_only_if_earlier_rules_tie() -> None:
             {"n1": 1, "n2": 2, "n3": 1},
             ["b: 2 active pods of related owners on its node, then smaller uid"],
         ),
-        "two of three on the fuller node": (
+        "two pods on the node with more pods": (
             [pod("a", node="n1"), pod("b", node="n2"), pod("c", node="n2", restarts=(3,)), pod("d", node="n2")],
             {"n1": 1, "n2": 3},
             [
@@ -183,7 +183,7 @@ def test_related_pods_are_counted_only_if_earlier_rules_tie() -> None:
                 "b: 3 active pods of related owners on its node, then smaller uid",
             ],
         ),
-        "not ready, and of two the newer": (
+        "not ready before ready, newer first": (
             [pod("a"), pod("b", ready=False, created=MONTH), pod("c", ready=False, created=NOW)],
             {},
             ["c: not ready, then created later (by powers of two)"],
@@ -193,7 +193,7 @@ def test_related_pods_are_counted_only_if_earlier_rules_tie() -> None:
             {},
             ["b: ready for a shorter time (by powers of two), then smaller uid"],
         ),
-        "nothing else differs": ([pod("a"), pod("b")], {}, ["a: smaller uid"]),
+        "equal in all criteria": ([pod("a"), pod("b")], {}, ["a: smaller uid"]),
     },
 )
 def test_reason_names_the_rules_that_distinguish_candidates(
@@ -313,7 +313,7 @@ def test_selected_pods_agree_with_pairwise_comparison(shapes: list[tuple], data:
 @cases(
     "pods, victims, expected",
     {
-        "age of the victim over that of the youngest, in whole numbers": (
+        "ratio of the victim's age to the youngest pod's age": (
             [pod("old", created=ago(seconds=100)), pod("young", created=ago(seconds=40))],
             ["old"],
             [2.0],
@@ -328,7 +328,7 @@ def test_selected_pods_agree_with_pairwise_comparison(shapes: list[tuple], data:
             ["old"],
             [],
         ),
-        "no ready pod, no ratio": ([pod("a", ready=False)], ["a"], []),
+        "no ratio without ready pods": ([pod("a", ready=False)], ["a"], []),
     },
 )
 def test_sorting_deletion_age_ratio(pods: list[Pod], victims: list[str], expected: list[float]) -> None:

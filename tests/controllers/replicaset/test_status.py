@@ -66,8 +66,8 @@ def failure(reason: str) -> ReplicaSetCondition:
         "upstream: no failure, no condition": ((), None, ()),
         "upstream: failed while pods were missing": ((OTHER,), Failure("oh", -1), (OTHER, failure("FailedCreate"))),
         "upstream: failed with too many pods": ((), Failure("oh", 1), (failure("FailedDelete"),)),
-        "failed at the right number: no reason": ((), Failure("oh", 0), (failure(""),)),
-        "upstream: no failure any more: the condition goes": ((OLD_FAILURE, OTHER), None, (OTHER,)),
+        "failed at the desired replicas: no reason": ((), Failure("oh", 0), (failure(""),)),
+        "upstream: no failure: the condition is removed": ((OLD_FAILURE, OTHER), None, (OTHER,)),
         "upstream: fails again: message and time of the first": ((OLD_FAILURE,), Failure("oh", -1), (OLD_FAILURE,)),
     },
 )
@@ -95,7 +95,7 @@ def test_observed_generation_is_the_synced_one() -> None:
     "status, expected",
     {
         # traces/01: the first status of a ReplicaSet without pods
-        "zeros are left out, but not replicas and terminatingReplicas": (
+        "zeros are omitted, except replicas and terminatingReplicas": (
             ReplicaSetStatus(terminating_replicas=0, observed_generation=1),
             {"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 1},
         ),
@@ -103,7 +103,7 @@ def test_observed_generation_is_the_synced_one() -> None:
             ReplicaSetStatus(replicas=2, observed_generation=1),
             {"replicas": 2, "observedGeneration": 1},
         ),
-        "times have whole seconds": (
+        "times are in whole seconds": (
             ReplicaSetStatus(conditions=(failure("FailedCreate"),)),
             {
                 "replicas": 0,

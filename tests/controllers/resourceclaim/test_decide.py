@@ -43,23 +43,23 @@ NOT_NEEDED = {"name": "unused", "resourceClaimTemplateName": "template"}
 @cases(
     "seen, known, expected",
     {
-        "new-pods: a claim is to be made": (pod(), None, True),
+        "new-pods: create": (pod(), None, True),
         "pod-without-resource-claims": (pod(entries=()), None, False),
         "pod-deleted": (pod(deleted=True), None, False),
         "recreate: its claim is deleted": (pod(named=NAMED), None, True),
         "terminated: its claim is not recreated": (pod(named=NAMED, phase="Succeeded"), None, False),
         "nop: it has its claim": (pod(named=NAMED), claim(owner=MINE), False),
         "the claim is another pod's": (pod(named=NAMED), claim(owner=owner(uid="other")), False),
-        "no claim is needed": (pod(named={"gpu": None}), None, False),
-        "users make their own claims": (pod(entries=[{"name": "gpu", "resourceClaimName": "claim"}]), None, False),
-        "an unknown way to name a claim: a worker says so in an event": (pod(entries=[{"name": "gpu"}]), None, True),
-        "add-reserved: it has a node, and its claim is allocated, but for nobody": (
+        "no claim needed": (pod(named={"gpu": None}), None, False),
+        "claims by name": (pod(entries=[{"name": "gpu", "resourceClaimName": "claim"}]), None, False),
+        "unknown claim reference: event": (pod(entries=[{"name": "gpu"}]), None, True),
+        "add-reserved: scheduled, claim allocated and unreserved": (
             pod(named=NAMED, node="n"),
             claim(owner=MINE, allocated=True),
             True,
         ),
-        "without a node the scheduler reserves": (pod(named=NAMED), claim(owner=MINE, allocated=True), False),
-        "it is reserved already": (
+        "not scheduled: the scheduler reserves": (pod(named=NAMED), claim(owner=MINE, allocated=True), False),
+        "already reserved": (
             pod(named=NAMED, node="n"),
             claim(owner=MINE, allocated=True, users=[reference()]),
             False,
@@ -70,17 +70,17 @@ NOT_NEEDED = {"name": "unused", "resourceClaimTemplateName": "template"}
             False,
         ),
         "unallocated claims are not reserved": (pod(named=NAMED, node="n"), claim(owner=MINE), False),
-        "while a claim of its user's own is missing, the others are made": (
+        "a missing claim by name does not block others": (
             pod(entries=[{"name": "own", "resourceClaimName": "not-there"}, ENTRY]),
             None,
             True,
         ),
-        "the entries after one that needs no claim: one is to be made": (
+        "entries after one that needs no claim: create": (
             pod(entries=[NOT_NEEDED, ENTRY], named={"unused": None}),
             None,
             True,
         ),
-        "the entries after one that needs no claim: one is to be reserved": (
+        "entries after one that needs no claim: reserve": (
             pod(entries=[NOT_NEEDED, ENTRY], named={"unused": None, **NAMED}, node="n"),
             claim(owner=MINE, allocated=True),
             True,
@@ -99,10 +99,10 @@ def test_pod_needs_work(seen: Pod, known: ResourceClaim | None, expected: bool) 
 @cases(
     "seen, done",
     {
-        "it runs": (pod(phase="Running", node="n"), False),
-        "it has succeeded": (pod(phase="Succeeded", node="n"), True),
-        "it has failed": (pod(phase="Failed"), True),
-        "deleted before it had a node": (pod(phase="Pending", deleted=True), True),
+        "Running": (pod(phase="Running", node="n"), False),
+        "Succeeded": (pod(phase="Succeeded", node="n"), True),
+        "Failed": (pod(phase="Failed"), True),
+        "deleted before it was scheduled": (pod(phase="Pending", deleted=True), True),
         "deleted on a node: it still runs": (pod(phase="Running", deleted=True, node="n"), False),
     },
 )
@@ -121,11 +121,11 @@ def test_claims_to_release_include_extended_resources() -> None:
 @cases(
     "pod_name, entry, expected",
     {
-        "both fit": ("web", "gpu", "web-gpu-"),
-        "57 characters fit": ("p" * 40, "e" * 15, "p" * 40 + "-" + "e" * 15 + "-"),
-        "too long: cut in proportion, the hyphen goes": ("p" * 60, "gpu", "p" * 52 + "-" + "gp"),
-        "both are cut": ("p" * 100, "e" * 60, "p" * 35 + "-" + "e" * 21),
-        "never right behind a dot": ("p" * 34 + "." + "p" * 65, "e" * 60, "p" * 34 + "-" + "e" * 21),
+        "short names": ("web", "gpu", "web-gpu-"),
+        "57 characters": ("p" * 40, "e" * 15, "p" * 40 + "-" + "e" * 15 + "-"),
+        "pod name truncated in proportion": ("p" * 60, "gpu", "p" * 52 + "-" + "gp"),
+        "both names truncated": ("p" * 100, "e" * 60, "p" * 35 + "-" + "e" * 21),
+        "truncated after a dot": ("p" * 34 + "." + "p" * 65, "e" * 60, "p" * 34 + "-" + "e" * 21),
     },
 )
 def test_claim_generate_name(pod_name: str, entry: str, expected: str) -> None:
@@ -170,15 +170,15 @@ def test_claim_from_template() -> None:
     "named, made, expected",
     {
         "create": (None, {"gpu": "c1"}, {"gpu": "c1"}),
-        "nop: it says so already": ({"gpu": "c1"}, {"gpu": "c1"}, None),
-        "nothing was made": ({"gpu": "c1"}, {}, None),
+        "nop: up to date": ({"gpu": "c1"}, {"gpu": "c1"}, None),
+        "no claims": ({"gpu": "c1"}, {}, None),
         "recreate": ({"gpu": "c1"}, {"gpu": "c2"}, {"gpu": "c2"}),
-        "the other entry stays: what an applied list leaves out is removed": (
+        "one of two entries changes": (
             {"gpu": "c1", "net": "c2"},
             {"net": "c3"},
             {"gpu": "c1", "net": "c3"},
         ),
-        "no entry, no status": ({"gone": "c1"}, {"gpu": "c2"}, {"gpu": "c2"}),
+        "entry removed from the spec": ({"gone": "c1"}, {"gpu": "c2"}, {"gpu": "c2"}),
     },
 )
 def test_resource_claim_statuses(named: object, made: dict[str, str], expected: object) -> None:
@@ -190,12 +190,12 @@ def test_resource_claim_statuses(named: object, made: dict[str, str], expected: 
     "user, known, observed_deleted, expected",
     {
         "stay-reserved-seen": ({}, pod(), False, Reservation.KEEP),
-        "stay-reserved-not-seen: only the server can say": ({}, None, False, Reservation.READ_LIVE),
-        "clear-reserved: the pod was seen to go": ({}, None, True, Reservation.DROP),
+        "stay-reserved-not-seen: live read": ({}, None, False, Reservation.READ_LIVE),
+        "clear-reserved: pod deletion observed": ({}, None, True, Reservation.DROP),
         "clear-reserved-when-done": ({}, pod(phase="Succeeded"), False, Reservation.DROP),
-        "deleted before it had a node": ({}, pod(deleted=True), False, Reservation.DROP),
+        "deleted before it was scheduled": ({}, pod(deleted=True), False, Reservation.DROP),
         "deleted, but it runs": ({}, pod(deleted=True, node="n"), False, Reservation.KEEP),
-        "replaced, and seen to go": ({}, pod(uid="new"), True, Reservation.DROP),
+        "recreated, pod deletion observed": ({}, pod(uid="new"), True, Reservation.DROP),
         "the cache may have the pod before it": ({}, pod(uid="new"), False, Reservation.READ_LIVE),
         "dont-clear-reserved-podgroup-feature-disabled": (
             {"resource": "podgroups", "api_group": "scheduling.k8s.io"},
@@ -203,7 +203,7 @@ def test_resource_claim_statuses(named: object, made: dict[str, str], expected: 
             False,
             Reservation.KEEP,
         ),
-        "others than pods stay": ({"resource": "foo", "api_group": "foo.com"}, None, True, Reservation.KEEP),
+        "users other than pods are kept": ({"resource": "foo", "api_group": "foo.com"}, None, True, Reservation.KEEP),
     },
 )
 def test_reservation_is_kept(
@@ -219,7 +219,7 @@ BOTH = [reference(), reference("other", "other-uid")]
 @cases(
     "seen, kept, cleared, expected",
     {
-        "all stay": (claim(users=BOTH, finalizer=True, allocated=True), 2, False, Step.NOTHING),
+        "all users are kept": (claim(users=BOTH, finalizer=True, allocated=True), 2, False, Step.NOTHING),
         "dont-clear-reserved-structured": (claim(users=BOTH, finalizer=True, allocated=True), 1, False, Step.RELEASE),
         "clear-reserved-structured": (claim(users=BOTH, finalizer=True, allocated=True), 0, False, Step.DEALLOCATE),
         "clear-reserved-structured-deleted": (
@@ -228,8 +228,8 @@ BOTH = [reference(), reference("other", "other-uid")]
             False,
             Step.DEALLOCATE,
         ),
-        "who allocated it is not known": (claim(users=BOTH, allocated=True), 0, False, Step.RELEASE),
-        "allocated, and nobody has used it yet": (claim(finalizer=True, allocated=True), 0, False, Step.NOTHING),
+        "allocated by another driver": (claim(users=BOTH, allocated=True), 0, False, Step.RELEASE),
+        "allocated, not reserved yet": (claim(finalizer=True, allocated=True), 0, False, Step.NOTHING),
         "structured-deleted": (claim(finalizer=True, allocated=True, deleted=True), 0, False, Step.DEALLOCATE),
         "deleted, nothing allocated": (claim(finalizer=True, deleted=True), 0, False, Step.REMOVE_FINALIZER),
         "deleted, in use": (claim(finalizer=True, allocated=True, deleted=True, users=BOTH), 2, False, Step.NOTHING),
@@ -249,7 +249,7 @@ def test_sync_claim(seen: ResourceClaim, kept: int, cleared: bool, expected: Ste
         "delete-claim-when-done": (pod(phase="Succeeded"), False, Reservation.DROP),
         "the pod was replaced": (pod(uid="new"), True, Reservation.DROP),
         "the cache may have the pod before it": (pod(uid="new"), False, Reservation.READ_LIVE),
-        "the pod is gone: the garbage collector does it": (None, True, Reservation.KEEP),
+        "pod deleted: left to the garbage collector": (None, True, Reservation.KEEP),
     },
 )
 def test_unused_claim_is_kept_for_its_pod(known: Pod | None, observed_deleted: bool, expected: Reservation) -> None:

@@ -160,7 +160,7 @@ async def test_missing_slice_arriving_in_time_completes_the_pool(world: World) -
     "fault",
     {
         "the server fails": fail(500),
-        "somebody has written": conflict(),
+        "conflict": conflict(),
         "the answer is lost": lose_answer(),
     },
 )

@@ -84,12 +84,12 @@ def only(slices: list[ResourceSlice], claims: list[ResourceClaim]) -> Pool:
 @cases(
     "slices, claims, expected",
     {
-        "nothing is taken": ([slice_of("a")], [], counts()),
-        "a claim that has got nothing": ([slice_of("a")], [claim_of()], counts()),
-        "two are taken": ([slice_of("a")], [claim_of("device-0"), claim_of("device-1")], counts(allocated=2)),
-        "two are taken by one claim": ([slice_of("a")], [claim_of("device-0", "device-1")], counts(allocated=2)),
+        "no claims": ([slice_of("a")], [], counts()),
+        "claim without allocation": ([slice_of("a")], [claim_of()], counts()),
+        "two claims, two devices": ([slice_of("a")], [claim_of("device-0"), claim_of("device-1")], counts(allocated=2)),
+        "one claim, two devices": ([slice_of("a")], [claim_of("device-0", "device-1")], counts(allocated=2)),
         "a device that three share is one": ([slice_of("a")], [claim_of("device-0")] * 3, counts(allocated=1)),
-        "who has admin access takes nothing": (
+        "admin access is not counted": (
             [slice_of("a")],
             [claim_of("device-0"), claim_of("device-1", adminAccess=True)],
             counts(allocated=1),
@@ -99,30 +99,34 @@ def only(slices: list[ResourceSlice], claims: list[ResourceClaim]) -> Pool:
             [claim_of("device-0", pool="pool-2"), claim_of("device-1", driver="other.example.com")],
             counts(),
         ),
-        "two slices are one pool": (
+        "two slices of one pool": (
             [slice_of("a", expected=2), slice_of("b", expected=2)],
             [],
             counts(slices=2, total=8),
         ),
-        "more than were said": ([slice_of("a", expected=1), slice_of("b", expected=1)], [], counts(slices=2, total=8)),
-        "slices of an older generation do not count": (
+        "more slices than resourceSliceCount": (
+            [slice_of("a", expected=1), slice_of("b", expected=1)],
+            [],
+            counts(slices=2, total=8),
+        ),
+        "slices of an older generation are ignored": (
             [slice_of("old", devices=8), slice_of("a", generation=2), slice_of("b", generation=2)],
             [],
             counts(slices=2, total=8),
         ),
-        "devices whose taints keep pods away": (
+        "tainted devices are unavailable": (
             [slice_of("a", taints={0: "NoSchedule", 1: "NoExecute", 2: "None"})],
             [],
             counts(unavailable=2),
         ),
-        "a tainted device that somebody has is his": (
+        "an allocated tainted device is allocated": (
             [slice_of("a", taints={0: "NoExecute"})],
             [claim_of("device-0")],
             counts(allocated=1),
         ),
         "a pool without devices": ([slice_of("a", devices=0)], [], counts(total=0)),
-        "a slice is missing": ([slice_of("a", expected=3), slice_of("b", expected=3)], [], Incomplete(2, 3)),
-        "half of the next generation": (
+        "missing slice": ([slice_of("a", expected=3), slice_of("b", expected=3)], [], Incomplete(2, 3)),
+        "incomplete newer generation": (
             [slice_of("old", expected=1), slice_of("a", generation=2, expected=2)],
             [],
             Incomplete(1, 2),
@@ -144,10 +148,10 @@ def test_available_devices_are_never_negative() -> None:
 @cases(
     "driver, name, expected",
     {
-        "all of the driver, by name": (DRIVER, "", ["pool-1", "pool-2"]),
-        "the one that was named": (DRIVER, "pool-1", ["pool-1"]),
-        "one that another driver has": (DRIVER, "pool-3", []),
-        "a driver that has none": ("nonexistent.example.com", "", []),
+        "all pools of the driver, sorted": (DRIVER, "", ["pool-1", "pool-2"]),
+        "one pool by name": (DRIVER, "pool-1", ["pool-1"]),
+        "pool of another driver": (DRIVER, "pool-3", []),
+        "driver without pools": ("nonexistent.example.com", "", []),
     },
 )
 def test_pools_matching_a_request(driver: str, name: str, expected: list[str]) -> None:
@@ -158,10 +162,10 @@ def test_pools_matching_a_request(driver: str, name: str, expected: list[str]) -
 @cases(
     "nodes, expected",
     {
-        "of one node": (["node-1", "node-1"], "node-1"),
-        "of two nodes": (["node-1", "node-2"], ""),
-        "of no node": ([None, None], ""),
-        "of a node in part": ([None, "node-1"], ""),
+        "one node": (["node-1", "node-1"], "node-1"),
+        "two nodes": (["node-1", "node-2"], ""),
+        "no node": ([None, None], ""),
+        "some slices with a node": ([None, "node-1"], ""),
     },
 )
 def test_pool_node_name(nodes: list[str | None], expected: str) -> None:
@@ -190,8 +194,8 @@ FOUR = {
 @cases(
     "pools, limit, expected, message",
     {
-        "no pools: no list of them": ([], None, {"poolCount": 0}, "Calculated status for 0 pools"),
-        "everything that is known of a pool": (
+        "no pools": ([], None, {"poolCount": 0}, "Calculated status for 0 pools"),
+        "complete pool": (
             [pool(node="node-1", found=counts(2, 8, 3, 1))],
             None,
             {
@@ -209,13 +213,13 @@ FOUR = {
             },
             "Calculated status for 1 pools",
         ),
-        "more pools than were asked for": (
+        "limit below the number of pools": (
             [pool("pool-1"), pool("pool-2")],
             1,
             {"poolCount": 2, "pools": [entry("pool-1", **FOUR)]},
             "Calculated status for 1 pools",
         ),
-        "an incomplete pool has no counts": (
+        "incomplete pool has no counts": (
             [pool("pool-1"), pool("pool-2", Incomplete(2, 3), generation=7)],
             None,
             {
@@ -231,7 +235,7 @@ FOUR = {
             },
             "Calculated status for 2 pools (1 incomplete)",
         ),
-        "what is not told is not counted as incomplete": (
+        "incomplete pool beyond the limit": (
             [pool("pool-1"), pool("pool-2", Incomplete(0, 1))],
             1,
             {"poolCount": 2, "pools": [entry("pool-1", **FOUR)]},
@@ -285,16 +289,16 @@ def pending(age: datetime.timedelta | None) -> ResourcePoolStatusRequest:
 @cases(
     "asked, expected",
     {
-        "just asked": (pending(0 * HOUR), False),
-        "asked a day ago, to the second": (pending(24 * HOUR), False),
-        "asked more than a day ago": (pending(24 * HOUR + SECOND), True),
-        "asked at no time": (pending(None), False),
-        "just answered": (request(0 * HOUR, ("Complete", 0 * HOUR)), False),
-        "answered an hour ago, to the second": (request(48 * HOUR, ("Complete", 1 * HOUR)), False),
-        "answered more than an hour ago": (request(2 * HOUR, ("Complete", 1 * HOUR + SECOND)), True),
-        "given up more than an hour ago": (request(2 * HOUR, ("Failed", 2 * HOUR)), True),
-        "answered in another way, asked two hours ago": (request(2 * HOUR, ("Odd", 0 * HOUR)), True),
-        "answered without a word, asked an hour ago": (request(1 * HOUR), False),
+        "pending, just created": (pending(0 * HOUR), False),
+        "pending for exactly a day": (pending(24 * HOUR), False),
+        "pending for more than a day": (pending(24 * HOUR + SECOND), True),
+        "pending without creationTimestamp": (pending(None), False),
+        "just completed": (request(0 * HOUR, ("Complete", 0 * HOUR)), False),
+        "completed exactly an hour ago": (request(48 * HOUR, ("Complete", 1 * HOUR)), False),
+        "completed more than an hour ago": (request(2 * HOUR, ("Complete", 1 * HOUR + SECOND)), True),
+        "failed more than an hour ago": (request(2 * HOUR, ("Failed", 2 * HOUR)), True),
+        "other condition, created two hours ago": (request(2 * HOUR, ("Odd", 0 * HOUR)), True),
+        "no condition, created an hour ago": (request(1 * HOUR), False),
     },
 )
 def test_expired_requests(asked: ResourcePoolStatusRequest, expected: bool) -> None:

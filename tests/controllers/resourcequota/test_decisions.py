@@ -63,28 +63,44 @@ def quota(
     {
         "the first sync": (quota(FULL), NONE, (FULL, NONE)),
         "new limits": (quota({"cpu": "4"}, {"cpu": "3"}, {"cpu": "0"}), {"cpu": "0"}, ({"cpu": "4"}, {"cpu": "0"})),
-        "nothing is different": (quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), {"cpu": "0"}, None),
-        "the same, spelt otherwise": (quota({"cpu": "4"}, {"cpu": "4000m"}, {"cpu": "1"}), {"cpu": "1000m"}, None),
-        "less": (quota({"pods": "9"}, {"pods": "9"}, {"pods": "3"}), {"pods": "2"}, ({"pods": "9"}, {"pods": "2"})),
-        "more": (quota({"pods": "9"}, {"pods": "9"}, {"pods": "1"}), {"pods": "2"}, ({"pods": "9"}, {"pods": "2"})),
-        "nothing could be counted: the limits are told all the same": (quota({"pods": "1"}), {}, ({"pods": "1"}, {})),
-        "one of two could be counted": (
+        "no change": (quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), {"cpu": "0"}, None),
+        "equal quantity in another notation": (
+            quota({"cpu": "4"}, {"cpu": "4000m"}, {"cpu": "1"}),
+            {"cpu": "1000m"},
+            None,
+        ),
+        "usage decreased": (
+            quota({"pods": "9"}, {"pods": "9"}, {"pods": "3"}),
+            {"pods": "2"},
+            ({"pods": "9"}, {"pods": "2"}),
+        ),
+        "usage increased": (
+            quota({"pods": "9"}, {"pods": "9"}, {"pods": "1"}),
+            {"pods": "2"},
+            ({"pods": "9"}, {"pods": "2"}),
+        ),
+        "no usage calculated: limits are still reported": (quota({"pods": "1"}), {}, ({"pods": "1"}, {})),
+        "usage of one of two resources calculated": (
             quota({"pods": "1", "configmaps": "1"}),
             {"configmaps": "0"},
             ({"pods": "1", "configmaps": "1"}, {"configmaps": "0"}),
         ),
-        "what could not be counted keeps its number": (
+        "usage that was not calculated is kept": (
             quota({"pods": "2", "secrets": "3"}, {"pods": "2", "secrets": "3"}, {"pods": "1", "secrets": "1"}),
             {"secrets": "2"},
             ({"pods": "2", "secrets": "3"}, {"pods": "1", "secrets": "2"}),
         ),
-        "what is not limited any more is not told of": (
+        "removed limit": (
             quota({"pods": "2"}, {"pods": "2", "cpu": "1"}, {"pods": "1", "cpu": "1"}),
             {"pods": "1"},
             ({"pods": "2"}, {"pods": "1"}),
         ),
-        "nor what never was": (quota({"pods": "2"}, {"pods": "2"}, {"pods": "1"}), {"pods": "1", "cpu": "9"}, None),
-        "no limits at all": (quota({}), {}, None),
+        "usage without limit is not reported": (
+            quota({"pods": "2"}, {"pods": "2"}, {"pods": "1"}),
+            {"pods": "1", "cpu": "9"},
+            None,
+        ),
+        "no limits": (quota({}), {}, None),
     },
 )
 def test_sync_resource_quota(
@@ -97,11 +113,11 @@ def test_sync_resource_quota(
 @cases(
     "counted, expected",
     {
-        "less is used": ({"pods": "1"}, True),
-        "more is used": ({"pods": "3"}, False),
-        "as much is used": ({"pods": "2"}, False),
-        "a limit whose usage was unknown": ({"pods": "2", "cpu": "1"}, False),
-        "a new limit": ({"pods": "2", "configmaps": "0"}, True),
+        "usage decreased": ({"pods": "1"}, True),
+        "usage increased": ({"pods": "3"}, False),
+        "usage unchanged": ({"pods": "2"}, False),
+        "unknown usage": ({"pods": "2", "cpu": "1"}, False),
+        "added limit": ({"pods": "2", "configmaps": "0"}, True),
     },
 )
 def test_usage_may_be_incomplete(counted: dict[str, str], expected: bool) -> None:
@@ -119,14 +135,14 @@ def test_usage_is_raised_and_never_lowered() -> None:
     "known, expected",
     {
         "no status": (quota({"cpu": "4"}), True),
-        "limits, and nothing known of what is used": (quota({"cpu": "4"}, {"cpu": "4"}), True),
-        "nor of an extended resource": (
+        "limits without usage": (quota({"cpu": "4"}, {"cpu": "4"}), True),
+        "extended resource without usage": (
             quota({"requests.example/foobars.example.com": "4"}, {"requests.example/foobars.example.com": "4"}),
             True,
         ),
-        "other limits": (quota({"cpu": "4"}, {"cpu": "6"}, {"cpu": "0"}), True),
-        "what nobody can count": (quota({"foobars.example.com": "4"}, {"foobars.example.com": "4"}), False),
-        "everything is known": (quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), False),
+        "different limits": (quota({"cpu": "4"}, {"cpu": "6"}, {"cpu": "0"}), True),
+        "resource without evaluator": (quota({"foobars.example.com": "4"}, {"foobars.example.com": "4"}), False),
+        "up to date": (quota({"cpu": "4"}, {"cpu": "4"}, {"cpu": "0"}), False),
     },
 )
 def test_priority_of_quotas(known: ResourceQuota, expected: bool) -> None:
@@ -148,16 +164,16 @@ DELETED: dict[str, Any] = {"deletion_timestamp": NOW - datetime.timedelta(second
 @cases(
     "old, new, expected",
     {
-        "nothing that counts": (pod(status={"cpu": "2"}), pod(status={"cpu": "2"}), False),
-        "it has been given more": (pod(status={"cpu": "2"}), pod(status={"cpu": "3"}), True),
-        "it has been given something at all": (pod(), pod(status={"cpu": "3"}), True),
-        "it has got a deadline": (pod(), pod(deadline=5), True),
-        "it has another deadline": (pod(deadline=5), pod(deadline=3), False),
-        "it runs": (pod("Pending"), pod("Running"), False),
-        "it is done": (pod(), pod("Succeeded"), True),
-        "it was done before": (pod("Failed"), pod("Succeeded"), False),
-        "its grace is over": (pod(), pod(**DELETED, deletion_grace_period_seconds=30), True),
-        "its grace is not over": (pod(), pod(**DELETED, deletion_grace_period_seconds=90), False),
+        "no relevant change": (pod(status={"cpu": "2"}), pod(status={"cpu": "2"}), False),
+        "status resources increased": (pod(status={"cpu": "2"}), pod(status={"cpu": "3"}), True),
+        "status resources added": (pod(), pod(status={"cpu": "3"}), True),
+        "activeDeadlineSeconds added": (pod(), pod(deadline=5), True),
+        "activeDeadlineSeconds changed": (pod(deadline=5), pod(deadline=3), False),
+        "Pending to Running": (pod("Pending"), pod("Running"), False),
+        "succeeded": (pod(), pod("Succeeded"), True),
+        "Failed to Succeeded": (pod("Failed"), pod("Succeeded"), False),
+        "grace period over": (pod(), pod(**DELETED, deletion_grace_period_seconds=30), True),
+        "grace period not over": (pod(), pod(**DELETED, deletion_grace_period_seconds=90), False),
     },
 )
 def test_pod_updates_that_enqueue(old: Pod, new: Pod, expected: bool) -> None:
@@ -186,10 +202,10 @@ def claim(**status: Any) -> PersistentVolumeClaim:
 @cases(
     "new, expected",
     {
-        "nothing that counts": (claim(), False),
-        "it has room": (claim(allocated_resources={"storage": "1Gi"}), True),
-        "it is of a class": (claim(current_volume_attributes_class_name="fast"), True),
-        "it is being changed": (
+        "no relevant status": (claim(), False),
+        "allocatedResources": (claim(allocated_resources={"storage": "1Gi"}), True),
+        "currentVolumeAttributesClassName": (claim(current_volume_attributes_class_name="fast"), True),
+        "modifyVolumeStatus": (
             claim(modify_volume_status=ModifyVolumeStatus(target_volume_attributes_class_name="fast")),
             True,
         ),

@@ -30,11 +30,11 @@ BUNDLE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 @cases(
     "data, annotations, expected",
     {
-        "as it should be": ({KEY: "x"}, {ANNOTATION: DESCRIPTION}, True),
-        "another description will do": ({KEY: "x"}, {ANNOTATION: "mine"}, True),
-        "no description": ({KEY: "x"}, {}, False),
-        "another bundle": ({KEY: "y"}, {ANNOTATION: DESCRIPTION}, False),
-        "more than the bundle": ({KEY: "x", "more": "y"}, {ANNOTATION: DESCRIPTION}, False),
+        "up to date": ({KEY: "x"}, {ANNOTATION: DESCRIPTION}, True),
+        "different description": ({KEY: "x"}, {ANNOTATION: "mine"}, True),
+        "missing description": ({KEY: "x"}, {}, False),
+        "different bundle": ({KEY: "y"}, {ANNOTATION: DESCRIPTION}, False),
+        "additional data": ({KEY: "x", "more": "y"}, {ANNOTATION: DESCRIPTION}, False),
         "no data": ({}, {ANNOTATION: DESCRIPTION}, False),
     },
 )

@@ -122,7 +122,7 @@ async def controlled(env: Env, *, before: Callable[[World], Awaitable[Any]] | No
 world = fixture_of(controlled)
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["the pods were there", "the pods come"])
+@pytest.mark.parametrize("early", [True, False], ids=["existing pods", "new pods"])
 async def test_conflict_emits_one_event_on_each_pod(env: Env, early: bool) -> None:
     async with controlled(env, before=everything if early else None) as world:
         if not early:

@@ -90,7 +90,7 @@ def used(**uses: VolumeUse) -> VolumeUses:
     "found, answer",
     {
         "existing pod with no volumes": (pod(), used()),
-        "nothing that several pods can have": (pod(SCRATCH), used()),
+        "emptyDir": (pod(SCRATCH), used()),
         "existing pod with fully bound PVC": (pod(BY_CLAIM), used(pv1=MOUNTED)),
         "existing pod with fully bound PVC, Recursive change policy": (
             pod(BY_CLAIM, policy=RECURSIVE),
@@ -105,7 +105,7 @@ def used(**uses: VolumeUse) -> VolumeUses:
             pod(BY_CLAIM, containers=[{"volumeDevices": [{"name": "vol1", "devicePath": "/d"}]}]),
             used(),
         ),
-        "a pod that says nothing of its security": (pod(BY_CLAIM, securityContext=None), used(pv1=EACH_FILE)),
+        "pod without securityContext": (pod(BY_CLAIM, securityContext=None), used(pv1=EACH_FILE)),
     },
 )
 def test_volumes_of_a_pod(found: MountingPod, answer: VolumeUses) -> None:
@@ -141,7 +141,7 @@ def test_volumes_without_selinux_mount_support_are_ignored(source: Doc) -> None:
 @pytest.mark.parametrize(
     ("claims", "volume"),
     [((), OF_EBS), ((claim(),), None), ((claim(uid="another"),), OF_EBS)],
-    ids=["existing pod with unbound PVC", "the volume is not known", "the volume is another claim's"],
+    ids=["existing pod with unbound PVC", "missing volume", "the volume is another claim's"],
 )
 def test_unbound_volume_is_awaited(claims: tuple[PersistentVolumeClaim, ...], volume: PersistentVolume | None) -> None:
     assert look(pod(BY_CLAIM, INLINE), volume, claims=claims) == VolumeUses({OF_POD: MOUNTED}, ("vol1",), ())
@@ -157,12 +157,15 @@ def test_ephemeral_volume_claim_must_be_owned_by_the_pod() -> None:
 @cases(
     "containers, labels",
     {
-        "what the pod says": ([container("v")], [":::s0:c1,c2"]),
-        "what the container says": ([container("v", level="s9")], [":::s9"]),
-        "and then nothing of what the pod says": ([container("v", type="t_t")], ["::t_t:"]),
-        "both": ([container("v"), container("v", level="s9")], [":::s0:c1,c2", ":::s9"]),
-        "both the same": ([container("v", level="s9"), container("v", level="s9")], [":::s9"]),
-        "one mounts something else": ([container("v"), container("w", level="s9")], [":::s0:c1,c2"]),
+        "pod-level options": ([container("v")], [":::s0:c1,c2"]),
+        "container-level options": ([container("v", level="s9")], [":::s9"]),
+        "container-level options replace pod-level ones": ([container("v", type="t_t")], ["::t_t:"]),
+        "pod-level and container-level options": (
+            [container("v"), container("v", level="s9")],
+            [":::s0:c1,c2", ":::s9"],
+        ),
+        "equal container-level options": ([container("v", level="s9"), container("v", level="s9")], [":::s9"]),
+        "container without the volume": ([container("v"), container("w", level="s9")], [":::s0:c1,c2"]),
     },
 )
 @pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
@@ -201,7 +204,7 @@ END = "If both pods land on the same node, only one of them may access the volum
             f'SELinuxChangePolicy "Recursive" conflicts with pod pod2 that {SAME} SELinuxChangePolicy "MountOption". '
             + END,
         ),
-        "nothing of other namespaces": (
+        "names of other namespaces are hidden": (
             Conflict("SELinuxLabel", "ns1/pod1", ":::s0:c1,c2", "secret/pod2", ":::s0:c98,c99"),
             "SELinuxLabelConflict",
             f'SELinuxLabel":::s0:c1,c2" conflicts with another pod that {SAME} a different SELinuxLabel. {END}',

@@ -258,7 +258,9 @@ def test_recreated_pod_does_not_inherit_volumes() -> None:
     assert list(volume_cache.conflicts()) == []
 
 
-@pytest.mark.parametrize(("complete", "left"), [(True, 0), (False, 2)], ids=["all is known", "something is not"])
+@pytest.mark.parametrize(
+    ("complete", "left"), [(True, 0), (False, 2)], ids=["all volumes resolved", "unresolved volumes"]
+)
 def test_unused_volume_is_removed_if_all_volumes_are_known(complete: bool, left: int) -> None:
     volume_cache = cache_of([("ns/a", "v", mount("u:r:a"))])
     volume_cache.add_volumes("ns/b", "u", {at("v"): mount("u:r:b")}, complete=True)

@@ -49,24 +49,24 @@ UNRELATED = (cidr("unrelated", "10.0.0.0/24"), cidr("unrelated2", "10.0.0.0/16")
 @cases(
     "others, addresses, blocked_by",
     {
-        "alone, and no addresses": ((), (), ""),
+        "no other ServiceCIDRs and no addresses": ((), (), ""),
         "an address": ((), ("192.168.0.24",), "192.168.0.24"),
-        "an address of somebody else": ((), ("192.168.1.24",), ""),
-        "the first one of the range, which nobody gets": ((), ("192.168.0.0",), ""),
-        "the last one, which nobody gets": ((), ("192.168.0.255",), ""),
-        "the last one of IPv6": ((), ("2001:db2::ffff:ffff:ffff:ffff",), "2001:db2::ffff:ffff:ffff:ffff"),
-        "another of the same range": ((SAME,), ("192.168.0.23",), ""),
-        "a smaller one gives it": (
+        "address of another range": ((), ("192.168.1.24",), ""),
+        "network address": ((), ("192.168.0.0",), ""),
+        "broadcast address": ((), ("192.168.0.255",), ""),
+        "last address of IPv6": ((), ("2001:db2::ffff:ffff:ffff:ffff",), "2001:db2::ffff:ffff:ffff:ffff"),
+        "another ServiceCIDR of the same range": ((SAME,), ("192.168.0.23",), ""),
+        "smaller ServiceCIDR contains the address": (
             (cidr("overlapping", "192.168.0.0/26", "2001:db2::/64"),),
             ("192.168.0.23",),
             "",
         ),
-        "a smaller one does not give it": (
+        "smaller ServiceCIDR does not contain the address": (
             (cidr("overlapping", "192.168.0.0/28", "2001:db2::/64"),),
             ("192.168.0.23",),
             "192.168.0.23",
         ),
-        "a larger one": ((cidr("overlapping", "192.168.0.0/16", "2001:db2::/64"),), ("192.168.0.23",), ""),
+        "larger ServiceCIDR": ((cidr("overlapping", "192.168.0.0/16", "2001:db2::/64"),), ("192.168.0.23",), ""),
     },
 )
 def test_can_delete_cidr(others: Sequence[ServiceCIDR], addresses: Sequence[str], blocked_by: str) -> None:
@@ -80,11 +80,11 @@ def test_can_delete_cidr(others: Sequence[ServiceCIDR], addresses: Sequence[str]
         "IPv4": (None, "192.168.0.1", True),
         "IPv4, another of the same range": (SAME, "192.168.0.1", False),
         "IPv4, a larger one": (cidr("o", "192.168.0.0/16", "2001:db2::/64"), "192.168.0.1", False),
-        "IPv4, one elsewhere": (cidr("o", "192.168.255.0/26", "2001:db2::/64"), "192.168.0.1", True),
+        "IPv4, disjoint": (cidr("o", "192.168.255.0/26", "2001:db2::/64"), "192.168.0.1", True),
         "IPv6": (None, "2001:db2::1", True),
         "IPv6, another of the same range": (SAME, "2001:db2::1", False),
         "IPv6, a larger one": (cidr("o", "192.168.0.0/16", "2001:db2::/48"), "2001:db2::1", False),
-        "IPv6, one elsewhere": (cidr("o", "192.168.255.0/26", "2001:db2:a:b::/64"), "2001:db2::1", True),
+        "IPv6, disjoint": (cidr("o", "192.168.255.0/26", "2001:db2:a:b::/64"), "2001:db2::1", True),
     },
 )
 def test_sync_of_a_terminating_cidr(other: ServiceCIDR | None, address: str, blocked: bool) -> None:
@@ -114,10 +114,10 @@ def test_cidr_without_the_finalizer_is_not_a_replacement() -> None:
 @cases(
     "address, expected",
     {
-        "not an API server's": (ip("10.0.0.5", "somebody"), ""),
-        "no family": (IPAddress(metadata=ObjectMeta(name="10.0.0.5", labels={MANAGED_BY: MANAGER})), ""),
-        "no address": (ip("nonsense"), ""),
-        "the other family": (ip("2001:db8::5"), ""),
+        "managed by another controller": (ip("10.0.0.5", "somebody"), ""),
+        "no family label": (IPAddress(metadata=ObjectMeta(name="10.0.0.5", labels={MANAGED_BY: MANAGER})), ""),
+        "invalid address": (ip("nonsense"), ""),
+        "IPv6": (ip("2001:db8::5"), ""),
     },
 )
 def test_addresses_not_managed_by_the_allocator_are_ignored(address: IPAddress, expected: str) -> None:

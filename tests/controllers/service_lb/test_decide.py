@@ -42,8 +42,8 @@ def service(type_: str = "LoadBalancer", *, finalizer: bool = False, deleted: bo
     "seen, wanted",
     {
         "LoadBalancer": (service(), True),
-        "another type": (service("ClusterIP"), False),
-        "somebody else's class": (service(loadBalancerClass="example.com/lb"), False),
+        "ClusterIP": (service("ClusterIP"), False),
+        "with loadBalancerClass": (service(loadBalancerClass="example.com/lb"), False),
     },
 )
 def test_wants_load_balancer(seen: Service, wanted: bool) -> None:
@@ -53,12 +53,12 @@ def test_wants_load_balancer(seen: Service, wanted: bool) -> None:
 @cases(
     "seen, needed",
     {
-        "without finalizer": (service("ClusterIP"), False),
+        "ClusterIP without finalizer": (service("ClusterIP"), False),
         "being deleted without finalizer": (service(deleted=True), False),
         "being deleted with finalizer": (service(deleted=True, finalizer=True), True),
-        "with finalizer, and wants none": (service("ClusterIP", finalizer=True), True),
-        "with finalizer, and wants one": (service(finalizer=True), False),
-        "the type alone counts, not the class": (service(finalizer=True, loadBalancerClass="x"), False),
+        "ClusterIP with finalizer": (service("ClusterIP", finalizer=True), True),
+        "LoadBalancer with finalizer": (service(finalizer=True), False),
+        "LoadBalancer with finalizer and loadBalancerClass": (service(finalizer=True, loadBalancerClass="x"), False),
     },
 )
 def test_needs_cleanup(seen: Service, needed: bool) -> None:
@@ -71,14 +71,14 @@ PORT = {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}
 @cases(
     "old, new, needed",
     {
-        "neither wants one": (service("ClusterIP"), service("ClusterIP"), False),
-        "nothing has changed": (service(), service(), False),
+        "ClusterIP, no change": (service("ClusterIP"), service("ClusterIP"), False),
+        "LoadBalancer, no change": (service(), service(), False),
         "from ClusterIP to LoadBalancer": (service("ClusterIP"), service(), True),
-        "and back": (service(), service("ClusterIP"), True),
+        "from LoadBalancer to ClusterIP": (service(), service("ClusterIP"), True),
         "source ranges": (service(), service(loadBalancerSourceRanges=["10.0.0.0/8"]), True),
         "a port": (service(), service(ports=[{**PORT, "port": 81}]), True),
         "a node port": (service(), service(ports=[{**PORT, "nodePort": 30081}]), True),
-        "one more port": (service(), service(ports=[PORT, {**PORT, "name": "b"}]), True),
+        "additional port": (service(), service(ports=[PORT, {**PORT, "name": "b"}]), True),
         "app protocol": (service(), service(ports=[{**PORT, "appProtocol": "http"}]), True),
         "affinity": (service(), service(sessionAffinity="ClientIP"), True),
         "the time of the affinity": (
@@ -86,11 +86,11 @@ PORT = {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}
             service(sessionAffinityConfig={"clientIP": {"timeoutSeconds": 2}}),
             True,
         ),
-        "the wished-for address": (service(), service(loadBalancerIP="192.0.2.1"), True),
+        "loadBalancerIP": (service(), service(loadBalancerIP="192.0.2.1"), True),
         "external addresses": (service(externalIPs=["1.1.1.1"]), service(externalIPs=["1.1.1.2"]), True),
         "annotations": (service(), service(metadata={"annotations": {"a": "b"}}), True),
-        "labels do not matter": (service(), service(metadata={"labels": {"a": "b"}}), False),
-        "another Service of its name": (service(), service(metadata={"uid": "u2"}), True),
+        "labels": (service(), service(metadata={"labels": {"a": "b"}}), False),
+        "different uid": (service(), service(metadata={"uid": "u2"}), True),
         "traffic policy": (service(), service(externalTrafficPolicy="Local"), True),
         "health check": (service(), service(healthCheckNodePort=30000), True),
         "a second family": (service(ipFamilies=["IPv4"]), service(ipFamilies=["IPv4", "IPv6"]), True),
@@ -126,14 +126,14 @@ TO_BE_DELETED_TAINT = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "ef
 @cases(
     "seen, expected",
     {
-        "any node, ready or not": (node(), True),
+        "any node": (node(), True),
         "excluded": (node(excluded=""), False),
         "excluded, true": (node(excluded="true"), False),
-        "not excluded": (node(excluded="false"), True),
+        "excluded, false": (node(excluded="false"), True),
         "a value that is no truth value": (node(excluded="nonsense"), False),
         "about to be deleted by the autoscaler": (TO_BE_DELETED_TAINT, False),
         "being deleted": (node(deletionTimestamp="2026-01-01T00:00:00Z"), False),
-        "other taints do not matter": (node(taints=[{"key": "other", "effect": "NoExecute"}]), True),
+        "other taints": (node(taints=[{"key": "other", "effect": "NoExecute"}]), True),
     },
 )
 def test_node_predicates(seen: Node, expected: bool) -> None:
@@ -143,11 +143,11 @@ def test_node_predicates(seen: Node, expected: bool) -> None:
 @cases(
     "old, new, expected",
     {
-        "nothing has changed": (node(), node(), False),
+        "no change": (node(), node(), False),
         "excluded": (node(), node(excluded="true"), True),
         "excluded as before": (node(excluded="true"), node(excluded="yes"), False),
-        "its machine is known": (node(), node(provider_id="x://1"), True),
-        "tainted: connections may come to their end": (node(), TO_BE_DELETED_TAINT, False),
+        "providerID set": (node(), node(provider_id="x://1"), True),
+        "ToBeDeleted taint": (node(), TO_BE_DELETED_TAINT, False),
     },
 )
 def test_node_updates_that_enqueue(old: Node, new: Node, expected: bool) -> None:
@@ -160,18 +160,18 @@ def test_node_updates_that_enqueue(old: Node, new: Node, expected: bool) -> None
         "tainted": {"taints": TO_BE_DELETED_TAINT.spec.taints},
         "excluded": {"excluded": ""},
         "not ready": {"ready": "False"},
-        "without a machine": {"provider_id": ""},
+        "without providerID": {"provider_id": ""},
     },
 )
 @cases(
     "before, after, expected",
     {
         "excluded": ({}, {"excluded": ""}, True),
-        "another machine": ({}, {"provider_id": "x://2"}, True),
-        "its machine is known": ({"provider_id": ""}, {"provider_id": "x://1"}, True),
+        "different providerID": ({}, {"provider_id": "x://2"}, True),
+        "providerID set": ({"provider_id": ""}, {"provider_id": "x://1"}, True),
         "tainted": ({}, {"taints": TO_BE_DELETED_TAINT.spec.taints}, False),
         "not ready": ({}, {"ready": "False"}, False),
-        "nobody knows any more": ({"ready": "False"}, {"ready": ""}, False),
+        "Ready unknown": ({"ready": "False"}, {"ready": ""}, False),
         "a label": ({}, {"labels": {"other": ""}}, False),
         "marked for deletion": ({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False),
     },

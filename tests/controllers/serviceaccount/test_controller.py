@@ -21,10 +21,10 @@ ACTIVE = Namespace(status=NamespaceStatus(phase="Active"))
     "namespace, account, expected",
     {
         "an active namespace without one": (ACTIVE, None, True),
-        "it has one": (ACTIVE, ServiceAccount(), False),
-        "it is going": (Namespace(status=NamespaceStatus(phase="Terminating")), None, False),
-        "no phase yet": (Namespace(), None, False),
-        "it is gone": (None, None, False),
+        "existing account": (ACTIVE, ServiceAccount(), False),
+        "terminating namespace": (Namespace(status=NamespaceStatus(phase="Terminating")), None, False),
+        "namespace without phase": (Namespace(), None, False),
+        "missing namespace": (None, None, False),
     },
 )
 def test_sync_namespace(namespace: Namespace | None, account: ServiceAccount | None, expected: bool) -> None:

@@ -71,10 +71,10 @@ async def test_no_secret_is_created_for_an_account(world: World) -> None:
 @cases(
     "change, expected",
     {
-        "its token was taken out": ({"token": None}, "token"),
-        "its authority was taken out": ({"ca.crt": None}, "ca.crt"),
-        "its authority was changed": ({"ca.crt": base64.b64encode(b"mismatched").decode()}, "ca.crt"),
-        "its namespace was taken out": ({"namespace": None}, "namespace"),
+        "token removed": ({"token": None}, "token"),
+        "ca.crt removed": ({"ca.crt": None}, "ca.crt"),
+        "ca.crt changed": ({"ca.crt": base64.b64encode(b"mismatched").decode()}, "ca.crt"),
+        "namespace removed": ({"namespace": None}, "namespace"),
     },
 )
 async def test_changed_token_data_is_restored_and_other_data_kept(
@@ -101,7 +101,7 @@ async def test_custom_namespace_data_is_kept(world: World) -> None:
     assert (await texts(world))["namespace"] == "custom"
 
 
-@pytest.mark.parametrize("uid", ["", "an older one"], ids=["no such account", "an account that was"])
+@pytest.mark.parametrize("uid", ["", "an older one"], ids=["missing account", "deleted account"])
 async def test_secret_of_a_missing_account_is_deleted(world: World, uid: str) -> None:
     if uid:
         await account(world)

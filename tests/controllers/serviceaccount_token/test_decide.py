@@ -38,17 +38,17 @@ def without(*keys: str) -> dict[str, bytes | None]:
 @cases(
     "data, authority, expected",
     {
-        "all there": (WHOLE, AUTHORITY, set()),
-        "no token": (without("token"), AUTHORITY, {"token"}),
+        "complete": (WHOLE, AUTHORITY, set()),
+        "missing token": (without("token"), AUTHORITY, {"token"}),
         "an empty token": ({**WHOLE, "token": b""}, AUTHORITY, {"token"}),
         "a token that is null": ({**WHOLE, "token": None}, AUTHORITY, {"token"}),
-        "no authority": (without("ca.crt"), AUTHORITY, {"ca.crt"}),
-        "another authority": ({**WHOLE, "ca.crt": b"mismatched"}, AUTHORITY, {"ca.crt"}),
-        "none is known: any will do": ({**WHOLE, "ca.crt": b"mismatched"}, b"", set()),
-        "none is known: nothing will do": (without("ca.crt"), b"", set()),
-        "no namespace": (without("namespace"), AUTHORITY, {"namespace"}),
-        "a namespace of its own stays": ({**WHOLE, "namespace": b"custom"}, AUTHORITY, set()),
-        "nothing": ({}, AUTHORITY, {"token", "ca.crt", "namespace"}),
+        "missing ca.crt": (without("ca.crt"), AUTHORITY, {"ca.crt"}),
+        "different ca.crt": ({**WHOLE, "ca.crt": b"mismatched"}, AUTHORITY, {"ca.crt"}),
+        "no root CA: any ca.crt": ({**WHOLE, "ca.crt": b"mismatched"}, b"", set()),
+        "no root CA: no ca.crt": (without("ca.crt"), b"", set()),
+        "missing namespace": (without("namespace"), AUTHORITY, {"namespace"}),
+        "custom namespace is kept": ({**WHOLE, "namespace": b"custom"}, AUTHORITY, set()),
+        "no data": ({}, AUTHORITY, {"token", "ca.crt", "namespace"}),
     },
 )
 def test_missing_secret_data(data: dict[str, bytes | None], authority: bytes, expected: set[str]) -> None:
@@ -110,11 +110,11 @@ def account(uid: str) -> ServiceAccount:
 @cases(
     "found, uid, expected",
     {
-        "the one": (account("1"), "1", True),
-        "any": (account("1"), "", True),
-        "one that came after it": (account("2"), "1", False),
-        "gone": (None, "1", False),
-        "never there": (None, "", False),
+        "matching uid": (account("1"), "1", True),
+        "no uid required": (account("1"), "", True),
+        "recreated account": (account("2"), "1", False),
+        "deleted account": (None, "1", False),
+        "missing account": (None, "", False),
     },
 )
 def test_referenced_service_account(found: ServiceAccount | None, uid: str, expected: bool) -> None:
@@ -139,9 +139,9 @@ def test_secrets_of_a_deleted_account() -> None:
 @cases(
     "listed, expected",
     {
-        "one of two": ([{"name": "s"}, {"name": "t", "x": 1}], [{"name": "t", "x": 1}]),
-        "the only one": ([{"name": "s"}], None),
-        "twice": ([{"name": "s"}, {"name": "s"}], None),
+        "one of two references": ([{"name": "s"}, {"name": "t", "x": 1}], [{"name": "t", "x": 1}]),
+        "single reference": ([{"name": "s"}], None),
+        "duplicate reference": ([{"name": "s"}, {"name": "s"}], None),
     },
 )
 def test_remove_secret_reference(listed: list[dict[str, Any]], expected: list[dict[str, Any]] | None) -> None:
@@ -172,7 +172,7 @@ def test_private_key_file(tmp_path: Path) -> None:
 @cases(
     "options, expected",
     {
-        "no key: the controller is not even built": (TokenOptions(), False),
+        "no key: controller disabled": (TokenOptions(), False),
         "a file": (TokenOptions(private_key_file="x"), True),
         "a key at hand": (TokenOptions(signer=Signer(new_key())), True),
     },

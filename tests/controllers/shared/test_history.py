@@ -38,7 +38,7 @@ def test_the_data_is_a_patch_with_sorted_keys() -> None:
     "one, other, same",
     {
         "equal bytes": (b'{"a":1}', b'{"a":1}', True),
-        "another spelling": (b'{"a":1,"b":2}', b'{ "b": 2, "a": 1 }', True),
+        "different notation": (b'{"a":1,"b":2}', b'{ "b": 2, "a": 1 }', True),
         "another value": (b'{"a":1}', b'{"a":2}', False),
         "written before v1.34": (
             b'{"spec":{"template":{"metadata":{"creationTimestamp":null,"labels":{}}}}}',
@@ -55,12 +55,12 @@ def test_equal_revisions(one: bytes, other: bytes, same: bool) -> None:
 @cases(
     "old, limit, live, expected",
     {
-        "as many as are kept": ([revision(1), revision(2)], 2, set(), []),
-        "the oldest goes": ([revision(3), revision(1), revision(2)], 2, set(), ["r1"]),
-        "none are kept": ([revision(1), revision(2)], 0, set(), ["r1", "r2"]),
-        "one in use stays": ([revision(1, "a"), revision(2, "b"), revision(3, "c")], 1, {"a"}, ["r2", "r3"]),
-        "all in use: more than the limit": ([revision(1, "a"), revision(2, "b")], 0, {"a", "b"}, []),
-        "no label is no mark of use": ([revision(1, ""), revision(2)], 1, {""}, ["r1"]),
+        "at the limit": ([revision(1), revision(2)], 2, set(), []),
+        "oldest is deleted": ([revision(3), revision(1), revision(2)], 2, set(), ["r1"]),
+        "limit 0": ([revision(1), revision(2)], 0, set(), ["r1", "r2"]),
+        "revision in use is kept": ([revision(1, "a"), revision(2, "b"), revision(3, "c")], 1, {"a"}, ["r2", "r3"]),
+        "all in use: above the limit": ([revision(1, "a"), revision(2, "b")], 0, {"a", "b"}, []),
+        "empty hash label": ([revision(1, ""), revision(2)], 1, {""}, ["r1"]),
     },
 )
 def test_unused_revisions_are_truncated(

@@ -18,8 +18,8 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         "lives with another's only": (False, (OTHER,), FinalizerAction.ADD),
         "lives and is protected": (False, (OTHER, OURS), FinalizerAction.NOTHING),
         "is being deleted": (True, (OURS,), FinalizerAction.REMOVE),
-        "is being deleted, and others hold it, too": (True, (OURS, OTHER), FinalizerAction.REMOVE),
-        "is being deleted, and only others hold it": (True, (OTHER,), FinalizerAction.NOTHING),
+        "terminating, with other finalizers": (True, (OURS, OTHER), FinalizerAction.REMOVE),
+        "terminating, only other finalizers": (True, (OTHER,), FinalizerAction.NOTHING),
     },
 )
 def test_needs_finalizer_added_or_removed(going: bool, finalizers: tuple[str, ...], expected: FinalizerAction) -> None:

@@ -20,9 +20,9 @@ def answer(code: int, reason: str, message: str = "", details: StatusDetails | N
         "the connection broke": (ConnectionLost("broken"), True),
         "timeout": (TimeoutError("10 s"), True),
         "connection refused": (ConnectionRefused("nobody"), False),
-        "it was refused": (answer(403, "Forbidden"), False),
-        "the generated name was taken": (answer(409, "AlreadyExists"), False),
-        "the generated name was taken, as servers before v1.23 say it": (
+        "forbidden": (answer(403, "Forbidden"), False),
+        "generated name exists": (answer(409, "AlreadyExists"), False),
+        "generated name exists, servers before v1.23": (
             answer(500, "ServerTimeout", f"The POST operation against Pod {AGAIN}"),
             False,
         ),
@@ -31,7 +31,7 @@ def answer(code: int, reason: str, message: str = "", details: StatusDetails | N
             True,
         ),
         "the server failed": (answer(500, "InternalError"), True),
-        "a gateway gave up": (answer(504, "Timeout"), True),
+        "gateway timeout": (answer(504, "Timeout"), True),
     },
 )
 def test_undecided_write_errors(error: Exception, expected: bool) -> None:

@@ -31,19 +31,19 @@ def delete(ordinal: int, revision: str = NEW) -> DeletePod:
 @cases(
     "states, living",
     {
-        "nothing there: the first": ("...", [create(0)]),
-        "the first is well: the second": ("+..", [create(1)]),
+        "no pods: the first": ("...", [create(0)]),
+        "the first is available: the second": ("+..", [create(1)]),
         "the first is not ready: wait": ("-..", []),
         "the first is pending: wait": ("p..", []),
-        "the first is on its way out: wait": ("x..", []),
+        "the first terminates: wait": ("x..", []),
         "a gap is filled": ("+.+", [create(1)]),
         "a gap waits for the one before": ("-.+", []),
         "the first again": (".++", [create(0)]),
-        "all is well": ("+++", []),
-        "one that failed is deleted": ("f++", [(delete(0),)]),
-        "one that succeeded is deleted too": ("s++", [(delete(0),)]),
-        "none is made beyond one that failed": ("+f.", [(delete(1),)]),
-        "nor is one deleted beyond one that is not well": ("-f.", []),
+        "all available": ("+++", []),
+        "failed pod is deleted": ("f++", [(delete(0),)]),
+        "succeeded pod is deleted": ("s++", [(delete(0),)]),
+        "none is created after a failed pod": ("+f.", [(delete(1),)]),
+        "none is deleted after an unavailable pod": ("-f.", []),
     },
 )
 def test_ordered_ready_creates_pods_one_by_one(states: str, living: list[Any]) -> None:
@@ -54,10 +54,10 @@ def test_ordered_ready_creates_pods_one_by_one(states: str, living: list[Any]) -
 @cases(
     "states, living",
     {
-        "all at once": ("...", [create(0), create(1), create(2)]),
-        "pods do not wait for each other": ("-.x", [create(1)]),
+        "all in parallel": ("...", [create(0), create(1), create(2)]),
+        "parallel: pods do not wait for each other": ("-.x", [create(1)]),
         "failed pods are deleted, missing ones created": ("ff.", [(delete(0),), (delete(1),), create(2)]),
-        "all is well": ("+++", []),
+        "all available": ("+++", []),
     },
 )
 def test_parallel_creates_pods_together(states: str, living: list[Any]) -> None:
@@ -69,7 +69,7 @@ def test_parallel_creates_pods_together(states: str, living: list[Any]) -> None:
     "found, replaced",
     {
         "the highest is old": (("web-0", "web-2147483646"), ("web-2147483646",)),
-        "those above are missing": (("web-0", "web-7"), ()),
+        "missing ordinals": (("web-0", "web-7"), ()),
     },
 )
 def test_as_many_replicas_as_the_field_holds(found: tuple[str, ...], replaced: tuple[str, ...]) -> None:
@@ -97,12 +97,12 @@ def test_min_ready_seconds_delay_the_next_pod() -> None:
     "states, doomed",
     {
         "the highest ordinal is deleted first": ("+++", [delete(2)]),
-        "one at a time": ("++x", []),
-        "the one that is not well may go itself": ("++-", [delete(2)]),
-        "one that is too many itself holds nobody up": ("+-+", [delete(2)]),
-        "of two only the lowest may, and it is not its turn": ("+--", []),
-        "one that stays and is not well holds it up": ("-++", []),
-        "one that is missing comes first": (".++", []),
+        "one terminates: wait": ("++x", []),
+        "the condemned pod itself is unavailable": ("++-", [delete(2)]),
+        "an unavailable pod between condemned ones": ("+-+", [delete(2)]),
+        "two unavailable condemned pods": ("+--", []),
+        "unavailable retained pod": ("-++", []),
+        "missing retained pod": (".++", []),
     },
 )
 def test_ordered_ready_scales_down_one_by_one(states: str, doomed: list[DeletePod]) -> None:
@@ -120,8 +120,8 @@ def test_parallel_scales_down_together() -> None:
     "start, living, condemned",
     {
         "from zero": (0, [], []),
-        "one higher: the new one comes first": (1, [create(3)], []),
-        "far higher": (5, [create(5)], []),
+        "start ordinal increased by one": (1, [create(3)], []),
+        "start ordinal far higher": (5, [create(5)], []),
     },
 )
 def test_start_ordinal(start: int, living: list[Any], condemned: list[Any]) -> None:
@@ -147,13 +147,13 @@ def test_terminating_set_only_updates_its_status() -> None:
     "states, partition, update",
     {
         "the highest first": (["+o", "+o", "+o"], 0, [2]),
-        "then the next": (["+o", "+o", "+"], 0, [1]),
-        "all are updated": (["+", "+", "+"], 0, []),
+        "next highest": (["+o", "+o", "+"], 0, [1]),
+        "all updated": (["+", "+", "+"], 0, []),
         "down to the partition": (["+o", "+o", "+o"], 2, [2]),
-        "but not below": (["+o", "+o", "+"], 2, []),
-        "all are below": (["+o", "+o", "+o"], 3, []),
-        "no rollingUpdate: all": (["+o", "+o", "+o"], None, [2]),
-        "one that was left over": (["+o", "+", "+o"], 0, [2]),
+        "stops at the partition": (["+o", "+o", "+"], 2, []),
+        "all below the partition": (["+o", "+o", "+o"], 3, []),
+        "no rollingUpdate": (["+o", "+o", "+o"], None, [2]),
+        "outdated pod above an updated one": (["+o", "+", "+o"], 0, [2]),
     },
 )
 def test_rolling_update_starts_at_the_highest_ordinal(
@@ -198,17 +198,17 @@ def test_scaling_comes_before_updating() -> None:
     "states, bound, update",
     {
         "two at once": (["+o", "+o", "+o", "+o"], 2, [3, 2]),
-        "one that is missing counts": (["+o", "+o", "+o", "-"], 2, [2]),
-        "no room": (["+o", "+o", "-", "-"], 2, []),
-        "also one below counts, and is not preferred": (["-o", "+o", "+o", "+o"], 2, [3]),
-        "over the bound nothing goes, as v1.36 has it": (["-o", "-o", "-o", "-o"], 2, []),
-        "one on its way out is not deleted again": (["+o", "+o", "+o", "xo"], 2, [2]),
-        "an old one that has ended takes the room again": (["+o", "+o", "+o", "fo"], 2, []),
-        "an old one that has ended takes the room again, not all of it": (["+o", "+o", "+o", "fo"], 3, [2]),
-        "a new one that has ended only counts as missed": (["+o", "+o", "+o", "f"], 2, [2]),
-        "room is given from the top": (["fo", "+o", "+o", "+o"], 2, [3]),
-        "one: one after the other": (["+o", "+o", "+o", "+o"], 1, [3]),
-        "all are updated": (["+", "+", "+", "+"], 4, []),
+        "unavailable updated pod counts": (["+o", "+o", "+o", "-"], 2, [2]),
+        "maxUnavailable reached": (["+o", "+o", "-", "-"], 2, []),
+        "unavailable outdated pod counts, and is not preferred": (["-o", "+o", "+o", "+o"], 2, [3]),
+        "unavailable above maxUnavailable, as v1.36 has it": (["-o", "-o", "-o", "-o"], 2, []),
+        "terminating pod is not deleted again": (["+o", "+o", "+o", "xo"], 2, [2]),
+        "failed outdated pod": (["+o", "+o", "+o", "fo"], 2, []),
+        "failed outdated pod with maxUnavailable 3": (["+o", "+o", "+o", "fo"], 3, [2]),
+        "failed updated pod": (["+o", "+o", "+o", "f"], 2, [2]),
+        "highest ordinals first": (["fo", "+o", "+o", "+o"], 2, [3]),
+        "maxUnavailable 1": (["+o", "+o", "+o", "+o"], 1, [3]),
+        "all updated": (["+", "+", "+", "+"], 4, []),
     },
 )
 def test_max_unavailable_bounds_an_update(states: list[str], bound: int, update: list[int]) -> None:
@@ -225,12 +225,12 @@ def test_max_unavailable_respects_the_partition() -> None:
 @cases(
     "ordinal, rules, from_current",
     {
-        "below the partition: as it was": (0, {"partition": 1}, True),
-        "at the partition: updated": (1, {"partition": 1}, False),
-        "no partition: updated": (0, {"partition": 0}, False),
+        "below the partition": (0, {"partition": 1}, True),
+        "at the partition": (1, {"partition": 1}, False),
+        "partition 0": (0, {"partition": 0}, False),
         "no rollingUpdate, below currentReplicas": (1, {"partition": None, "current_replicas": 2}, True),
-        "no rollingUpdate, above": (1, {"partition": None, "current_replicas": 1}, False),
-        "the partition counts whatever the type": (1, {"partition": 2, "strategy": "OnDelete"}, True),
+        "no rollingUpdate, above currentReplicas": (1, {"partition": None, "current_replicas": 1}, False),
+        "partition with OnDelete": (1, {"partition": 2, "strategy": "OnDelete"}, True),
         "OnDelete: new": (0, {"partition": None, "current_replicas": 2, "strategy": "OnDelete"}, False),
     },
 )
@@ -280,9 +280,9 @@ KEPT = Policy(when_deleted=DELETE, when_scaled=RETAIN)
     "claims, living",
     {
         "missing": ((), [(CreateMissingClaims("web-0"),)]),
-        "as it should be": ((claim("data-web-0", BY_SET),), []),
-        "without owner": ((claim("data-web-0"),), [(CreateMissingClaims("web-0"),)]),
-        "on its way out": ((claim("data-web-0", BY_SET, terminating=True),), [(CreateMissingClaims("web-0"),)]),
+        "owned by the StatefulSet": ((claim("data-web-0", BY_SET),), []),
+        "without owner reference": ((claim("data-web-0"),), [(CreateMissingClaims("web-0"),)]),
+        "terminating claim": ((claim("data-web-0", BY_SET, terminating=True),), [(CreateMissingClaims("web-0"),)]),
     },
 )
 def test_missing_claims_of_a_pending_pod_are_created(claims: Any, living: list[Any]) -> None:
@@ -311,8 +311,8 @@ def test_claim_owner_references_of_condemned_pods_are_updated_before_the_deletio
 @cases(
     "policy, living, awaited",
     {
-        "it will be deleted: wait": (SCALED, (), ("data-web-0",)),
-        "claims are kept when pods are scaled away: take it": (KEPT, (create(0),), ()),
+        "claim to be deleted: wait": (SCALED, (), ("data-web-0",)),
+        "claim retained when scaled down": (KEPT, (create(0),), ()),
     },
 )
 def test_stale_claim_of_the_previous_pod_is_awaited(policy: Policy, living: Any, awaited: Any) -> None:

@@ -128,8 +128,8 @@ def test_has_stale_owner_ref() -> None:
 @cases(
     "written, policy",
     {
-        "nothing: kept": ({}, Policy()),
-        "as written": ({"whenDeleted": "Delete", "whenScaled": "Retain"}, Policy(DELETE, RETAIN)),
+        "empty: Retain": ({}, Policy()),
+        "explicit": ({"whenDeleted": "Delete", "whenScaled": "Retain"}, Policy(DELETE, RETAIN)),
         "an unknown policy: Retain": ({"whenDeleted": "Delete", "whenScaled": "Maybe"}, Policy()),
     },
 )

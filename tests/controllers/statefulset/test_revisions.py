@@ -93,11 +93,11 @@ def test_sort_controller_revisions() -> None:
 @cases(
     "limit, live, gone",
     {
-        "the oldest go": (1, {"d"}, ["a", "b"]),
-        "no more than the limit": (3, {"d"}, []),
-        "none is kept": (0, {"d"}, ["a", "b", "c"]),
-        "but what a pod carries": (0, {"d", "a"}, ["b", "c"]),
-        "below zero: all are kept": (-1, {"d"}, []),
+        "oldest are deleted": (1, {"d"}, ["a", "b"]),
+        "at the limit": (3, {"d"}, []),
+        "limit 0": (0, {"d"}, ["a", "b", "c"]),
+        "revision of a pod is kept": (0, {"d", "a"}, ["b", "c"]),
+        "negative limit": (-1, {"d"}, []),
     },
 )
 def test_history_limit_deletes_unused_revisions(limit: int, live: set[str], gone: list[str]) -> None:
@@ -109,12 +109,12 @@ def test_history_limit_deletes_unused_revisions(limit: int, live: set[str], gone
 @cases(
     "older, same",
     {
-        "the same": ({}, True),
-        "defaults that were not there then": ({"schedulerName": None, "dnsPolicy": None}, True),
+        "equal": ({}, True),
+        "without later defaults": ({"schedulerName": None, "dnsPolicy": None}, True),
         "a list without items": ({"tolerations": []}, True),
         "null": ({"nodeSelector": None}, True),
         "another value": ({"schedulerName": "mine"}, False),
-        "something more": ({"hostNetwork": True}, False),
+        "additional field": ({"hostNetwork": True}, False),
         "a bare container": ({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}]}, True),
         "another image": ({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.9"}]}, False),
     },

@@ -48,7 +48,7 @@ async def test_pods_and_claims_are_created_with_events(world: World) -> None:
             "persistentvolumeclaims",
             ("FailedCreate", "Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: no"),
         ),
-        "a claim, told of the pod": (
+        "a claim, reported on the pod": (
             "create",
             "persistentvolumeclaims",
             ("FailedCreate", "Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: no"),

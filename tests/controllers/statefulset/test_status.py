@@ -33,10 +33,10 @@ SEEN = Tally(replicas=3, ready=3, available=3, current=2, updated=1)
     "states, counted",
     {
         "no pods": ([], Tally()),
-        "one of each": (["+", "+o"], Tally(replicas=2, ready=2, available=2, current=1, updated=1)),
-        "on their way out: of no revision": (["x", "xo"], Tally(replicas=2, ready=2, available=2)),
+        "one of each revision": (["+", "+o"], Tally(replicas=2, ready=2, available=2, current=1, updated=1)),
+        "terminating pods have no revision": (["x", "xo"], Tally(replicas=2, ready=2, available=2)),
         "not ready": (["-", "p"], Tally(replicas=2, updated=2)),
-        "one that failed is there": (["f"], Tally(replicas=1, updated=1)),
+        "a failed pod is counted": (["f"], Tally(replicas=1, updated=1)),
     },
 )
 def test_pods_are_counted(states: list[str], counted: Tally) -> None:
@@ -93,12 +93,12 @@ DONE = Tally(replicas=3, ready=3, available=0, current=0, updated=3)
 @cases(
     "seen, rules, current",
     {
-        "all there are ready and updated: done, available or not": (DONE, RULES, NEW),
-        "one is not ready": (Tally(replicas=3, ready=2, updated=3), RULES, OLD),
-        "one is not updated": (Tally(replicas=3, ready=3, updated=2, current=1), RULES, OLD),
-        "one is too many": (Tally(replicas=4, ready=4, updated=4), RULES, OLD),
-        "one is missing": (Tally(replicas=2, ready=2, updated=2), RULES, OLD),
-        "OnDelete never ends": (DONE, Rules(name="web", desired=3, strategy="OnDelete"), OLD),
+        "all ready and updated": (DONE, RULES, NEW),
+        "one not ready": (Tally(replicas=3, ready=2, updated=3), RULES, OLD),
+        "one not updated": (Tally(replicas=3, ready=3, updated=2, current=1), RULES, OLD),
+        "one too many": (Tally(replicas=4, ready=4, updated=4), RULES, OLD),
+        "one missing": (Tally(replicas=2, ready=2, updated=2), RULES, OLD),
+        "OnDelete is never complete": (DONE, Rules(name="web", desired=3, strategy="OnDelete"), OLD),
         "zero replicas: complete": (Tally(), Rules(name="web", desired=0), NEW),
     },
 )

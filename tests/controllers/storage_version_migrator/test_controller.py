@@ -253,9 +253,9 @@ async def test_rejected_write_fails_the_migration(world: World) -> None:
     "action",
     {
         "an error": fail(500),
-        "not available": fail(503),
+        "service unavailable": fail(503),
         "out of time": fail(504, "Timeout"),
-        "nobody listens": refuse(),
+        "connection refused": refuse(),
         "the answer is lost": lose_answer(),
     },
 )

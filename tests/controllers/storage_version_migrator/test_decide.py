@@ -50,14 +50,14 @@ def one(name: str, *true: str, age: int = 0, **status: Any) -> StorageVersionMig
 @cases(
     "migrations, expected",
     {
-        "none": ([], ([], None)),
-        "one that is new may run": ([one("a")], ([], "a")),
+        "no migrations": ([], ([], None)),
+        "new migration": ([one("a")], ([], "a")),
         "a running migration continues": ([one("a", "Running")], ([], None)),
         "an older one waits for it, too": ([one("a", "Running"), one("b", age=5)], ([], None)),
         "the oldest runs first": ([one("a"), one("b", age=5)], ([], "b")),
-        "of one second the first by name": ([one("b"), one("a")], ([], "a")),
-        "note is taken of the end first": ([one("a", "Running", "Succeeded"), one("b")], (["a"], "b")),
-        "of a failure as well": ([one("a", "Running", "Failed")], (["a"], None)),
+        "equal creation time: by name": ([one("b"), one("a")], ([], "a")),
+        "finished migration is removed first": ([one("a", "Running", "Succeeded"), one("b")], (["a"], "b")),
+        "failed migration is removed": ([one("a", "Running", "Failed")], (["a"], None)),
         "finished migrations are not run again": ([one("a", "Succeeded"), one("b", "Failed")], ([], None)),
         "while another one runs": ([one("a", "Running", "Succeeded"), one("b", "Running"), one("c")], (["a"], None)),
     },
@@ -83,12 +83,12 @@ def served(group: str, version: str, name: str, *verbs: str) -> GroupVersion:
 @cases(
     "group, name, expected",
     {
-        "of the core group": ("", "pods", "/v1, Resource=pods"),
-        "in the version that comes first": ("apps", "foo", "apps/v2, Resource=foo"),
-        "of its own group only": ("bar", "foo", "bar/v1alpha1, Resource=foo"),
-        "no group is a group, not any": ("", "foo", None),
-        "of another group": ("bar", "pods", None),
-        "one that is not served": ("apps", "foos", None),
+        "core group": ("", "pods", "/v1, Resource=pods"),
+        "preferred version": ("apps", "foo", "apps/v2, Resource=foo"),
+        "version of its own group": ("bar", "foo", "bar/v1alpha1, Resource=foo"),
+        "empty group": ("", "foo", None),
+        "resource of another group": ("bar", "pods", None),
+        "unserved resource": ("apps", "foos", None),
     },
 )
 def test_resource_of_a_migration(group: str, name: str, expected: str | None) -> None:
@@ -108,7 +108,7 @@ def test_failed_group_discovery_is_retried() -> None:
 @cases(
     "verbs, expected",
     {
-        "one with all verbs can": (ALL, ""),
+        "all verbs": (ALL, ""),
         "update is needed": (("list", "patch"), "no update"),
         "patch is needed": (("list", "update"), "no patch"),
         "list is needed": (("patch", "update"), "no list"),
@@ -209,28 +209,28 @@ def test_definition_condition_at_the_start() -> None:
 @cases(
     "seen, succeeded, reason, message, stored",
     {
-        "what was migrated is in one version": (
+        "stored versions updated": (
             1,
             True,
             "MigrationSucceeded",
             "has succeeded and the stored versions have been updated",
             ["v2"],
         ),
-        "it was redefined meanwhile": (
+        "definition changed": (
             0,
             True,
             "MigrationSucceeded",
             "has succeeded but the stored versions have not been updated due to a generation mismatch",
             ["v1", "v2"],
         ),
-        "it was not told of the beginning": (
+        "beginning not recorded": (
             None,
             True,
             "MigrationSucceeded",
             "has succeeded but the stored versions have not been updated due to a generation mismatch",
             ["v1", "v2"],
         ),
-        "after a failure nothing is known": (1, False, "MigrationFailed", "has failed", ["v1", "v2"]),
+        "failed": (1, False, "MigrationFailed", "has failed", ["v1", "v2"]),
     },
 )
 def test_definition_status_at_the_end(

@@ -64,12 +64,12 @@ def left(entries: list[dict[str, Any]], gone: set[str], *conditions: Any, common
 @cases(
     "versions, before, common, expected",
     {
-        "they agree, and nobody had said so": (("v2", "v2"), (), "v1", ("v2", condition("True", NEW))),
-        "they agree at last": (("v2", "v2"), (condition("False"),), None, ("v2", condition("True", NEW))),
-        "they agree as before": (("v2", "v2"), (condition("True"),), "v2", ("v2", condition("True"))),
-        "they agree on another one": (("v2", "v2"), (condition("True"),), "v1", ("v2", condition("True", NEW))),
-        "they do not agree any more": (("v1", "v2"), (condition("True"),), "v1", (None, condition("False", NEW))),
-        "nor did they before": (("v1", "v2"), (condition("False"),), None, (None, condition("False"))),
+        "equal, no condition": (("v2", "v2"), (), "v1", ("v2", condition("True", NEW))),
+        "equal, condition False": (("v2", "v2"), (condition("False"),), None, ("v2", condition("True", NEW))),
+        "equal, no change": (("v2", "v2"), (condition("True"),), "v2", ("v2", condition("True"))),
+        "equal, another version": (("v2", "v2"), (condition("True"),), "v1", ("v2", condition("True", NEW))),
+        "different, condition True": (("v1", "v2"), (condition("True"),), "v1", (None, condition("False", NEW))),
+        "different, condition False": (("v1", "v2"), (condition("False"),), None, (None, condition("False"))),
     },
 )
 def test_common_encoding_version(

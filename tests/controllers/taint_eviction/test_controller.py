@@ -85,9 +85,9 @@ async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: boo
     {
         "no taint (TestCreatePod, TestCreateNode)": ([(0, creating())], None),
         "a pod on a tainted node is evicted immediately (TestCreatePod)": ([(0, tainted(A)), (5, creating())], 5),
-        "so does one that was there (TestUpdateNode, TestCreateNode)": ([(0, creating()), (5, tainted(A))], 5),
+        "existing pod on a tainted node (TestUpdateNode, TestCreateNode)": ([(0, creating()), (5, tainted(A))], 5),
         "after its time (TestUpdateNode)": ([(0, creating("p", toleration("a", 100))), (5, tainted(A))], 105),
-        "never if it tolerates (TestUpdateNode)": ([(0, creating("p", toleration("a"))), (5, tainted(A))], None),
+        "infinite toleration (TestUpdateNode)": ([(0, creating("p", toleration("a"))), (5, tainted(A))], None),
         "the taint is removed in time (TestUpdateNode 'Taint removed')": (
             [(0, creating("p", toleration("a", 100))), (5, tainted(A)), (60, tainted())],
             None,
@@ -96,7 +96,7 @@ async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: boo
             [(0, creating("p", toleration("a", 300))), (0, tainted(A)), (100, tainted()), (150, tainted(A))],
             450,
         ),
-        "kubernetes#90794: the taint it cannot bear forever goes, another stays (…WithMultipleTaints)": (
+        "kubernetes#90794: one of two taints removed (…WithMultipleTaints)": (
             [
                 (0, creating("p", toleration("a"), toleration("b", 60))),
                 (0, tainted(A)),
@@ -105,11 +105,11 @@ async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: boo
             ],
             None,
         ),
-        "a second taint with a shorter time does not move what is set": (
+        "second taint with a shorter toleration does not reschedule": (
             [(0, creating("p", toleration("a", 100), toleration("b", 5))), (0, tainted(A)), (10, tainted(A, B))],
             100,
         ),
-        "a second taint that is not tolerated makes it immediate": (
+        "second taint without toleration: immediately": (
             [(0, creating("p", toleration("a", 100))), (0, tainted(A)), (10, tainted(A, B))],
             10,
         ),
@@ -129,7 +129,7 @@ async def test_taint_toleration_comparison_operators_gate(env: Env, enabled: boo
             [(0, creating("p", toleration("a"), node="")), (0, tainted(A)), (7, bound)],
             None,
         ),
-        "the node goes: what is set stays (TestDeleteNode)": (
+        "node deleted: eviction stays scheduled (TestDeleteNode)": (
             [(0, creating("p", toleration("a", 50))), (0, tainted(A)), (20, lambda world: world.delete(f"{NODES}/n1"))],
             50,
         ),

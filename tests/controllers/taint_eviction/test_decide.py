@@ -30,29 +30,33 @@ def tolerates(number: int, seconds: int | None = None) -> Toleration:
     {
         "no taints (TestCreatePod 'scheduled on untainted Node')": ((), (), Stay()),
         "not tolerated (TestCreatePod 'schedule on tainted Node')": ((1,), (), EvictNow()),
-        "for a time (TestCreatePod 'with finite toleration')": ((1,), (tolerates(1, 100),), EvictAfter(100)),
-        "forever (TestCreatePod 'with infinite toleration')": ((1,), (tolerates(1),), Stay()),
-        "another is tolerated (TestCreatePod 'infinite invalid toleration')": ((1,), (tolerates(2),), EvictNow()),
-        "one of two (TestUpdateNode 'Only one added taint tolerated')": ((1, 2), (tolerates(1, 100),), EvictNow()),
-        "the first that runs out counts (TestUpdateNode 'Pod with multiple tolerations…')": (
+        "finite toleration (TestCreatePod 'with finite toleration')": ((1,), (tolerates(1, 100),), EvictAfter(100)),
+        "infinite toleration (TestCreatePod 'with infinite toleration')": ((1,), (tolerates(1),), Stay()),
+        "other toleration (TestCreatePod 'infinite invalid toleration')": ((1,), (tolerates(2),), EvictNow()),
+        "one of two tolerated (TestUpdateNode 'Only one added taint tolerated')": (
+            (1, 2),
+            (tolerates(1, 100),),
+            EvictNow(),
+        ),
+        "shortest toleration (TestUpdateNode 'Pod with multiple tolerations…')": (
             (1, 2),
             (tolerates(1, 1), tolerates(2, 100)),
             EvictAfter(1),
         ),
-        "one forever, one for a time (TestUpdateNodeWithMultipleTaints)": (
+        "infinite and finite toleration (TestUpdateNodeWithMultipleTaints)": (
             (1, 2),
             (tolerates(1), tolerates(2, 60)),
             EvictAfter(60),
         ),
-        "the first that covers a taint counts": ((1,), (tolerates(1, 2), tolerates(1, 1)), EvictAfter(2)),
-        "also when it is forever": ((1,), (tolerates(1), tolerates(1, 1)), Stay()),
-        "and a later one forever does not help": ((1,), (tolerates(1, 1), tolerates(1)), EvictAfter(1)),
+        "first matching toleration": ((1,), (tolerates(1, 2), tolerates(1, 1)), EvictAfter(2)),
+        "first matching toleration is infinite": ((1,), (tolerates(1), tolerates(1, 1)), Stay()),
+        "later infinite toleration is ignored": ((1,), (tolerates(1, 1), tolerates(1)), EvictAfter(1)),
         "1 s and 2 s: 1 s (TestGetMinTolerationTime)": ((1, 2), (tolerates(1, 1), tolerates(2, 2)), EvictAfter(1)),
-        "1 s, ever: 1 s (TestGetMinTolerationTime)": ((1, 2), (tolerates(1, 1), tolerates(2)), EvictAfter(1)),
-        "ever, 1 s: 1 s (TestGetMinTolerationTime)": ((1, 2), (tolerates(1), tolerates(2, 1)), EvictAfter(1)),
-        "zero seconds are over": ((1,), (tolerates(1, 0),), EvictAfter(0)),
-        "so are negative ones": ((1,), (tolerates(1, -5),), EvictAfter(0)),
-        "a pod that tolerates everything stays": ((1, 2), (Toleration(operator="Exists"),), Stay()),
+        "1 s and infinite: 1 s (TestGetMinTolerationTime)": ((1, 2), (tolerates(1, 1), tolerates(2)), EvictAfter(1)),
+        "infinite and 1 s: 1 s (TestGetMinTolerationTime)": ((1, 2), (tolerates(1), tolerates(2, 1)), EvictAfter(1)),
+        "zero seconds": ((1,), (tolerates(1, 0),), EvictAfter(0)),
+        "negative seconds": ((1,), (tolerates(1, -5),), EvictAfter(0)),
+        "toleration of everything": ((1, 2), (Toleration(operator="Exists"),), Stay()),
     },
 )
 def test_eviction_decision(taints: tuple[int, ...], tolerations: tuple[Toleration, ...], expected: Decision) -> None:
@@ -83,13 +87,13 @@ def since(number: int, seconds: int | None) -> Taint:
 @cases(
     "before, now, expected",
     {
-        "there all along": ((since(1, 0),), (since(1, 0),), False),
-        "off and on again": ((since(1, 0),), (since(1, 9),), True),
-        "another has stayed": ((since(1, 0), since(2, 0)), (since(1, 9), since(2, 0)), False),
-        "swapped for another: nothing says that it was off": ((since(1, 0),), (since(2, 9),), False),
-        "off, and on again with another": ((since(1, 0),), (since(2, 9), since(1, 9)), True),
-        "without timeAdded it is unknown": ((since(1, None),), (since(1, None),), False),
-        "nor with only one": ((since(1, None),), (since(1, 9),), False),
+        "no change": ((since(1, 0),), (since(1, 0),), False),
+        "removed and re-added": ((since(1, 0),), (since(1, 9),), True),
+        "another taint unchanged": ((since(1, 0), since(2, 0)), (since(1, 9), since(2, 0)), False),
+        "another taint instead": ((since(1, 0),), (since(2, 9),), False),
+        "removed and re-added with another": ((since(1, 0),), (since(2, 9), since(1, 9)), True),
+        "no timeAdded": ((since(1, None),), (since(1, None),), False),
+        "one without timeAdded": ((since(1, None),), (since(1, 9),), False),
         "new": ((), (since(1, 9),), False),
     },
 )

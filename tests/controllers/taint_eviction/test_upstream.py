@@ -73,13 +73,13 @@ world = started(DESCRIPTOR)
 
 
 CREATED = [
-    pytest.param("", A, (), False, id="not bound (not scheduled - ignore)"),
-    pytest.param("n1", None, (), False, id="no taint (scheduled on untainted Node)"),
-    pytest.param("n1", A, (), True, id="a taint (schedule on tainted Node)"),
-    pytest.param("n1", A, (toleration("a", 100),), False, id="tolerated for a time (finite toleration)"),
-    pytest.param("n1", A, (toleration("a", 0),), True, id="for no time (zero-second toleration)"),
-    pytest.param("n1", A, (toleration("a"),), False, id="forever (infinite toleration)"),
-    pytest.param("n1", A, (toleration("b"),), True, id="another one is (infinite invalid toleration)"),
+    pytest.param("", A, (), False, id="not scheduled - ignore"),
+    pytest.param("n1", None, (), False, id="scheduled on untainted Node"),
+    pytest.param("n1", A, (), True, id="schedule on tainted Node"),
+    pytest.param("n1", A, (toleration("a", 100),), False, id="finite toleration"),
+    pytest.param("n1", A, (toleration("a", 0),), True, id="zero-second toleration"),
+    pytest.param("n1", A, (toleration("a"),), False, id="infinite toleration"),
+    pytest.param("n1", A, (toleration("b"),), True, id="infinite invalid toleration"),
 ]
 
 
@@ -123,7 +123,7 @@ async def test_delete_pod(world: World) -> None:
 
 
 @pytest.mark.parametrize("bound_late", [True, False], ids=["existing pod2 scheduled", "new pod2 created"])
-@pytest.mark.parametrize("tolerations", [(), (toleration("a", 100),)], ids=["not tolerating", "for a time"])
+@pytest.mark.parametrize("tolerations", [(), (toleration("a", 100),)], ids=["no toleration", "finite toleration"])
 async def test_eventual_consistency(world: World, bound_late: bool, tolerations: tuple[Doc, ...]) -> None:
     """TestEventualConsistency: the node's event comes first, and does not know of the second pod yet."""
     await world.node("n1")
@@ -149,10 +149,10 @@ async def test_eventual_consistency(world: World, bound_late: bool, tolerations:
 @cases(
     "seconds, off_at, on_at, expected",
     {
-        "at once (TestExecute)": (0, None, None, {0: 5}),
-        "later, though looked at twice (TestExecuteDelayed)": (10, None, None, {10: 5}),
-        "two are called off (TestCancel)": (10, 4, None, {10: 3}),
-        "and set anew (TestCancelAndRead)": (10, 4, 6, {10: 3, 16: 2}),
+        "TestExecute": (0, None, None, {0: 5}),
+        "TestExecuteDelayed": (10, None, None, {10: 5}),
+        "TestCancel": (10, 4, None, {10: 3}),
+        "TestCancelAndRead": (10, 4, 6, {10: 3, 16: 2}),
     },
 )
 async def test_timed_workers(

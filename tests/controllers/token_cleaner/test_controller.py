@@ -57,7 +57,7 @@ async def test_token_without_expiration_is_kept(world: World) -> None:
     assert world.requests() == []
 
 
-@pytest.mark.parametrize("expiration", ["2020-01-01T00:00:00Z", "tomorrow"], ids=["over", "nobody can read it"])
+@pytest.mark.parametrize("expiration", ["2020-01-01T00:00:00Z", "tomorrow"], ids=["expired", "invalid expiration"])
 async def test_expired_token_is_deleted_immediately(world: World, expiration: str) -> None:
     made = await token(world, expiration)
     await asyncio.sleep(1)

@@ -21,14 +21,14 @@ from pilothouse.controllers.node.ttl.controller import (
     {
         "the first node": (0, 1, 0),
         "100 are the most of step 0": (0, 100, 0),
-        "101 are too many": (0, 101, 1),
-        "one step at a time": (0, 5000, 1),
-        "who is on step 1 stays": (1, 92, 1),
+        "101 nodes: step 1": (0, 101, 1),
+        "one step per node change": (0, 5000, 1),
+        "92 nodes stay on step 1": (1, 92, 1),
         "500 are the most of step 1": (1, 500, 1),
-        "501 are too many": (1, 501, 2),
+        "501 nodes: step 2": (1, 501, 2),
         "1001: step 3": (2, 1001, 3),
         "2001: step 4": (3, 2001, 4),
-        "there is no fifth": (4, 100_000, 4),
+        "highest step": (4, 100_000, 4),
     },
 )
 def test_desired_ttl_of_a_growing_cluster(step: int, nodes: int, after: int) -> None:
@@ -40,13 +40,13 @@ def test_desired_ttl_of_a_growing_cluster(step: int, nodes: int, after: int) -> 
     "step, nodes, after",
     {
         "no nodes: step 0": (0, 0, 0),
-        "100 may stay on step 1": (1, 100, 1),
-        "90 may stay on step 1": (1, 90, 1),
+        "100 nodes stay on step 1": (1, 100, 1),
+        "90 nodes stay on step 1": (1, 90, 1),
         "89 may not": (1, 89, 0),
         "449: step 1": (2, 449, 1),
-        "900 may stay on step 3": (3, 900, 3),
+        "900 nodes stay on step 3": (3, 900, 3),
         "1799: step 3": (4, 1799, 3),
-        "one step at a time": (4, 0, 3),
+        "one step down per node change": (4, 0, 3),
     },
 )
 def test_desired_ttl_of_a_shrinking_cluster(step: int, nodes: int, after: int) -> None:
@@ -61,17 +61,17 @@ def test_ttl_boundaries() -> None:
 @cases(
     "annotations, seconds, expected",
     {
-        "missing, and 0 is wanted (TestPatchNode)": ({}, 0, False),
+        "missing, TTL 0 (TestPatchNode)": ({}, 0, False),
         "missing": ({}, 15, False),
         "missing, step 2": ({}, 30, False),
-        "another number among other annotations": ({"a": "b", ANNOTATION: "0"}, 10, False),
-        "it says so among others": ({"a": "b", ANNOTATION: "10"}, 10, True),
+        "different, with other annotations": ({"a": "b", ANNOTATION: "0"}, 10, False),
+        "equal, with other annotations": ({"a": "b", ANNOTATION: "10"}, 10, True),
         "the number of a smaller cluster": ({ANNOTATION: "0"}, 60, False),
-        "it says so": ({ANNOTATION: "60"}, 60, True),
+        "equal": ({ANNOTATION: "60"}, 60, True),
         "the number of a larger cluster": ({ANNOTATION: "60"}, 30, False),
-        "the number counts, not the spelling": ({ANNOTATION: "+015"}, 15, True),
-        "no number": ({ANNOTATION: "soon"}, 15, False),
-        "no number in Go": ({ANNOTATION: "1_5"}, 15, False),
+        "equal number in another notation": ({ANNOTATION: "+015"}, 15, True),
+        "invalid number": ({ANNOTATION: "soon"}, 15, False),
+        "underscore in the number": ({ANNOTATION: "1_5"}, 15, False),
         "empty": ({ANNOTATION: ""}, 0, False),
     },
 )

@@ -46,7 +46,7 @@ def job(
         "complete, no time at all": (job(0, ("Complete", "True", T0)), 0),
         "complete": (job(10, ("Complete", "True", T0)), 10),
         "failed": (job(10, ("Failed", "True", T0)), 10),
-        "the terminal condition counts, not the interim one": (
+        "terminal condition instead of the interim one": (
             job(
                 10,
                 ("FailureTarget", "True", T0 - datetime.timedelta(seconds=5)),

@@ -71,16 +71,16 @@ def many(group: str, count: int) -> dict[NamedResource, list[TypeName]]:
     "found, expected",
     {
         "about nothing": (ValidatingAdmissionPolicySpec(), []),
-        "one": (spec(rule()), [DEPLOYMENT]),
-        "two, sorted": (spec(rule(), rule("", "v1", "pods")), [POD, DEPLOYMENT]),
-        "twice the same": (spec(rule(), rule()), [DEPLOYMENT]),
-        "all resources": (spec(rule("apps", "v1", "*")), []),
-        "all, and one by name": (spec(rule("apps", "v1", "*", "deployments")), [DEPLOYMENT]),
+        "one type": (spec(rule()), [DEPLOYMENT]),
+        "two types, sorted": (spec(rule(), rule("", "v1", "pods")), [POD, DEPLOYMENT]),
+        "duplicate rule": (spec(rule(), rule()), [DEPLOYMENT]),
+        "wildcard resource": (spec(rule("apps", "v1", "*")), []),
+        "wildcard and named resource": (spec(rule("apps", "v1", "*", "deployments")), [DEPLOYMENT]),
         "parts of a resource": (spec(rule("apps", "v1", "deployments/*")), []),
         "a part of a resource": (spec(rule("apps", "v1", "deployments/scale")), []),
-        "all versions": (spec(rule(), rule("apps", "*")), [DEPLOYMENT]),
-        "all groups": (spec(rule("*")), []),
-        "nobody knows it": (spec(rule("apps", "v1", "unheardof")), []),
+        "wildcard version": (spec(rule(), rule("apps", "*")), [DEPLOYMENT]),
+        "wildcard group": (spec(rule("*")), []),
+        "unknown resource": (spec(rule("apps", "v1", "unheardof")), []),
     },
 )
 def test_types_to_check(found: ValidatingAdmissionPolicySpec, expected: list[TypeName]) -> None:
@@ -104,9 +104,9 @@ def test_at_most_ten_types_are_checked() -> None:
 @cases(
     "kind, expected",
     {
-        "none": (None, None),
+        "no paramKind": (None, None),
         "a core one": ({"apiVersion": "v1", "kind": "ConfigMap"}, TypeName("", "v1", "ConfigMap")),
-        "one of a group": ({"apiVersion": "a.b/v2", "kind": "C"}, TypeName("a.b", "v2", "C")),
+        "group and version": ({"apiVersion": "a.b/v2", "kind": "C"}, TypeName("a.b", "v2", "C")),
     },
 )
 def test_type_of_params(kind: dict[str, str] | None, expected: TypeName | None) -> None:
@@ -163,28 +163,33 @@ async def error_in(expression: str, schema: Any, params: Any = None, variables: 
 @cases(
     "schema, params, expression, expected",
     {
-        "it fits": (has("string"), None, "object.foo == 'bar'", ""),
-        "no such field": (has("string", "bar"), None, "object.foo == 'bar'", "undefined field 'foo'"),
-        "nor in the old one": (has("string"), None, "oldObject.bar == 'bar'", "undefined field 'bar'"),
-        "another type": (has("integer"), None, "object.foo == 'bar'", "found no matching overload"),
+        "defined field": (has("string"), None, "object.foo == 'bar'", ""),
+        "undefined field of object": (has("string", "bar"), None, "object.foo == 'bar'", "undefined field 'foo'"),
+        "undefined field of oldObject": (has("string"), None, "oldObject.bar == 'bar'", "undefined field 'bar'"),
+        "type mismatch": (has("integer"), None, "object.foo == 'bar'", "found no matching overload"),
         "a message": (has("string"), None, "object.foo + 114514", "found no matching overload"),
         "parameters": (has("string"), has("string"), "object.foo == params.foo", ""),
-        "no such parameter": (has("string"), has("string"), "params.bar == ''", "undefined field 'bar'"),
-        "no parameters": (has("string"), None, "params.bar == ''", "undeclared reference to 'params'"),
-        "what every object has": (has("string"), None, "object.metadata.name == object.kind", ""),
+        "undefined field of params": (has("string"), has("string"), "params.bar == ''", "undefined field 'bar'"),
+        "params without paramKind": (has("string"), None, "params.bar == ''", "undeclared reference to 'params'"),
+        "metadata and kind": (has("string"), None, "object.metadata.name == object.kind", ""),
         "the request": (has("string"), None, "request.userInfo.groups.exists(g, g == 'x')", ""),
-        "not in the request": (has("string"), None, "request.uid == ''", "undefined field 'uid'"),
+        "undefined field of request": (has("string"), None, "request.uid == ''", "undefined field 'uid'"),
         "the namespace": (has("string"), None, "namespaceObject.metadata.labels['a'] == 'b'", ""),
-        "not in the namespace": (has("string"), None, "namespaceObject.metadata.uid == ''", "undefined field 'uid'"),
+        "undefined field of namespaceObject": (
+            has("string"),
+            None,
+            "namespaceObject.metadata.uid == ''",
+            "undefined field 'uid'",
+        ),
         "rights": (has("string"), None, "authorizer.group('').resource('endpoints').check('create').allowed()", ""),
-        "no such right": (
+        "undefined function of authorizer": (
             has("string"),
             None,
             "authorizer.allowed()",
             "found no matching overload for 'allowed' applied to 'kubernetes.authorization.Authorizer",
         ),
         "parameters of an unknown kind": (has("string"), ANYTHING, "params.bar.baz == 1", ""),
-        "no expression": (has("string"), None, "object.foo ==", "Syntax error"),
+        "syntax error": (has("string"), None, "object.foo ==", "Syntax error"),
     },
 )
 async def test_type_checking_errors(schema: Any, params: Any, expression: str, expected: str) -> None:
@@ -202,12 +207,16 @@ async def test_compiler_errors_have_a_position() -> None:
 @cases(
     "variables, expression, expected",
     {
-        "one": ({"works": "true"}, "variables.works", ""),
-        "another one": ({"works": "true"}, "variables.other", "undefined field 'other'"),
-        "one of another type": ({"name": "'x'"}, "variables.name == object.foo", "applied to '(string, int)"),
-        "one that is wrong itself": ({"name": "object.foo == 'x'"}, "variables.name == object.foo", ""),
-        "of two": ({"a": "1", "b": "variables.a + 1"}, "variables.b == 'x'", "applied to '(int, string)"),
-        "lists go unchecked": ({"all": "[1, 2]"}, "variables.all.exists(n, n == 'x')", ""),
+        "defined variable": ({"works": "true"}, "variables.works", ""),
+        "undefined variable": ({"works": "true"}, "variables.other", "undefined field 'other'"),
+        "variable of another type": ({"name": "'x'"}, "variables.name == object.foo", "applied to '(string, int)"),
+        "variable with an error": ({"name": "object.foo == 'x'"}, "variables.name == object.foo", ""),
+        "variable of another variable": (
+            {"a": "1", "b": "variables.a + 1"},
+            "variables.b == 'x'",
+            "applied to '(int, string)",
+        ),
+        "lists are not checked": ({"all": "[1, 2]"}, "variables.all.exists(n, n == 'x')", ""),
     },
 )
 async def test_variables_have_types(variables: dict[str, str], expression: str, expected: str) -> None:
@@ -233,7 +242,7 @@ def refers(name: str) -> dict[str, Any]:
 @cases(
     "schema, expected",
     {
-        "nothing to fill in": ({"type": "string"}, {"type": "string"}),
+        "no references": ({"type": "string"}, {"type": "string"}),
         "a reference": (refers("Meta"), SCHEMAS["Meta"]),
         "list": ({"type": "array", "items": refers("Meta")}, {"type": "array", "items": SCHEMAS["Meta"]}),
         "quantities by name": (
@@ -242,7 +251,7 @@ def refers(name: str) -> dict[str, Any]:
         ),
         "a number or a name": (refers("Port"), {"x-kubernetes-int-or-string": True}),
         "a reference to nothing": (refers("Absent"), {"x-kubernetes-int-or-string": True}),
-        "what contains itself": (
+        "recursive reference": (
             refers("Tree"),
             {"type": "object", "properties": {"left": {"type": "object"}, "n": {"type": "integer"}}},
         ),

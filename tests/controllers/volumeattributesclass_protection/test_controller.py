@@ -33,13 +33,13 @@ GETS = {"modifyVolumeStatus": {"targetVolumeAttributesClassName": "gets"}}
 @cases(
     "spec, status, names",
     {
-        "none": ({}, {}, ()),
-        "an empty name is none": ({"volumeAttributesClassName": ""}, {}, ()),
-        "the one it asks for": (WANTS, {}, ("wanted",)),
-        "the one it has": ({}, HAS, ("has",)),
-        "the one it is being changed to": ({}, GETS, ("gets",)),
-        "all three": (WANTS, HAS | GETS, ("wanted", "has", "gets")),
-        "each once": (WANTS, {"currentVolumeAttributesClassName": "wanted"}, ("wanted",)),
+        "no class": ({}, {}, ()),
+        "empty class": ({"volumeAttributesClassName": ""}, {}, ()),
+        "spec.volumeAttributesClassName": (WANTS, {}, ("wanted",)),
+        "status.currentVolumeAttributesClassName": ({}, HAS, ("has",)),
+        "status.modifyVolumeStatus": ({}, GETS, ("gets",)),
+        "three classes": (WANTS, HAS | GETS, ("wanted", "has", "gets")),
+        "duplicates": (WANTS, {"currentVolumeAttributesClassName": "wanted"}, ("wanted",)),
     },
 )
 def test_classes_of_a_claim(spec: dict[str, Any], status: dict[str, Any], names: tuple[str, ...]) -> None:
@@ -200,7 +200,7 @@ PV, PVC = f"{VOLUMES}/pv1", f"{CLAIMS}/pvc1"
         "pvc changes vac but its target status still holds it": (of_target, None, False),
         "pvc is deleted but other pvc holds it": (of_two_claims, lambda world: end(world, PVC), False),
         "pvc is deleted but pv holds it": (of_both, lambda world: end(world, PVC), False),
-        "the change to another class is done": (
+        "class change completes": (
             of_current,
             lambda world: world.merge(f"{PVC}/status", {"status": {"currentVolumeAttributesClassName": "vac2"}}),
             True,

@@ -61,20 +61,20 @@ READY = '.status.conditions.[] | select(.type == "Ready") | .status'
     {
         "an empty selector matches everything": ({}, True),
         "label": ({"selector": {"matchLabels": {"app": "web"}}}, True),
-        "another label": ({"selector": {"matchLabels": {"app": "db"}}}, False),
+        "different label": ({"selector": {"matchLabels": {"app": "db"}}}, False),
         "annotation": ({"selector": {"matchAnnotations": {"w": "7"}}}, True),
-        "all of them": ({"selector": {"matchAnnotations": {"w": "7", "x": "1"}}}, False),
+        "several annotations": ({"selector": {"matchAnnotations": {"w": "7", "x": "1"}}}, False),
         "In": (where(".status.phase", "In", "Pending", "Running"), True),
-        "not In": (where(".status.phase", "In", "Pending"), False),
+        "In: value not listed": (where(".status.phase", "In", "Pending"), False),
         "NotIn": (where(".status.phase", "NotIn", "Pending"), True),
-        "NotIn: nothing there": (where(".status.none", "NotIn", "Pending"), True),
-        "NotIn: can't be looked at": (where(".status.none[]", "NotIn", "Pending"), True),
+        "NotIn: missing field": (where(".status.none", "NotIn", "Pending"), True),
+        "NotIn: expression fails": (where(".status.none[]", "NotIn", "Pending"), True),
         "a condition": (where(READY, "In", "True"), True),
-        "booleans as words": (where(".spec.hostNetwork", "In", "false"), True),
-        "numbers as words": (where(".spec.priority", "In", "5"), True),
+        "boolean as string": (where(".spec.hostNetwork", "In", "false"), True),
+        "number as string": (where(".spec.priority", "In", "5"), True),
         "DoesNotExist": (where(".metadata.deletionTimestamp", "DoesNotExist"), True),
         "Exists": (where(".metadata.deletionTimestamp", "Exists"), False),
-        "DoesNotExist: can't be looked at": (where(".status.none[]", "DoesNotExist"), True),
+        "DoesNotExist: expression fails": (where(".status.none[]", "DoesNotExist"), True),
         "false exists": (where(".spec.hostNetwork", "Exists"), True),
     },
 )
@@ -90,13 +90,13 @@ FROM_TEXT = {"weightFrom": {"expressionFrom": ".status.phase"}}
 @cases(
     "specs, expected",
     {
-        "no weights: all alike": ([{}, {}], [("0", 1), ("1", 1)]),
+        "no weights: equal probability": ([{}, {}], [("0", 1), ("1", 1)]),
         "weights": ([{"weight": 3}, {"weight": 1}], [("0", 3), ("1", 1)]),
-        "nothing beside a weight is never drawn": ([{"weight": 3}, {}], [("0", 3)]),
+        "weight 0 beside a weight": ([{"weight": 3}, {}], [("0", 3)]),
         "a weight of the object": ([{"weight": 1, **FROM_W}, {"weight": 2}], [("0", 7), ("1", 2)]),
-        "or else its own": ([{"weight": 1, **FROM_NONE}, {"weight": 2}], [("0", 1), ("1", 2)]),
-        "no number: not drawn": ([FROM_TEXT, {}], [("1", 1)]),
-        "no numbers at all: all alike": ([FROM_TEXT, FROM_TEXT], [("0", 1), ("1", 1)]),
+        "weightFrom without result: own weight": ([{"weight": 1, **FROM_NONE}, {"weight": 2}], [("0", 1), ("1", 2)]),
+        "weightFrom without number": ([FROM_TEXT, {}], [("1", 1)]),
+        "all without number: equal probability": ([FROM_TEXT, FROM_TEXT], [("0", 1), ("1", 1)]),
         "only one matches": ([where(".a", "Exists"), {"weight": 0}], [("1", 1)]),
     },
 )
@@ -123,23 +123,23 @@ def delay(**parts: Any) -> dict[str, Any]:
 @cases(
     "spec, expected",
     {
-        "none": ({}, ()),
+        "no match": ({}, ()),
         "fixed": (delay(durationMilliseconds=1500), (1.5,)),
         "a range": (delay(durationMilliseconds=1000, jitterDurationMilliseconds=5000), (1.0, 5.0)),
-        "a jitter below: itself": (
+        "jitter below the duration": (
             delay(durationMilliseconds=5000, jitterDurationMilliseconds=1000), (1.0,)),
         "a duration of the object": (
             delay(durationMilliseconds=1000, durationFrom={"expressionFrom": '.metadata.annotations["d"]'}), (3.0,)),
-        "or else its own": (
+        "durationFrom without result: own duration": (
             delay(durationMilliseconds=1000, durationFrom={"expressionFrom": ".metadata.none"}), (1.0,)),
         "until an instant": (
             delay(durationMilliseconds=1000, jitterDurationFrom={"expressionFrom": '.metadata.annotations["at"]'}),
             (1.0, 9.0)),
-        "a jitter that is not there": (
+        "jitterDurationFrom without result": (
             delay(durationMilliseconds=1000, jitterDurationFrom={"expressionFrom": ".metadata.none"}), (1.0,)),
         "the newer spelling": (
             delay(durationFrom={"jq": {"expression": '.metadata.annotations["d"]'}}), (3.0,)),
-        "no duration": (
+        "durationFrom without duration": (
             delay(durationMilliseconds=1000, durationFrom={"expressionFrom": ".status.phase"}), (1.0,)),
     },
 )  # fmt: skip
@@ -157,13 +157,13 @@ ROOT = "/metadata/finalizers"
     "step, present, expected",
     {
         "the first": (ChangeFinalizers(add=("a",)), [], [{"op": "add", "path": ROOT, "value": ["a"]}]),
-        "one more": (ChangeFinalizers(add=("a", "b")), ["b"], [{"op": "add", "path": f"{ROOT}/-", "value": "a"}]),
-        "one less": (ChangeFinalizers(remove=("a",)), ["a", "b"], [{"op": "remove", "path": f"{ROOT}/0"}]),
+        "one added": (ChangeFinalizers(add=("a", "b")), ["b"], [{"op": "add", "path": f"{ROOT}/-", "value": "a"}]),
+        "one removed": (ChangeFinalizers(remove=("a",)), ["a", "b"], [{"op": "remove", "path": f"{ROOT}/0"}]),
         "the last": (ChangeFinalizers(remove=("a",)), ["a"], [{"op": "remove", "path": ROOT}]),
-        "not there": (ChangeFinalizers(remove=("x",)), ["a"], []),
-        "all": (ChangeFinalizers(empty=True), ["a", "b"], [{"op": "remove", "path": ROOT}]),
-        "none there": (ChangeFinalizers(empty=True), [], []),
-        "all, and another": (
+        "removed, absent": (ChangeFinalizers(remove=("x",)), ["a"], []),
+        "all removed": (ChangeFinalizers(empty=True), ["a", "b"], [{"op": "remove", "path": ROOT}]),
+        "all removed, none present": (ChangeFinalizers(empty=True), [], []),
+        "all removed, one added": (
             ChangeFinalizers(add=("c",), empty=True),
             ["a"],
             [{"op": "remove", "path": ROOT}, {"op": "add", "path": ROOT, "value": ["c"]}],
@@ -183,7 +183,7 @@ def test_changes_of_finalizers(step: ChangeFinalizers, present: list[str], expec
         "json": (
             {"template": "- {op: add, path: /a, value: 1}", "root": "status", "type": "json"}, "json-patch",
             [{"op": "add", "path": "/status/a", "value": 1}]),
-        "times stay text": (
+        "timestamps remain strings": (
             {"template": "at: 2026-01-01T12:00:00Z"}, "strategic-merge-patch", {"at": "2026-01-01T12:00:00Z"}),
     },
 )  # fmt: skip

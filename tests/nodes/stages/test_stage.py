@@ -26,11 +26,11 @@ def read(spec: str) -> Any:
             "selector: {}\nnext:\n  delete: true\n  statusTemplate: 'a: 1'\n  finalizers: {empty: true}\n  event: {}",
             [SendEvent, ChangeFinalizers, ApplyPatch, Delete],
         ),
-        "steps: as they stand": (
+        "steps in order": (
             "selector: {}\nsteps: [{delete: true}, {event: {}}, {patch: {template: 'a: 1'}}]",
             [Delete, SendEvent, ApplyPatch],
         ),
-        "nothing": ("selector: {}", []),
+        "no next": ("selector: {}", []),
     },
 )
 def test_steps(spec: str, kinds: list[type]) -> None:
@@ -46,9 +46,9 @@ def test_a_stage_without_selector_is_ignored() -> None:
     {
         "unknown field": ("colour: red", "spec.colour: no such field"),
         "unknown selector": ("selector: {matchWords: {}}", "spec.selector.matchWords: no such field"),
-        "wrong type": ("selector: []", "spec.selector: expected an object, got list"),
+        "selector of the wrong type": ("selector: []", "spec.selector: expected an object, got list"),
         "negative": ("selector: {}\nweight: -1", "spec.weight: must not be negative, got -1"),
-        "no number": ("selector: {}\nweight: x", "spec.weight: expected int, got str"),
+        "weight of the wrong type": ("selector: {}\nweight: x", "spec.weight: expected int, got str"),
         "unknown operator": (
             "selector: {matchExpressions: [{key: .a, operator: Near}]}",
             "spec.selector.matchExpressions[0].operator: 'Near' is none of In, NotIn, Exists, DoesNotExist"),
@@ -69,7 +69,7 @@ def test_a_stage_without_selector_is_ignored() -> None:
             "spec.steps[0].patch.type: 'magic' is none of json, merge, strategic"),
         "apply": (
             "selector: {}\nsteps: [{apply: {template: a}}]", "spec.steps[0].apply: is not supported"),
-        "as": (
+        "impersonation": (
             "selector: {}\nnext: {statusPatchAs: {username: u}}", "spec.next.statusPatchAs: impersonation"),
     },
 )  # fmt: skip
@@ -83,14 +83,17 @@ def test_invalid_stages_are_rejected_with_their_position(spec: str, complaint: s
     "text, complaint",
     {
         "kind": ("kind: Pod\napiVersion: v1", "expected a Stage of kwok.x-k8s.io/v1alpha1, got Pod of v1"),
-        "no YAML": ("a: [", "not valid YAML: line "),
-        "nothing": ("", "there are no stages in it"),
-        "no name": (HEAD.replace("name: s", "x: 1"), "a stage has no metadata.name"),
-        "another kind": (
+        "invalid YAML": ("a: [", "not valid YAML: line "),
+        "empty file": ("", "there are no stages in it"),
+        "missing name": (HEAD.replace("name: s", "x: 1"), "a stage has no metadata.name"),
+        "unsupported kind": (
             HEAD.replace("kind: Pod", "kind: Job, apiGroup: batch/v1"),
             "stage 's': spec.resourceRef: Job of batch/v1 is not supported, only Node and Pod of v1",
         ),
-        "twice": (f"{HEAD}  selector: {{}}\n---\n{HEAD}  selector: {{}}\n", "has a stage of this name for Pods too"),
+        "duplicate name": (
+            f"{HEAD}  selector: {{}}\n---\n{HEAD}  selector: {{}}\n",
+            "has a stage of this name for Pods too",
+        ),
     },
 )
 def test_files_that_cannot_be_used(text: str, complaint: str, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ async def test_an_immediate_stage_needs_no_change_by_others(w: World) -> None:
     "template",
     {
         "a template that fails": "podIP: {{ index .spec.none 0 }}",
-        "no YAML": "podIP: [",
+        "invalid YAML": "podIP: [",
         "rejected by the API server": "podIP: {a: 1}",
     },
 )

@@ -143,10 +143,10 @@ class Counted(SelectorMatchCounts):
 @cases(
     "selector, expected, compared",
     {
-        "of a ReplicaSet: its own pods only": ("app=web,pod-template-hash=b", {"n0": 2}, 2),
-        "of one without pods": ("app=web,pod-template-hash=x", {}, 0),
+        "selector with the hash of a ReplicaSet": ("app=web,pod-template-hash=b", {"n0": 2}, 2),
+        "ReplicaSet without pods": ("app=web,pod-template-hash=x", {}, 0),
         "across ReplicaSets: all of the namespace": ("app=web", {"n0": 5}, 5),
-        "of pods without a template": ("app=db", {}, 5),
+        "pods without a ReplicaSet": ("app=db", {}, 5),
     },
 )
 def test_pods_compared_with_a_new_selector(

@@ -15,10 +15,10 @@ from pilothouse.scheduler.plugins.node_unschedulable import UNSCHEDULABLE
         # nodename/node_name_test.go
         "no node name": (pod(), node(), None),
         "the node name": (pod(nodeName="n"), node(), None),
-        "another node name": (pod(nodeName="other"), node(), NODE_NAME_NOT_MATCH),
+        "different node name": (pod(nodeName="other"), node(), NODE_NAME_NOT_MATCH),
         # nodeunschedulable/node_unschedulable_test.go
         "cordoned": (pod(), node(unschedulable=True), UNSCHEDULABLE),
-        "NodeUnschedulable comes before NodeName": (pod(nodeName="x"), node(unschedulable=True), UNSCHEDULABLE),
+        "NodeUnschedulable precedes NodeName": (pod(nodeName="x"), node(unschedulable=True), UNSCHEDULABLE),
         "cordoned and tolerated": (
             pod(tolerations=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]),
             node(unschedulable=True),

@@ -82,17 +82,17 @@ def web(name: str, *args: Any, **parts: Any) -> Pod:
         ),
         "the only pod": ([low("a", "4")], pod("p", "3", priority=HIGH), ["a"]),
         "a pod of equal priority is no victim": ([low("a", "4", HIGH)], pod("p", "3", priority=HIGH), None),
-        "no more than needed: the most important pods are put back first": (
+        "fewest victims: the most important pods are reprieved first": (
             [low("a", "1"), low("b", "1"), low("c", "2", MIDDLE)],
             pod("p", "1", priority=HIGH),
             ["b"],
         ),
-        "pods are put back one by one, the most important first": (
+        "reprieved one by one, the most important first": (
             [low("a", "1", MIDDLE), low("b", "2"), low("c", "1", LOW)],
             pod("p", "2", priority=HIGH),
             ["b"],
         ),
-        "of equal priority the pod that runs longer stays": (
+        "equal priority: the pod started first is reprieved": (
             [low("old", "2", minutes=60), low("young", "2", minutes=5)],
             pod("p", "2", priority=HIGH),
             ["young"],
@@ -117,7 +117,7 @@ def web(name: str, *args: Any, **parts: Any) -> Pod:
             pod("p", "1", priority=HIGH, labels={"app": "web"}),
             ["a"],
         ),
-        "never the pod that its affinity matches": (
+        "not the pod that its affinity matches": (
             [low("a", "4", labels={"app": "web"})],
             pod("p", "1", priority=HIGH, affinity=affinity(term(app="web"))),
             None,
@@ -138,11 +138,11 @@ def test_victims_on_a_node(placed: list[Pod], wanted: Pod, expected: list[str] |
 @cases(
     "placed, budgets, cpu, expected, violations",
     {
-        "the protected pod is put back first": ([web("a"), low("b")], [budget(0)], "3", ["b"], 0),
-        "one disruption is allowed": ([web("a"), web("b")], [budget(1)], "3", ["a"], 0),
+        "protected pod is reprieved first": ([web("a"), low("b")], [budget(0)], "3", ["b"], 0),
+        "disruptionsAllowed 1": ([web("a"), web("b")], [budget(1)], "3", ["a"], 0),
         "violations cannot be avoided": ([web("a"), web("b")], [budget(0)], "4", ["a", "b"], 2),
-        "one violation": ([web("a"), web("b")], [budget(1)], "4", ["a", "b"], 1),
-        "protection matters more than priority": ([web("a"), low("b", priority=MIDDLE)], [budget(0)], "3", ["b"], 0),
+        "one PDB violation": ([web("a"), web("b")], [budget(1)], "4", ["a", "b"], 1),
+        "PDB violations precede priority": ([web("a"), low("b", priority=MIDDLE)], [budget(0)], "3", ["b"], 0),
         "budgets of other namespaces": ([web("a")], [budget(0, namespace="other")], "4", ["a"], 0),
         "an empty selector protects no pod": ([web("a")], [budget(0, app="")], "4", ["a"], 0),
         "pods in disruptedPods are not counted again": (
@@ -152,7 +152,7 @@ def test_victims_on_a_node(placed: list[Pod], wanted: Pod, expected: list[str] |
             ["a"],
             0,
         ),
-        "one of two budgets is enough": ([web("a")], [budget(5), budget(0, name="c")], "4", ["a"], 1),
+        "one of two budgets violated": ([web("a")], [budget(5), budget(0, name="c")], "4", ["a"], 1),
     },
 )
 def test_pdb_violations(
@@ -253,7 +253,7 @@ LEAVING: dict[str, Any] = {
             "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
             False,
         ),
-        "affinity comes after resources": (
+        "affinity is checked after resources": (
             low("a", "2", HIGH),
             pod("p", "3", priority=HIGH, affinity=affinity(term(app="x"))),
             "",

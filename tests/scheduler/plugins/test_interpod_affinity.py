@@ -72,12 +72,12 @@ MATCH = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In",
             {"a1"},
         ),
         "by expression": ({"a1": [web()]}, pod(affinity=affinity({"topologyKey": HOSTNAME, **MATCH})), {"a1"}),
-        "two affinity terms: one pod must match both": (
+        "two affinity terms, no pod matches both": (
             {"a1": [web()], "b1": [pod("q", labels={"app": "db"})]},
             pod(affinity=affinity(term(app="web"), term(ZONE, app="db"))),
             set(),
         ),
-        "one pod matches two terms, by node and by zone": (
+        "two affinity terms, one pod matches both": (
             {"a1": [pod("q", labels={"app": "web", "tier": "x"})]},
             pod(
                 affinity=affinity(
@@ -87,7 +87,7 @@ MATCH = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In",
             {"a1"},
         ),
         "the first pod of a group": ({}, web(affinity=affinity(term(ZONE, app="web"))), {"a1", "a2", "b1"}),
-        "one on a node without the label does not count": (
+        "matching pod on a node without the topology label": (
             {"bare": [web("q")]},
             web(affinity=affinity(term(ZONE, app="web"))),
             {"a1", "a2", "b1"},
@@ -115,12 +115,12 @@ MATCH = {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In",
             web(),
             ALL - {"a1"},
         ),
-        "others want it out of their zone": (
+        "anti-affinity of an existing pod, by zone": (
             {"a1": [pod("q", affinity=anti_affinity(term(ZONE, app="web")))]},
             web(),
             {"b1", "bare"},
         ),
-        "others elsewhere do not": (
+        "anti-affinity of an existing pod in another namespace": (
             {"a1": [pod("q", namespace="other", affinity=anti_affinity(term(app="web")))]},
             web(),
             ALL,
@@ -200,7 +200,7 @@ TO, AWAY = "podAffinity", "podAntiAffinity"
     {
         "no preferred terms": ({"a1": [web()]}, pod(), None),
         "affinity, by zone": ({"a1": [web()]}, pod(affinity=preferred(TO, 5, term(ZONE, app="web"))), [100, 100, 0, 0]),
-        "twice as many, twice as good": (
+        "score is proportional to matching pods": (
             {"a1": [web("w1"), web("w2")], "b1": [web("w3")]},
             pod(affinity=preferred(TO, 5, term(ZONE, app="web"))),
             [100, 100, 50, 0],
@@ -235,7 +235,7 @@ TO, AWAY = "podAffinity", "podAntiAffinity"
             web(),
             None,
         ),
-        "weights that cancel each other out": (
+        "weights that add up to zero": (
             {"a1": [web(), pod("q", affinity=preferred(AWAY, 5, term(app="web")))]},
             web("p", affinity=preferred(TO, 5, term(app="web"))),
             None,

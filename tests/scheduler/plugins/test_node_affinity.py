@@ -30,8 +30,8 @@ def by_name(operator: str, *names: str) -> dict[str, Any]:
         "no selector": ({}, {}, True),
         "selector without its label": ({"nodeSelector": {"disk": "ssd"}}, {}, False),
         "selector, one label more": ({"nodeSelector": {"disk": "ssd"}}, {"disk": "ssd", "x": "y"}, True),
-        "half a selector": ({"nodeSelector": {"disk": "ssd", "a": "b"}}, {"disk": "ssd"}, False),
-        "In, one of them": ({"affinity": affinity(expressions(("zone", "In", ["a", "b"])))}, {"zone": "b"}, True),
+        "one of two labels": ({"nodeSelector": {"disk": "ssd", "a": "b"}}, {"disk": "ssd"}, False),
+        "In, one of the values": ({"affinity": affinity(expressions(("zone", "In", ["a", "b"])))}, {"zone": "b"}, True),
         "Gt, greater": ({"affinity": affinity(expressions(("cores", "Gt", ["8"])))}, {"cores": "16"}, True),
         "Gt, equal": ({"affinity": affinity(expressions(("cores", "Gt", ["8"])))}, {"cores": "8"}, False),
         "Lt": ({"affinity": affinity(expressions(("cores", "Lt", ["8"])))}, {"cores": "4"}, True),
@@ -40,25 +40,25 @@ def by_name(operator: str, *names: str) -> dict[str, Any]:
         "DoesNotExist": ({"affinity": affinity(expressions(("gpu", "DoesNotExist", [])))}, {"gpu": "x"}, False),
         "no terms match nothing": ({"affinity": affinity()}, {"a": "b"}, False),
         "an empty term matches nothing": ({"affinity": affinity(expressions())}, {"a": "b"}, False),
-        "expressions of a term must all hold": (
+        "all expressions of a term must match": (
             {"affinity": affinity(expressions(("a", "In", ["1"]), ("b", "Exists", [])))},
             {"a": "1"},
             False,
         ),
-        "one of several terms is enough": (
+        "one of several terms must match": (
             {"affinity": affinity(expressions(("a", "In", ["1"])), expressions(("b", "Exists", [])))},
             {"b": "1"},
             True,
         ),
-        "selector and affinity must both hold": (
+        "selector and affinity must match": (
             {"nodeSelector": {"a": "1"}, "affinity": affinity(expressions(("b", "Exists", [])))},
             {"b": "1"},
             False,
         ),
         "the node by field": ({"affinity": affinity(by_name("In", "n"))}, {}, True),
-        "another node by field": ({"affinity": affinity(by_name("In", "m"))}, {}, False),
-        "any but another node by field": ({"affinity": affinity(by_name("NotIn", "m"))}, {}, True),
-        "fields and expressions of a term must both hold": (
+        "different node by field": ({"affinity": affinity(by_name("In", "m"))}, {}, False),
+        "NotIn with a different node by field": ({"affinity": affinity(by_name("NotIn", "m"))}, {}, True),
+        "fields and expressions of a term must match": (
             {"affinity": affinity({**by_name("In", "n"), **expressions(("a", "Exists", []))})},
             {},
             False,
@@ -79,8 +79,8 @@ def test_filter(spec: dict[str, Any], labels: dict[str, str], fits: bool) -> Non
     {
         # nodeaffinity/node_affinity_test.go: TestNodeAffinityPriority
         "no preference": (pod(), [{"a": "1"}, {}], [0, 0], [0, 0]),
-        "no node has it": (prefers((2, "a", "1")), [{"b": "1"}, {"a": "2"}], [0, 0], [0, 0]),
-        "one node has it": (prefers((2, "a", "1")), [{"a": "1"}, {}], [2, 0], [100, 0]),
+        "no node matches": (prefers((2, "a", "1")), [{"b": "1"}, {"a": "2"}], [0, 0], [0, 0]),
+        "one node matches": (prefers((2, "a", "1")), [{"a": "1"}, {}], [2, 0], [100, 0]),
         "weights add up, the best node gets all": (
             prefers((2, "a", "1"), (4, "b", "1"), (5, "c", "1")),
             [{"a": "1"}, {"a": "1", "b": "1", "c": "1"}, {"b": "1"}],

@@ -18,14 +18,14 @@ def port(number: int, address: str = "", protocol: str = "TCP") -> dict[str, Any
     {
         # nodeports/node_ports_test.go
         "no host port": ([port(80)], [], True),
-        "another port": ([port(80, "127.0.0.1")], [port(9090, "127.0.0.1")], True),
-        "the same port": ([port(80, "127.0.0.1")], [port(80, "127.0.0.1")], False),
-        "the same port, another address": ([port(80, "127.0.0.1")], [port(80, "127.0.0.2")], True),
-        "the same port, another protocol": ([port(80, protocol="UDP")], [port(80)], True),
-        "all addresses requested, one used": ([port(80, "127.0.0.1")], [port(80)], False),
-        "one address requested, all used": ([port(80, "0.0.0.0")], [port(80, "127.0.0.1")], False),
-        "all addresses requested, all used": ([port(80)], [port(80)], False),
-        "one of two requested ports is used": ([port(8001, "127.0.0.1"), port(8002)], [port(8000), port(8001)], False),
+        "different port": ([port(80, "127.0.0.1")], [port(9090, "127.0.0.1")], True),
+        "equal port": ([port(80, "127.0.0.1")], [port(80, "127.0.0.1")], False),
+        "equal port, different address": ([port(80, "127.0.0.1")], [port(80, "127.0.0.2")], True),
+        "equal port, different protocol": ([port(80, protocol="UDP")], [port(80)], True),
+        "0.0.0.0 requested, one address in use": ([port(80, "127.0.0.1")], [port(80)], False),
+        "one address requested, 0.0.0.0 in use": ([port(80, "0.0.0.0")], [port(80, "127.0.0.1")], False),
+        "0.0.0.0 requested and in use": ([port(80)], [port(80)], False),
+        "one of two requested ports in use": ([port(8001, "127.0.0.1"), port(8002)], [port(8000), port(8001)], False),
     },
 )
 def test_filter(taken: list[dict[str, Any]], wanted: list[dict[str, Any]], fits: bool) -> None:

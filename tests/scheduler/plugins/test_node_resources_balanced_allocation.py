@@ -34,7 +34,7 @@ from pilothouse.scheduler.plugins.node_resources_balanced_allocation import bala
             [pod("q", "4")],
             100,
         ),
-        "a fraction above 1 counts as 1": (pod("p", "9", "5000"), node(cpu="4", memory="5000"), [], 75),
+        "fraction above 1 is capped": (pod("p", "9", "5000"), node(cpu="4", memory="5000"), [], 75),
     },
 )
 def test_balanced_allocation(wanted: Pod, there: Node, placed: list[Pod], expected: int) -> None:

@@ -23,7 +23,7 @@ def init(cpu: str, policy: str = "") -> dict[str, Any]:
         # noderesources/fit_test.go: TestEnoughRequests, TestNotEnoughRequests, TestRestartableInitContainers,
         # TestPodLevelResources
         "a pod without requests always fits": (pod(), pod("q", "4", "8Gi"), (), False),
-        "fits exactly": (pod("p", "2"), pod("q", "2"), (), False),
+        "exact fit": (pod("p", "2"), pod("q", "2"), (), False),
         "cpu and memory are insufficient": (pod("p", "1", "1Gi"), pod("q", "4", "8Gi"), ("cpu", "memory"), False),
         "cpu is insufficient": (pod("p", "1"), pod("q", "4"), ("cpu",), False),
         "memory is insufficient": (pod("p", "", "1Gi"), pod("q", "4", "8Gi"), ("memory",), False),
@@ -83,8 +83,8 @@ def test_the_number_of_pods_is_limited() -> None:
     {
         # noderesources/least_allocated_test.go
         "no requests": (pod("p", "0", "0"), node(cpu="4", memory="10000"), [], 100),
-        "a quarter and a half left": (pod("p", "3", "5000"), node(cpu="4", memory="10000"), [], (25 + 50) // 2),
-        "half and half left": (pod("p", "3", "5000"), node(cpu="6", memory="10000"), [], (50 + 50) // 2),
+        "25 % and 50 % free": (pod("p", "3", "5000"), node(cpu="4", memory="10000"), [], (25 + 50) // 2),
+        "50 % and 50 % free": (pod("p", "3", "5000"), node(cpu="6", memory="10000"), [], (50 + 50) // 2),
         "requests of pods on the node": (
             pod("p", "0", "0"),
             node(cpu="10", memory="20000"),
@@ -97,8 +97,8 @@ def test_the_number_of_pods_is_limited() -> None:
             [pod("q", "3", "0"), pod("r", "3", "5000")],
             (10 + 50) // 2,
         ),
-        "more than there is": (pod("p", "5", "0"), node(cpu="4", memory="10000"), [], (0 + 100) // 2),
-        "a resource that the node lacks is left out": (pod("p", "1", "0"), node(cpu="4", memory="0"), [], 75),
+        "request above allocatable": (pod("p", "5", "0"), node(cpu="4", memory="10000"), [], (0 + 100) // 2),
+        "resource without allocatable is skipped": (pod("p", "1", "0"), node(cpu="4", memory="0"), [], 75),
         # noderesources/resource_allocation_test.go: a container without requests counts as 100m and 200Mi
         "defaults for a pod without requests": (pod(), node(cpu="1", memory="2000Mi"), [], (90 + 90) // 2),
         "defaults container by container": (

@@ -61,28 +61,28 @@ def only(zone: str) -> dict[str, Any]:
     "cache, wanted, expected",
     {
         "no matching pods": (zones(), web(spread(ZONE)), "a1 a2 b1 b2"),
-        "one zone has more": (zones((1, 0, 0, 0)), web(spread(ZONE)), "b1 b2"),
+        "one zone has more pods": (zones((1, 0, 0, 0)), web(spread(ZONE)), "b1 b2"),
         "the zone with the fewest": (zones((1, 1, 1, 0)), web(spread(ZONE)), "b1 b2"),
         "a larger skew is allowed": (zones((2, 1, 1, 0)), web(spread(ZONE, 3)), "a1 a2 b1 b2"),
         "by node": (zones((2, 1, 0, 3)), web(spread(HOSTNAME)), "b1"),
-        "the pod does not match itself": (
+        "pod does not match its own constraint": (
             zones((1, 0, 0, 0)),
             pod(topologySpreadConstraints=[spread(ZONE)]),
             "a1 a2 b1 b2",
         ),
-        "the pod does not match itself, maxSkew is exceeded": (
+        "pod does not match its own constraint, maxSkew exceeded": (
             zones((2, 0, 0, 0)),
             pod(topologySpreadConstraints=[spread(ZONE)]),
             "b1 b2",
         ),
-        "other namespaces don't count": (zones((1, 0, 0, 0), namespace="other"), web(spread(ZONE)), "a1 a2 b1 b2"),
-        "terminating pods do not count (kubernetes#87621)": (
+        "other namespaces are not counted": (zones((1, 0, 0, 0), namespace="other"), web(spread(ZONE)), "a1 a2 b1 b2"),
+        "terminating pods are not counted (kubernetes#87621)": (
             zones((1, 0, 0, 0), meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
             web(spread(ZONE)),
             "a1 a2 b1 b2",
         ),
-        "two constraints, both hold": (zones((1, 0, 1, 0)), web(spread(ZONE), spread(HOSTNAME)), "a2 b2"),
-        "two constraints, one node": (zones((1, 0, 2, 2)), web(spread(ZONE), spread(HOSTNAME)), "a2"),
+        "two constraints": (zones((1, 0, 1, 0)), web(spread(ZONE), spread(HOSTNAME)), "a2 b2"),
+        "two constraints, one node left": (zones((1, 0, 2, 2)), web(spread(ZONE), spread(HOSTNAME)), "a2"),
         "a soft constraint does not filter": (zones((1, 0, 0, 0)), web(spread(ZONE, soft=True)), "a1 a2 b1 b2"),
         "a node without the label is rejected": (
             zones((1, 0, 1, 0), bare=True),
@@ -95,32 +95,36 @@ def only(zone: str) -> dict[str, Any]:
             "a1 a2 b1 b2",
         ),
         # minDomains
-        "too few domains: the minimum is 0": (zones((1, 0, 1, 0)), web(spread(ZONE, minDomains=3)), ""),
+        "fewer domains than minDomains: the minimum is 0": (zones((1, 0, 1, 0)), web(spread(ZONE, minDomains=3)), ""),
         "enough domains": (zones((1, 0, 1, 0)), web(spread(ZONE, minDomains=2)), "a1 a2 b1 b2"),
-        "too few, larger skew": (zones((1, 0, 1, 0)), web(spread(ZONE, 2, minDomains=3)), "a1 a2 b1 b2"),
+        "fewer domains than minDomains, larger skew": (
+            zones((1, 0, 1, 0)),
+            web(spread(ZONE, 2, minDomains=3)),
+            "a1 a2 b1 b2",
+        ),
         # nodeAffinityPolicy and nodeTaintsPolicy
-        "zones that node affinity excludes do not count": (
+        "zones excluded by node affinity are not counted": (
             zones((1, 0, 0, 0)),
             web(spread(ZONE), **only("a")),
             "a1 a2",
         ),
-        "nodeAffinityPolicy Ignore: all zones count": (
+        "nodeAffinityPolicy Ignore: all zones are counted": (
             zones((1, 0, 0, 0)),
             web(spread(ZONE, nodeAffinityPolicy="Ignore"), **only("a")),
             "",
         ),
-        "tainted nodes count": (
+        "tainted nodes are counted": (
             tainted(),
             web(spread(ZONE)),
             "",
         ),
-        "nodeTaintsPolicy Honor: tainted nodes do not count": (
+        "nodeTaintsPolicy Honor: tainted nodes are not counted": (
             tainted(),
             web(spread(ZONE, nodeTaintsPolicy="Honor")),
             "a1",
         ),
         # matchLabelKeys
-        "pods of other revisions don't count": (
+        "matchLabelKeys: pods of other revisions are not counted": (
             zones((1, 0, 0, 0), namespace="ns"),
             web(spread(ZONE, matchLabelKeys=["hash"]), labels={"hash": "2"}),
             "a1 a2 b1 b2",

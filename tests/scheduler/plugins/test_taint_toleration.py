@@ -24,22 +24,22 @@ TAINT = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
             node(taints=[TAINT]),
             None,
         ),
-        "another value is tolerated": (
+        "toleration of another value": (
             pod(tolerations=[{"key": "dedicated", "value": "web", "effect": "NoSchedule"}]),
             node(taints=[TAINT]),
             UNTOLERATED_TAINT,
         ),
-        "any value and effect is tolerated": (
+        "toleration of any value and effect": (
             pod(tolerations=[{"key": "dedicated", "operator": "Exists"}]),
             node(taints=[TAINT]),
             None,
         ),
-        "another effect is tolerated": (
+        "toleration of another effect": (
             pod(tolerations=[{"key": "dedicated", "value": "db", "effect": "NoExecute"}]),
             node(taints=[TAINT]),
             UNTOLERATED_TAINT,
         ),
-        "one of two taints is tolerated": (
+        "one of two taints tolerated": (
             pod(tolerations=[{"key": "dedicated", "operator": "Exists"}]),
             node(taints=[TAINT, {"key": "sick", "effect": "NoExecute"}]),
             UNTOLERATED_TAINT,
@@ -64,12 +64,12 @@ def taint(key: str, value: str = "", effect: str = SOFT) -> dict[str, Any]:
         # tainttoleration/taint_toleration_test.go: TestTaintTolerationScore
         "a node without taints is better": ([], [[taint("a")], []], [0, 100]),
         "tolerated": ([{"key": "a", "value": "1", "effect": SOFT}], [[taint("a", "1")], [taint("a", "2")]], [100, 0]),
-        "all tolerated, however many": (
+        "all taints tolerated": (
             [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}],
             [[], [taint("a")], [taint("a"), taint("b")]],
             [100, 100, 100],
         ),
-        "more intolerable taints are worse": (
+        "more intolerable taints score lower": (
             [{"key": "a", "operator": "Exists"}],
             [[], [taint("a")], [taint("a"), taint("b"), taint("c")]],
             [100, 100, 0],

@@ -26,20 +26,20 @@ def _rolling(**bounds: Any) -> dict[str, Any]:
             Demand("maxUnavailable 25%", 8),
         ),
         "a DaemonSet rounds up": ("DaemonSet", _rolling(maxUnavailable="25%"), 10, Demand("maxUnavailable 25%", 7)),
-        "nothing may be missing": (
+        "maxUnavailable 0": (
             *("Deployment", _rolling(maxUnavailable=0, maxSurge=1), 3),
             Demand("maxUnavailable 0", 3),
         ),
-        "one has to be possible": (
+        "maxUnavailable rounds to 0": (
             *("Deployment", _rolling(maxUnavailable="10%", maxSurge=0), 3),
             Demand("maxUnavailable 10%", 2),
         ),
-        "a StatefulSet goes one at a time": ("StatefulSet", _rolling(partition=0), 3, Demand("maxUnavailable 1", 2)),
-        "never fewer than none": ("Deployment", _rolling(maxUnavailable=5), 2, Demand("maxUnavailable 5", 0)),
-        "Recreate keeps nothing": ("Deployment", {"type": "Recreate"}, 3, None),
-        "OnDelete keeps nothing": ("DaemonSet", {"type": "OnDelete"}, 3, None),
+        "StatefulSet: maxUnavailable 1": ("StatefulSet", _rolling(partition=0), 3, Demand("maxUnavailable 1", 2)),
+        "maxUnavailable above replicas": ("Deployment", _rolling(maxUnavailable=5), 2, Demand("maxUnavailable 5", 0)),
+        "Recreate": ("Deployment", {"type": "Recreate"}, 3, None),
+        "OnDelete": ("DaemonSet", {"type": "OnDelete"}, 3, None),
         "a ReplicaSet has no strategy": ("ReplicaSet", _rolling(maxUnavailable=1), 3, None),
-        "no percentage": ("Deployment", _rolling(maxUnavailable="many"), 3, None),
+        "invalid percentage": ("Deployment", _rolling(maxUnavailable="many"), 3, None),
     },
 )
 def test_strategies(kind: str, strategy: dict[str, Any], desired: int, expected: Demand | None) -> None:
@@ -52,9 +52,9 @@ def test_strategies(kind: str, strategy: dict[str, Any], desired: int, expected:
     {
         "a number": (PodDisruptionBudgetSpec(min_available=2), Demand("PodDisruptionBudget a", 2)),
         "a share is rounded up": (PodDisruptionBudgetSpec(min_available="50%"), Demand("PodDisruptionBudget a", 4)),
-        "what may be missing": (PodDisruptionBudgetSpec(max_unavailable=1), Demand("PodDisruptionBudget a", 6)),
-        "nothing is demanded": (PodDisruptionBudgetSpec(), None),
-        "no percentage": (PodDisruptionBudgetSpec(min_available="most"), None),
+        "maxUnavailable": (PodDisruptionBudgetSpec(max_unavailable=1), Demand("PodDisruptionBudget a", 6)),
+        "neither minAvailable nor maxUnavailable": (PodDisruptionBudgetSpec(), None),
+        "invalid percentage": (PodDisruptionBudgetSpec(min_available="most"), None),
     },
 )
 def test_budgets(spec: PodDisruptionBudgetSpec, expected: Demand | None) -> None:

@@ -26,11 +26,11 @@ def _steps(changes: list[tuple[float, int]]) -> Steps:
 @cases(
     "changes, expected",
     {
-        "nothing happens": ([], Steps([0.0], [0], [0], [0])),
-        "each instant is a point": ([(1.0, 2), (3.5, 1)], Steps([0.0, 1.0, 3.5], [0, 2, 1], [0, 2, 1], [0, 2, 1])),
-        "an instant has its extremes": ([(1.0, 5), (1.0, 2), (1.0, 3)], Steps([0.0, 1.0], [0, 3], [0, 2], [0, 5])),
-        "the same value is no change": ([(1.0, 2), (2.0, 2)], Steps([0.0, 1.0], [0, 2], [0, 2], [0, 2])),
-        "at the very start": ([(0.0, 3)], Steps([0.0], [3], [0], [3])),
+        "no changes": ([], Steps([0.0], [0], [0], [0])),
+        "one point per instant": ([(1.0, 2), (3.5, 1)], Steps([0.0, 1.0, 3.5], [0, 2, 1], [0, 2, 1], [0, 2, 1])),
+        "several changes at one instant": ([(1.0, 5), (1.0, 2), (1.0, 3)], Steps([0.0, 1.0], [0, 3], [0, 2], [0, 5])),
+        "equal value": ([(1.0, 2), (2.0, 2)], Steps([0.0, 1.0], [0, 2], [0, 2], [0, 2])),
+        "change at the start": ([(0.0, 3)], Steps([0.0], [3], [0], [3])),
     },
 )
 def test_steps(changes: list[tuple[float, int]], expected: Steps) -> None:
@@ -79,8 +79,8 @@ def test_rates_have_the_time_at_which_it_happened() -> None:
 @cases(
     "seconds, expected",
     {
-        "none": ([], Percentiles()),
-        "one": ([2.0], Percentiles(count=1, p50=2.0, p95=2.0, p99=2.0, most=2.0)),
+        "empty": ([], Percentiles()),
+        "one value": ([2.0], Percentiles(count=1, p50=2.0, p95=2.0, p99=2.0, most=2.0)),
         "a hundred": (
             [float(number) for number in range(1, 101)],
             Percentiles(count=100, p50=50.0, p95=95.0, p99=99.0, most=100.0),

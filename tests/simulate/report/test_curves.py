@@ -25,11 +25,11 @@ SCALE = Scale(100.0, 100.0, 10.0)
 @cases(
     "given, expected",
     {
-        "nothing": (Steps(), []),
+        "empty": (Steps(), []),
         "one value": (steps((0, 3)), [Column(236, 3, 3, 3)]),
         "a change": (steps((0, 3), (10, 5)), [Column(236, 3, 3, 3), Column(246, 5, 5, 5)]),
-        "two in a column": (steps((0, 3), (10, 9), (10.2, 1)), [Column(236, 3, 3, 3), Column(246, 1, 9, 1)]),
-        "what was merged before": (
+        "two changes in a column": (steps((0, 3), (10, 9), (10.2, 1)), [Column(236, 3, 3, 3), Column(246, 1, 9, 1)]),
+        "merged steps": (
             Steps([0.0, 5.0], [1, 1], [1, 0], [1, 8]),
             [Column(236, 1, 1, 1), Column(241, 0, 8, 1)],
         ),
@@ -43,9 +43,9 @@ def test_columns(given: Steps, expected: list[Column]) -> None:
 @cases(
     "given, expected",
     {
-        "nothing": (Steps(), ""),
+        "empty": (Steps(), ""),
         "a step up": (steps((0, 0), (10, 5)), "M236 100H246V50H1036"),
-        "a peak within a column": (steps((0, 2), (10, 9), (10.1, 2)), "M236 80H246V10V80H1036"),
+        "peak within a column": (steps((0, 2), (10, 9), (10.1, 2)), "M236 80H246V10V80H1036"),
     },
 )
 def test_lines(given: Steps, expected: str) -> None:
@@ -56,7 +56,7 @@ def test_lines(given: Steps, expected: str) -> None:
     "given, expected",
     {
         "always 0": (steps((0, 0)), ""),
-        "some time": (steps((0, 0), (10, 5), (20, 0)), "M246 100V50H256V100H246Z"),
+        "interval": (steps((0, 0), (10, 5), (20, 0)), "M246 100V50H256V100H246Z"),
         "a peak within a column": (steps((0, 0), (10, 9), (10.1, 0)), "M246 100V10H247.2V100H246Z"),
     },
 )

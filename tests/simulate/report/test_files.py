@@ -79,8 +79,8 @@ def page_of(text: str) -> _Page:
         "markup is not": (element("g", Markup("<a/>")), "<g><a/></g>"),
         "names of attributes": (element("th", class_="n", data_x="y", id=None), '<th class="n" data-x="y"></th>'),
         "numbers are short": (element("path", x=1 / 3), '<path x="0.333333"/>'),
-        "what XML has no characters for": (element("text", "a\x00b\x1bc\ud800"), "<text>a\ufffdb\ufffdc\ufffd</text>"),
-        "what reorders text": (element("text", "a\u202eb"), "<text>a\ufffdb</text>"),
+        "characters that XML lacks": (element("text", "a\x00b\x1bc\ud800"), "<text>a\ufffdb\ufffdc\ufffd</text>"),
+        "bidirectional control characters": (element("text", "a\u202eb"), "<text>a\ufffdb</text>"),
     },
 )  # fmt: skip
 def test_markup(given: Markup, expected: str) -> None:

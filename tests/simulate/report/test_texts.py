@@ -16,7 +16,7 @@ from pilothouse.simulate.report.texts import number_text, seconds_text
         "tens": (34.926, "34.9s"),
         "minutes": (123.288, "2m3s"),
         "hours": (5400.4, "1h30m"),
-        "many hours": (40_005.0, "11h7m"),
+        "hours and minutes": (40_005.0, "11h7m"),
         "days": (691_200.0, "8d"),
         "before the time line": (-60.0, "−1m"),
     },
@@ -25,7 +25,7 @@ def test_seconds(seconds: float, expected: str) -> None:
     assert seconds_text(seconds) == expected
 
 
-@cases("number, expected", {"whole": (3.0, "3"), "part": (0.12345, "0.123"), "large": (1234567.8, "1,234,568")})
+@cases("number, expected", {"integer": (3.0, "3"), "part": (0.12345, "0.123"), "large": (1234567.8, "1,234,568")})
 def test_numbers(number: float, expected: str) -> None:
     assert number_text(number) == expected
 

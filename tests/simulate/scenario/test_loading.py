@@ -47,11 +47,11 @@ def error_of(folder: Path, text: str) -> str:
             "  timeline:\n  - at: 1m\n    scale:\n      deployment: web\n      replicas: many\n",
             "s.yaml:9: spec.timeline[0].scale.replicas: expected a whole number, got text",
         ),
-        "a name in place of a mapping": (
+        "string in place of a name mapping": (
             "  timeline:\n  - {at: 1m, drain: web-0}\n",
             "s.yaml:6: spec.timeline[0].drain: expected a mapping, got text; write {name: web-0}",
         ),
-        "text in place of a mapping": (
+        "string in place of a mapping": (
             "  timeline:\n  - {at: 1m, scale: web}\n",
             "s.yaml:6: spec.timeline[0].scale: expected a mapping, got text",
         ),
@@ -67,7 +67,7 @@ def error_of(folder: Path, text: str) -> str:
             "  until: {time: 9999d}\n",
             's.yaml:5: spec.until.time: durations are from 0 to 366d, got "9999d"',
         ),
-        "a bad quantity": (
+        "invalid quantity": (
             "  cluster:\n    nodeGroups:\n    - name: a\n      count: 1\n      capacity:\n        cpu: lots\n",
             "s.yaml:10: spec.cluster.nodeGroups[0].capacity.cpu: expected a quantity such as 500m, 8 or 32Gi, got",
         ),
@@ -75,7 +75,7 @@ def error_of(folder: Path, text: str) -> str:
             "  cluster:\n    nodeGroups:\n    - {name: a, count: -1}\n",
             "s.yaml:7: spec.cluster.nodeGroups[0]: count must be from 0 to 20000, got -1",
         ),
-        "a bad name of a group": (
+        "invalid name of a group": (
             "  cluster:\n    nodeGroups:\n    - {name: a_b, count: 1}\n",
             "s.yaml:7: spec.cluster.nodeGroups[0].name: a lowercase RFC 1123 subdomain",
         ),
@@ -87,7 +87,7 @@ def error_of(folder: Path, text: str) -> str:
             "  timeline:\n  - {at: 1m, cordon: {name: a}, uncordon: {name: a}}\n",
             "s.yaml:6: spec.timeline[0]: an entry has one action, got cordon, uncordon; one of apply, patch",
         ),
-        "no time": (
+        "neither at, every nor when": (
             "  timeline:\n  - {cordon: {name: a}}\n",
             "s.yaml:6: spec.timeline[0]: a time is required: at, every or when",
         ),
@@ -95,15 +95,15 @@ def error_of(folder: Path, text: str) -> str:
             "  timeline:\n  - {at: 1m, nodes: {name: node-0, silence: true, vanish: true}}\n",
             "s.yaml:6: spec.timeline[0].nodes: one effect: silence, vanish",
         ),
-        "no such zone": (
+        "unknown zone": (
             "  timeline:\n  - {at: 1m, nodes: {zone: mars, silence: true}}\n",
             's.yaml:6: spec.timeline[0].nodes.zone: no node group has the zone "mars"; there are none',
         ),
-        "a bad taint": (
+        "invalid taint": (
             "  timeline:\n  - {at: 1m, taint: {name: node-0, taint: a=b}}\n",
             "s.yaml:6: spec.timeline[0].taint: a taint is KEY=VALUE:EFFECT",
         ),
-        "a bad selector": (
+        "invalid selector": (
             "  timeline:\n  - {at: 1m, nodes: {selector: 'a in', silence: true}}\n",
             "s.yaml:6: spec.timeline[0].nodes.selector: ",
         ),
@@ -111,7 +111,7 @@ def error_of(folder: Path, text: str) -> str:
             "  manager:\n    flags: {node-monitor-period: 5s, node-moniter-grace-period: 40s}\n",
             "s.yaml:6: spec.manager.flags.node-moniter-grace-period: the manager has no such flag",
         ),
-        "a bad value of a flag": (
+        "invalid value of a flag": (
             "  manager:\n    flags: {node-monitor-grace-period: soon}\n",
             's.yaml:6: spec.manager.flags: invalid argument "soon" for "--node-monitor-grace-period" flag',
         ),
@@ -119,7 +119,7 @@ def error_of(folder: Path, text: str) -> str:
             '  manager: {controllers: ["*", "-fridge"]}\n',
             's.yaml:5: spec.manager.controllers: "fridge" is not in the list of known controllers',
         ),
-        "CEL that is none": (
+        "invalid CEL": (
             "  expect:\n    always:\n    - cel: objects.pods.all(p,\n",
             "s.yaml:7: spec.expect.always[0]: ERROR: <input>:1:",
         ),
@@ -159,15 +159,15 @@ def error_of(folder: Path, text: str) -> str:
             "  expect:\n    budgets:\n    - {workload: job/a, maxUnavailable: 1}\n",
             "s.yaml:7: spec.expect.budgets[0]: maxUnavailable is not available for Jobs, whose pods terminate",
         ),
-        "a bad budget": (
+        "invalid workload of a budget": (
             "  expect:\n    budgets:\n    - {workload: web, maxUnavailable: 1}\n",
             "s.yaml:7: spec.expect.budgets[0]: workload must be TYPE/NAME with one of deployment",
         ),
-        "a bad share": (
+        "invalid percentage": (
             "  expect:\n    budgets:\n    - {workload: deployment/web, maxUnavailable: half}\n",
             "s.yaml:7: spec.expect.budgets[0].maxUnavailable: expected a number or a percentage such as 25%, got half",
         ),
-        "a bad rate": (
+        "invalid rate": (
             "  faults: {rate: often, within: 10m}\n",
             's.yaml:5: spec.faults: a rate is a number per s, m, h or d, such as 3/h, got "often"',
         ),
@@ -175,12 +175,12 @@ def error_of(folder: Path, text: str) -> str:
             "  objects: ['https://example.com/a.yaml']\n",
             "s.yaml:5: spec.objects[0]: https://example.com/a.yaml: URLs are not supported; download the file",
         ),
-        "a file that is not there": ("  objects: [nothing.yaml]\n", "nothing.yaml: no such file or folder"),
+        "missing file": ("  objects: [nothing.yaml]\n", "nothing.yaml: no such file or folder"),
         "an object without a kind": (
             "  objects:\n  - {apiVersion: v1, metadata: {name: a}}\n",
             "s.yaml:6: spec.objects[0]: inline: an object has no kind",
         ),
-        "a program that is not there": (
+        "missing program": (
             "  programs: [{operator: op.py}]\n",
             "op.py: no such file; expected FILE or FILE:NAME",
         ),
@@ -188,11 +188,11 @@ def error_of(folder: Path, text: str) -> str:
             "  timeline:\n  - {at: 1m, program: {kill: true}}\n",
             "s.yaml:6: spec.timeline[0].program: there is no program",
         ),
-        "two managers without election": (
+        "two managers without leaderElect": (
             "  manager: {replicas: 2}\n",
             "s.yaml:5: spec.manager: two replicas need leaderElect: true",
         ),
-        "a bad start": ("  cluster: {start: tomorrow}\n", "s.yaml:5: spec.cluster.start: "),
+        "invalid start": ("  cluster: {start: tomorrow}\n", "s.yaml:5: spec.cluster.start: "),
     },
 )
 def test_errors_have_file_line_and_field(tmp_path: Path, spec: str, message: str) -> None:
@@ -202,9 +202,9 @@ def test_errors_have_file_line_and_field(tmp_path: Path, spec: str, message: str
 @cases(
     "text, message",
     {
-        "no YAML": ("a: [", "s.yaml:2: invalid YAML: did not find expected node content"),
+        "invalid YAML": ("a: [", "s.yaml:2: invalid YAML: did not find expected node content"),
         "a list": ("- a", "s.yaml:1: expected a scenario: apiVersion: simulate.pilothouse.io/v1alpha1"),
-        "nothing": ("", "s.yaml:1: expected a scenario"),
+        "empty": ("", "s.yaml:1: expected a scenario"),
         "another kind": (
             HEAD.replace("Scenario", "Deployment"),
             "s.yaml:2: kind: Invalid enum value 'Deployment'",
@@ -217,7 +217,7 @@ def test_errors_have_file_line_and_field(tmp_path: Path, spec: str, message: str
             HEAD + "  description: a\n---\na: 1\n",
             "s.yaml:6: expected a single document: a file has one scenario",
         ),
-        "an alias of itself": ("a: &a [*a]\n", "s.yaml:1: an alias must not contain itself"),
+        "recursive alias": ("a: &a [*a]\n", "s.yaml:1: an alias must not contain itself"),
         "an unknown alias": ("a: *b\n", "s.yaml:1: "),
         "aliases that explode": (
             "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
@@ -273,8 +273,8 @@ def test_a_manifest_whose_aliases_explode_is_rejected(tmp_path: Path) -> None:
     "overrides, expected",
     {
         "a flag": ([("manager.flags.node-monitor-grace-period", "20s")], "20s"),
-        "with spec": ([("spec.manager.flags.node-monitor-grace-period", "20s")], "20s"),
-        "with a key in quotes": ([('manager.flags["node-monitor-grace-period"]', "20s")], "20s"),
+        "path with spec": ([("spec.manager.flags.node-monitor-grace-period", "20s")], "20s"),
+        "quoted key": ([('manager.flags["node-monitor-grace-period"]', "20s")], "20s"),
     },
 )
 def test_values_are_changed_from_outside(tmp_path: Path, overrides: list[tuple[str, Any]], expected: str) -> None:
@@ -311,17 +311,17 @@ def test_a_name_that_several_objects_have_is_ambiguous(tmp_path: Path) -> None:
 @cases(
     "path, message",
     {
-        "without spec": (
+        "path without spec": (
             "objects.web.replicas",
             "Deployment web has no such field; did you mean objects.web.spec.replicas?",
         ),
-        "without the template": (
+        "path without template": (
             "objects.web.spec.containers.main.image",
             "mean objects.web.spec.template.spec.containers.main.image?",
         ),
-        "with the kind": ('objects["Deployment/web"].replicas', 'mean objects["Deployment/web"].spec.replicas?'),
-        "another container": ("objects.web.spec.template.spec.containers.mian.image", "no mian; did you mean main?"),
-        "another name": ("objects.wbe.spec.replicas", "called wbe; did you mean web?"),
+        "path with kind": ('objects["Deployment/web"].replicas', 'mean objects["Deployment/web"].spec.replicas?'),
+        "unknown container": ("objects.web.spec.template.spec.containers.mian.image", "no mian; did you mean main?"),
+        "unknown object": ("objects.wbe.spec.replicas", "called wbe; did you mean web?"),
     },
 )
 def test_a_path_of_an_unknown_object_suggests_the_closest_name(tmp_path: Path, path: str, message: str) -> None:
@@ -335,10 +335,13 @@ def test_a_path_of_an_unknown_object_suggests_the_closest_name(tmp_path: Path, p
 @cases(
     "selection, message",
     {
-        "of all": ("count: 30", "s.yaml:7: spec.timeline[0].cordon.count: count is 30, and only 4 nodes match"),
-        "of a group": ("group: b, count: 2", "count is 2, and 1 node matches"),
-        "of names": ("names: [a-0, a-1], count: 3", "count is 3, and only 2 nodes match"),
-        "of a zone": ("zone: west, count: 3", "count is 3, and 1 node matches"),
+        "count of all nodes": (
+            "count: 30",
+            "s.yaml:7: spec.timeline[0].cordon.count: count is 30, and only 4 nodes match",
+        ),
+        "count of a group": ("group: b, count: 2", "count is 2, and 1 node matches"),
+        "count of names": ("names: [a-0, a-1], count: 3", "count is 3, and only 2 nodes match"),
+        "count of a zone": ("zone: west, count: 3", "count is 3, and 1 node matches"),
     },
 )
 def test_counts_above_the_number_of_nodes(tmp_path: Path, selection: str, message: str) -> None:
@@ -358,7 +361,7 @@ def test_counts_above_the_number_of_nodes(tmp_path: Path, selection: str, messag
             ("until.tiem", "1h"),
             "s.yaml: spec.until.tiem (from the command line): unknown field; did you mean time?",
         ),
-        "a field on the way": (
+        "unknown field of a path": (
             ("manager.flag.x", 1),
             "s.yaml: spec.manager.flag (from the command line): unknown field; did you mean flags?",
         ),
@@ -366,7 +369,7 @@ def test_counts_above_the_number_of_nodes(tmp_path: Path, selection: str, messag
             ("timeline[0].at", "soon"),
             ":7: spec.timeline[0].at (from the command line): ",
         ),
-        "what the file says is where it stands": (
+        "error in the file": (
             ("until.time", "1h"),
             ":9: spec.timeline[1].sacle: unknown field; did you mean scale?",
         ),
@@ -382,7 +385,7 @@ def test_errors_of_command_line_settings_have_no_line(tmp_path: Path, setting: t
 
 @cases(
     "text, seconds",
-    {"hours": ("1h30m", 5400), "days": ("1d", 86400), "weeks": ("1w", 604800), "all": ("1w1d1h", 694800)},
+    {"hours": ("1h30m", 5400), "days": ("1d", 86400), "weeks": ("1w", 604800), "all units": ("1w1d1h", 694800)},
 )
 def test_durations(text: str, seconds: float) -> None:
     assert duration(text) == seconds
@@ -398,7 +401,7 @@ def test_durations(text: str, seconds: float) -> None:
         "days alone": (86400.0, "1d"),
         "ten seconds": (10.0, "10s"),
         "mixed": (630.0, "10m30s"),
-        "nothing": (0.0, "0s"),
+        "zero": (0.0, "0s"),
     },
 )
 def test_durations_as_people_write_them(seconds: float, text: str) -> None:

@@ -173,22 +173,24 @@ async def test_plugin_may_start_after_the_server(env: Env) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        pytest.param({"healthz": "no"}, "got unexpected healthz status: no", id="not ok"),
-        pytest.param({"version": "v3"}, "expected KMSv2 API version v2, got v3", id="another API"),
+        pytest.param({"healthz": "no"}, "got unexpected healthz status: no", id="unhealthy"),
+        pytest.param({"version": "v3"}, "expected KMSv2 API version v2, got v3", id="unsupported version"),
         pytest.param(
             {"version": "v2beta1"},
             "KMSv2 API version should not change after the initial status response version v2, got v2beta1",
             id="the version changes",
         ),
-        pytest.param({"key_id": ""}, 'got invalid KMSv2 KeyID hash "": keyID is empty', id="no key"),
+        pytest.param({"key_id": ""}, 'got invalid KMSv2 KeyID hash "": keyID is empty', id="empty key ID"),
         pytest.param(
             {"key_id": "k" * 1025}, ": keyID is 1025 bytes, which exceeds the max size of 1024", id="a long key"
         ),
-        pytest.param({"key_id": "2", "encrypts_with": "3"}, "failed to rotate DEK uid=", id="another key than it says"),
+        pytest.param(
+            {"key_id": "2", "encrypts_with": "3"}, "failed to rotate DEK uid=", id="encrypts with another key"
+        ),
         pytest.param(
             {"healthz": "no", "version": "v3"},
             "error: [got unexpected healthz status: no, expected KMSv2 API version v2, got v3]",
-            id="several",
+            id="several errors",
         ),
         pytest.param(
             {"key_id": "2", "annotations": {"a": b""}},
@@ -204,7 +206,7 @@ async def test_plugin_may_start_after_the_server(env: Env) -> None:
             {"failure": NO_ANSWER},
             "failed to perform status section of the healthz check for KMS Provider foo, error: rpc error: code = "
             "Unavailable desc = gone",
-            id="no answer",
+            id="no response",
         ),
     ],
 )
@@ -241,13 +243,13 @@ async def test_failing_plugin_is_not_called_for_each_value(env: Env, server: Ser
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        pytest.param(None, "proto: cannot parse invalid wire-format data", id="no message"),
-        pytest.param({"encryptedData": b""}, "encrypted data is empty", id="no data"),
-        pytest.param({"encryptedDEKSourceType": 7}, "unknown encryptedDEKSourceType: 7", id="of another kind"),
+        pytest.param(None, "proto: cannot parse invalid wire-format data", id="invalid message"),
+        pytest.param({"encryptedData": b""}, "encrypted data is empty", id="empty data"),
+        pytest.param({"encryptedDEKSourceType": 7}, "unknown encryptedDEKSourceType: 7", id="unknown source type"),
         pytest.param(
             {"encryptedDEKSource": b""},
             "failed to validate encrypted DEK source: encrypted DEK source is empty",
-            id="no source",
+            id="empty source",
         ),
         pytest.param(
             {"encryptedDEKSource": bytes(1025)},
@@ -255,7 +257,7 @@ async def test_failing_plugin_is_not_called_for_each_value(env: Env, server: Ser
             "of 1024",
             id="a long source",
         ),
-        pytest.param({"keyID": ""}, "failed to validate key id: keyID is empty", id="no key"),
+        pytest.param({"keyID": ""}, "failed to validate key id: keyID is empty", id="empty key ID"),
         pytest.param({"encryptedDEKSource": b"s"}, "invalid seed length 1 used for key generation", id="a short seed"),
     ],
 )

@@ -39,7 +39,7 @@ DELETED = write("delete", 200)
         pytest.param(
             [CREATED, DELETED, BOUND_LATER],
             [("create", ""), ("create", "binding"), ("delete", "")],
-            id="a binding that came after the deletion, and was carried out before",
+            id="a binding logged after the deletion, executed before",
         ),
         pytest.param(
             [CREATED, write("delete", 200, version=9), BOUND_LATER],
@@ -49,7 +49,7 @@ DELETED = write("delete", 200)
         pytest.param(
             [CREATED, DELETED, BOUND_LATER, write("patch", 400, subresource="status")],
             [("create", ""), ("create", "binding"), ("patch", "status"), ("delete", "")],
-            id="several",
+            id="several late writes",
         ),
         pytest.param(
             [CREATED, DELETED, write("patch", 400)],

@@ -30,8 +30,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     {
         "plain": "plain",
         "gzip": "gzip",
-        "gzip files that are put together": "members",
-        "no line break at the end": "open",
+        "concatenated gzip files": "members",
+        "missing final newline": "open",
         "line breaks of Windows": "crlf",
     },
 )
@@ -83,7 +83,7 @@ def test_too_long_line_is_skipped(tmp_path: Path, compressed: bool, place: str) 
     "tail, said",
     {
         "cut off": (slice(0, -20), "the compressed file ends in the middle"),
-        "followed by something else": (slice(0, None), "what follows can't be decompressed"),
+        "trailing garbage": (slice(0, None), "what follows can't be decompressed"),
     },
 )
 def test_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path, tail: slice, said: str) -> None:

@@ -119,7 +119,7 @@ async def test_no_file(tmp_path: Path) -> None:
         "a time without zone": {"requestReceivedTimestamp": "2026-11-24T10:00:00"},
         "a name that is a number": {"objectRef": {"resource": "pods", "name": 7}},
         "annotations that are a list": {"annotations": []},
-        "half of a character": {"user": {"username": "\ud800"}},
+        "lone surrogate": {"user": {"username": "\ud800"}},
     },
 )
 def test_hostile_events_are_invalid(change: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ def test_hostile_events_are_invalid(change: dict[str, Any]) -> None:
     "text",
     {
         "deeply nested": b'{"verb":"patch","responseObject":' + b"[" * 100_000 + b"\n",
-        "a number of many digits": b'{"verb":"patch","code":' + b"9" * 100_000 + b"}\n",
+        "long number": b'{"verb":"patch","code":' + b"9" * 100_000 + b"}\n",
         "zeros": b"\0" * 1000 + b"\n",
     },
 )
@@ -148,7 +148,7 @@ def test_hostile_lines_are_invalid(text: bytes) -> None:
         "a read": {"verb": "get"},
         "a rejected write": {"responseStatus": {"code": 403}},
         "a dry run": {"requestURI": "/apis/apps/v1/namespaces/shop/deployments/web?dryRun=All"},
-        "another stage": {"stage": "RequestReceived"},
+        "different stage": {"stage": "RequestReceived"},
         "a Lease": {"objectRef": {"resource": "leases", "name": "x", "apiGroup": "coordination.k8s.io"}},
     },
 )

@@ -118,12 +118,12 @@ NO_JSON = "couldn't get version/kind; json parse error: "
     {
         "a huge answer": (answers(b"200 OK", b" " * (9 << 20)), TOO_LARGE),
         "an endless answer": (endless, TOO_LARGE),
-        "half an answer": (answers(b"200 OK", b"{}", length=100), "unexpected EOF"),
+        "truncated body": (answers(b"200 OK", b"{}", length=100), "unexpected EOF"),
         "a web page": (answers(b"200 OK\r\nContent-Type: text/html", b"<html></html>"), NO_JSON),
         "no text": (answers(b"200 OK", b"\xff\xfe"), NO_JSON),
         "an empty answer": (answers(b"200 OK", b""), NO_JSON),
         "deep": (answers(b"200 OK", b'{"a":' * 100_000), NO_JSON + "exceeded max depth"),
-        "many parts": (
+        "too many arrays": (
             answers(b"200 OK", b"[" + b"{}," * 300_000 + b"{}]"),
             NO_JSON + "exceeded max number of objects and arrays",
         ),
@@ -133,15 +133,15 @@ NO_JSON = "couldn't get version/kind; json parse error: "
             ),
             "",
         ),
-        "a redirect to a place without TLS": (
+        "redirect to http": (
             answers(b"307 T\r\nLocation: http://localhost/x", b""),
             "which is not an https URL",
         ),
-        "redirects forever": (answers(b"307 T\r\nLocation: /again", b""), "stopped after 10 redirects"),
-        "an error with much text": (answers(b"500 E", b"x" * 100_000), 'an error on the server ("' + "x" * 3000),
-        "no content": (answers(b"204 N", b""), NO_JSON),
-        "another protocol": (answers(b"101 Switching", b""), ""),
-        "no HTTP": (answers(b"nonsense", b""), ""),
+        "endless redirects": (answers(b"307 T\r\nLocation: /again", b""), "stopped after 10 redirects"),
+        "error with a long message": (answers(b"500 E", b"x" * 100_000), 'an error on the server ("' + "x" * 3000),
+        "204 without body": (answers(b"204 N", b""), NO_JSON),
+        "switches protocols": (answers(b"101 Switching", b""), ""),
+        "invalid HTTP": (answers(b"nonsense", b""), ""),
         "a message without an end": (
             answers(
                 b"200 OK",

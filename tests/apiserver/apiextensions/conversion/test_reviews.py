@@ -68,7 +68,7 @@ BOTH = {"foo": "bar", "labels": {"a": "A", "b": "B"}, "annotations": {"a": "1", 
             {"metadata": {"annotations": {"a": 1}}},
             "metadata.annotations[a] must be a string, but is int64 in converted object",
         ),
-        "annotations that are none": (
+        "annotations of the wrong type": (
             {"metadata": {}},
             {"metadata": {"annotations": ["a"]}},
             "invalid metadata.annotations of type []interface {} in converted object",
@@ -98,7 +98,7 @@ BOTH = {"foo": "bar", "labels": {"a": "A", "b": "B"}, "annotations": {"a": "1", 
             {"metadata": {"annotations": {"foo": "x" * (256 * 1024 + 1)}}},
             "metadata.annotation: Too long: may not be more than 262144 bytes",
         ),
-        "an invalid label that was there": (
+        "invalid label of the original object": (
             {"metadata": {"labels": {"foo": "x" * 64}}},
             {"metadata": {"labels": {"foo": "x" * 64}}},
             {"labels": {"foo": "x" * 64}},
@@ -120,7 +120,7 @@ def test_restore_object_meta(original: Object, converted: Object, expected: Any)
     {
         "v1": (["v1", "v1beta1", "v2"], "v1"),
         "v1beta1": (["v1beta1", "v1", "v2"], "v1beta1"),
-        "the first that is known": (["v2", "v1"], "v1"),
+        "first supported version": (["v2", "v1"], "v1"),
     },
 )
 def test_first_supported_review_version_is_sent(versions: list[str], expected: str) -> None:
@@ -217,8 +217,8 @@ def test_converted_objects_from_response(version: str, review: Object, expected:
 @cases(
     "body, expected",
     {
-        "nothing": (b"", "couldn't get version/kind; json parse error: "),
-        "no JSON": (b"<html>", "couldn't get version/kind; json parse error: "),
+        "empty body": (b"", "couldn't get version/kind; json parse error: "),
+        "invalid JSON": (b"<html>", "couldn't get version/kind; json parse error: "),
         "a list": (b"[1]", "couldn't get version/kind; json parse error: json: cannot unmarshal array"),
         "deep": (b"[" * 100_000, "couldn't get version/kind; json parse error: exceeded max depth"),
         "deep objects": (
@@ -229,17 +229,17 @@ def test_converted_objects_from_response(version: str, review: Object, expected:
             b'{"response":{"convertedObjects":[' + b"[]," * 300_000 + b"[]]}}",
             "couldn't get version/kind; json parse error: exceeded max number of objects and arrays",
         ),
-        "no object": (
+        "response of the wrong type": (
             b'{"response":1}',
             "json: cannot unmarshal number into Go struct field ConversionReview.response of type "
             "v1.ConversionResponse",
         ),
-        "no list": (
+        "convertedObjects of the wrong type": (
             b'{"response":{"convertedObjects":{}}}',
             "json: cannot unmarshal object into Go struct field ConversionReview.response.convertedObjects of type "
             "[]runtime.RawExtension",
         ),
-        "no text": (
+        "status of the wrong type": (
             b'{"response":{"result":{"status":true}}}',
             "json: cannot unmarshal bool into Go struct field ConversionReview.response.result.status of type string",
         ),
@@ -289,12 +289,12 @@ def answered(metadata: Any = None, **more: Any) -> Object:
             "returned invalid object: must have the same namespace: n != ",
             "returned invalid converted object at index 3: must have the same namespace: n != ",
         ),
-        "a uid that is none": (
+        "uid of the wrong type": (
             answered({"uid": 42}),
             "returned invalid object: must have the same UID: u != ",
             "returned invalid converted object at index 3: must have the same UID: u != ",
         ),
-        "labels that are none": (
+        "labels of the wrong type": (
             answered({"labels": "x"}),
             "returned invalid metadata: invalid metadata.labels of type string in converted object",
             "returned invalid metadata in object at index 3: invalid metadata.labels of type string in converted "
@@ -305,7 +305,7 @@ def answered(metadata: Any = None, **more: Any) -> Object:
             "unexpected end of JSON input",
             "returned invalid converted object at index 3: unexpected end of JSON input",
         ),
-        "no kind": (
+        "missing kind": (
             {"apiVersion": "example.com/v2"},
             "Object 'Kind' is missing in '{\"apiVersion\":\"example.com/v2\"}'",
             "returned invalid converted object at index 3: Object 'Kind' is missing in "

@@ -96,8 +96,11 @@ def _converted(change: Any) -> Any:
 @cases(
     "answer, message",
     {
-        "nothing": (lambda request: {**good(request), "convertedObjects": []}, "returned 0 objects, expected 1"),
-        "another uid": (
+        "no converted objects": (
+            lambda request: {**good(request), "convertedObjects": []},
+            "returned 0 objects, expected 1",
+        ),
+        "another request uid": (
             lambda request: {**good(request), "uid": "x"},
             'failed: expected response.uid="{uid}", got "x"',
         ),
@@ -107,7 +110,7 @@ def _converted(change: Any) -> Any:
         ),
         "404": (lambda _request: {"http": 404}, "failed: the server could not find the requested resource"),
         "400": (lambda _request: {"http": 400}, "failed: the server rejected our request for an unknown reason"),
-        "another object": (
+        "another object uid": (
             _converted(lambda obj: obj["metadata"].update(uid="42")),
             "returned invalid object: must have the same UID: {object} != 42",
         ),
@@ -116,11 +119,11 @@ def _converted(change: Any) -> Any:
             "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received "
             "example.com/v1)",
         ),
-        "no version": (
+        "missing apiVersion": (
             _converted(lambda obj: obj.pop("apiVersion")),
             "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received )",
         ),
-        "a label that is none": (
+        "invalid label": (
             _converted(lambda obj: obj["metadata"].update(labels={"a b": "c"})),
             'returned invalid metadata: metadata.labels: Invalid value: "a b": name part must consist of '
             "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. "

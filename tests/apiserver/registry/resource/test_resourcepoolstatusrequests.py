@@ -31,7 +31,7 @@ async def api(env: Env) -> Api:
 @cases(
     "gates, expected",
     {
-        "with its gate": ((GATE,), True),
+        "DRAResourcePoolStatus": ((GATE,), True),
         "by default": ((), False),
         "with another gate": (("GenericWorkload",), False),
     },
