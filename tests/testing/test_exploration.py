@@ -438,6 +438,10 @@ def test_at_least_one_seed_is_required(seeds: Any) -> None:
         explore(correct(), three_things, seeds=seeds, **ALONE)
 
 
+def test_a_definition_of_the_app_may_be_given_as_well() -> None:
+    explore(correct(), three_things, crds=THINGS, seeds=1, faults=0, **ALONE)
+
+
 def test_controllers_are_checked() -> None:
     with pytest.raises(ValueError, match=r"'job-controler' is not .* \(did you mean job-controller\?\)"):
         explore(correct(), three_things, controllers=["job-controler"])

@@ -54,6 +54,52 @@ def test_the_examples_with_an_operator_pass(name: str, tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
+_MISTAKES = """
+from pathlib import Path
+import pytest
+from website_operator import WEBSITES, app
+from pilothouse.testing import explore, plane
+
+async def scenario(cluster):
+    await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})
+
+async def twice(cluster):
+    await scenario(cluster)
+    await scenario(cluster)
+
+def never(state):
+    assert not state.list("v1", "Namespace"), "a namespace"
+
+@pytest.mark.parametrize("name", ["a b"])
+def test_invariant(name):
+    explore(app, scenario, [never], seeds=1, nodes=0, crds=WEBSITES)
+
+def test_scenario():
+    explore(app, twice, seeds=1, faults=0, nodes=0)
+
+def test_arguments():
+    with plane(nodes=0, crds="nope.yaml"):
+        pass
+
+def test_kind():
+    with plane(nodes=0, controllers=(), serve=False) as cluster:
+        cluster.get("v1", "Pdo", "a")
+"""
+
+
+def test_failures_stand_alone_and_are_reproduced_from_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    (folder / "website_operator.py").write_text((_ROOT / "examples/website_operator.py").read_text())
+    done = _pytest(folder, _MISTAKES)
+    assert "4 failed" in done.stdout, done.stdout + done.stderr
+    assert "reproduce: PILOTHOUSE_SEEDS=0: pytest 'test_example.py::test_invariant[a b]'\n" in done.stdout
+    frames = re.findall(r"^(\S+\.pyx?):\d+: ", done.stdout, re.M)
+    assert frames
+    assert set(frames) == {"test_example.py"}
+
+
 _PROGRAMS = (
     "context",
     "decorator",

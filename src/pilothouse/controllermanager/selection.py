@@ -9,8 +9,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from pilothouse.controllermanager.compatibility import upstream_names
-from pilothouse.machinery.flags import closest
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.runtime.descriptor import Descriptor
+
+with lazy_imports():
+    from pilothouse.machinery import flags
 
 
 def unknown_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> list[str]:
@@ -21,7 +24,7 @@ def unknown_names(words: Iterable[str], descriptors: Sequence[Descriptor]) -> li
 def hint_of_controller(name: str, descriptors: Sequence[Descriptor]) -> str:
     """`` (did you mean deployment-controller?)`` for one of ``unknown_names``, or an empty text."""
     known = [name for descriptor in descriptors for name in (descriptor.name, *descriptor.aliases)]
-    similar = closest(name, known)
+    similar = flags.closest(name, known)
     return f" (did you mean {similar}?)" if similar else ""
 
 

@@ -48,7 +48,7 @@ with lazy_imports():
     from pilothouse.apiserver import handler_chain
     from pilothouse.apiserver.admission import names as admission_names
     from pilothouse.plane import evidence, explain, served
-    from pilothouse.testing import webhooks
+    from pilothouse.testing import mistakes, webhooks
 
 Object = dict[str, Any]
 Objects = list[Object]
@@ -77,13 +77,14 @@ class Shared:
         self.webhooks: LocalWebhooks | None = None
 
 
-EXPECTED = (ApiError, Timeout, MissingRight)
-"""Failures of the test rather than of pilothouse: shown without a traceback of pilothouse."""
+def expected() -> tuple[type[BaseException], ...]:
+    """Failures of the test rather than of pilothouse: shown without a traceback of pilothouse."""
+    return ApiError, Timeout, MissingRight, mistakes.Mistake
 
 
 def is_expected(raised: "pytest.ExceptionInfo[BaseException]") -> bool:
     """For pytest, which calls it for each frame of this package: whether to omit it from a traceback."""
-    return isinstance(raised.value, EXPECTED)
+    return isinstance(raised.value, expected())
 
 
 __tracebackhide__ = is_expected
@@ -397,7 +398,7 @@ class AsyncCluster:
             resource = await self._mapper.kind_for(api_version, kind)
         if resource is None:
             hint = (await self._mapper.discovery()).hint(api_version, kind)
-            raise LookupError(f"the API server has no kind {kind!r} in {api_version}{hint}")
+            raise mistakes.UnknownKind(f"the API server has no kind {kind!r} in {api_version}{hint}")
         return resource.raw
 
     def _port(self) -> "Served":
@@ -509,12 +510,12 @@ async def async_plane(
     in a cluster that kubeadm has set up; clients over plain HTTP and the test itself are administrators all the same.
     """
     if nodes < 0:
-        raise ValueError(f"nodes must not be negative, got {nodes}")
+        raise mistakes.InvalidValue(f"nodes must not be negative, got {nodes}")
     check_controllers(controllers)
     definitions = manifests.definitions_of(crds)
     env = env or Env()
     if authorization not in ("AlwaysAllow", "RBAC"):
-        raise ValueError(f"authorization is AlwaysAllow or RBAC, got {authorization!r}")
+        raise mistakes.InvalidValue(f"authorization is AlwaysAllow or RBAC, got {authorization!r}")
     rights = authorization == "RBAC"
     manager = Options(
         controllers=tuple(controllers),
@@ -584,7 +585,7 @@ def check_controllers(controllers: Sequence[str]) -> None:
     unknown = unknown_names(controllers, DESCRIPTORS)
     if unknown:
         hint = hint_of_controller(unknown[0], DESCRIPTORS)
-        raise ValueError(f"{unknown[0]!r} is not in the list of known controllers{hint}")
+        raise mistakes.InvalidValue(f"{unknown[0]!r} is not in the list of known controllers{hint}")
 
 
 def _decoded(raw: msgspec.Raw) -> Object:

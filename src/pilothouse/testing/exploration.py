@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.operator import App, Settings
 from pilothouse.sim.faults import Fault
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.simulation import SimulationOptions
-from pilothouse.testing.asynchronous import check_controllers
+from pilothouse.testing.asynchronous import check_controllers, is_expected
 from pilothouse.testing.exploration_runs import Numbered, PatternRunner, RandomRunner, Run, Runner, Scenario
 from pilothouse.testing.manifests import definitions_of
 from pilothouse.testing.patterns import Pattern, patterns_of
@@ -26,8 +27,14 @@ from pilothouse.testing.running import Program
 from pilothouse.testing.shrinking import FailedRun
 from pilothouse.testing.simulated_program import simulated_program
 from pilothouse.testing.state import Check, CheckFailed
+from pilothouse.testing.tracebacks import without_internals
+
+with lazy_imports():
+    from pilothouse.testing import plugin
 
 if TYPE_CHECKING:
+    import pytest
+
     from pilothouse.testing.manifests import Definitions
 
 SEEDS = "PILOTHOUSE_SEEDS"
@@ -63,6 +70,14 @@ class Failure(msgspec.Struct, frozen=True):
     command: str
     """Repeats the run, in a shell."""
     log: str
+
+
+def is_hidden(raised: "pytest.ExceptionInfo[BaseException]") -> bool:
+    """For pytest: whether to omit the frames of this module from a traceback."""
+    return isinstance(raised.value, ExplorationFailed) or is_expected(raised)
+
+
+__tracebackhide__ = is_hidden
 
 
 class ExplorationFailed(AssertionError):
@@ -236,13 +251,16 @@ def shrunk(runner: Runner, run: Run, most: int) -> tuple[Failure, str, BaseExcep
         f"the end of the log:\n{last.log}\n\nseed {run.seed}: {reason}"
     )
     faults = tuple(fault for _number, fault in needed)
-    return Failure(run.seed, faults, last.kind[1], reason, command, last.log), text, last.failure
+    cause = last.failure.__cause__ if isinstance(last.failure, CheckFailed) else last.failure
+    shown_cause = None if cause is None else without_internals(cause)
+    return Failure(run.seed, faults, last.kind[1], reason, command, last.log), text, shown_cause
 
 
 def _command(seed: int, needed: tuple[Numbered, ...]) -> str:
     """The shell command that runs a seed with these faults only."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    program = f"pytest {shlex.quote(test)}" if test else f"python {shlex.quote(sys.argv[0])}"
+    words = ["pytest", plugin.from_invocation_directory(test)] if test else ["python", *sys.orig_argv[1:]]
+    program = shlex.join(words)
     requested = os.environ.get(FAULTS)
     faults = f"{FAULTS}={shlex.quote(requested)} " if requested else ""
     return f"{faults}{SEEDS}={seed}:{','.join(str(number) for number, _fault in needed)} {program}"

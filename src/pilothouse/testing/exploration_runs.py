@@ -21,6 +21,7 @@ from pilothouse.testing.end_states import EndState, described, differences, end_
 from pilothouse.testing.patterns import Pattern, Reference, perturbations
 from pilothouse.testing.snapshot import Snapshot
 from pilothouse.testing.state import Check, CheckFailed, Checks, State
+from pilothouse.testing.tracebacks import without_internals
 
 T = TypeVar("T")
 _PROGRESS_LINES = 20
@@ -114,7 +115,7 @@ class Runner(ABC):
                     failure = failure.exceptions[0]
         if not simulations:
             assert failure is not None, "a run without a cluster has failed"
-            raise failure
+            raise without_internals(failure)
         story = simulations[0].story
         return Run(seed, faults, failure, story.digest, story.writes, story.last(_LINES))
 

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.env.lazy import lazy_imports
 
 if TYPE_CHECKING:
+    import pytest
+
     from pilothouse.operator import ClientConfig, CustomResource
 
 with lazy_imports():
     from pilothouse.machinery import manifest_text
     from pilothouse.operator import bodies, custom_resource
+    from pilothouse.testing import mistakes
 
 Object = dict[str, Any]
 Manifest = Path | str | Mapping[str, Any]
@@ -27,6 +30,13 @@ if TYPE_CHECKING:
     Definition = Manifest | CustomResource[Any]
     Definitions = Definition | Iterable[Definition]
 
+
+def is_mistake(raised: "pytest.ExceptionInfo[BaseException]") -> bool:
+    """For pytest: whether to omit the frames of this module from a traceback."""
+    return isinstance(raised.value, mistakes.Mistake)
+
+
+__tracebackhide__ = is_mistake
 _ENDINGS = (".json", ".yaml", ".yml")
 _MAX_NAME = 4096
 DEFINITION_KIND = "CustomResourceDefinition"
@@ -71,7 +81,7 @@ def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" =
             own = [obj for obj in _objects(source, "crds") if obj["kind"] == DEFINITION_KIND]
         elif isinstance(source, custom_resource.CustomResource):
             if source.has_conversion and webhooks is None:
-                raise ValueError(
+                raise mistakes.InvalidValue(
                     f"{source.name} has functions for conversion, which the API server calls in its App: leave it out "
                     "of crds=, and run the App (running(app)), which applies the definition"
                 )
@@ -79,7 +89,7 @@ def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" =
         else:
             raise TypeError(f"crds are paths, YAML text, mappings or CustomResources, got {type(source).__name__}")
         if not own:
-            raise ValueError(f"there is no {DEFINITION_KIND} in {_shown(source)}")
+            raise mistakes.InvalidValue(f"there is no {DEFINITION_KIND} in {_shown(source)}")
         objects += own
     return objects
 
@@ -102,7 +112,7 @@ def _objects(manifest: Manifest, argument: str = "the manifest") -> list[Object]
         case str():
             documents = manifest_text.documents_of(manifest)
             if len(documents) == 1 and isinstance(documents[0], str):
-                raise ValueError(
+                raise mistakes.InvalidValue(
                     f"{argument} is neither YAML of an object nor the name of a file (*.yaml, *.yml, *.json) or of a "
                     f"folder in {Path.cwd()}: {_shown(manifest)!r}"
                 )
@@ -121,9 +131,9 @@ def _of_path(path: Path, argument: str) -> list[Object]:
     try:
         documents = manifest_text.documents_of(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, _missing(path, argument)) from None
+        raise mistakes.MissingFile(errno.ENOENT, _missing(path, argument)) from None
     except (manifest_text.ManifestError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid YAML: {error}") from error
+        raise mistakes.InvalidValue(f"{path} is not valid YAML: {error}") from error
     return _checked(documents, str(path))
 
 
@@ -140,7 +150,7 @@ def _checked(documents: list[Any], source: str) -> list[Object]:
         if document is None:
             continue
         if not isinstance(document, dict):
-            raise ValueError(f"{source} is not an object of Kubernetes, got {type(document).__name__}")  # noqa: TRY004
+            raise mistakes.InvalidValue(f"{source} is not an object of Kubernetes, got {type(document).__name__}")
         is_list = document.get("kind") == "List" and isinstance(document.get("items"), list)
         for item in document["items"] if is_list else [document]:
             _check(item, source)
@@ -151,7 +161,7 @@ def _checked(documents: list[Any], source: str) -> list[Object]:
 def _check(manifest: object, source: str) -> None:
     for field in ("apiVersion", "kind"):
         if not isinstance(manifest, Mapping) or not manifest.get(field):
-            raise ValueError(f"{source} has no {field}: {manifest}")
+            raise mistakes.InvalidValue(f"{source} has no {field}: {manifest}")
 
 
 def _one_document(text: object) -> Mapping[str, Any]:
@@ -160,7 +170,7 @@ def _one_document(text: object) -> Mapping[str, Any]:
     documents = [document for document in manifest_text.documents_of(text) if document is not None]
     if len(documents) != 1 or not isinstance(documents[0], dict):
         got = f"{len(documents)} documents" if len(documents) != 1 else type(documents[0]).__name__
-        raise ValueError(f"a manifest is YAML text of one object, got {got}")
+        raise mistakes.InvalidValue(f"a manifest is YAML text of one object, got {got}")
     return documents[0]
 
 

@@ -13,6 +13,7 @@
 Whatever is heavy is imported by the fixtures: pytest loads this module at every start.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from pilothouse.env.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
     from pilothouse.testing.asynchronous import AsyncCluster
     from pilothouse.testing.synchronous import Cluster
@@ -33,14 +35,28 @@ with lazy_imports():
     from pilothouse.testing import asynchronous, synchronous
 
 _MARK = "pilothouse"
+_directories: "tuple[Path, Path] | None" = None
+"""pytest's root directory, and the directory in which it was started."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
+    global _directories  # noqa: PLW0603  # one pytest a process
+    _directories = config.rootpath, config.invocation_params.dir
     config.addinivalue_line(
         "markers",
         f"{_MARK}(**settings): a control plane of its own for this test, with these arguments of testing.plane",
     )
+
+
+def from_invocation_directory(node_id: str) -> str:
+    """The id of a test as an argument of pytest in the directory in which it was started: ids begin with a path that is
+    relative to the root directory."""
+    if _directories is None:
+        return node_id
+    root, directory = _directories
+    path, colons, rest = node_id.partition("::")
+    return f"{os.path.relpath(root / path, directory)}{colons}{rest}"
 
 
 def _settings(request: pytest.FixtureRequest, factory: Callable[..., Any]) -> dict[str, Any] | None:

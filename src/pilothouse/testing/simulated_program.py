@@ -20,7 +20,8 @@ def simulated_program(
     settings: Settings = Settings(),  # noqa: B008  # immutable
     others: Sequence[Object] = (),
 ) -> SimulatedProgram:
-    """The program, with its definitions and ``others``, and its webhooks. Raises ``ValueError``."""
+    """The program, with its definitions and ``others`` that are not among them, and its webhooks. Raises
+    ``ValueError``."""
     for definition in others:
         if definition["spec"].get("conversion", {}).get("strategy") == "Webhook":
             raise ValueError(
@@ -36,9 +37,10 @@ def simulated_program(
     def start(client: Client, env: Env) -> Coroutine[Any, Any, object]:
         return operator.restarted().run(client, env, settings)
 
-    return SimulatedProgram(
-        operator.name, start, (*operator.definitions(config), *others), _webhooks_of(operator, config)
-    )
+    own = operator.definitions(config)
+    names = {definition["metadata"]["name"] for definition in own}
+    further = (definition for definition in others if definition["metadata"]["name"] not in names)
+    return SimulatedProgram(operator.name, start, (*own, *further), _webhooks_of(operator, config))
 
 
 def _webhooks_of(app: App, config: ClientConfig) -> ProgramWebhooks | None:

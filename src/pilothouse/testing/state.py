@@ -11,6 +11,7 @@ from pilothouse.sim.simulation import Simulation
 from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 from pilothouse.testing.asynchronous import Object, Objects
+from pilothouse.testing.mistakes import UnknownKind
 
 
 class State:
@@ -42,7 +43,7 @@ class State:
                 return info.prefix
         served = [(info.api_version, info.kind, info.resource) for info in table if "list" in info.verbs]
         hint = hint_of_kind(served, api_version, kind)
-        raise LookupError(f"the API server has no kind {kind!r} in {api_version}{hint}")
+        raise UnknownKind(f"the API server has no kind {kind!r} in {api_version}{hint}")
 
     def _object(self, key: str, revision: int, value: bytes) -> Object:
         decoded = self._decoded.get(key)

@@ -23,13 +23,13 @@ from pilothouse.env.memory import collecting_rarely, creating_permanent_objects
 from pilothouse.env.movable import MovableClock, MovableLoop
 from pilothouse.nodes import Profile
 from pilothouse.testing.asynchronous import (
-    EXPECTED,
     QUICK,
     AsyncCluster,
     Condition,
     Object,
     Objects,
     async_plane,
+    expected,
     is_expected,
 )
 from pilothouse.testing.running import Program, ProgramUnderTest
@@ -240,7 +240,10 @@ class PlaneThread:
         """Start, and return when the plane is ready. Raises the error that prevented that."""
         with self._in_starting():
             self._thread.start()
-            return self._ready.result()
+            try:
+                return self._ready.result()
+            except expected() as error:
+                raise error.with_traceback(None)  # noqa: B904 - as in ``call``
 
     @classmethod
     def _in_starting(cls) -> AbstractContextManager[None]:
@@ -270,7 +273,7 @@ class PlaneThread:
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return future.result()
-        except EXPECTED as error:
+        except expected() as error:
             raise error.with_traceback(None)  # noqa: B904 - the same error, without the way it has come
         except concurrent.futures.CancelledError:
             self._thread.join()
