@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,32 @@ def test_action_adds_one_command_to_the_path(tmp_path: Path) -> None:
     (folder,) = {Path(line) for line in (tmp_path / "path").read_text().splitlines()}
     assert [each.name for each in folder.iterdir()] == ["pilothouse"]
     assert os.access(folder / "pilothouse", os.X_OK)
+
+
+@cases(
+    "version, message",
+    {
+        "too old": ("3, 10, 13", "pilothouse needs Python 3.11 or newer, and {python} is Python 3.10: "),
+        "none": ("", "there is no Python interpreter {python}: "),
+    },
+)
+def test_action_checks_the_version_of_python_first(version: str, message: str, tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    (step,) = [step for step in action["runs"]["steps"] if step["name"] == "Install pilothouse"]
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert requires == ">=3.11", "as the action has it"
+    python = tmp_path / "python"
+    if version:
+        python.write_text(
+            f'#!/bin/sh\ntest "$1" = -c || exit 9\n'
+            f'exec "{sys.executable}" -c "import sys; sys.version_info = ({version})\n$2"\n'
+        )
+        python.chmod(0o755)
+    environment = {**os.environ, "PYTHON": str(python), "RUNNER_TEMP": str(tmp_path), "GITHUB_ACTION_PATH": str(ROOT)}
+    done = subprocess.run([*BASH, step["run"]], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"::error::{message.format(python=python)}")
+    assert "actions/setup-python" in done.stdout
 
 
 def test_action_escapes_the_cluster_name(tmp_path: Path) -> None:
