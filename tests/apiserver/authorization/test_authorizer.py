@@ -9,7 +9,7 @@ from tests.tables import cases
 
 from pilothouse.apiserver.authentication.authenticator import StaticTokenAuthenticator, certificate_identity
 from pilothouse.apiserver.authentication.identity import Identity
-from pilothouse.apiserver.authorization.authorizer import Attributes, RbacAuthorizer, Rule
+from pilothouse.apiserver.authorization.authorizer import MAX_RULES, Attributes, RbacAuthorizer, Rule
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects, reconciled
 from pilothouse.serving.certificates import create_authority, issue_client, issue_server
 
@@ -63,6 +63,43 @@ def test_undecodable_roles_are_skipped(broken: bytes) -> None:
     rbac = RbacAuthorizer(lambda resource: [broken, *filter(None, [stored.get(resource)]), broken])
     assert rbac.authorize(Identity("jane", ()), Attributes("get", path="/livez")).allowed
     assert not rbac.authorize(Identity("bob", ()), Attributes("get", path="/livez")).allowed
+
+
+def _stored(rules: int, *, role: str = "a") -> dict[str, list[bytes]]:
+    """A role with that many rules for Secrets, the last one for ``last``, bound to jane."""
+    names = [*(f"s{number}" for number in range(rules - 1)), "last"]
+    texts = [
+        f'{{"verbs":["get"],"apiGroups":[""],"resources":["secrets"],"resourceNames":["{name}"]}}' for name in names
+    ]
+    return {
+        "clusterroles": [f'{{"metadata":{{"name":"{role}"}},"rules":[{",".join(texts)}]}}'.encode()],
+        "clusterrolebindings": [
+            b'{"metadata":{"name":"a"},"roleRef":{"kind":"ClusterRole","name":"a"},"subjects":[{"kind":"User","name":"jane"}]}'
+        ],
+    }
+
+
+@pytest.mark.parametrize(("rules", "allowed"), [(MAX_RULES, True), (MAX_RULES + 1, False)])
+def test_the_rules_of_a_user_are_limited(rules: int, allowed: bool) -> None:
+    stored = _stored(rules)
+    rbac = RbacAuthorizer(lambda resource: stored.get(resource, []))
+    decision = rbac.authorize(Identity("jane", ()), Attributes("get", "", "v1", "secrets", name="last"))
+    assert decision.allowed is allowed
+    assert ("only the first 50000 rules of the user are considered" in decision.reason) is not allowed
+
+
+def test_only_changed_roles_are_decoded_again() -> None:
+    stored = _stored(10)
+    rbac = RbacAuthorizer(lambda resource: stored.get(resource, []))
+    before = rbac.role_rules("ClusterRole", "", "a")
+    stored["clusterroles"].append(_stored(5, role="b")["clusterroles"][0])
+    rbac.changed()
+    after = rbac.role_rules("ClusterRole", "", "a")
+    assert before is not None and after is not None
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True] * 10
+    stored["clusterroles"][0] = _stored(3)["clusterroles"][0]
+    rbac.changed()
+    assert len(rbac.role_rules("ClusterRole", "", "a") or ()) == 3
 
 
 def test_client_certificate_user_and_groups() -> None:

@@ -145,3 +145,25 @@ async def test_aggregation_rules_require_all_rights(api: Api) -> None:
 async def test_binding_a_missing_role_is_rejected(api: Api) -> None:
     answer = await as_jane(api, "POST", BINDINGS, binding("b", "Role", "absent"))
     assert (answer.status, answer.message) == (404, f'roles.{GROUP} "absent" not found')
+
+
+@cases(
+    "rules",
+    {
+        "of many combinations": [
+            {
+                "verbs": [f"v{number}" for number in range(300)],
+                "apiGroups": [f"g{number}" for number in range(300)],
+                "resources": [f"r{number}" for number in range(300)],
+            }
+        ],
+        "many": [{**MINE, "resourceNames": [f"n{number}"]} for number in range(30_000)],
+        "of many equal members": [{"verbs": ["get"] * 5000, "apiGroups": [""], "resources": ["pods"] * 5000}],
+    },
+)
+async def test_comparisons_are_limited(api: Api, rules: list[dict[str, Any]]) -> None:
+    answer = await as_jane(api, "POST", ROLES, role("r", *rules))
+    assert answer.status == 403
+    assert "have too many combinations of verbs, groups, resources and names" in answer.message
+    allowed = [{**MINE, "resourceNames": [f"n{number}"]} for number in range(3000)]
+    assert (await api.post(ROLES, role("q", *allowed))).status == 201

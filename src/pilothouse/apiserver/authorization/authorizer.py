@@ -20,6 +20,9 @@ ROLE_RESOURCES = ("clusterrolebindings", "clusterroles", "rolebindings", "roles"
 """Matches every verb, group, resource or path."""
 _SELECTING = ("list", "watch", "deletecollection")
 _REMEMBERED = 10_000
+MAX_RULES = 50_000
+"""How many rules of a user in a namespace are considered, ones with many members several times. Upstream considers all,
+in a thread of its own."""
 _LONGEST_REMEMBERED = 1024
 """The number of cached decisions, and the maximum length of a cached question in characters: 10 MB in all."""
 
@@ -82,6 +85,12 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     resources: tuple[str, ...] = ()
     resource_names: tuple[str, ...] = ()
     non_resource_urls: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
+
+    @property
+    def cost(self) -> int:
+        """What a comparison costs: its lists may have thousands of members."""
+        members = len(self.verbs) + len(self.api_groups) + len(self.resources) + len(self.resource_names)
+        return 1 + (members + len(self.non_resource_urls)) // 32
 
     def allows(self, attributes: Attributes) -> bool:
         """Whether this rule allows the request."""
@@ -163,13 +172,39 @@ class _Binding(msgspec.Struct, frozen=True, rename="camel"):
     subjects: tuple[_Subject, ...] | None = None
 
 
-class _Role(msgspec.Struct, frozen=True):
+class _StoredRole(msgspec.Struct, frozen=True):
     metadata: _Meta
-    rules: tuple[Rule, ...] | None = None
+    rules: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Role:
+    """A role whose rules are decoded when they are needed: it may have 40,000, and be bound to nobody."""
+
+    __slots__ = ("_rules", "_stored", "metadata")
+
+    def __init__(self, stored: _StoredRole) -> None:
+        self.metadata = stored.metadata
+        self._stored = stored.rules
+        self._rules: tuple[Rule, ...] | None = None
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """None are granted if they can't be decoded."""
+        if self._rules is None:
+            try:
+                self._rules = _decode_rules(self._stored) or ()
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                self._rules = ()
+        return self._rules
 
 
 _decode_binding = msgspec.json.Decoder(_Binding).decode
-_decode_role = msgspec.json.Decoder(_Role).decode
+_decode_stored_role = msgspec.json.Decoder(_StoredRole).decode
+_decode_rules = msgspec.json.Decoder(tuple[Rule, ...] | None).decode
+
+
+def _decode_role(value: bytes) -> _Role:
+    return _Role(_decode_stored_role(value))
 
 
 class _Granted(msgspec.Struct, frozen=True):
@@ -220,6 +255,7 @@ class RbacAuthorizer:
     def __init__(self, list_resource: ListResource) -> None:
         self._list = list_resource
         self._known: _Compiled | None = None
+        self._decoded = _Decoded()
         self._decisions: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
 
     def changed(self) -> None:
@@ -260,7 +296,8 @@ class RbacAuthorizer:
 
     def _compiled(self) -> "_Compiled":
         if self._known is None:
-            self._known = _Compiled(self._list)
+            self._decoded = _Decoded(self._decoded)
+            self._known = _Compiled(self._list, self._decoded)
         return self._known
 
 
@@ -272,24 +309,60 @@ def _joined(errors: Sequence[str]) -> str:
     return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
 
 
+class _Decoded:
+    """Decoded roles and bindings by their stored values, those that are still stored taken from the previous state: one
+    of thousands has changed."""
+
+    def __init__(self, previous: "_Decoded | None" = None) -> None:
+        self._previous: dict[tuple[Any, bytes], Any] = {} if previous is None else previous._values
+        self._values: dict[tuple[Any, bytes], Any] = {}
+
+    def of(self, decode: Callable[[bytes], T], values: Iterable[bytes]) -> Iterator[T]:
+        """The decodable objects. Another program may have written others to etcd: they grant nothing, and do not affect
+        the rest."""
+        for value in values:
+            found = self._previous.get((decode, value))
+            if found is None:
+                with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                    found = decode(value)
+            if found is not None:
+                self._values[decode, value] = found
+                yield found
+
+    def close(self) -> None:
+        """Forget the previous state."""
+        self._previous = {}
+
+
 class _Compiled:
     """Roles by name, and bindings by subject."""
 
-    def __init__(self, list_resource: ListResource) -> None:
-        cluster_roles = _decoded(_decode_role, list_resource("clusterroles"))
+    def __init__(self, list_resource: ListResource, decoded: _Decoded) -> None:
+        cluster_roles = decoded.of(_decode_role, list_resource("clusterroles"))
         self._cluster_roles = {role.metadata.name: role for role in cluster_roles}
-        roles = _decoded(_decode_role, list_resource("roles"))
+        roles = decoded.of(_decode_role, list_resource("roles"))
         self._roles = {(role.metadata.namespace, role.metadata.name): role for role in roles}
-        self._cluster_bindings = _by_subject(_decoded(_decode_binding, list_resource("clusterrolebindings")))
+        self._cluster_bindings = _by_subject(decoded.of(_decode_binding, list_resource("clusterrolebindings")))
         self._bindings: dict[str, dict[tuple[str, str], list[tuple[_Binding, str]]]] = {}
         by_namespace: dict[str, list[_Binding]] = {}
-        for binding in _decoded(_decode_binding, list_resource("rolebindings")):
+        for binding in decoded.of(_decode_binding, list_resource("rolebindings")):
             by_namespace.setdefault(binding.metadata.namespace, []).append(binding)
         for namespace, bindings in by_namespace.items():
             self._bindings[namespace] = _by_subject(bindings)
+        decoded.close()
 
     def granted(self, identity: Identity, namespace: str, errors: list[str]) -> Iterator[_Granted]:
-        """All rules of the user, cluster-wide ones first. Failures to resolve roles are added to ``errors``."""
+        """The rules of the user, cluster-wide ones first, up to ``MAX_RULES``. Failures to resolve roles are added to
+        ``errors``."""
+        cost = 0
+        for granted in self._all_granted(identity, namespace, errors):
+            cost += granted.rule.cost
+            if cost > MAX_RULES:
+                errors.append(f"only the first {MAX_RULES} rules of the user are considered")
+                return
+            yield granted
+
+    def _all_granted(self, identity: Identity, namespace: str, errors: list[str]) -> Iterator[_Granted]:
         for binding, subject in _matching(self._cluster_bindings, identity):
             name = binding.role_ref.name
             reason = f'ClusterRoleBinding "{binding.metadata.name}" of ClusterRole "{name}" to {subject}'
@@ -305,23 +378,15 @@ class _Compiled:
     def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
         """The rules of one role."""
         role = self._cluster_roles.get(name) if kind == "ClusterRole" else self._roles.get((namespace, name))
-        return None if role is None else list(role.rules or ())
+        return None if role is None else list(role.rules)
 
     @staticmethod
     def _rules(role: _Role | None, shown: str, reason: str, errors: list[str]) -> Iterator[_Granted]:
         if role is None:
             errors.append(f"{shown} not found")
             return
-        for rule in role.rules or ():
+        for rule in role.rules:
             yield _Granted(rule, reason)
-
-
-def _decoded(decode: Callable[[bytes], T], values: Iterable[bytes]) -> Iterator[T]:
-    """The decodable objects. Another program may have written others to etcd: they grant nothing, and do not affect the
-    rest."""
-    for value in values:
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            yield decode(value)
 
 
 def _by_subject(bindings: Iterable[_Binding]) -> dict[tuple[str, str], list[tuple[_Binding, str]]]:

@@ -23,6 +23,13 @@ _BINDINGS = ("rolebindings", "clusterrolebindings")
 _ALL_RESOURCES = Rule(verbs=("*",), api_groups=("*",), resources=("*",))
 _ALL_PATHS = Rule(verbs=("*",), non_resource_urls=("*",))
 _AGGREGATION = "must have cluster-admin privileges to use the aggregationRule"
+MAX_COMPARISONS = 50_000
+"""A rule of 100 verbs, groups and resources each has a million parts, each of which is compared with the rules of the
+writer. The largest bootstrap role has some 1,000."""
+_TOO_MANY = (
+    "its rules have too many combinations of verbs, groups, resources and names to confirm that the user holds them "
+    "all: split it, or have it written by a user with the verb escalate or bind"
+)
 _FIELDS = (
     ("APIGroups", "api_groups"),
     ("Resources", "resources"),
@@ -90,9 +97,11 @@ class EscalationCheck(Plugin):
         """Raise 403 unless the writer has all these rules."""
         identity = write.identity
         owned, error = self._rbac.rules(identity, write.namespace)
-        missing = [
-            rule for rule in _breakdown_rules(rules) if not any(_rule_covers(owner_rule, rule) for owner_rule in owned)
-        ]
+        owned_rules = _OwnedRules(owned)
+        try:
+            missing = [rule for rule in _breakdown_rules(rules) if not owned_rules.cover(rule)]
+        except _Exhausted:
+            raise errors.forbidden(write.info, _name(obj), _TOO_MANY) from None
         if not missing:
             return
         groups = " ".join(map(quote, identity.groups))
@@ -142,6 +151,47 @@ def _breakdown_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
                         yield Rule((verb,), (group,), (resource,))
                     for name in rule.resource_names:
                         yield Rule((verb,), (group,), (resource,), (name,))
+
+
+class _Exhausted(Exception):
+    """There are too many comparisons."""
+
+
+class _OwnedRules:
+    """The rules of the writer, by resource, so that a part is compared with few of them."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._by_resource: dict[str, list[Rule]] = {}
+        self._of_urls: list[Rule] = []
+        self._comparisons = 0
+        for rule in rules:
+            if rule.non_resource_urls:
+                self._of_urls.append(rule)
+            for resource in dict.fromkeys(rule.resources):
+                self._by_resource.setdefault(resource, []).append(rule)
+
+    def cover(self, part: Rule) -> bool:
+        """Whether one of the rules covers a part. Raises ``_Exhausted`` after ``MAX_COMPARISONS``."""
+        self._compare(1)
+        for rule in self._candidates(part):
+            self._compare(rule.cost)
+            if _rule_covers(rule, part):
+                return True
+        return False
+
+    def _compare(self, cost: int) -> None:
+        self._comparisons += cost
+        if self._comparisons > MAX_COMPARISONS:
+            raise _Exhausted
+
+    def _candidates(self, part: Rule) -> Iterator[Rule]:
+        if part.non_resource_urls:
+            yield from self._of_urls
+            return
+        (resource,) = part.resources
+        _, separator, subresource = resource.partition("/")
+        for covering in ("*", resource, *((f"*/{subresource}",) if separator else ())):
+            yield from self._by_resource.get(covering, ())
 
 
 def _rule_covers(owner_rule: Rule, part: Rule) -> bool:
