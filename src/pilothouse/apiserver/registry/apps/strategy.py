@@ -29,7 +29,8 @@ def drop_zeros(spec: Object, *fields: str) -> None:
 
 
 def default_update_strategy(strategy: Object, rolling_update: Object) -> None:
-    """Default the type to RollingUpdate, and its parameters to ``rolling_update``."""
+    """Default the type of an update strategy to RollingUpdate, and the parameters of RollingUpdate to
+    ``rolling_update``."""
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
     if strategy["type"] == "RollingUpdate":

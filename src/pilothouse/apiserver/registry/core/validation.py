@@ -241,8 +241,9 @@ def non_special_ip_errors(value: str) -> tuple[str, ...]:
         parsed = parsed.ipv4_mapped
     return tuple(
         detail.format(value)
-        for trait, detail in _NON_SPECIAL_RANGES
-        if getattr(parsed, trait) and (trait != "is_multicast" or parsed in _LINK_LOCAL_MULTICAST[parsed.version])
+        for ip_property, detail in _NON_SPECIAL_RANGES
+        if getattr(parsed, ip_property)
+        and (ip_property != "is_multicast" or parsed in _LINK_LOCAL_MULTICAST[parsed.version])
     )
 
 

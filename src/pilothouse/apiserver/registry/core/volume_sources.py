@@ -133,20 +133,20 @@ def validate_inline_persistent_volume_spec(spec: Object, path: str) -> ErrorList
     return all_errors
 
 
-def _has_long_portal(holder: Object, name: str) -> bool:
-    iscsi = holder.get("iscsi")
+def _has_long_portal(volume_source: Object, name: str) -> bool:
+    iscsi = volume_source.get("iscsi")
     if iscsi is None or iscsi.get("initiatorName") is None:
         return False
     return len(f"{name}:{iscsi.get('targetPortal') or ''}".encode()) > 64
 
 
 def _validate_sources(
-    holder: Object, path: str, order: Iterable[str], validators: Mapping[str, Validator]
+    volume_source: Object, path: str, order: Iterable[str], validators: Mapping[str, Validator]
 ) -> ErrorList:
     all_errors: ErrorList = []
     has_source = False
     for name in order:
-        source = holder.get(name)
+        source = volume_source.get(name)
         if source is None:
             continue
         if has_source and (
@@ -330,10 +330,10 @@ def _validate_iscsi_volume_source(format_detail: str) -> Validator:
 
 
 def _validate_iscsi_name(name: str, path: str, format_detail: str) -> ErrorList:
-    form = next((pattern for prefix, pattern in _ISCSI_NAMES.items() if name.startswith(prefix)), None)
-    if form is None:
+    name_pattern = next((pattern for prefix, pattern in _ISCSI_NAMES.items() if name.startswith(prefix)), None)
+    if name_pattern is None:
         return [invalid(path, name, format_detail)]
-    return [] if form.search(name) else [invalid(path, name, "must be valid format")]
+    return [] if name_pattern.search(name) else [invalid(path, name, "must be valid format")]
 
 
 def _validate_fc_volume_source(source: Object, path: str) -> ErrorList:
@@ -410,11 +410,11 @@ def _validate_azure_disk(source: Object, path: str) -> ErrorList:
     if kind is not None and kind not in kinds:
         all_errors.append(not_supported(f"{path}.kind", kind, kinds))
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
-        form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
-        all_errors.append(not_supported(f"{path}.diskURI", uri, (form,), plain=True))
+        uri_format = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
+        all_errors.append(not_supported(f"{path}.diskURI", uri, (uri_format,), plain=True))
     if kind is not None and kind != "Managed" and not uri.startswith("https://"):
-        form = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
-        all_errors.append(not_supported(f"{path}.diskURI", uri, (form,), plain=True))
+        uri_format = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
+        all_errors.append(not_supported(f"{path}.diskURI", uri, (uri_format,), plain=True))
     return all_errors
 
 

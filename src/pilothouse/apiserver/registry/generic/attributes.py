@@ -92,7 +92,7 @@ class AttributeCache:
 
 
 class _Index:
-    """Keys by the value of one field."""
+    """The keys of objects by the value of one field."""
 
     def __init__(self, field: str, reader: AttributeReader) -> None:
         self.field = field

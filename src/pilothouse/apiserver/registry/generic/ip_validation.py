@@ -56,7 +56,7 @@ def ip_errors(value: str) -> tuple[str, ...]:
 
 
 def canonical_ip_errors(value: str) -> tuple[str, ...]:
-    """The same, but only the canonical form is accepted."""
+    """The errors in an IP address that must be in canonical form, at most one."""
     errors = ip_errors(value)
     if errors or value == str(ipaddress.ip_address(value)):
         return errors
@@ -81,7 +81,7 @@ def cidr_errors(value: str) -> tuple[str, ...]:
 
 
 def canonical_cidr_errors(value: str) -> tuple[str, ...]:
-    """The same, but only the canonical form is accepted."""
+    """The errors in a CIDR that must be in canonical form, at most one."""
     errors = cidr_errors(value)
     if errors or value == str(parse_cidr_sloppy(value)):
         return errors
@@ -89,12 +89,12 @@ def canonical_cidr_errors(value: str) -> tuple[str, ...]:
 
 
 def is_ipv4_mapped(address: Address) -> bool:
-    """Whether it is an IPv4-mapped IPv6 address."""
+    """Whether ``address`` is an IPv4-mapped IPv6 address."""
     return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
 
 
 def family_of(value: str) -> int:
-    """4 or 6, or 0 if it is not an address. An IPv4-mapped IPv6 address is IPv4."""
+    """The IP family of an address: 4 or 6, or 0 if ``value`` is not an address. An IPv4-mapped IPv6 address is IPv4."""
     address = None if "%" in value else parse_ip_sloppy(value)
     return 0 if address is None else 4 if is_ipv4_mapped(address) else address.version
 

@@ -31,7 +31,7 @@ _log = Log("apiserver")
 SERVER = "kube-apiserver"
 """The manager of the server's own writes."""
 _NOT_SENT: Any = object()
-_ENTRY_MARK = b'"fieldsType"'
+_FIELDS_TYPE_KEY = b'"fieldsType"'
 _MAX_TRACKERS = 1024
 _MAX_CREATED_FIELDS = 512
 _MAX_CREATED_BODY = 16 * 1024
@@ -52,8 +52,8 @@ class _Head(msgspec.Struct, gc=False):
 
 
 _read_head = msgspec.json.Decoder(_Head).decode
-_MARK = b',"managedFields":'
-_START = _MARK + b"["
+_KEY = b',"managedFields":'
+_ENTRIES_START = _KEY + b"["
 """The start of the entries. A label or annotation with this name has a string as value."""
 
 
@@ -64,7 +64,7 @@ def split_managed_fields(value: bytes) -> tuple[bytes, bytes]:
     """
     size = _sizes.get(value)
     if size is None:
-        if _START not in value:
+        if _ENTRIES_START not in value:
             return value, b""
         try:
             size = len(_read_head(value).metadata.managedFields)
@@ -74,15 +74,15 @@ def split_managed_fields(value: bytes) -> tuple[bytes, bytes]:
             return value, b""
     # The first occurrence is ``metadata.managedFields``: no field before it in the metadata can have a key of this name
     # with a list as value.
-    start = value.find(_START)
-    entries = start + len(_MARK)
+    start = value.find(_ENTRIES_START)
+    entries = start + len(_KEY)
     end = entries + size
     return value[:start] + value[end:], value[entries:end]
 
 
 def remember_size(value: bytes, metadata: Object) -> None:
-    """Remember the size of the managedFields of an object that is stored as ``value``, so that the next ``split`` need
-    not parse it."""
+    """Remember the size of the managedFields of an object that is stored as ``value``, so that the next
+    ``split_managed_fields`` need not parse it."""
     entries = metadata.get("managedFields")
     if isinstance(entries, msgspec.Raw):
         _remember_size(value, len(entries))
@@ -100,19 +100,19 @@ def without_unchanged_managed_fields(body: bytes, value: bytes) -> bytes:
 
     Most clients send back the managedFields of the latest version, which then need not be decoded.
     """
-    mark = body.find(_START)
-    if mark < 0:
+    start = body.find(_ENTRIES_START)
+    if start < 0:
         return body
     try:
         sent = bytes(_read_head(body).metadata.managedFields)
     except msgspec.DecodeError:
         return body
-    size = len(_MARK) + len(sent)
-    stored = value.find(_START)
-    if not sent or not body.startswith(sent, mark + len(_MARK)) or not value.startswith(sent, stored + len(_MARK)):
+    size = len(_KEY) + len(sent)
+    stored_start = value.find(_ENTRIES_START)
+    if not sent or not body.startswith(sent, start + len(_KEY)) or not value.startswith(sent, stored_start + len(_KEY)):
         return body
     _remember_size(value, len(sent))
-    return body[:mark] + body[mark + size :]
+    return body[:start] + body[start + size :]
 
 
 _sizes: dict[bytes, int] = {}
@@ -272,9 +272,9 @@ class Tracker:
         if target.custom.converter is None:
             return {**obj, "apiVersion": target.api_version}
         # Through the version of the request, as upstream (``newCRDVersionConverter``).
-        for step in (self.info, target):
-            if obj["apiVersion"] != step.api_version:
-                obj = converted(obj, step)
+        for target_version in (self.info, target):
+            if obj["apiVersion"] != target_version.api_version:
+                obj = converted(obj, target_version)
         return obj
 
 
@@ -565,7 +565,7 @@ class FieldManager:
             call.untracked = str(error)
             return b""
         # Duplicate entries are merged by ``decode_entries``, and have to be encoded again.
-        if result is entries and live_entries and live_entries.count(_ENTRY_MARK) == len(entries):
+        if result is entries and live_entries and live_entries.count(_FIELDS_TYPE_KEY) == len(entries):
             return live_entries
         return managed_fields.encode_entries(result) if result else b""
 

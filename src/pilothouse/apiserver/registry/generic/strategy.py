@@ -30,13 +30,13 @@ KeptOnStatusUpdate = Literal["spec", "labels", "user metadata", "metadata", "pod
 * ``pod``: owner references and the deletion timestamp
 """
 
-Step = Literal["object meta", "object meta update", "object", "more", "update"]
+Step = Literal["object meta", "object meta update", "object", "additional", "update"]
 """A step of the validation (``generic.validation``):
 
 * ``object meta``: ``ValidateObjectMeta``
 * ``object meta update``: ``ValidateObjectMetaUpdate``
 * ``object``: the object without metadata (``validate``, on updates ``validate_object_on_update``)
-* ``more``: parts of the object that upstream validates separately (``validate_more``)
+* ``additional``: parts of the object that upstream validates separately (``validate_additional``)
 * ``update``: the change (``validate_update``, for writes to /status ``validate_status_update``)
 """
 
@@ -125,7 +125,7 @@ class Strategy:
         return obj
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
-        """Drop fields of disabled feature gates. Their sender still owns them.
+        """Drop fields of disabled feature gates. The manager who sent them owns them nevertheless.
 
         Called before ``prepare_for_create`` (``old`` is None) and ``prepare_for_update``.
         """
@@ -146,10 +146,12 @@ class Strategy:
         """Set and clear the fields that the server owns, before a create. ``status`` has been cleared."""
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """The same before an update of the main resource. ``status`` is the stored one."""
+        """Set and clear the fields that the server owns, before an update of the main resource. ``status`` has been
+        reset to the stored one."""
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
-        """The same before an update of /status. All other fields are the stored ones."""
+        """Set and clear the fields that the server owns, before an update of /status. All other fields have been reset
+        to the stored ones."""
 
     def canonicalize(self, obj: Object) -> None:
         """Set empty fields that upstream serializes (``Canonicalize``). Called after validation."""
@@ -171,7 +173,7 @@ class Strategy:
         """The errors in an object without its metadata."""
         return []
 
-    def validate_more(self, obj: Object) -> ErrorList:
+    def validate_additional(self, obj: Object) -> ErrorList:
         return []
 
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
@@ -220,8 +222,8 @@ class Strategy:
         return obj
 
     def from_storage(self, info: ResourceInfo, value: bytes) -> bytes:
-        """A stored object in the version of ``info``. Here for resources with one version: any other stored version is
-        an error."""
+        """A stored object in the version of ``info``. This base class is for resources with one version: any other
+        stored version is an error."""
         raise errors.corrupt(info.prefix, f"no {info.kind} of {info.api_version}")
 
     # Selecting

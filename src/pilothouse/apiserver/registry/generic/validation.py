@@ -33,7 +33,7 @@ def validate_create(strategy: Strategy, obj: Object) -> ErrorList:
         elif step == "object":
             errors += strategy.validate(obj)
         else:
-            errors += strategy.validate_more(obj)
+            errors += strategy.validate_additional(obj)
     return errors or object_meta.validate_common(meta, validated_by_kind=validated_by_kind)
 
 
@@ -52,8 +52,8 @@ def validate_update(
             errors += meta.update
         elif step == "object":
             errors += strategy.validate_object_on_update(obj, old)
-        elif step == "more":
-            errors += strategy.validate_more(obj)
+        elif step == "additional":
+            errors += strategy.validate_additional(obj)
         else:
             errors += validate(obj, old)
     return errors

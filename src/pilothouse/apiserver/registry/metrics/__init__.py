@@ -8,7 +8,7 @@ from pilothouse.machinery.quantities import Quantity, parse_quantity
 
 def print_metrics(value: Doc, _now: Now) -> Row:
     """Metrics of a pod or a node, as metrics-server prints them (v0.8 ``pkg/api/table.go``)."""
-    usages = [holder.get("usage") or {} for holder in value.get("containers") or (value,)]
+    usages = [container_or_node.get("usage") or {} for container_or_node in value.get("containers") or (value,)]
 
     def total(resource: str) -> str:
         return str(sum((parse_quantity(usage.get(resource) or "0") for usage in usages), Quantity(0)))

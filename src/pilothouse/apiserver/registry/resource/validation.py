@@ -239,18 +239,18 @@ def validate_condition_name(name: str, path: str) -> ErrorList:
     return [invalid(path, name, msg) for msg in qualified_name_errors(name)]
 
 
-def validate_device_binding_parameters(holder: Object, path: str) -> ErrorList:
+def validate_device_binding_parameters(device_or_result: Object, path: str) -> ErrorList:
     """``bindingConditions`` and ``bindingFailureConditions``."""
-    lists = {name: holder.get(name) or [] for name in ("bindingConditions", "bindingFailureConditions")}
+    lists = {name: device_or_result.get(name) or [] for name in ("bindingConditions", "bindingFailureConditions")}
     all_errors: ErrorList = []
     for name, conditions in lists.items():
         all_errors += validate_slice(conditions, _MAX_CONDITIONS, f"{path}.{name}", validate_condition_name)
     binding, failures = lists.values()
     for name, conditions in lists.items():
-        again = repeated(conditions)
+        duplicates = repeated(conditions)
         for position, condition in enumerate(conditions):
             child_path = f"{path}.{name}[{position}]"
-            if position in again:
+            if position in duplicates:
                 all_errors.append(duplicate(child_path, condition))
             if conditions is failures and condition in binding:
                 detail = "bindingFailureConditions must not overlap with bindingConditions"

@@ -207,17 +207,17 @@ def validate_names(names: Object, path: str) -> ErrorList:
             detail = f"may have mixed case, but should otherwise match: {','.join(msgs)}"
             errors.append(invalid(f"{path}.{field}", value, detail))
     for position, value in enumerate(names.get("shortNames") or ()):
-        errors += _validate_label(f"{path}.shortNames[{position}]", value, empty=True)
+        errors += _validate_label(f"{path}.shortNames[{position}]", value, validate_empty=True)
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         errors.append(invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same"))
     for position, value in enumerate(names.get("categories") or ()):
-        errors += _validate_label(f"{path}.categories[{position}]", value, empty=True)
+        errors += _validate_label(f"{path}.categories[{position}]", value, validate_empty=True)
     return errors
 
 
-def _validate_label(path: str, value: str | None, *, empty: bool = False) -> ErrorList:
+def _validate_label(path: str, value: str | None, *, validate_empty: bool = False) -> ErrorList:
     """``empty``: whether an empty string is validated too."""
-    msgs = dns_1035_label_errors(value or "") if value or empty else []
+    msgs = dns_1035_label_errors(value or "") if value or validate_empty else []
     return [invalid(path, value or "", ",".join(msgs))] if msgs else []
 
 
@@ -242,11 +242,11 @@ _PER_VERSION_FIELDS = ("schema", "subresources", "additionalPrinterColumns", "se
 
 class _VersionFields:
     """The fields of versions that are validated in the spec (``shared``: equal in all versions; the internal type has
-    them there), and in each version (``own``)."""
+    them there), and in each version (``per_version``)."""
 
     def __init__(self, versions: list[Object]) -> None:
         self.shared = [field for field in _PER_VERSION_FIELDS if _is_shared(versions, field)]
-        self.own = [field for field in _PER_VERSION_FIELDS if field not in self.shared]
+        self.per_version = [field for field in _PER_VERSION_FIELDS if field not in self.shared]
         self.any_status = any("status" in (version.get("subresources") or {}) for version in versions)
 
 
@@ -267,14 +267,14 @@ def _unchanged_schemas(obj: Object, old: Object) -> frozenset[str]:
 def _validate_version(
     version: Object, path: str, version_fields: _VersionFields, unchanged: frozenset[str]
 ) -> ErrorList:
-    errors = _validate_label(f"{path}.name", version.get("name"), empty=True)
+    errors = _validate_label(f"{path}.name", version.get("name"), validate_empty=True)
     warning = version.get("deprecationWarning")
     if warning is not None:
         errors += [
             invalid(f"{path}.deprecationWarning", warning, reason)
             for reason in _validate_warning(warning, deprecated=bool(version.get("deprecated")))
         ]
-    return errors + _validate_subresources_and_columns(version, path, version_fields.own, unchanged)
+    return errors + _validate_subresources_and_columns(version, path, version_fields.per_version, unchanged)
 
 
 def _validate_warning(warning: str, *, deprecated: bool) -> Iterator[str]:

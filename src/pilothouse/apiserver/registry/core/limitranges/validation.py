@@ -94,7 +94,7 @@ def _validate_limit_range_item(item: Object, kind: str, path: str) -> ErrorList:
 
 
 def _validate_limits_of(name: str, values: Object, path: str) -> ErrorList:
-    """The relations between the values of one resource."""
+    """The errors in the relations between the limits of one resource (minimum, maximum, defaults and ratio)."""
     errors: ErrorList = []
     quantities = {field: parse_quantity(value) for field, value in values.items()}
     for field, low, high, reported, message in _COMPARISONS:
@@ -126,7 +126,7 @@ _MAX_MILLI_VALUE = ((1 << 63) - 1) // 1000
 
 
 def _ratios(ratio: Quantity, low: Quantity, high: Quantity) -> tuple[float, float]:
-    """A ratio, and its maximum, max/min."""
+    """``maxLimitRequestRatio`` and its maximum, max/min, as floats."""
     value, minimum, maximum = float(ratio.value), low.value, high.value
     if max(ratio.value, minimum, maximum) < _MAX_MILLI_VALUE:
         value, minimum, maximum = ratio.milli_value / 1000, low.milli_value, high.milli_value

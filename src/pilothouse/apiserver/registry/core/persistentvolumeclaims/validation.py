@@ -34,7 +34,7 @@ _ZERO = parse_quantity("0")
 
 
 def is_negative(value: Any) -> bool:
-    """Whether it is a valid quantity below zero."""
+    """Whether ``value`` is a valid quantity below zero."""
     try:
         return parse_quantity(str(value)) < _ZERO
     except QuantityError:
@@ -42,7 +42,7 @@ def is_negative(value: Any) -> bool:
 
 
 def is_positive(value: Any) -> bool:
-    """Whether it is a valid quantity above zero."""
+    """Whether ``value`` is a valid quantity above zero."""
     try:
         return parse_quantity(str(value)) > _ZERO
     except QuantityError:

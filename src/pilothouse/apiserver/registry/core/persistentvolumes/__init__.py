@@ -19,8 +19,8 @@ class PersistentVolumeStrategy(Strategy):
     """``v1`` PersistentVolumes. The server sets ``lastPhaseTransitionTime``."""
 
     return_deleted_object = True
-    create_steps = ("object meta", "object", "more")
-    update_steps = ("object meta", "object", "more", "object meta", "object", "update")
+    create_steps = ("object meta", "object", "additional")
+    update_steps = ("object meta", "object", "additional", "object meta", "object", "update")
 
     def set_defaults(self, obj: Object) -> None:
         set_defaults_persistent_volume(obj)
@@ -39,8 +39,8 @@ class PersistentVolumeStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return persistent_volume_validation.validate_persistent_volume(obj)
 
-    def validate_more(self, obj: Object) -> ErrorList:
-        return persistent_volume_validation.validate_persistent_volume_more(obj)
+    def validate_additional(self, obj: Object) -> ErrorList:
+        return persistent_volume_validation.check_mount_option(obj)
 
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)

@@ -64,7 +64,7 @@ _SUPPORTS_MOUNT_OPTIONS = frozenset(
 )
 
 
-def validate_persistent_volume_more(obj: Object) -> ErrorList:
+def check_mount_option(obj: Object) -> ErrorList:
     """``checkMountOption`` (kubernetes ``pkg/volume/validation``)."""
     if _MOUNT_OPTIONS not in (obj["metadata"].get("annotations") or {}):
         return []

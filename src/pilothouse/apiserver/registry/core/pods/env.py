@@ -108,7 +108,7 @@ def validate_env_from(sources: Sequence[Object], path: str) -> ErrorList:
             if not name:
                 errors.append(required(f"{child_path}.{field}.name"))
             else:
-                # Upstream validates it as a prefix, which may end with a hyphen.
+                # Upstream validates the name as a prefix, which may end with a hyphen.
                 masked = name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
                 errors += _all_invalid(f"{child_path}.{field}.name", name, dns_subdomain_errors(masked))
         # Upstream's path is that of the list.

@@ -164,9 +164,9 @@ def validate_container_claims(claims: Sequence[Object], path: str, pod_claim_nam
 
 def _claim_not_found(path: str, name: str, pod_claim_names: frozenset[str]) -> FieldError:
     error = not_found(path, name)
-    listed = ": " + ", ".join(sorted(pod_claim_names)) if pod_claim_names else " which is empty"
+    names_detail = ": " + ", ".join(sorted(pod_claim_names)) if pod_claim_names else " which is empty"
     return FieldError(
         error.field,
         error.reason,
-        f"{error.text}: must be one of the names in pod.spec.resourceClaims{listed}",
+        f"{error.text}: must be one of the names in pod.spec.resourceClaims{names_detail}",
     )

@@ -50,7 +50,7 @@ _IPC_SYSCTLS = frozenset(
 
 
 def is_valid_id(value: int | None) -> bool:
-    """Whether it is a valid uid or gid, or unset."""
+    """Whether ``value`` is a valid uid or gid, or unset."""
     return value is None or 0 <= value <= 2147483647
 
 
@@ -164,8 +164,8 @@ def validate_windows_host_process_pod(spec: Object, path: str) -> ErrorList:
     return errors
 
 
-def _host_process(holder: Object) -> bool | None:
-    options: Mapping[str, Any] = (holder.get("securityContext") or {}).get("windowsOptions") or {}
+def _host_process(pod_or_container: Object) -> bool | None:
+    options: Mapping[str, Any] = (pod_or_container.get("securityContext") or {}).get("windowsOptions") or {}
     return options.get("hostProcess")
 
 
@@ -178,16 +178,16 @@ def validate_os(spec: Object, path: str) -> ErrorList:
         return [required(f"{path}.os.name")]
     if name not in _VALID_OS:
         return [not_supported(f"{path}.os", name, _VALID_OS)]
-    holders = [(path, spec), *visit_containers(spec, path)]
+    pod_and_containers = [(path, spec), *visit_containers(spec, path)]
     if name == "linux":
         return [
             forbidden(f"{child_path}.securityContext.windowsOptions", _NOT_ON_LINUX)
-            for child_path, holder in holders
-            if (holder.get("securityContext") or {}).get("windowsOptions") is not None
+            for child_path, pod_or_container in pod_and_containers
+            if (pod_or_container.get("securityContext") or {}).get("windowsOptions") is not None
         ]
     errors = _validate_windows_pod(spec, path)
-    for child_path, holder in holders[1:]:
-        context = holder.get("securityContext") or {}
+    for child_path, pod_or_container in pod_and_containers[1:]:
+        context = pod_or_container.get("securityContext") or {}
         errors += [
             forbidden(f"{child_path}.securityContext.{field}", _NOT_ON_WINDOWS)
             for field in (

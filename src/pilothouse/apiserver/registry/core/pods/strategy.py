@@ -69,7 +69,7 @@ class PodStrategy(Strategy):
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
         if "deletionTimestamp" not in old["metadata"]:
-            # Upstream neither clears nor rejects it (pkg/registry/core/pod/strategy.go).
+            # Upstream neither clears nor rejects the field (pkg/registry/core/pod/strategy.go).
             obj["metadata"].pop("deletionTimestamp", None)
         status: Object = obj.setdefault("status", {})
         if not status.get("qosClass"):

@@ -68,11 +68,11 @@ def qos_class(spec: Object) -> str:
     specified: set[str] = set()
     guaranteed = True
     # Pod-level resources override those of containers.
-    holders: list[Object] = [spec] if spec.get("resources") else []
-    for field in () if holders else ("initContainers", "containers"):
-        holders += spec.get(field) or ()
-    for holder in holders:
-        resources = holder.get("resources") or {}
+    resource_owners: list[Object] = [spec] if spec.get("resources") else []
+    for field in () if resource_owners else ("initContainers", "containers"):
+        resource_owners += spec.get(field) or ()
+    for owner in resource_owners:
+        resources = owner.get("resources") or {}
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
             request, limit = requests.get(name, "0"), limits.get(name, "0")
@@ -160,8 +160,8 @@ def _validate_resource_claims(claims: Sequence[Object], path: str, meta: Object 
 
 
 def _validate_host_network(containers: Sequence[Object], path: str, *, is_pod: bool) -> ErrorList:
-    """With ``hostNetwork``, ``hostPort`` must be equal to ``containerPort``. In templates it may be unset, as it is
-    defaulted in pods."""
+    """With ``hostNetwork``, ``hostPort`` must be equal to ``containerPort``. In templates ``hostPort`` may be unset: it
+    is defaulted in pods."""
     detail = "must match `containerPort` when `hostNetwork` is true"
     return [
         invalid(f"{path}[{position}].ports[{index}].hostPort", port.get("hostPort") or 0, detail)

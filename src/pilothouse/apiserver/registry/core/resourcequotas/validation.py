@@ -61,10 +61,10 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
     counts = {scope: _count_unsupported_resources(spec, scope) for scope in _SCOPES}
     # The messages have all scopes, and are created once.
     if any(scope not in _SCOPES or counts[scope] for scope in scopes):
-        unsupported = invalid("spec.scopes", scopes, "unsupported scope")
-        unfit = invalid("spec.scopes", scopes, _UNSUPPORTED_SCOPE)
+        invalid_scope = invalid("spec.scopes", scopes, "unsupported scope")
+        invalid_for_resources = invalid("spec.scopes", scopes, _UNSUPPORTED_SCOPE)
         for scope in scopes:
-            errors += [unfit] * counts[scope] if scope in _SCOPES else [unsupported]
+            errors += [invalid_for_resources] * counts[scope] if scope in _SCOPES else [invalid_scope]
             if len(errors) > _MAX_ERRORS:
                 return errors
     errors += _conflicts(scopes, "spec.scopes", scopes)

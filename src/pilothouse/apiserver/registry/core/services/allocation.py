@@ -73,8 +73,8 @@ class _ServiceCIDR(msgspec.Struct, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether addresses are allocated from it: condition ``Ready`` is True or missing, and it is not being
-        deleted."""
+        """Whether addresses are allocated from the ServiceCIDR: its condition ``Ready`` is True or missing, and it is
+        not being deleted."""
         conditions = [condition.status for condition in self.status.conditions if condition.type == "Ready"]
         return not self.metadata.deletionTimestamp and conditions[:1] in ([], ["True"])
 
@@ -129,8 +129,8 @@ class ServiceAddresses(Plugin):
             self.repair()
         spec: Object = obj.setdefault("spec", {})
         if self._store.is_shared:
-            # Another server may allocate the same values concurrently. The write is then retried with the requested
-            # values, and others are allocated.
+            # If another server allocates the same values concurrently, the write is retried: with the values of the
+            # request, and with newly allocated values for the rest.
             if write.requested is None:
                 write.requested = _requested_values(spec)
             else:
@@ -345,7 +345,7 @@ def _is_matching_prefer_dual_stack(spec: Object, old_spec: Object | None) -> boo
 
 
 def _is_headless_without_selector(spec: Object) -> bool:
-    """Whether the Service is headless without a selector."""
+    """Whether the Service is headless and has no selector."""
     return spec.get("clusterIP") == "None" and not spec.get("selector")
 
 

@@ -17,7 +17,7 @@ from pilothouse.machinery.cidrs import Network
 from pilothouse.storage import Record, Staged, Store
 
 PREFIX = "/rangeallocations/"
-"""Their prefix in the store; ``storage_codec`` maps it to kube-apiserver's keys."""
+"""The prefix of RangeAllocations in the store; ``storage_codec`` maps it to kube-apiserver's keys."""
 NODE_PORTS = f"{PREFIX}servicenodeports"
 ADDRESSES = f"{PREFIX}serviceips"
 
@@ -88,8 +88,8 @@ class RangeAllocation:
         return offset >= 0 and bool(self.bits() >> offset & 1)
 
     def stage(self, new_range: str, take: Iterable[int], release: Iterable[int]) -> Staged | None:
-        """Stage it with the offsets of ``take`` set and those of ``release`` cleared. ``new_range``: its range if it is
-        new. None if nothing changes."""
+        """Stage the RangeAllocation with the offsets of ``take`` set and those of ``release`` cleared. ``new_range``:
+        the range of a new RangeAllocation. None if nothing changes."""
         record, old_bits = self.record, self.bits()
         bits = old_bits
         for offset in release:

@@ -44,7 +44,7 @@ class EventStrategy(Strategy):
     """``events.k8s.io/v1`` Events: core Events with other names for some fields."""
 
     allow_create_on_update = True
-    create_steps = ("object", "object meta", "more")
+    create_steps = ("object", "object meta", "additional")
     update_steps = ("object", "object meta update", "update")
     group_in_errors = ""  # upstream reports them as core Events
     garbage_collected = False
@@ -68,7 +68,7 @@ class EventStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return legacy_validate_event(rename_fields(obj, TO_CORE), controller="reportingController")
 
-    def validate_more(self, obj: Object) -> ErrorList:
+    def validate_additional(self, obj: Object) -> ErrorList:
         errors = validate_series(obj.get("series"))
         if not obj.get("eventTime"):
             errors.append(required("eventTime"))

@@ -73,13 +73,13 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
     return errors
 
 
-def _validate_share(holder: Object, path: str) -> ErrorList:
-    shares = holder.get("nominalConcurrencyShares") or 0
+def _validate_share(configuration: Object, path: str) -> ErrorList:
+    shares = configuration.get("nominalConcurrencyShares") or 0
     return [invalid(f"{path}.nominalConcurrencyShares", shares, _NON_NEGATIVE)] if shares < 0 else []
 
 
-def _validate_percent(holder: Object, path: str) -> ErrorList:
-    percent = holder.get("lendablePercent") or 0
+def _validate_percent(configuration: Object, path: str) -> ErrorList:
+    percent = configuration.get("lendablePercent") or 0
     return [] if 0 <= percent <= 100 else [invalid(f"{path}.lendablePercent", percent, _INVALID_PERCENT)]
 
 

@@ -28,7 +28,7 @@ class IngressStrategy(Strategy):
 
     generation_fields = ("spec",)
     empty_status = {"loadBalancer": {}}  # read only
-    create_steps = ("object meta", "object", "more")
+    create_steps = ("object meta", "object", "additional")
     update_steps = ("object meta update", "object meta", "object")
 
     def set_defaults(self, obj: Object) -> None:
@@ -40,8 +40,8 @@ class IngressStrategy(Strategy):
     def validate(self, obj: Object) -> ErrorList:
         return ingress_validation.validate_ingress_spec(obj["spec"])
 
-    def validate_more(self, obj: Object) -> ErrorList:
-        return ingress_validation.validate_ingress_more(obj)
+    def validate_additional(self, obj: Object) -> ErrorList:
+        return ingress_validation.validate_ingress_class_annotation(obj)
 
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)

@@ -29,7 +29,7 @@ _CLASS = "kubernetes.io/ingress.class"
 _MAX_HOST_LENGTH = 253
 
 
-def validate_ingress_more(obj: Object) -> ErrorList:
+def validate_ingress_class_annotation(obj: Object) -> ErrorList:
     annotation, name = (obj["metadata"].get("annotations") or {}).get(_CLASS), obj["spec"].get("ingressClassName")
     if annotation is None or name is None or annotation == name:
         return []

@@ -105,10 +105,10 @@ def _validate_slice_node_selection(spec: Object) -> tuple[ErrorList, list[str]]:
     return errors, fields_set
 
 
-def _validate_node_selection(holder: Object, path: str, empty_detail: str) -> tuple[ErrorList, list[str]]:
+def _validate_node_selection(spec_or_device: Object, path: str, empty_detail: str) -> tuple[ErrorList, list[str]]:
     errors: ErrorList = []
     fields_set: list[str] = []
-    name, selector, all_nodes = (holder.get(field) for field in _NODE_FIELDS)
+    name, selector, all_nodes = (spec_or_device.get(field) for field in _NODE_FIELDS)
     if name:
         fields_set.append("`nodeName`")
         errors += [invalid(f"{path}.nodeName", name, msg) for msg in dns_subdomain_errors(name)]
