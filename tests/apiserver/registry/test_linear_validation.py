@@ -27,11 +27,12 @@ _CLAIMS = [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": "c"}} f
                 ]
             ),
         ),
+        # The last one is a duplicate: so many valid ones are too large for the store.
         "topology spread constraints": (
             PODS,
             pod(
                 topologySpreadConstraints=[
-                    {"maxSkew": 1, "topologyKey": f"k{number}", "whenUnsatisfiable": "ScheduleAnyway"}
+                    {"maxSkew": 1, "topologyKey": f"k{number % (_MANY - 1)}", "whenUnsatisfiable": "ScheduleAnyway"}
                     for number in range(_MANY)
                 ]
             ),
