@@ -484,6 +484,13 @@ async def test_expired_credentials_are_not_sent(tmp_path: Path) -> None:
 @cases(
     "script, settings, message",
     {
+        "endless output": ("while True: print('x' * 10_000)", {}, "printed more than 1,048,576 bytes"),
+        "deep output": ("print('{\"a\":' * 100_000)", {}, "is not an ExecCredential"),
+        "much on standard error": (
+            "sys.stderr.write('x' * 1_000_000 + ' log in first'); sys.exit(1)",
+            {},
+            "exit code 1: x{987} log in first$",
+        ),
         "plugin fails": ("sys.exit('log in first')", {}, "exit code 1: log in first$"),
         "not JSON": ("print('hello')", {}, "is not an ExecCredential: JSON is malformed"),
         "another object": ("print('{}')", {}, f"not {V1} ExecCredential as the kubeconfig says"),

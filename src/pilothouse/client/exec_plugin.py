@@ -29,6 +29,13 @@ _log = Log("client")
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
+_MAX_OUTPUT = 1024 * 1024
+_PIECE = 64 * 1024
+
+
+class _TooLong(Exception):
+    """The plugin prints more than a credential can have."""
+
 
 class ExecSettings(msgspec.Struct, frozen=True):
     """The ``exec`` entry of a kubeconfig user. ``cluster`` is passed to the program with ``provideClusterInfo``."""
@@ -146,16 +153,23 @@ class ExecPlugin:
             self._report(1, "client_internal_error")
             raise ConfigError(f"{settings.origin}: cannot run {command}: {error.strerror or error}") from error
         try:
-            printed, complaint = await process.communicate()
-        except asyncio.CancelledError:
+            printed, complaint = await asyncio.gather(_read(process.stdout), _read_tail(process.stderr))
+            await process.wait()
+        except (asyncio.CancelledError, _TooLong) as error:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-            raise
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            self._report(1, "plugin_execution_error")
+            raise ConfigError(
+                f"{settings.origin}: executable {command} printed more than {_MAX_OUTPUT:,} bytes; an ExecCredential "
+                "was expected"
+            ) from None
         if process.returncode != 0:
             # As Go reports a process that was ended by a signal.
             self._report(max(process.returncode or 1, -1), "plugin_execution_error")
-            text = (complaint or b"").decode(errors="replace").strip()[-1000:]
+            text = complaint.decode(errors="replace").strip()[-1000:]
             tail = f": {text}" if text else ""
             code = process.returncode
             raise ConfigError(f"{settings.origin}: executable {command} failed with exit code {code}{tail}")
@@ -171,7 +185,7 @@ class ExecPlugin:
         what = f"{settings.origin}: the output of {settings.command}"
         try:
             credential = msgspec.json.decode(printed, type=_ExecCredential)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ConfigError(f"{what} is not an ExecCredential: {error}") from error
         if credential.kind != "ExecCredential" or credential.api_version != settings.api_version:
             raise ConfigError(
@@ -184,6 +198,25 @@ class ExecPlugin:
         if bool(status.client_certificate_data) != bool(status.client_key_data):
             raise ConfigError(f"{what} has a client certificate without its key, or a key without its certificate")
         return status
+
+
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
+    """Everything that is printed. Raises ``_TooLong``."""
+    assert stream is not None, "standard output is a pipe"
+    printed = bytearray()
+    while piece := await stream.read(_PIECE):
+        printed += piece
+        if len(printed) > _MAX_OUTPUT:
+            raise _TooLong
+    return bytes(printed)
+
+
+async def _read_tail(stream: asyncio.StreamReader | None) -> bytes:
+    """The end of what is printed; nothing if it goes to the terminal."""
+    tail = b""
+    while stream is not None and (piece := await stream.read(_PIECE)):
+        tail = (tail + piece)[-_PIECE:]
+    return tail
 
 
 def _lifetime(pair: KeyPair | None) -> tuple[datetime.datetime, datetime.datetime] | None:
