@@ -37,9 +37,9 @@ class _SignerPlugin(Plugin):
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def _authorize(self, write: AdmissionAttributes, verb: str, signer: str, noun: str) -> None:
+    def _authorize(self, write: AdmissionAttributes, verb: str, signer: str, object_description: str) -> None:
         if not is_authorized_for_signer_name(self._core, write.identity, verb, signer):
-            raise new_forbidden(write, f"user not permitted to {verb} {noun} {quote(signer)}")
+            raise new_forbidden(write, f"user not permitted to {verb} {object_description} {quote(signer)}")
 
 
 def _is_request(write: AdmissionAttributes, operation: str, subresource: str) -> bool:
@@ -119,4 +119,4 @@ def _organizations(request: str) -> list[str]:
     except binascii.Error as error:
         raise ValueError(str(error)) from None
     parsed = x509.load_pem_x509_csr(pem)
-    return [str(found.value) for found in parsed.subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)]
+    return [str(attribute.value) for attribute in parsed.subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)]

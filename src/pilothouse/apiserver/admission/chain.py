@@ -91,12 +91,14 @@ class Steps:
 
     def __init__(self, chain: "Chain", plugins: Sequence[Plugin], resource: str) -> None:
         self.chain = chain
-        self.admit: tuple[Step, ...] = tuple(one.admit for one in plugins if type(one).admit is not Plugin.admit)
-        self.allocate = tuple(one.allocate for one in plugins if type(one).allocate is not Plugin.allocate)
-        self.validate: tuple[Step, ...] = tuple(
-            one.validate for one in plugins if type(one).validate is not Plugin.validate
+        self.admit: tuple[Step, ...] = tuple(
+            plugin.admit for plugin in plugins if type(plugin).admit is not Plugin.admit
         )
-        self.reads_updates = any(one.reads_updates(resource) for one in plugins if _has_steps(type(one)))
+        self.allocate = tuple(plugin.allocate for plugin in plugins if type(plugin).allocate is not Plugin.allocate)
+        self.validate: tuple[Step, ...] = tuple(
+            plugin.validate for plugin in plugins if type(plugin).validate is not Plugin.validate
+        )
+        self.reads_updates = any(plugin.reads_updates(resource) for plugin in plugins if _has_steps(type(plugin)))
         self.admit_phases: dict[str, Phase] = {}
         self.validate_phases: dict[str, Phase] = {}
 
@@ -212,17 +214,17 @@ class Chain:
         clock: Callable[[], float],
         began: float,
         steps: tuple[Step, ...],
-        first: int,
+        first_index: int,
         pending: Awaitable[None] | None,
         write: AdmissionAttributes,
     ) -> None:
-        """Await ``pending`` of the first of these steps, which has index ``first`` in the phase, then call the
+        """Await ``pending`` of the first of these steps, which has index ``first_index`` in the phase, then call the
         others."""
         waits: dict[int, float] = {}
-        index = first
+        index = first_index
         try:
-            for index, step in enumerate(steps, start=first):
-                if index > first:
+            for index, step in enumerate(steps, start=first_index):
+                if index > first_index:
                     pending = step(write)
                 if pending is not None:
                     started = clock()
@@ -247,7 +249,7 @@ class Chain:
         resource = write.info.group_resource
         steps = self._steps.get(resource)
         if steps is None:
-            plugins = [one for one in self.plugins if one.resources is None or resource in one.resources]
+            plugins = [plugin for plugin in self.plugins if plugin.resources is None or resource in plugin.resources]
             steps = self._steps[resource] = Steps(self, plugins, resource)
         write.steps = steps
         return steps

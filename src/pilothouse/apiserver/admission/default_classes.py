@@ -68,14 +68,14 @@ class DefaultIngressClass(_DefaultClass):
 def default_class(store: Store, prefix: str, annotations: Sequence[str]) -> str:
     """The name of the default class (``GetDefaultClass``): the newest with one of the annotations, the first by name if
     several were created in the same second; "" if there is none."""
-    best = ("", "")
+    default = ("", "")
     for record in all_records(store, prefix):  # by name
         if b"is-default-class" not in record.value:
             continue
         meta = decode(record.value)["metadata"]
-        marks = meta.get("annotations") or {}
-        if any(marks.get(annotation) == "true" for annotation in annotations):
+        class_annotations = meta.get("annotations") or {}
+        if any(class_annotations.get(annotation) == "true" for annotation in annotations):
             created = meta.get("creationTimestamp") or ""
-            if not best[1] or created > best[0]:
-                best = (created, meta["name"])
-    return best[1]
+            if not default[1] or created > default[0]:
+                default = (created, meta["name"])
+    return default[1]

@@ -46,8 +46,8 @@ def _admin_access_path(obj: Object) -> str:
     """The path of the first request with ``adminAccess``, which upstream reports alike for claims and templates."""
     spec = obj.get("spec") or {}
     spec = spec.get("spec") or spec
-    exactly = [request.get("exactly") or {} for request in (spec.get("devices") or {}).get("requests") or ()]
-    return _first_admin_access(exactly, "spec.devices.requests")
+    exact_requests = [request.get("exactly") or {} for request in (spec.get("devices") or {}).get("requests") or ()]
+    return _first_admin_access(exact_requests, "spec.devices.requests")
 
 
 def _admin_access_status_path(obj: Object, old: Object) -> str:

@@ -76,19 +76,23 @@ class LimitRanger(Plugin):
 
     def _limits_of_namespace(self, write: AdmissionAttributes) -> list[tuple[Limit, ...]]:
         """The limits of the namespace. Rejects an object that needs more than ``MAX_COMPARISONS``."""
-        found = list(self._ranges(write.namespace))
-        bounds = sum(_size(limit) for limits in found for limit in limits)
+        namespace_limits = list(self._ranges(write.namespace))
+        bounds = sum(_size(limit) for limits in namespace_limits for limit in limits)
         spec = (write.obj or {}).get("spec") or {}
         containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-        requested = sum(len(r or ()) for container in containers for r in (container.get("resources") or {}).values())
-        comparisons = bounds * max(1, len(containers)) + requested * sum(map(len, found))
+        requested = sum(
+            len(quantities or ())
+            for container in containers
+            for quantities in (container.get("resources") or {}).values()
+        )
+        comparisons = bounds * max(1, len(containers)) + requested * sum(map(len, namespace_limits))
         if comparisons > MAX_COMPARISONS:
             raise new_forbidden(
                 write,
                 f"the LimitRanges of the namespace require {comparisons} comparisons of quantities, at most "
                 f"{MAX_COMPARISONS} are allowed",
             )
-        return found
+        return namespace_limits
 
     def _ranges(self, namespace: str) -> Iterator[tuple[Limit, ...]]:
         for record in self._store.list(f"{PREFIX}{namespace}/").records:
@@ -102,8 +106,8 @@ class LimitRanger(Plugin):
 
 
 def _size(limit: Limit) -> int:
-    parts = (limit.min, limit.max, limit.default, limit.default_request, limit.max_limit_request_ratio)
-    return sum(map(len, parts))
+    maps = (limit.min, limit.max, limit.default, limit.default_request, limit.max_limit_request_ratio)
+    return sum(map(len, maps))
 
 
 def _supports_attributes(write: AdmissionAttributes) -> bool:
@@ -133,12 +137,12 @@ def default_pod_resources(pod: Object, limits: tuple[Limit, ...]) -> None:
     for kind, field in (("container", "containers"), ("init container", "initContainers")):
         for container in spec.get(field) or ():
             resources: Object = container.setdefault("resources", {})
-            for noun, name, defaults in (("request", "requests", requests), ("limit", "limits", default_limits)):
+            for singular, name, defaults in (("request", "requests", requests), ("limit", "limits", default_limits)):
                 present = resources.get(name) or {}
                 missing = sorted(key for key in defaults if key not in present)
                 if missing:
                     resources[name] = {**present, **{key: defaults[key] for key in missing}}
-                    texts.append(f"{', '.join(missing)} {noun} for {kind} {container.get('name', '')}")
+                    texts.append(f"{', '.join(missing)} {singular} for {kind} {container.get('name', '')}")
     if texts:
         meta = pod["metadata"]
         annotation = f"LimitRanger plugin set: {'; '.join(texts)}"
@@ -211,13 +215,13 @@ def _sorted(listed: Mapping[str, Any]) -> list[tuple[str, Quantity]]:
     return [(name, parse_quantity(str(listed[name]))) for name in sorted(listed)]
 
 
-def _less(one: Quantity, other: Quantity) -> bool:
+def _less(first: Quantity, second: Quantity) -> bool:
     """Compares in thousandths if both fit, else in whole units."""
-    low, high = _comparable(one, other)
+    low, high = _comparable(first, second)
     return low < high
 
 
-def _comparable(one: Quantity, other: Quantity) -> tuple[int, int]:
-    if one.value <= _MAX_MILLI and other.value <= _MAX_MILLI:
-        return one.milli_value, other.milli_value
-    return one.value, other.value
+def _comparable(first: Quantity, second: Quantity) -> tuple[int, int]:
+    if first.value <= _MAX_MILLI and second.value <= _MAX_MILLI:
+        return first.milli_value, second.milli_value
+    return first.value, second.value

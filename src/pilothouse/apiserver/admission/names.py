@@ -90,9 +90,11 @@ def enabled_plugin_names(base: Collection[str], enable: Sequence[str], disable: 
     """``base`` with the enabled and without the disabled names, in the order in which they run
     (``enabledPluginNames``). Raises ``ValueError`` with the messages of apiserver's ``pkg/server/options/admission.go``
     (v0.36)."""
-    both = sorted(set(enable) & set(disable))
-    if both:
-        raise ValueError(f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped")
+    overlapped = sorted(set(enable) & set(disable))
+    if overlapped:
+        raise ValueError(
+            f"[{' '.join(overlapped)}] in enable-admission-plugins and disable-admission-plugins overlapped"
+        )
     for flag, names in (("disable-admission-plugins", disable), ("enable-admission-plugins", enable)):
         for name in names:
             if name not in ALL_ORDERED_PLUGINS:

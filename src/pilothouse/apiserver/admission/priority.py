@@ -55,8 +55,8 @@ class Priority(Plugin):
             return
         if write.operation == "DELETE" or write.obj is None or not write.obj.get("globalDefault"):
             return
-        for other in self._defaults():
-            name = other["metadata"]["name"]
+        for priority_class in self._defaults():
+            name = priority_class["metadata"]["name"]
             if name != write.obj["metadata"].get("name"):
                 reason = f"PriorityClass {name} is already marked as default. Only one default can exist"
                 raise errors.forbidden(write.info, write.name, reason)
@@ -67,13 +67,17 @@ class Priority(Plugin):
             record = self._store.staged(PREFIX + name)
             if record is None and name not in SYSTEM_CLASSES:
                 raise errors.forbidden(write.info, write.name, f"no PriorityClass with name {name} was found")
-            found: Object | None = decode(record.value) if record is not None else {"value": SYSTEM_CLASSES[name][0]}
+            priority_class: Object | None = (
+                decode(record.value) if record is not None else {"value": SYSTEM_CLASSES[name][0]}
+            )
         else:
-            found = min(self._defaults(), key=lambda one: int(one["value"]), default=None)
-            if found is not None:
-                spec["priorityClassName"] = found["metadata"]["name"]
-        value = int(found.get("value") or 0) if found is not None else 0
-        policy = (found.get("preemptionPolicy") if found is not None else None) or "PreemptLowerPriority"
+            priority_class = min(self._defaults(), key=lambda default_class: int(default_class["value"]), default=None)
+            if priority_class is not None:
+                spec["priorityClassName"] = priority_class["metadata"]["name"]
+        value = int(priority_class.get("value") or 0) if priority_class is not None else 0
+        policy = (
+            priority_class.get("preemptionPolicy") if priority_class is not None else None
+        ) or "PreemptLowerPriority"
         if spec.get("priority") not in (None, value):
             raise _mismatch(write, f"the integer value of priority ({spec['priority']})", str(value))
         if spec.get("preemptionPolicy") not in (None, policy):
@@ -91,10 +95,10 @@ class Priority(Plugin):
         self._cached_defaults = None
 
 
-def _mismatch(write: AdmissionAttributes, given: str, computed: str) -> StatusError:
+def _mismatch(write: AdmissionAttributes, provided: str, computed: str) -> StatusError:
     return errors.forbidden(
         write.info,
         write.name,
-        f"{given} must not be provided in pod spec; priority admission controller computed {computed} from the given "
-        "PriorityClass name",
+        f"{provided} must not be provided in pod spec; priority admission controller computed {computed} from the "
+        "given PriorityClass name",
     )

@@ -103,7 +103,7 @@ class ResourceQuota(Plugin):
 
     def _quotas(self, records: Iterable[Record]) -> list[Quota]:
         """The quotas, staged writes included."""
-        found = []
+        quotas = []
         for committed in records:
             record = self._store.staged(committed.key)
             if record is None:
@@ -112,8 +112,8 @@ class ResourceQuota(Plugin):
             quota = self._cache.get(record.key)
             if quota is None or quota.record is not record:
                 quota = self._cache[record.key] = Quota(record)
-            found.append(quota)
-        return found
+            quotas.append(quota)
+        return quotas
 
     def _check(
         self, write: AdmissionAttributes, evaluator: Evaluator, quotas: list[Quota]
@@ -127,9 +127,9 @@ class ResourceQuota(Plugin):
             names = evaluator.matching(quota.hard)
             if not names or not all(evaluator.in_scope(scope, obj) for scope in quota.scopes):
                 continue
-            lacking = evaluator.lacking(names, obj)
-            if lacking:
-                raise new_forbidden(write, f"failed quota: {quota.name}: {lacking}")
+            missing = evaluator.lacking(names, obj)
+            if missing:
+                raise new_forbidden(write, f"failed quota: {quota.name}: {missing}")
             if any(name not in quota.used for name in names):
                 raise new_forbidden(write, f"status unknown for quota: {quota.name}, resources: {','.join(names)}")
             interesting_quotas.append(quota)
@@ -174,9 +174,9 @@ class ResourceQuota(Plugin):
             stage_object(self._store, self._info, record.key, obj, expected=record.revision)
 
 
-def _subtract_to_non_negative(usage: Amounts, before: Amounts) -> Amounts:
+def _subtract_to_non_negative(usage: Amounts, old_usage: Amounts) -> Amounts:
     """``quota.SubtractWithNonNegativeResult``."""
-    return {name: max(amount - before.get(name, _ZERO), _ZERO) for name, amount in usage.items()}
+    return {name: max(amount - old_usage.get(name, _ZERO), _ZERO) for name, amount in usage.items()}
 
 
 def _new_usage(write: AdmissionAttributes, quota: Quota, delta: Amounts) -> Amounts:

@@ -28,15 +28,15 @@ class RuntimeClass(Plugin):
         spec = _new_pod_spec(write)
         if spec is None:
             return
-        found = self._class(write, spec)
-        if found is None:
+        runtime_class = self._class(write, spec)
+        if runtime_class is None:
             return
-        fixed = (found.get("overhead") or {}).get("podFixed")
-        if fixed:
-            if spec.get("overhead") and amounts(spec["overhead"]) != amounts(fixed):
+        pod_fixed = (runtime_class.get("overhead") or {}).get("podFixed")
+        if pod_fixed:
+            if spec.get("overhead") and amounts(spec["overhead"]) != amounts(pod_fixed):
                 raise new_forbidden(write, _OVERHEAD_MISMATCH)
-            spec["overhead"] = dict(fixed)
-        scheduling = found.get("scheduling")
+            spec["overhead"] = dict(pod_fixed)
+        scheduling = runtime_class.get("scheduling")
         if scheduling:
             _set_scheduling(write, spec, scheduling)
 
@@ -44,10 +44,10 @@ class RuntimeClass(Plugin):
         spec = _new_pod_spec(write)
         if spec is None or not (spec.get("overhead") or spec.get("runtimeClassName")):
             return
-        found = self._class(write, spec)
-        fixed = None if found is None else (found.get("overhead") or {}).get("podFixed")
-        if fixed:
-            if amounts(spec.get("overhead")) != amounts(fixed):
+        runtime_class = self._class(write, spec)
+        pod_fixed = None if runtime_class is None else (runtime_class.get("overhead") or {}).get("podFixed")
+        if pod_fixed:
+            if amounts(spec.get("overhead")) != amounts(pod_fixed):
                 raise new_forbidden(write, _OVERHEAD_MISMATCH)
         elif spec.get("overhead"):
             raise new_forbidden(
@@ -89,28 +89,30 @@ def _set_scheduling(write: AdmissionAttributes, spec: Object, scheduling: Object
         spec["tolerations"] = merge_tolerations([*(spec.get("tolerations") or ()), *tolerations])
 
 
-def merge_tolerations(everything: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_tolerations(tolerations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """``MergeTolerations``: without tolerations of which another one is a superset; of equal ones the first.
 
     Each is compared only with those that may be its supersets, which differ in nothing but their seconds.
     """
     positions: dict[tuple[str, ...], list[int]] = {}
-    for position, one in enumerate(everything):
-        positions.setdefault(_group(one), []).append(position)
+    for position, toleration in enumerate(tolerations):
+        positions.setdefault(_group(toleration), []).append(position)
     merged: list[dict[str, Any]] = []
     merged_of: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for position, one in enumerate(everything):
-        groups = _groups_of_supersets(one)
-        if any(_is_superset(other, one) for group in groups for other in merged_of.get(group, ())):
+    for position, toleration in enumerate(tolerations):
+        groups = _groups_of_supersets(toleration)
+        if any(_is_superset(superset, toleration) for group in groups for superset in merged_of.get(group, ())):
             continue
-        found = [positions.get(group, []) for group in groups]
+        superset_positions = [positions.get(group, []) for group in groups]
         later = (
-            everything[same[index]] for same in found for index in range(bisect.bisect_right(same, position), len(same))
+            tolerations[group_positions[index]]
+            for group_positions in superset_positions
+            for index in range(bisect.bisect_right(group_positions, position), len(group_positions))
         )
-        if any(other != one and _is_superset(other, one) for other in later):
+        if any(superset != toleration and _is_superset(superset, toleration) for superset in later):
             continue
-        merged.append(one)
-        merged_of.setdefault(_group(one), []).append(one)
+        merged.append(toleration)
+        merged_of.setdefault(_group(toleration), []).append(toleration)
     return merged
 
 
@@ -120,28 +122,30 @@ def _group(toleration: dict[str, Any]) -> tuple[str, ...]:
     return (key, effect, operator) if operator == "Exists" else (key, effect, operator, toleration.get("value") or "")
 
 
-def _groups_of_supersets(narrow: dict[str, Any]) -> list[tuple[str, ...]]:
-    own = _group(narrow)
-    key, effect, *rest = own
-    groups = [own, (key, "", *rest)]
+def _groups_of_supersets(toleration: dict[str, Any]) -> list[tuple[str, ...]]:
+    own = _group(toleration)
+    key, effect, *operator_and_value = own
+    groups = [own, (key, "", *operator_and_value)]
     groups += [(wide_key, wide_effect, "Exists") for wide_key in (key, "") for wide_effect in (effect, "")]
     return [*dict.fromkeys(groups)]
 
 
-def _is_superset(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
-    """Whether ``wide`` tolerates every taint that ``narrow`` tolerates (``isSuperset``)."""
-    if wide == narrow:
+def _is_superset(superset: dict[str, Any], toleration: dict[str, Any]) -> bool:
+    """Whether ``superset`` tolerates every taint that ``toleration`` tolerates (``isSuperset``)."""
+    if superset == toleration:
         return True
-    operator = wide.get("operator") or "Equal"
-    key = wide.get("key") or ""
-    if key != (narrow.get("key") or "") and (key or operator != "Exists"):
+    operator = superset.get("operator") or "Equal"
+    key = superset.get("key") or ""
+    if key != (toleration.get("key") or "") and (key or operator != "Exists"):
         return False
-    effect = wide.get("effect") or ""
-    if effect and effect != (narrow.get("effect") or ""):
+    effect = superset.get("effect") or ""
+    if effect and effect != (toleration.get("effect") or ""):
         return False
-    seconds, desired = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
+    seconds, desired = superset.get("tolerationSeconds"), toleration.get("tolerationSeconds")
     if effect == "NoExecute" and seconds is not None and (desired is None or desired > seconds):
         return False
     if operator == "Exists":
         return True
-    return operator == narrow.get("operator") == "Equal" and (wide.get("value") or "") == (narrow.get("value") or "")
+    return operator == toleration.get("operator") == "Equal" and (superset.get("value") or "") == (
+        toleration.get("value") or ""
+    )

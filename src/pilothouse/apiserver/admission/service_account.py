@@ -139,7 +139,12 @@ class ServiceAccount(Plugin):
     def _mount_service_account_token(self, spec: Object) -> None:
         volumes = spec.get("volumes") or []
         name = next(
-            (one["name"] for one in volumes if one.get("projected") and one.get("name", "").startswith(VOLUME)), ""
+            (
+                volume["name"]
+                for volume in volumes
+                if volume.get("projected") and volume.get("name", "").startswith(VOLUME)
+            ),
+            "",
         )
         has_volume = bool(name)
         if not has_volume:
@@ -217,7 +222,7 @@ def _secret_references(spec: Object) -> Iterator[bool]:
         yield bool(secret.get("name"))
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(field) or ():
-            for _what, _name in _environment_secrets(container):
+            for _source, _name in _environment_secrets(container):
                 yield True
     for volume in spec.get("volumes") or ():
         yield bool((volume.get("azureFile") or {}).get("secretName"))
@@ -265,10 +270,10 @@ def _validate_environment(
     write: AdmissionAttributes, spec: Object, field: str, kind: str, listed: set[str], name: str
 ) -> None:
     for container in spec.get(field) or ():
-        for how, secret in _environment_secrets(container):
+        for source, secret in _environment_secrets(container):
             if secret not in listed:
                 raise new_forbidden(
                     write,
-                    f'{kind} {container.get("name", "")} with {how} referencing secret.secretName="{secret}" is not '
+                    f'{kind} {container.get("name", "")} with {source} referencing secret.secretName="{secret}" is not '
                     f"allowed because service account {name} does not reference that secret",
                 )

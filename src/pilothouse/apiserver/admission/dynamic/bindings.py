@@ -58,16 +58,16 @@ class Decision(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The message for the client."""
-        by = f" with binding '{self.binding}'" if self.binding else ""
-        return f"{self.kind} '{self.policy}'{by} denied request: {self.message}"
+        with_binding = f" with binding '{self.binding}'" if self.binding else ""
+        return f"{self.kind} '{self.policy}'{with_binding} denied request: {self.message}"
 
 
 def bindings_by_policy(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
     """Policy name → its bindings."""
-    found: dict[str, list[Binding]] = {}
+    by_policy: dict[str, list[Binding]] = {}
     for binding in bindings:
-        found.setdefault(binding.policy, []).append(binding)
-    return found
+        by_policy.setdefault(binding.policy, []).append(binding)
+    return by_policy
 
 
 async def policy_invocations(
@@ -105,37 +105,37 @@ class _ParamError(ValueError):
 
 
 async def _collect_params(
-    core: Core, kind: Object | None, ref: Object | None, namespace: str
+    core: Core, param_kind: Object | None, param_ref: Object | None, namespace: str
 ) -> Sequence[Object | None]:
     """The params of a binding (``CollectParams``); ``[None]`` for a policy or binding without params. Raises
     ``_ParamError``, and ``StatusError`` if a param cannot be converted."""
-    if kind is None or ref is None:
+    if param_kind is None or param_ref is None:
         return [None]
-    info = _param_resource(core, kind)
-    param_namespace = ref.get("namespace") or ""
+    info = _param_resource(core, param_kind)
+    param_namespace = param_ref.get("namespace") or ""
     if info.namespaced:
         param_namespace = param_namespace or namespace
         if not param_namespace:
             raise _ParamError("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
     elif param_namespace:
         raise _ParamError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-    found: list[Object] = []
-    if ref.get("name"):
-        record = core.store.staged(info.key(param_namespace, ref["name"]))
+    params: list[Object] = []
+    if param_ref.get("name"):
+        record = core.store.staged(info.key(param_namespace, param_ref["name"]))
         if record is not None:
-            found.append(decode(await core.shown(info, record.value)))
-    elif ref.get("selector") is not None:
-        matches = selector_from(msgspec.convert(ref["selector"], LabelSelector)).matches
+            params.append(decode(await core.shown(info, record.value)))
+    elif param_ref.get("selector") is not None:
+        matches = selector_from(msgspec.convert(param_ref["selector"], LabelSelector)).matches
         records = core.store.list(info.list_prefix(param_namespace)).records
         for value in await core.shown_all(info, [record.value for record in records]):
             obj = decode(value)
             if matches(obj["metadata"].get("labels") or {}):
-                found.append(obj)
+                params.append(obj)
     else:
         raise _ParamError("one of name or selector must be provided")
-    if not found and ref.get("parameterNotFoundAction") == "Deny":
+    if not params and param_ref.get("parameterNotFoundAction") == "Deny":
         raise _ParamError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return found
+    return params
 
 
 def _param_resource(core: Core, kind: Object) -> ResourceInfo:

@@ -80,8 +80,8 @@ class MatchCriteria:
         Raises ``StatusError`` if a selector is invalid or the namespace does not exist, and the write matches
         otherwise.
         """
-        found = self._resource(core, write)
-        if found is None:
+        matching_info = self._resource(core, write)
+        if matching_info is None:
             return None
         first_error: StatusError | None = None
         for matches in (self._namespace_matches, self._object_matches):
@@ -92,7 +92,7 @@ class MatchCriteria:
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
-        return found
+        return matching_info
 
     def _resource(self, core: Core, write: AdmissionAttributes) -> ResourceInfo | None:
         if any(_rule_matches(rule, write, write.info) for rule in self._excluded):
@@ -103,10 +103,10 @@ class MatchCriteria:
             return write.info
         if not self._equivalent:
             return None
-        others = _equivalent_resources(core, write.info)
-        if any(_rule_matches(rule, write, info) for info in others for rule in self._excluded):
+        equivalents = _equivalent_resources(core, write.info)
+        if any(_rule_matches(rule, write, info) for info in equivalents for rule in self._excluded):
             return None
-        return next((info for rule in self._rules for info in others if _rule_matches(rule, write, info)), None)
+        return next((info for rule in self._rules for info in equivalents if _rule_matches(rule, write, info)), None)
 
     def _namespace_matches(self, core: Core, write: AdmissionAttributes) -> bool:
         if self._namespaces == EVERYTHING or not (write.namespace or _is_namespace(write)):
@@ -148,7 +148,7 @@ def _namespace_labels(core: Core, write: AdmissionAttributes) -> dict[str, str]:
 
 def _equivalent_resources(core: Core, info: ResourceInfo) -> list[ResourceInfo]:
     """The other groups and versions in which the same objects are served (``EquivalentResourceMapper``)."""
-    return [other for other in core.table if other is not info and other.prefix == info.prefix]
+    return [equivalent for equivalent in core.table if equivalent is not info and equivalent.prefix == info.prefix]
 
 
 def _rule_matches(rule: Mapping[str, Any], write: AdmissionAttributes, info: ResourceInfo) -> bool:
@@ -163,8 +163,8 @@ def _rule_matches(rule: Mapping[str, Any], write: AdmissionAttributes, info: Res
     )
 
 
-def _any_of(choices: Any, value: str) -> bool:
-    return any(choice in (_ANY, value) for choice in choices or ())
+def _any_of(values: Any, value: str) -> bool:
+    return any(allowed in (_ANY, value) for allowed in values or ())
 
 
 def _scope_matches(scope: str, write: AdmissionAttributes) -> bool:

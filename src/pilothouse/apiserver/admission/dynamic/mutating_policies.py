@@ -81,19 +81,19 @@ class _Mutation:
         type_ = _type_of(info)
         atomics = _atomic_paths(value, type_, "")
         if atomics:
-            found = ", ".join(atomics)
-            reason = f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {found}"
+            paths = ", ".join(atomics)
+            reason = f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {paths}"
             raise ExpressionError(f"error applying patch: {reason}")
         return merge(obj, {**value, "kind": obj["kind"], "apiVersion": obj["apiVersion"]}, type_)
 
     @staticmethod
     def _apply_json_patch(obj: Object, value: Any) -> Object:
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        if not isinstance(value, list) or not all(isinstance(operation, dict) for operation in value):
             raise ExpressionError("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
         try:
             patched: Object = apply_json_patch(copy.deepcopy(obj), value)
         except PatchError as error:
-            if any(one.get("op") == "test" for one in value):
+            if any(operation.get("op") == "test" for operation in value):
                 return obj  # a patch whose test fails is not applied
             raise ExpressionError(f"JSONPath: {error.message}") from None
         return patched
@@ -102,27 +102,27 @@ class _Mutation:
 def _type_of(info: ResourceInfo) -> MergeType:
     if info.custom is not None:
         return merge_types.of_structural(info.custom.openapi)
-    found = merge_types.of_kind(info.group, info.version, info.kind)
-    assert found is not None, "every built-in kind has a schema"
-    return found
+    merge_type = merge_types.of_kind(info.group, info.version, info.kind)
+    assert merge_type is not None, "every built-in kind has a schema"
+    return merge_type
 
 
 def _atomic_paths(value: Any, type_: MergeType, path: str) -> list[str]:
     """The paths at which an apply configuration would replace an atomic list, map or struct."""
-    found: list[str] = []
+    paths: list[str] = []
     if isinstance(value, dict) and type_.map is not None:
         if type_.map.atomic:
-            found.append(path)
+            paths.append(path)
         for name, member in value.items():
-            below = type_.map.fields.get(name)
-            if below is not None:
-                found += _atomic_paths(member, below, f"{path}.{name}")
+            member_type = type_.map.fields.get(name)
+            if member_type is not None:
+                paths += _atomic_paths(member, member_type, f"{path}.{name}")
     elif isinstance(value, list) and type_.list is not None:
         if not type_.list.associative:
-            found.append(path)
+            paths.append(path)
         for position, item in enumerate(value):
-            found += _atomic_paths(item, type_.list.element, f"{path}[{position}]")
-    return found
+            paths += _atomic_paths(item, type_.list.element, f"{path}[{position}]")
+    return paths
 
 
 class MutatingAdmissionPolicy(Plugin):

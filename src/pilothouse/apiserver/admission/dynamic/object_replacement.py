@@ -34,7 +34,7 @@ def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool
             mutated = decode_body(msgspec.json.encode(mutated), definition).document
     except DecodeError as error:
         raise errors.internal(str(error)) from None
-    before = copy.deepcopy(obj)
+    original = copy.deepcopy(obj)
     meta = obj["metadata"]
     new_meta = mutated.get("metadata") or {}
     # Admission does not change managed fields: the handler updates them afterwards.
@@ -50,4 +50,4 @@ def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool
     obj["metadata"], obj["kind"], obj["apiVersion"] = meta, kind, api_version
     if kind == info.kind:
         core.strategy(info).set_defaults(obj)
-    return obj != before
+    return obj != original

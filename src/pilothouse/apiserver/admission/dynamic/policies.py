@@ -57,10 +57,15 @@ class Policy:
         )
         match_scope = Scope(params=self.param_kind is not None)
         self.conditions = MatchConditions(match_scope, spec.get("matchConditions") or ())
-        self.validations = [Validation(self.scope, message_scope, one) for one in spec.get("validations") or ()]
+        self.validations = [
+            Validation(self.scope, message_scope, validation) for validation in spec.get("validations") or ()
+        ]
         self.annotations = [
-            (one.get("key") or "", Expression(self.scope, one.get("valueExpression") or "", ("string", "null_type")))
-            for one in spec.get("auditAnnotations") or ()
+            (
+                annotation.get("key") or "",
+                Expression(self.scope, annotation.get("valueExpression") or "", ("string", "null_type")),
+            )
+            for annotation in spec.get("auditAnnotations") or ()
         ]
 
 
@@ -108,7 +113,9 @@ class ValidatingAdmissionPolicy(Plugin):
         accessor = VersionedAttributeAccessor(self._core, write)
         for policy in self._policies.all:
             if policy.name in bindings:
-                denied += [one async for one in self._evaluate(write, accessor, policy, bindings[policy.name])]
+                denied += [
+                    decision async for decision in self._evaluate(write, accessor, policy, bindings[policy.name])
+                ]
         if denied:
             raise _status_error(write, denied[0])
 
@@ -172,7 +179,7 @@ class _Evaluation:
 
     async def decide(self, activation: Activation) -> list[Decision]:
         """Evaluate the validations. Raises ``OutOfBudget``: the budget is shared by all of them."""
-        found: list[Decision] = []
+        decisions: list[Decision] = []
         budget = Budget()
         for index, validation in enumerate(self._policy.validations):
             if self._metrics is not None:
@@ -182,10 +189,10 @@ class _Evaluation:
                     continue
                 message = await _message(validation, activation, budget)
             except ExpressionError as error:
-                found += self.failed(str(error), index)
+                decisions += self.failed(str(error), index)
             else:
-                found += self._perform_actions(message, validation.reason, index)
-        return found
+                decisions += self._perform_actions(message, validation.reason, index)
+        return decisions
 
     def failed(self, message: str, index: int) -> list[Decision]:
         """The decisions for an expression that cannot be evaluated, by the policy's ``failurePolicy``."""
@@ -196,11 +203,11 @@ class _Evaluation:
 
     def _perform_actions(self, message: str, reason: str, index: int) -> list[Decision]:
         """Perform the binding's validation actions for the failed validation of this index."""
-        policy, binding, found = self._policy, self._binding, list[Decision]()
+        policy, binding, decisions = self._policy, self._binding, list[Decision]()
         for action in binding.actions:
             self._observe(message, action.lower())
             if action == "Deny":
-                found.append(Decision(_KIND, policy.name, binding.name, message, reason))
+                decisions.append(Decision(_KIND, policy.name, binding.name, message, reason))
             elif action == "Warn":
                 self._write.warnings.append(
                     f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}': "
@@ -215,7 +222,7 @@ class _Evaluation:
                     "validationActions": binding.actions,
                 }
                 add_audit_annotation(_FAILURE, msgspec.json.encode([failure]).decode())
-        return found
+        return decisions
 
     async def annotate(self, activation: Activation, annotations: dict[str, list[str]]) -> AsyncIterator[Decision]:
         """Add the policy's audit annotations, each value once. An expression that cannot be evaluated denies the write,
@@ -232,10 +239,10 @@ class _Evaluation:
                     return
                 continue
             if isinstance(value, str) and value.strip():
-                shown = value.strip().encode()[:_MAX_ANNOTATION].decode(errors="ignore")
+                text = value.strip().encode()[:_MAX_ANNOTATION].decode(errors="ignore")
                 values = annotations.setdefault(key, [])
-                if shown not in values:
-                    values.append(shown)
+                if text not in values:
+                    values.append(text)
 
     def _observe(self, message: str, action: str) -> None:
         if self._metrics is not None:

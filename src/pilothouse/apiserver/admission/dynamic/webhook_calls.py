@@ -71,21 +71,21 @@ def find_target(core: Core, config: Object, timeout: int) -> Target:
     ca_bundle, query = config.get("caBundle") or "", f"?timeout={timeout}s"
     service = config.get("service")
     if service is None:
-        url = config.get("url") or ""
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        path = _clean_path(unquote(parts.path))
-        shown = f"https://{parts.netloc}{path}{query}"
-        return Target(shown, host, parts.port or 443, host, path + query, ca_bundle)
+        config_url = config.get("url") or ""
+        parsed = urlsplit(config_url)
+        host = parsed.hostname or ""
+        path = _clean_path(unquote(parsed.path))
+        url = f"https://{parsed.netloc}{path}{query}"
+        return Target(url, host, parsed.port or 443, host, path + query, ca_bundle)
     name, namespace, port = service.get("name") or "", service.get("namespace") or "", service.get("port") or 443
     path = _clean_path(service.get("path") or "")
     server_name = f"{name}.{namespace}.svc"
-    shown = f"https://{server_name}:{port}{path}{query}"
+    url = f"https://{server_name}:{port}{path}{query}"
     try:
         host, number = _resolve(core, namespace, name, port)
     except CallError as error:
-        raise CallError(f"Post {quote(shown)}: {error}") from None
-    return Target(shown, host, number, server_name, path + query, ca_bundle)
+        raise CallError(f"Post {quote(url)}: {error}") from None
+    return Target(url, host, number, server_name, path + query, ca_bundle)
 
 
 def _clean_path(path: str) -> str:
@@ -103,21 +103,31 @@ def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int
     spec = decode(record.value).get("spec") or {}
     if spec.get("type") == "ExternalName":
         return spec.get("externalName") or "", port
-    desired = next((one for one in spec.get("ports") or () if one.get("port") == port), None)
-    if desired is None:
+    desired_port = next(
+        (service_port for service_port in spec.get("ports") or () if service_port.get("port") == port), None
+    )
+    if desired_port is None:
         raise CallError(f"no service port {port} found for service {quote(name)}")
     prefix = f"{storage_prefix('discovery.k8s.io', 'endpointslices')}{namespace}/"
-    for found in core.store.list(prefix).records:
-        piece = decode(found.value)
-        if (piece["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+    for slice_record in core.store.list(prefix).records:
+        endpoint_slice = decode(slice_record.value)
+        if (endpoint_slice["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
             continue
-        number = next(
-            (one.get("port") for one in piece.get("ports") or () if one.get("name", "") == desired.get("name", "")),
+        target_port = next(
+            (
+                endpoint_port.get("port")
+                for endpoint_port in endpoint_slice.get("ports") or ()
+                if endpoint_port.get("name", "") == desired_port.get("name", "")
+            ),
             None,
         )
-        for endpoint in piece.get("endpoints") or ():
-            if number and endpoint.get("addresses") and (endpoint.get("conditions") or {}).get("ready") is not False:
-                return endpoint["addresses"][0], number
+        for endpoint in endpoint_slice.get("endpoints") or ():
+            if (
+                target_port
+                and endpoint.get("addresses")
+                and (endpoint.get("conditions") or {}).get("ready") is not False
+            ):
+                return endpoint["addresses"][0], target_port
     raise CallError(f"no endpoints available for service {quote(name)}")
 
 
@@ -149,15 +159,15 @@ async def _do(target: Target, body: bytes) -> "_Response":
 def _redirected(target: Target, current: Target, location: str) -> Target:
     """The target of a redirect. Its certificate must still be valid for the name of a Service."""
     url = urljoin(current.url, location)
-    parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname:
+    parsed = urlsplit(url)
+    if parsed.scheme != "https" or not parsed.hostname:
         raise _post_error(target, f"redirected to {quote(url)}, which is not an https URL")
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if parts.netloc == urlsplit(target.url).netloc:
+    path = (parsed.path or "/") + (f"?{parsed.query}" if parsed.query else "")
+    if parsed.netloc == urlsplit(target.url).netloc:
         return msgspec.structs.replace(target, url=url, path=path)
     is_service = target.server_name != target.host
-    name = target.server_name if is_service else parts.hostname
-    return Target(url, parts.hostname, parts.port or 443, name, path, target.ca_bundle, target.traceparent)
+    name = target.server_name if is_service else parsed.hostname
+    return Target(url, parsed.hostname, parsed.port or 443, name, path, target.ca_bundle, target.traceparent)
 
 
 async def _round_trip(target: Target, method: str, body: bytes) -> "_Response":
@@ -180,8 +190,8 @@ async def _round_trip(target: Target, method: str, body: bytes) -> "_Response":
     try:
         writer.write(head + body)
         async with asyncio.timeout(None) as limit:
-            with _INCOMPLETE_RESPONSES.hold(limit) as held:
-                return await _read(reader, lambda size: _INCOMPLETE_RESPONSES.grow(held, size))
+            with _INCOMPLETE_RESPONSES.hold(limit) as reservation:
+                return await _read(reader, lambda size: _INCOMPLETE_RESPONSES.grow(reservation, size))
     except TimeoutError as error:
         # Raised by the socket or the budget: the caller's timeout cancels the task instead.
         raise _post_error(target, str(error) or "the pending responses of webhooks exceed the memory limit") from None
@@ -236,21 +246,21 @@ class _Response:
         self.complete = True
 
 
-async def _read(reader: asyncio.StreamReader, hold: Callable[[int], None]) -> _Response:
+async def _read(reader: asyncio.StreamReader, reserve: Callable[[int], None]) -> _Response:
     response = _Response()
     parser: Any = httptools.HttpResponseParser(response)
-    begun = False
+    started = False
     received = 0
     while not response.complete:
         data = await reader.read(1 << 16)
         if not data:
-            if not begun:
+            if not started:
                 raise OSError("EOF")
             if response.has_length:
                 raise CallError(f"{_BODY_ERROR}: unexpected EOF")
             break  # a body without a length ends with its connection
-        begun = True
-        hold(len(data))
+        started = True
+        reserve(len(data))
         received += len(data)
         parser.feed_data(data)
         if received > _MAX_RESPONSE_BYTES:
@@ -272,9 +282,9 @@ async def _context(ca_bundle: str) -> ssl.SSLContext:
     if cached is not None:
         return cached
     try:
-        first, *more = _chunks(base64.b64decode(ca_bundle).decode("ascii"))
-        context = ssl.create_default_context(cadata=first or None)
-        for chunk in more:
+        first_chunk, *remaining_chunks = _chunks(base64.b64decode(ca_bundle).decode("ascii"))
+        context = ssl.create_default_context(cadata=first_chunk or None)
+        for chunk in remaining_chunks:
             await asyncio.sleep(0)
             context.load_verify_locations(cadata=chunk)
     except (ssl.SSLError, binascii.Error, UnicodeDecodeError):
@@ -288,12 +298,15 @@ async def _context(ca_bundle: str) -> ssl.SSLContext:
 
 def _chunks(bundle: str) -> list[str]:
     """The text of a bundle in chunks of certificates; text after the last certificate is part of the last chunk."""
-    found = bundle.split(_END)
-    if len(found) <= _CERTIFICATES_PER_CHUNK:
+    texts = bundle.split(_END)
+    if len(texts) <= _CERTIFICATES_PER_CHUNK:
         return [bundle]
-    whole = [f"{text}{_END}" for text in found[:-1]]
-    chunks = ["".join(whole[at : at + _CERTIFICATES_PER_CHUNK]) for at in range(0, len(whole), _CERTIFICATES_PER_CHUNK)]
-    chunks[-1] += found[-1]
+    certificates = [f"{text}{_END}" for text in texts[:-1]]
+    chunks = [
+        "".join(certificates[start : start + _CERTIFICATES_PER_CHUNK])
+        for start in range(0, len(certificates), _CERTIFICATES_PER_CHUNK)
+    ]
+    chunks[-1] += texts[-1]
     return chunks
 
 
@@ -309,11 +322,11 @@ def timed_out(target: Target) -> CallError:
 def _dial_error(target: Target, error: OSError) -> str:
     address = f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        known = {
+        messages = {
             62: f"x509: certificate is not valid for {target.server_name}: {error.verify_message}",
             10: "x509: certificate has expired or is not yet valid",
         }
-        return "tls: failed to verify certificate: " + known.get(
+        return "tls: failed to verify certificate: " + messages.get(
             error.verify_code, "x509: certificate signed by unknown authority"
         )
     if isinstance(error, ConnectionRefusedError):

@@ -80,7 +80,7 @@ class Webhook:
 
 def _webhooks(configuration: Object) -> list[Webhook]:
     name: str = configuration["metadata"]["name"]
-    return [Webhook(one, name) for one in configuration.get("webhooks") or ()]
+    return [Webhook(webhook, name) for webhook in configuration.get("webhooks") or ()]
 
 
 class Webhooks(Plugin):
@@ -200,9 +200,9 @@ class Webhooks(Plugin):
             review = msgspec.json.decode(body, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise CallError(f"failed to call webhook: {error}") from None
-        found = f"{review.get('apiVersion', '')}, Kind={review.get('kind', '')}"
-        if found != f"{api_version}, Kind=AdmissionReview" and api_version.endswith("/v1"):
-            raise _invalid(f"expected webhook response of {api_version}, Kind=AdmissionReview, got {found}")
+        gvk = f"{review.get('apiVersion', '')}, Kind={review.get('kind', '')}"
+        if gvk != f"{api_version}, Kind=AdmissionReview" and api_version.endswith("/v1"):
+            raise _invalid(f"expected webhook response of {api_version}, Kind=AdmissionReview, got {gvk}")
         response = review.get("response")
         if not isinstance(response, dict):
             raise _invalid("webhook response was absent")
@@ -240,13 +240,13 @@ def _invalid(reason: str) -> CallError:
 
 def _status_error(name: str, status: Object) -> errors.StatusError:
     """The error for a denial with this Status (``ToStatusErr``, ``webhook/errors/statuserror.go``)."""
-    by = f"admission webhook {quote(name)} denied the request"
+    prefix = f"admission webhook {quote(name)} denied the request"
     detail = status.get("message") or status.get("reason")
     code = status.get("code") or 0
     return errors.StatusError(
         code if isinstance(code, int) and code >= 400 else 400,
         status.get("reason") or "",
-        f"{by}: {detail}" if detail else f"{by} without explanation",
+        f"{prefix}: {detail}" if detail else f"{prefix} without explanation",
         details=status.get("details"),
     )
 
@@ -295,7 +295,7 @@ class MutatingWebhooks(Webhooks):
 
     async def _admit(self, write: AdmissionAttributes) -> None:
         invoked: list[Webhook] = []
-        due: list[Webhook] = []
+        to_reinvoke: list[Webhook] = []
         changed = False
         indexes: dict[Webhook, int] = {}
         for webhooks in self._configurations.all:
@@ -304,23 +304,23 @@ class MutatingWebhooks(Webhooks):
                 called, changes = await self._mutate(write, webhook, f"round_0_index_{indexes[webhook]}")
                 if changes:
                     changed = True
-                    due += [earlier for earlier in invoked if earlier not in due]
+                    to_reinvoke += [previous for previous in invoked if previous not in to_reinvoke]
                 if called and webhook.reinvoke_if_needed:
                     invoked.append(webhook)
         if not changed:
             return
         assert write.obj is not None, "only writes with an object are mutated"
-        before = copy.deepcopy(with_decoded_managed_fields(write.obj))
+        before_reinvoke = copy.deepcopy(with_decoded_managed_fields(write.obj))
         for plugin in self._core.admission.plugins:
             if plugin is self:
                 break
             pending = plugin.reinvoke(write)
             if pending is not None:
                 await pending
-        if with_decoded_managed_fields(write.obj) != before:
-            due = invoked
+        if with_decoded_managed_fields(write.obj) != before_reinvoke:
+            to_reinvoke = invoked
         for webhook in invoked:
-            if webhook in due:
+            if webhook in to_reinvoke:
                 await self._mutate(write, webhook, f"round_1_index_{indexes[webhook]}")
 
     async def _mutate(self, write: AdmissionAttributes, webhook: Webhook, annotation: str) -> tuple[bool, bool]:
@@ -359,9 +359,9 @@ class MutatingWebhooks(Webhooks):
                 f"admission webhook {quote(webhook.name)} attempted to modify the object, which is not supported for "
                 "this operation"
             )
-        sent = await converted(self._core, write, write.obj, info)
+        versioned = await converted(self._core, write, write.obj, info)
         try:
-            patched = apply_json_patch(copy.deepcopy(sent), operations)
+            patched = apply_json_patch(copy.deepcopy(versioned), operations)
         except PatchError as error:
             raise errors.internal(error.message) from None
         if info is not write.info:

@@ -152,12 +152,12 @@ class NodeRestriction(Plugin):
     def _admit_resource_slice(self, node_name: str, write: AdmissionAttributes) -> None:
         # The Node authorizer checks updates; creations and the objects of a deletecollection are checked here.
         if write.operation == "CREATE":
-            verb, found = "create", _object(write)
+            verb, resource_slice = "create", _object(write)
         elif write.operation == "DELETE":
-            verb, found = "delete", _old(write)
+            verb, resource_slice = "delete", _old(write)
         else:
             return
-        if (found.get("spec") or {}).get("nodeName") != node_name:
+        if (resource_slice.get("spec") or {}).get("nodeName") != node_name:
             raise new_forbidden(write, f"can only {verb} ResourceSlice with the same NodeName as the requesting node")
 
     # On behalf of pods

@@ -37,37 +37,37 @@ _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 def app_armor(annotations: Annotations, spec: Spec) -> Violation | None:
     """Profiles other than ``RuntimeDefault`` and ``Localhost``, in fields or annotations."""
-    pod, bad, values = _by_type(spec, "appArmorProfile", ("RuntimeDefault", "Localhost"))
-    annotated = sorted(
+    pod, bad_containers, bad_values = _by_type(spec, "appArmorProfile", ("RuntimeDefault", "Localhost"))
+    bad_annotations = sorted(
         f"{key}={quote(value)}"
         for key, value in annotations.items()
         if key.startswith(_APP_ARMOR) and value not in ("", "runtime/default") and not value.startswith("localhost/")
     )
-    subject = [setters(pod, bad)] if pod or bad else []
-    if annotated:
-        subject.append("annotation" if len(annotated) == 1 else "annotations")
-    if not subject:
+    bad_setters = [setters(pod, bad_containers)] if pod or bad_containers else []
+    if bad_annotations:
+        bad_setters.append("annotation" if len(bad_annotations) == 1 else "annotations")
+    if not bad_setters:
         return None
-    values += annotated
+    bad_values += bad_annotations
     return Violation(
-        "forbidden AppArmor profile" if len(values) == 1 else "forbidden AppArmor profiles",
-        f"{' and '.join(subject)} must not set AppArmor profile type to {quoted(values)}",
+        "forbidden AppArmor profile" if len(bad_values) == 1 else "forbidden AppArmor profiles",
+        f"{' and '.join(bad_setters)} must not set AppArmor profile type to {quoted(bad_values)}",
     )
 
 
 def _by_type(spec: Spec, field: str, allowed: tuple[str, ...]) -> tuple[bool, list[str], list[str]]:
     """Whether the pod sets a profile of a forbidden type, the names of the containers that do, and the types."""
-    values = set()
+    bad_values = set()
 
-    def is_bad(one: Mapping[str, Any]) -> bool:
-        profile = security_context_of(one).get(field)
+    def is_forbidden(setter: Mapping[str, Any]) -> bool:
+        profile = security_context_of(setter).get(field)
         if profile is None or profile.get("type", "") in allowed:
             return False
-        values.add(profile.get("type", ""))
+        bad_values.add(profile.get("type", ""))
         return True
 
-    pod, bad = is_bad(spec), names_of(spec, is_bad)
-    return pod, bad, sorted(values)
+    pod, bad_containers = is_forbidden(spec), names_of(spec, is_forbidden)
+    return pod, bad_containers, sorted(bad_values)
 
 
 _CAPABILITIES = frozenset(
@@ -86,17 +86,17 @@ def capabilities(_annotations: Annotations, spec: Spec) -> Violation | None:
 
 def added_capabilities(spec: Spec, allowed: Collection[str]) -> str:
     """The violation text for containers that add other than the allowed capabilities; empty for none."""
-    bad, added = values_of(
+    bad_containers, added = values_of(
         spec,
         lambda container: [
-            one
-            for one in (security_context_of(container).get("capabilities") or {}).get("add") or ()
-            if one not in allowed
+            capability
+            for capability in (security_context_of(container).get("capabilities") or {}).get("add") or ()
+            if capability not in allowed
         ],
     )
-    if not bad:
+    if not bad_containers:
         return ""
-    return f"{named('container', bad)} must not include {quoted(added)} in securityContext.capabilities.add"
+    return f"{named('container', bad_containers)} must not include {quoted(added)} in securityContext.capabilities.add"
 
 
 def host_namespaces(_annotations: Annotations, spec: Spec) -> Violation | None:
@@ -107,31 +107,33 @@ def host_namespaces(_annotations: Annotations, spec: Spec) -> Violation | None:
 
 def host_path_volumes(_annotations: Annotations, spec: Spec) -> Violation | None:
     """HostPath volumes."""
-    bad = [volume.get("name", "") for volume in spec.get("volumes") or () if volume.get("hostPath") is not None]
-    return Violation("hostPath volumes", named("volume", bad)) if bad else None
+    volume_names = [
+        volume.get("name", "") for volume in spec.get("volumes") or () if volume.get("hostPath") is not None
+    ]
+    return Violation("hostPath volumes", named("volume", volume_names)) if volume_names else None
 
 
 def host_ports(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Host ports."""
-    bad, ports = values_of(
+    bad_containers, ports = values_of(
         spec,
         lambda container: [str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")],
     )
-    if not bad:
+    if not bad_containers:
         return None
-    verb, noun = "uses" if len(bad) == 1 else "use", "hostPort" if len(ports) == 1 else "hostPorts"
-    return Violation("hostPort", f"{named('container', bad)} {verb} {noun} {', '.join(ports)}")
+    verb, host_port = "uses" if len(bad_containers) == 1 else "use", "hostPort" if len(ports) == 1 else "hostPorts"
+    return Violation("hostPort", f"{named('container', bad_containers)} {verb} {host_port} {', '.join(ports)}")
 
 
 def host_probes(_annotations: Annotations, spec: Spec) -> Violation | None:
     """A ``host`` in probes and lifecycle hooks."""
-    bad, hosts = values_of(spec, _hosts)
-    if not bad:
+    bad_containers, hosts = values_of(spec, _hosts)
+    if not bad_containers:
         return None
-    verb = "uses" if len(set(bad)) == 1 else "use"
+    verb = "uses" if len(set(bad_containers)) == 1 else "use"
     return Violation(
         "probe or lifecycle host",
-        f"{named('container', sorted(set(bad)))} {verb} {named('probe or lifecycle host', hosts)}",
+        f"{named('container', sorted(set(bad_containers)))} {verb} {named('probe or lifecycle host', hosts)}",
     )
 
 
@@ -147,21 +149,22 @@ def _hosts(container: Mapping[str, Any]) -> Iterator[str]:
 
 def privileged(_annotations: Annotations, spec: Spec) -> Violation | None:
     """Privileged containers."""
-    bad = names_of(spec, lambda container: bool(security_context_of(container).get("privileged")))
-    if not bad:
+    bad_containers = names_of(spec, lambda container: bool(security_context_of(container).get("privileged")))
+    if not bad_containers:
         return None
-    return Violation("privileged", f"{named('container', bad)} must not set securityContext.privileged=true")
+    return Violation("privileged", f"{named('container', bad_containers)} must not set securityContext.privileged=true")
 
 
 def proc_mount(_annotations: Annotations, spec: Spec) -> Violation | None:
     """A ``procMount`` other than ``Default``."""
-    bad, types = values_of(
+    bad_containers, proc_mounts = values_of(
         spec, lambda container: {security_context_of(container).get("procMount", "Default")} - {None, "Default"}
     )
-    if not bad:
+    if not bad_containers:
         return None
     return Violation(
-        "procMount", f"{named('container', bad)} must not set securityContext.procMount to {quoted(types)}"
+        "procMount",
+        f"{named('container', bad_containers)} must not set securityContext.procMount to {quoted(proc_mounts)}",
     )
 
 
@@ -179,26 +182,26 @@ def se_linux_31(_annotations: Annotations, spec: Spec) -> Violation | None:
 
 
 def _se_linux(spec: Spec, allowed: tuple[str, ...]) -> Violation | None:
-    types, detail = set(), {}
+    types, details_by_field = set(), {}
 
-    def is_bad(one: Mapping[str, Any]) -> bool:
-        options = security_context_of(one).get("seLinuxOptions") or {}
-        kind = options.get("type") or ""
-        if kind not in allowed:
-            types.add(kind)
+    def is_forbidden(setter: Mapping[str, Any]) -> bool:
+        options = security_context_of(setter).get("seLinuxOptions") or {}
+        type_ = options.get("type") or ""
+        if type_ not in allowed:
+            types.add(type_)
         for field in ("user", "role"):
             if options.get(field):
-                detail[field] = f"{field} may not be set"
-        return kind not in allowed or bool(options.get("user") or options.get("role"))
+                details_by_field[field] = f"{field} may not be set"
+        return type_ not in allowed or bool(options.get("user") or options.get("role"))
 
-    pod, bad = is_bad(spec), names_of(spec, is_bad)
-    if not pod and not bad:
+    pod, bad_containers = is_forbidden(spec), names_of(spec, is_forbidden)
+    if not pod and not bad_containers:
         return None
-    what = [named("type", sorted(types))] if types else []
-    what += [detail[field] for field in ("user", "role") if field in detail]
+    details = [named("type", sorted(types))] if types else []
+    details += [details_by_field[field] for field in ("user", "role") if field in details_by_field]
     return Violation(
         "seLinuxOptions",
-        f"{setters(pod, bad)} set forbidden securityContext.seLinuxOptions: {'; '.join(what)}",
+        f"{setters(pod, bad_containers)} set forbidden securityContext.seLinuxOptions: {'; '.join(details)}",
     )
 
 
@@ -209,7 +212,7 @@ _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 def seccomp_annotations(annotations: Annotations, spec: Spec) -> Violation | None:
     """Unconfined seccomp profiles in annotations, before v1.19."""
     keys = [_SECCOMP_POD, *(_SECCOMP_CONTAINER + container.get("name", "") for container in containers(spec))]
-    bad = sorted(
+    bad_annotations = sorted(
         {
             f"{key}={quote(annotations[key])}"
             for key in keys
@@ -218,9 +221,12 @@ def seccomp_annotations(annotations: Annotations, spec: Spec) -> Violation | Non
             and not annotations[key].startswith("localhost/")
         }
     )
-    if not bad:
+    if not bad_annotations:
         return None
-    return Violation("seccompProfile", f"forbidden {'annotation' if len(bad) == 1 else 'annotations'} {', '.join(bad)}")
+    return Violation(
+        "seccompProfile",
+        f"forbidden {'annotation' if len(bad_annotations) == 1 else 'annotations'} {', '.join(bad_annotations)}",
+    )
 
 
 SECCOMP_TYPES = ("RuntimeDefault", "Localhost")
@@ -228,12 +234,12 @@ SECCOMP_TYPES = ("RuntimeDefault", "Localhost")
 
 def seccomp(_annotations: Annotations, spec: Spec) -> Violation | None:
     """``Unconfined`` seccomp profiles."""
-    pod, bad, values = _by_type(spec, "seccompProfile", SECCOMP_TYPES)
-    if not pod and not bad:
+    pod, bad_containers, values = _by_type(spec, "seccompProfile", SECCOMP_TYPES)
+    if not pod and not bad_containers:
         return None
     return Violation(
         "seccompProfile",
-        f"{setters(pod, bad)} must not set securityContext.seccompProfile.type to {quoted(values)}",
+        f"{setters(pod, bad_containers)} must not set securityContext.seccompProfile.type to {quoted(values)}",
     )
 
 
@@ -257,15 +263,15 @@ _SYSCTLS_32 = _SYSCTLS_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
 
 
 def _sysctls(allowed: frozenset[str]) -> Check:
-    def checked(_annotations: Annotations, spec: Spec) -> Violation | None:
-        bad = [
-            one.get("name", "")
-            for one in security_context_of(spec).get("sysctls") or ()
-            if one.get("name", "") not in allowed
+    def check(_annotations: Annotations, spec: Spec) -> Violation | None:
+        forbidden = [
+            sysctl.get("name", "")
+            for sysctl in security_context_of(spec).get("sysctls") or ()
+            if sysctl.get("name", "") not in allowed
         ]
-        return Violation("forbidden sysctls", ", ".join(bad)) if bad else None
+        return Violation("forbidden sysctls", ", ".join(forbidden)) if forbidden else None
 
-    return checked
+    return check
 
 
 sysctls_0 = _sysctls(_SYSCTLS_0)
@@ -277,10 +283,10 @@ sysctls_32 = _sysctls(_SYSCTLS_32)
 def windows_host_process(_annotations: Annotations, spec: Spec) -> Violation | None:
     """HostProcess containers (Windows)."""
 
-    def is_bad(one: Mapping[str, Any]) -> bool:
-        return bool((security_context_of(one).get("windowsOptions") or {}).get("hostProcess"))
+    def sets_host_process(setter: Mapping[str, Any]) -> bool:
+        return bool((security_context_of(setter).get("windowsOptions") or {}).get("hostProcess"))
 
-    subject = setters(is_bad(spec), names_of(spec, is_bad))
+    subject = setters(sets_host_process(spec), names_of(spec, sets_host_process))
     if not subject:
         return None
     return Violation("hostProcess", f"{subject} must not set securityContext.windowsOptions.hostProcess=true")

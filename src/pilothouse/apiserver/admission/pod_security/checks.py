@@ -30,21 +30,23 @@ def names_of(spec: Spec, is_bad: Callable[[Mapping[str, Any]], bool]) -> list[st
     return [container.get("name", "") for container in containers(spec) if is_bad(container)]
 
 
-def values_of(spec: Spec, bad: Callable[[Mapping[str, Any]], Iterable[str]]) -> tuple[list[str], list[str]]:
-    """The names of the containers for which ``bad`` returns values, and these values, sorted."""
-    names, found = [], set()
+def values_of(
+    spec: Spec, forbidden_values: Callable[[Mapping[str, Any]], Iterable[str]]
+) -> tuple[list[str], list[str]]:
+    """The names of the containers for which ``forbidden_values`` returns values, and these values, sorted."""
+    names, all_values = [], set()
     for container in containers(spec):
-        values = list(bad(container))
+        values = list(forbidden_values(container))
         if values:
             names.append(container.get("name", ""))
-            found.update(values)
-    return names, sorted(found)
+            all_values.update(values)
+    return names, sorted(all_values)
 
 
-def security_context_of(one: Mapping[str, Any]) -> Mapping[str, Any]:
+def security_context_of(pod_or_container: Mapping[str, Any]) -> Mapping[str, Any]:
     """The security context of a pod or container; empty if there is none."""
-    found: Mapping[str, Any] = one.get("securityContext") or {}
-    return found
+    security_context: Mapping[str, Any] = pod_or_container.get("securityContext") or {}
+    return security_context
 
 
 def named(noun: str, names: Sequence[str], plural: str = "") -> str:
@@ -57,6 +59,6 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def setters(pod: bool, bad: Sequence[str]) -> str:
+def setters(pod: bool, containers: Sequence[str]) -> str:
     """``pod and containers "a", "b"``: the subject of a violation text; empty for none."""
-    return " and ".join((["pod"] if pod else []) + ([named("container", bad)] if bad else []))
+    return " and ".join((["pod"] if pod else []) + ([named("container", containers)] if containers else []))

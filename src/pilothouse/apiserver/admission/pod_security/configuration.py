@@ -44,20 +44,20 @@ class _Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
 def to_pod_security_options(document: Any) -> PodSecurityOptions:
     """Decode, default and validate the configuration. Raises ``ValueError`` with all errors."""
     try:
-        found = msgspec.convert(document, _Configuration)
+        configuration = msgspec.convert(document, _Configuration)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-    if found.kind != "PodSecurityConfiguration" or found.api_version not in _VERSIONS:
-        raise ValueError(f'no kind "{found.kind}" is registered for version "{found.api_version}"')
-    defaults = msgspec.to_builtins(found.defaults)
+    if configuration.kind != "PodSecurityConfiguration" or configuration.api_version not in _VERSIONS:
+        raise ValueError(f'no kind "{configuration.kind}" is registered for version "{configuration.api_version}"')
+    defaults = msgspec.to_builtins(configuration.defaults)
     # Every mode and version is set: missing labels of a namespace are derived from others, missing defaults are not.
     labels = {
         PREFIX + mode: value or ("latest" if mode.endswith("version") else "privileged")
         for mode, value in defaults.items()
     }
     policy, all_errors = policy_to_evaluate(labels, Policy())
-    texts = [str(found).replace(f"metadata.labels[{PREFIX}", "defaults.").replace("]:", ":", 1) for found in all_errors]
-    exempt = found.exemptions
+    texts = [str(error).replace(f"metadata.labels[{PREFIX}", "defaults.").replace("]:", ":", 1) for error in all_errors]
+    exempt = configuration.exemptions
     texts += _validate_exemptions("namespaces", ((name, dns_label_errors(name)) for name in exempt.namespaces))
     texts += _validate_exemptions(
         "runtimeClasses", ((name, dns_subdomain_errors(name)) for name in exempt.runtime_classes)

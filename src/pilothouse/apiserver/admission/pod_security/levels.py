@@ -42,9 +42,9 @@ class PodSecurityOptions(msgspec.Struct, frozen=True, kw_only=True):
     exempt_runtime_classes: frozenset[str] = frozenset()
 
 
-def is_stricter(one: str, other: str) -> bool:
+def is_stricter(level: str, than: str) -> bool:
     """Whether the first level allows less than the other."""
-    return LEVELS.index(one) > LEVELS.index(other)
+    return LEVELS.index(level) > LEVELS.index(than)
 
 
 def policy_to_evaluate(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, ErrorList]:
@@ -54,7 +54,7 @@ def policy_to_evaluate(labels: Mapping[str, str], defaults: Policy) -> tuple[Pol
     level is also used for warnings.
     """
     errors: ErrorList = []
-    found: dict[str, LevelVersion] = {}
+    by_mode: dict[str, LevelVersion] = {}
     for mode, default in (("enforce", defaults.enforce), ("audit", defaults.audit), ("warn", defaults.warn)):
         level, version = default.level, default.version
         name = PREFIX + mode
@@ -69,8 +69,8 @@ def policy_to_evaluate(labels: Mapping[str, str], defaults: Policy) -> tuple[Pol
             if match is None and labels[name] != "latest":
                 errors.append(_invalid_label(name, labels[name], 'must be "latest" or "v1.x"'))
             version = LATEST if match is None else int(match[1])
-        found[mode] = LevelVersion(level, version)
-    enforce, warn = found["enforce"], found["warn"]
+        by_mode[mode] = LevelVersion(level, version)
+    enforce, warn = by_mode["enforce"], by_mode["warn"]
     if (
         PREFIX + "warn" not in labels
         and labels.get(PREFIX + "enforce") in LEVELS
@@ -78,7 +78,7 @@ def policy_to_evaluate(labels: Mapping[str, str], defaults: Policy) -> tuple[Pol
     ):
         version = warn.version if PREFIX + "warn-version" in labels else enforce.version
         warn = LevelVersion(enforce.level, version)
-    return Policy(enforce, found["audit"], warn), errors
+    return Policy(enforce, by_mode["audit"], warn), errors
 
 
 def _invalid_label(label: str, value: str, reason: str) -> FieldError:

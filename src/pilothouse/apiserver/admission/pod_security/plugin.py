@@ -103,9 +103,9 @@ class PodSecurity(Plugin):
             return
         add_audit_annotation(_ENFORCED, str(policy.enforce))
         _audit(policy.audit, pod["metadata"], spec)
-        found = _violations(policy.enforce, pod["metadata"], spec)
-        if found:
-            reason = f'violates PodSecurity "{policy.enforce}": {violations.forbidden_detail(found)}'
+        violations_found = _violations(policy.enforce, pod["metadata"], spec)
+        if violations_found:
+            reason = f'violates PodSecurity "{policy.enforce}": {violations.forbidden_detail(violations_found)}'
             raise errors.forbidden(write.info, write.name, reason)
         self._warn(write, policy.warn, pod["metadata"], spec)
 
@@ -129,9 +129,11 @@ class PodSecurity(Plugin):
         return True
 
     def _warn(self, write: AdmissionAttributes, level: LevelVersion, metadata: Object, spec: Object) -> None:
-        found = _violations(level, metadata, spec)
-        if found:
-            write.warnings.append(f'would violate PodSecurity "{level}": {violations.forbidden_detail(found)}')
+        violations_found = _violations(level, metadata, spec)
+        if violations_found:
+            write.warnings.append(
+                f'would violate PodSecurity "{level}": {violations.forbidden_detail(violations_found)}'
+            )
 
     def _policy(self, write: AdmissionAttributes) -> Policy | None:
         """The policy for the write; None if it is exempt."""
@@ -165,18 +167,18 @@ class PodSecurity(Plugin):
             if write.name in options.exempt_namespaces:
                 self._exempt_namespace_warning(write, policy, labels)
             return
-        before, old_errors = policy_to_evaluate(write.old["metadata"].get("labels") or {}, options.defaults)
+        old_policy, old_errors = policy_to_evaluate(write.old["metadata"].get("labels") or {}, options.defaults)
         if all_errors and all_errors != old_errors:
             raise _invalid(write, all_errors)
-        new, old = policy.enforce, before.enforce
-        if new == old or new.level == "privileged":
+        new_level, old_level = policy.enforce, old_policy.enforce
+        if new_level == old_level or new_level.level == "privileged":
             return
-        if new.version == old.version and not is_stricter(new.level, old.level):
+        if new_level.version == old_level.version and not is_stricter(new_level.level, old_level.level):
             return
         if write.name in options.exempt_namespaces:
             self._exempt_namespace_warning(write, policy, labels)
             return
-        write.warnings += self._evaluate_pods_in_namespace(write.name, new)
+        write.warnings += self._evaluate_pods_in_namespace(write.name, new_level)
 
     def _evaluate_pods_in_namespace(self, namespace: str, level: LevelVersion) -> list[str]:
         """Warnings about existing pods that would be rejected now. They keep running."""
@@ -184,9 +186,9 @@ class PodSecurity(Plugin):
         records = self._store.list(f"/pods/{namespace}/").records
         pods = _prioritize_pods([decode(record.value) for record in records], self._options.exempt_runtime_classes)
         for pod in pods[:_MAX_PODS_TO_CHECK]:
-            found = _violations(level, pod["metadata"], pod.get("spec") or {})
-            if found:
-                names.setdefault(violations.forbidden_reason(found), []).append(pod["metadata"]["name"])
+            violations_found = _violations(level, pod["metadata"], pod.get("spec") or {})
+            if violations_found:
+                names.setdefault(violations.forbidden_reason(violations_found), []).append(pod["metadata"]["name"])
         detail = []
         if len(pods) > _MAX_PODS_TO_CHECK:
             checked = f"the first {_MAX_PODS_TO_CHECK} of {len(pods)} existing pods"
@@ -195,7 +197,7 @@ class PodSecurity(Plugin):
             detail.append(
                 f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{level}"'
             )
-        return detail + sorted(f"{_pod_names(found)}: {what}" for what, found in names.items())
+        return detail + sorted(f"{_pod_names(pod_names)}: {reason}" for reason, pod_names in names.items())
 
     def _exempt_namespace_warning(self, write: AdmissionAttributes, policy: Policy, labels: Mapping[str, str]) -> None:
         modes = (("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn))
@@ -225,16 +227,21 @@ def _audit(level: LevelVersion, metadata: Object, spec: Object) -> None:
     """Annotate the audit event with violations of the namespace's audit level."""
     context = audit_context()
     if context is not None and context.enabled:
-        found = _violations(level, metadata, spec)
-        if found:
+        violations_found = _violations(level, metadata, spec)
+        if violations_found:
             add_audit_annotation(
-                _AUDIT_VIOLATIONS, f'would violate PodSecurity "{level}": {violations.forbidden_detail(found)}'
+                _AUDIT_VIOLATIONS,
+                f'would violate PodSecurity "{level}": {violations.forbidden_detail(violations_found)}',
             )
 
 
-def _fully_equivalent(one: Policy, other: Policy) -> bool:
+def _fully_equivalent(policy: Policy, other_policy: Policy) -> bool:
     """Whether two policies are equivalent: the version of a privileged level does not matter."""
-    pairs = ((one.enforce, other.enforce), (one.audit, other.audit), (one.warn, other.warn))
+    pairs = (
+        (policy.enforce, other_policy.enforce),
+        (policy.audit, other_policy.audit),
+        (policy.warn, other_policy.warn),
+    )
     return all(a == b or a.level == b.level == "privileged" for a, b in pairs)
 
 
@@ -244,36 +251,40 @@ def _invalid(write: AdmissionAttributes, all_errors: ErrorList) -> errors.Status
 
 def _is_significant_pod_update(pod: Object, old: Object) -> bool:
     """Whether an update can change the result of the checks: a container or an image is new."""
-    spec, before = pod.get("spec") or {}, old.get("spec") or {}
+    spec, old_spec = pod.get("spec") or {}, old.get("spec") or {}
     for field in ("containers", "initContainers"):
-        now, then = spec.get(field) or (), before.get(field) or ()
-        if len(now) != len(then) or any(a.get("image") != b.get("image") for a, b in zip(now, then, strict=True)):
+        new_containers, old_containers = spec.get(field) or (), old_spec.get(field) or ()
+        if len(new_containers) != len(old_containers) or any(
+            a.get("image") != b.get("image") for a, b in zip(new_containers, old_containers, strict=True)
+        ):
             return True
-    known = {one.get("name"): one.get("image") for one in before.get("ephemeralContainers") or ()}
+    old_images = {
+        container.get("name"): container.get("image") for container in old_spec.get("ephemeralContainers") or ()
+    }
     return any(
-        one.get("name") not in known or known[one.get("name")] != one.get("image")
-        for one in spec.get("ephemeralContainers") or ()
+        container.get("name") not in old_images or old_images[container.get("name")] != container.get("image")
+        for container in spec.get("ephemeralContainers") or ()
     )
 
 
 def _prioritize_pods(pods: Iterable[Object], exempt: frozenset[str]) -> list[Object]:
     """First the pods without a controller and one pod of each controller: the others are likely the same."""
-    first: list[Object] = []
-    rest: list[Object] = []
-    seen = set()
+    prioritized: list[Object] = []
+    remaining: list[Object] = []
+    evaluated_controllers = set()
     for pod in pods:
         if (pod.get("spec") or {}).get("runtimeClassName") in exempt:
             continue
         owners = pod["metadata"].get("ownerReferences") or ()
         uid = next((owner.get("uid") for owner in owners if owner.get("controller")), None)
-        (rest if uid in seen else first).append(pod)
+        (remaining if uid in evaluated_controllers else prioritized).append(pod)
         if uid is not None:
-            seen.add(uid)
-    return first + rest
+            evaluated_controllers.add(uid)
+    return prioritized + remaining
 
 
 def _pod_names(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
-    others = "1 other pod" if len(names) == 2 else f"{len(names) - 1} other pods"
-    return f"{min(names)} (and {others})"
+    other_pods = "1 other pod" if len(names) == 2 else f"{len(names) - 1} other pods"
+    return f"{min(names)} (and {other_pods})"

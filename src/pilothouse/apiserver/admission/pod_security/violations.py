@@ -80,26 +80,28 @@ def checks_of(level: str, version: int) -> tuple[Check, ...]:
 
 
 def _checks_at(versioned: Mapping[str, tuple[tuple[int, Check], ...]], version: int) -> dict[str, Check]:
-    found: dict[str, Check] = {}
+    checks: dict[str, Check] = {}
     for name in sorted(versioned):
         for since, check in versioned[name]:
             if since <= version:
-                found[name] = check
-    return found
+                checks[name] = check
+    return checks
 
 
 def violations(desired: LevelVersion, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Violation]:
     """The checks of the level that the pod fails."""
     annotations = metadata.get("annotations") or {}
-    found = (check(annotations, spec) for check in checks_of(desired.level, desired.version))
-    return [violation for violation in found if violation is not None]
+    results = (check(annotations, spec) for check in checks_of(desired.level, desired.version))
+    return [violation for violation in results if violation is not None]
 
 
-def forbidden_detail(found: Iterable[Violation]) -> str:
+def forbidden_detail(failed: Iterable[Violation]) -> str:
     """Reasons with their details, for the response to a request for a pod (``ForbiddenDetail``)."""
-    return ", ".join(f"{one.reason} ({one.detail})" if one.detail else one.reason for one in found)
+    return ", ".join(
+        f"{violation.reason} ({violation.detail})" if violation.detail else violation.reason for violation in failed
+    )
 
 
-def forbidden_reason(found: Iterable[Violation]) -> str:
+def forbidden_reason(failed: Iterable[Violation]) -> str:
     """Reasons only, for warnings about existing pods when a namespace is labeled (``ForbiddenReason``)."""
-    return ", ".join(one.reason for one in found)
+    return ", ".join(violation.reason for violation in failed)
