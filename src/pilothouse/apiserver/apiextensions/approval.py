@@ -34,14 +34,14 @@ def approval_of(definition: Object) -> Approval | None:
     group = (definition.get("spec") or {}).get("group") or ""
     if not group.endswith((".k8s.io", ".kubernetes.io")) and group not in ("k8s.io", "kubernetes.io"):
         return None
-    given = (definition["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
-    if not given:
-        why = f"protected groups must have approval annotation {quote(ANNOTATION)}, {_SEE}"
-        return Approval(given, False, "MissingAnnotation", why)
-    if given.startswith("unapproved"):
-        return Approval(given, False, "UnapprovedAnnotation", f"not approved: {quote(given)}")
-    parts = urlsplit(given)
-    if parts.scheme and parts.netloc:
-        return Approval(given, True, "ApprovedAnnotation", f"approved in {given}")
-    why = f"protected groups must have approval annotation {quote(ANNOTATION)} with either a URL or a reason "
-    return Approval(given, False, "InvalidAnnotation", f'{why}starting with "unapproved", {_SEE}')
+    annotation = (definition["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
+    if not annotation:
+        message = f"protected groups must have approval annotation {quote(ANNOTATION)}, {_SEE}"
+        return Approval(annotation, False, "MissingAnnotation", message)
+    if annotation.startswith("unapproved"):
+        return Approval(annotation, False, "UnapprovedAnnotation", f"not approved: {quote(annotation)}")
+    url = urlsplit(annotation)
+    if url.scheme and url.netloc:
+        return Approval(annotation, True, "ApprovedAnnotation", f"approved in {annotation}")
+    message = f"protected groups must have approval annotation {quote(ANNOTATION)} with either a URL or a reason "
+    return Approval(annotation, False, "InvalidAnnotation", f'{message}starting with "unapproved", {_SEE}')

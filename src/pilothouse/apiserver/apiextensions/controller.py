@@ -144,16 +144,16 @@ class CustomResources:
         )
         state = (meta["uid"], meta.get("generation") or 0, accepted, terminating)
         if self._served.get(name) != state:
-            was = self._served.get(name)
+            old_state = self._served.get(name)
             self._served[name] = state
             infos = serving.resource_infos(definition, self._converter(definition))
-            before = self._core.table.custom(name)
+            old_infos = self._core.table.custom(name)
             self._core.table.set_custom(name, infos)
-            self._forget(before)
+            self._forget(old_infos)
             served = [info.version for info in infos]
             # Upstream destroys the storage of a definition whose spec changed, which ends its watches.
-            changed = was is not None and was[:2] != state[:2]
-            self._end_watches([info for info in before if changed or info.version not in served])
+            changed = old_state is not None and old_state[:2] != state[:2]
+            self._end_watches([info for info in old_infos if changed or info.version not in served])
 
     @property
     def converter_factory(self) -> "factory.ConverterFactory":
@@ -177,17 +177,19 @@ class CustomResources:
             self._converter_factory.forget(infos)
 
     def _remove(self, name: str) -> None:
-        self._terminating = {prefix: each for prefix, each in self._terminating.items() if each != name}
+        self._terminating = {
+            prefix: definition for prefix, definition in self._terminating.items() if definition != name
+        }
         self._served.pop(name, None)
-        gone = self._core.table.custom(name)
-        self._end_watches(list(gone))
+        removed_infos = self._core.table.custom(name)
+        self._end_watches(list(removed_infos))
         self._core.table.set_custom(name, ())
-        self._forget(gone)
+        self._forget(removed_infos)
 
     def _end_watches(self, infos: list[ResourceInfo]) -> None:
-        gone = {(info.group, info.version, info.resource) for info in infos}
+        ended = {(info.group, info.version, info.resource) for info in infos}
         for watch, info in list(self._core.watches.items()):
-            if (info.group, info.version, info.resource) in gone:
+            if (info.group, info.version, info.resource) in ended:
                 watch.finish()
 
     # The controller
@@ -269,23 +271,25 @@ class CustomResources:
 
     def _check_names(self, definition: Object) -> tuple[Object, str, str]:
         """The accepted names, and reason and message of the last conflict (upstream ``pkg/controller/status``)."""
-        spec, own = definition["spec"], definition["metadata"]["name"]
-        taken: dict[str, set[str]] = {"resource": set(), "kind": set()}
+        spec, definition_name = definition["spec"], definition["metadata"]["name"]
+        used_names: dict[str, set[str]] = {"resource": set(), "kind": set()}
         for info in self._core.table:
-            if info.group != spec["group"] or (info.custom is not None and info.custom.definition == own):
+            if info.group != spec["group"] or (info.custom is not None and info.custom.definition == definition_name):
                 continue
-            taken["resource"] |= {info.resource, info.singular, *info.short_names}
-            taken["kind"] |= {info.kind, info.list_kind}
+            used_names["resource"] |= {info.resource, info.singular, *info.short_names}
+            used_names["kind"] |= {info.kind, info.list_kind}
         accepted: Object = {"plural": "", "kind": ""}
         reason = message = ""
         for field in _NAMES:
-            wanted = spec["names"].get(field)
-            if not wanted:
+            requested = spec["names"].get(field)
+            if not requested:
                 continue
-            known = taken["kind" if "ind" in field else "resource"]
-            conflict = next((name for name in ([wanted] if isinstance(wanted, str) else wanted) if name in known), None)
+            used = used_names["kind" if "ind" in field else "resource"]
+            conflict = next(
+                (name for name in ([requested] if isinstance(requested, str) else requested) if name in used), None
+            )
             if conflict is None:
-                accepted[field] = wanted
+                accepted[field] = requested
             else:
                 reason, message = _REASONS[field], f'"{conflict}" is already in use'
         return accepted, reason, message
@@ -300,10 +304,10 @@ class CustomResources:
         infos = self._core.table.custom(name)
         failure = await self._delete_instances(infos[0].custom.strategy.storage, prefix) if infos else ""
         remaining = bool(self._core.store.count(prefix)) and bool(infos)
-        record_now = self._record(name)
-        if record_now is None or read_head(record_now.value).metadata.uid != definition["metadata"]["uid"]:
+        current_record = self._record(name)
+        if current_record is None or read_head(current_record.value).metadata.uid != definition["metadata"]["uid"]:
             return  # deleted meanwhile, and perhaps created again
-        definition = decode(record_now.value)
+        definition = decode(current_record.value)
         status: Object = dict(definition.get("status") or {})
         now = self._core.time.now()
         if remaining and failure:
@@ -321,10 +325,10 @@ class CustomResources:
         if not remaining:
             meta["finalizers"] = [finalizer for finalizer in meta.get("finalizers") or () if finalizer != FINALIZER]
             if not meta["finalizers"]:
-                await self._commit(record_now, lambda: stage_deletion(self._core.store, record_now))
+                await self._commit(current_record, lambda: stage_deletion(self._core.store, current_record))
                 return
-        if definition != decode(record_now.value):
-            await self._write(record_now, definition)
+        if definition != decode(current_record.value):
+            await self._write(current_record, definition)
 
     async def _delete_instances(self, storage: ResourceInfo, prefix: str) -> str:
         """Delete the objects of a definition, in the storage version; returns the error, or "".
@@ -356,9 +360,9 @@ class CustomResources:
         request_info = RequestInfo("", NO_QUERY, "delete", True, info=info)
         strategy = self._core.strategy(info)
         call = Call(Request("DELETE", ""), request_info, info, strategy, _SYSTEM, head.namespace, head.name, [])
-        why = f"CustomResourceDefinition {info.resource}.{info.group} is being deleted: its objects go first"
+        reason = f"CustomResourceDefinition {info.resource}.{info.group} is being deleted: its objects go first"
         try:
-            with own_writes(self._core.env, f"{info.resource}.{info.group}", why):
+            with own_writes(self._core.env, f"{info.resource}.{info.group}", reason):
                 await delete.delete_one(self._core, call, DeleteOptions())
         except errors.StatusError as error:
             if error.code not in (404, 409):

@@ -20,32 +20,32 @@ class PathError(ValueError):
 def resolve(text: str, node: Node, *, arrays: bool = True) -> tuple[str, Node]:
     """The path in the form used in errors, and the schema of its field. Raises ``PathError``."""
     path = ""
-    parts = _TOKEN.findall(text)
-    at = 0
+    symbols = _TOKEN.findall(text)
+    position = 0
 
-    def take(expected: str) -> str:
-        nonlocal at
-        if at >= len(parts):
+    def next_symbol(expected: str) -> str:
+        nonlocal position
+        if position >= len(symbols):
             raise PathError(expected)
-        at += 1
-        part: str = parts[at - 1]
-        return part
+        position += 1
+        symbol: str = symbols[position - 1]
+        return symbol
 
-    while at < len(parts):
-        part = take("")
-        if part == "[":
+    while position < len(symbols):
+        symbol = next_symbol("")
+        if symbol == "[":
             if not arrays:
                 raise PathError("array notation is not allowed")
-            quoted = take("unexpected end of JSON path")
+            quoted = next_symbol("unexpected end of JSON path")
             if len(quoted) < 2 or quoted[0] != "'" or quoted[-1] != "'":
                 raise PathError(f"expected single quoted string but got {quoted}")
             path, node = _descend(path, _unescape(quoted[1:-1]), node)
-            if (end := take("unexpected end of JSON path")) != "]":
+            if (end := next_symbol("unexpected end of JSON path")) != "]":
                 raise PathError(f"expected ] but got {end}")
-        elif part == ".":
-            path, node = _descend(path, take("unexpected end of JSON path"), node)
+        elif symbol == ".":
+            path, node = _descend(path, next_symbol("unexpected end of JSON path"), node)
         else:
-            raise PathError(f"expected [ or . but got: {part}")
+            raise PathError(f"expected [ or . but got: {symbol}")
     return path, node
 
 
@@ -61,9 +61,9 @@ def _descend(path: str, name: str, node: Node) -> tuple[str, Node]:
 
 
 def _unescape(text: str) -> str:
-    def letter(found: re.Match[str]) -> str:
-        if found[1] not in _LETTERS:
-            raise PathError(f"invalid string literal: invalid escape char {found[0]}")
-        return _LETTERS[found[1]]
+    def unescape(match: re.Match[str]) -> str:
+        if match[1] not in _LETTERS:
+            raise PathError(f"invalid string literal: invalid escape char {match[0]}")
+        return _LETTERS[match[1]]
 
-    return _ESCAPED.sub(letter, text)
+    return _ESCAPED.sub(unescape, text)

@@ -33,9 +33,9 @@ def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any
     if isinstance(value, dict):
         properties, additional = node.get("properties") or {}, node.get("additionalProperties")
         for name, member in value.items():
-            below = properties.get(name)
-            if below is not None:
-                yield (f"{path}.{name}" if path else name), below, member
+            property_schema = properties.get(name)
+            if property_schema is not None:
+                yield (f"{path}.{name}" if path else name), property_schema, member
             elif isinstance(additional, dict):
                 yield f"{path}[{name}]", additional, member
     elif isinstance(value, list) and node.get("items"):
@@ -46,10 +46,10 @@ def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any
 def validate_embedded(value: Any, node: Node, path: str = "") -> ErrorList:
     """Validate kind and metadata of embedded resources (``x-kubernetes-embedded-resource``)."""
     errors: ErrorList = []
-    for where, below, member in children(value, node, path):
-        if below.get(EMBEDDED) and isinstance(member, dict):
-            errors += _validate_resource(member, where)
-        errors += validate_embedded(member, below, where)
+    for member_path, member_schema, member in children(value, node, path):
+        if member_schema.get(EMBEDDED) and isinstance(member, dict):
+            errors += _validate_resource(member, member_path)
+        errors += validate_embedded(member, member_schema, member_path)
     return errors
 
 
@@ -64,8 +64,8 @@ def _validate_resource(obj: Object, path: str) -> ErrorList:
     if obj.get("metadata"):
         # Metadata is decoded already, and the name is optional.
         meta = {**obj["metadata"], "name": obj["metadata"].get("name") or "fakename"}
-        for found in object_meta.validate_object_meta(meta, path_segment_errors, kube_finalizers=False):
-            errors.append(FieldError(f"{path}.{found.field}", found.reason, found.text))
+        for error in object_meta.validate_object_meta(meta, path_segment_errors, kube_finalizers=False):
+            errors.append(FieldError(f"{path}.{error.field}", error.reason, error.text))
     return errors
 
 
@@ -84,8 +84,8 @@ def kind_error(value: Any) -> str:
         return "must be a string"
     if not value:
         return "must not be empty"
-    found = dns_1035_label_errors(value.lower())
-    return "may have mixed case, but should otherwise match: " + ",".join(found) if found else ""
+    messages = dns_1035_label_errors(value.lower())
+    return "may have mixed case, but should otherwise match: " + ",".join(messages) if messages else ""
 
 
 def validate_scale(obj: Object, paths: ScalePaths | None) -> ErrorList:
@@ -94,36 +94,36 @@ def validate_scale(obj: Object, paths: ScalePaths | None) -> ErrorList:
         return []
     errors: ErrorList = []
     for path in (paths.spec_replicas, paths.status_replicas):
-        value, trouble = _at(obj, path)
-        if not trouble and value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            trouble = f"{path} accessor error: {_go(value)} is of the type {_go_type(value)}, expected int64"
-        if trouble:
-            errors.append(field_errors.invalid(path, 0, trouble))
+        value, detail = _at(obj, path)
+        if not detail and value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            detail = f"{path} accessor error: {_go(value)} is of the type {_go_type(value)}, expected int64"
+        if detail:
+            errors.append(field_errors.invalid(path, 0, detail))
         elif value is not None and value < 0:
             errors.append(field_errors.invalid(path, value, "should be a non-negative integer"))
         elif value is not None and value > _LARGEST:
             errors.append(field_errors.invalid(path, value, f"should be less than or equal to {_LARGEST}"))
     if paths.label_selector:
-        value, trouble = _at(obj, paths.label_selector)
-        if not trouble and value is not None and not isinstance(value, str):
-            trouble = (
+        value, detail = _at(obj, paths.label_selector)
+        if not detail and value is not None and not isinstance(value, str):
+            detail = (
                 f"{paths.label_selector} accessor error: {_go(value)} is of the type {_go_type(value)}, expected string"
             )
-        if trouble:
-            errors.append(field_errors.invalid(paths.label_selector, "", trouble))
+        if detail:
+            errors.append(field_errors.invalid(paths.label_selector, "", detail))
     return errors
 
 
 def _at(obj: Any, path: str) -> tuple[Any, str]:
     """The value at a path, and the error of the accessor if there is one."""
-    node, walked = obj, ""
-    for part in path.removeprefix(".").split("."):
+    node, prefix = obj, ""
+    for segment in path.removeprefix(".").split("."):
         if not isinstance(node, dict):
             if node is None:
                 return None, ""
-            wanted = "expected map[string]interface{}"
-            return None, f"{walked}.{part} accessor error: {_go(node)} is of the type {_go_type(node)}, {wanted}"
-        node, walked = node.get(part), f"{walked}.{part}"
+            expected = "expected map[string]interface{}"
+            return None, f"{prefix}.{segment} accessor error: {_go(node)} is of the type {_go_type(node)}, {expected}"
+        node, prefix = node.get(segment), f"{prefix}.{segment}"
     return node, ""
 
 

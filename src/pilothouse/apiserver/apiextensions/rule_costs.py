@@ -49,31 +49,31 @@ class RuleCosts:
         """Add a ``messageExpression``."""
         return self._observe("estimated messageExpression cost", cost, path)
 
-    def _observe(self, what: str, cost: int, path: str) -> ErrorList:
+    def _observe(self, description: str, cost: int, path: str) -> ErrorList:
         cost = min(cost, _MOST)
         self._total = min(self._total + cost, _MOST)
         if cost >= _ALL_RULES // 100:
             self._expensive.append((cost, path))
         if self._known or cost <= _ONE_RULE:
             return []
-        return [field_errors.forbidden(path, _exceeds(what, cost, _ONE_RULE))]
+        return [field_errors.forbidden(path, _exceeds(description, cost, _ONE_RULE))]
 
     def total(self, path: str) -> ErrorList:
         """The errors of the total."""
         if self._total <= _ALL_RULES:
             return []
-        shown = sorted(self._expensive, key=lambda found: -found[0])[:_MOST_SHOWN]
-        what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        most_expensive = sorted(self._expensive, key=lambda cost_and_path: -cost_and_path[0])[:_MOST_SHOWN]
+        description = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
         return [
-            *(field_errors.forbidden(where, _SHARE) for _cost, where in shown),
-            field_errors.forbidden(path, _exceeds(what, self._total, _ALL_RULES)),
+            *(field_errors.forbidden(rule_path, _SHARE) for _cost, rule_path in most_expensive),
+            field_errors.forbidden(path, _exceeds(description, self._total, _ALL_RULES)),
         ]
 
 
-def _exceeds(what: str, cost: int, limit: int) -> str:
+def _exceeds(description: str, cost: int, limit: int) -> str:
     factor = cost / limit
     times = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
     return (
-        f"{what} exceeds budget by factor of {times} (try simplifying the rule, or adding maxItems, maxProperties, and "
-        "maxLength where arrays, maps, and strings are declared)"
+        f"{description} exceeds budget by factor of {times} (try simplifying the rule, or adding maxItems, "
+        "maxProperties, and maxLength where arrays, maps, and strings are declared)"
     )

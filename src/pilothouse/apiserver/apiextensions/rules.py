@@ -75,8 +75,8 @@ class RuleNode(msgspec.Struct):
 def has_rules(node: Any) -> bool:
     """Whether the schema has rules, at any depth."""
     if isinstance(node, dict):
-        return bool(node.get(_RULES)) or any(has_rules(below) for below in node.values())
-    return isinstance(node, list) and any(has_rules(below) for below in node)
+        return bool(node.get(_RULES)) or any(has_rules(child) for child in node.values())
+    return isinstance(node, list) and any(has_rules(child) for child in node)
 
 
 def rule_tree(schema: Node) -> RuleNode | None:
@@ -84,9 +84,9 @@ def rule_tree(schema: Node) -> RuleNode | None:
     if not has_rules(schema):
         return None
     encoded = msgspec.json.encode(schema)
-    others = elsewhere.get()
-    if others is not None:
-        others.compiles_here(len(encoded) // 32)  # CEL types are derived from the whole schema
+    thread_pool = elsewhere.get()
+    if thread_pool is not None:
+        thread_pool.compiles_here(len(encoded) // 32)  # CEL types are derived from the whole schema
     return _compiled(encoded)
 
 
@@ -97,31 +97,35 @@ def _compiled(schema: bytes) -> RuleNode | None:
 
 def _tree(node: Node, *, root: bool, rules: Node | None = None) -> RuleNode | None:
     """The tree of a node; ``rules`` are given if they are not the node's own (allOf)."""
-    given = node if rules is None else rules
+    rules_node = node if rules is None else rules
     result = RuleNode(node)
-    if given.get(_RULES):
-        result.rules = tuple(compile_rules(node, given[_RULES], root=root))
+    if rules_node.get(_RULES):
+        result.rules = tuple(compile_rules(node, rules_node[_RULES], root=root))
         result.convert = schemas.converter(node, root=root)
-    for name, below in (given.get("properties") or {}).items():
-        spine = (node.get("properties") or {}).get(name)
-        if spine is not None and (found := _below(spine, below)) is not None:
-            result.properties[name] = found
-    for word in ("additionalProperties", "items"):
-        below, spine = given.get(word), node.get(word)
-        if isinstance(below, dict) and isinstance(spine, dict) and (found := _below(spine, below)) is not None:
-            if word == "items":
-                result.items = found
+    for name, child_rules in (rules_node.get("properties") or {}).items():
+        child_schema = (node.get("properties") or {}).get(name)
+        if child_schema is not None and (child := _below(child_schema, child_rules)) is not None:
+            result.properties[name] = child
+    for keyword in ("additionalProperties", "items"):
+        child_rules, child_schema = rules_node.get(keyword), node.get(keyword)
+        if (
+            isinstance(child_rules, dict)
+            and isinstance(child_schema, dict)
+            and (child := _below(child_schema, child_rules)) is not None
+        ):
+            if keyword == "items":
+                result.items = child
             else:
-                result.additional = found
-    branches = [_tree(node, root=root, rules=branch) for branch in given.get("allOf") or () if has_rules(branch)]
+                result.additional = child
+    branches = [_tree(node, root=root, rules=branch) for branch in rules_node.get("allOf") or () if has_rules(branch)]
     result.all_of = tuple(branch for branch in branches if branch is not None)
     return result if result.rules or result.properties or result.additional or result.items or result.all_of else None
 
 
-def _below(spine: Node, rules: Node) -> RuleNode | None:
+def _below(schema: Node, rules: Node) -> RuleNode | None:
     if not has_rules(rules):
         return None
-    return _tree(spine, root=bool(spine.get("x-kubernetes-embedded-resource")), rules=rules)
+    return _tree(schema, root=bool(schema.get("x-kubernetes-embedded-resource")), rules=rules)
 
 
 def compile_rules(node: Node, rules: Any, *, root: bool) -> list[Rule]:
@@ -144,9 +148,9 @@ def _compile(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
     rule = Rule(source, old)
     if not text.strip():
         return rule
-    maybe = "oldSelf" if source.get("optionalOldSelf") else ""
+    optional_variable = "oldSelf" if source.get("optionalOldSelf") else ""
     try:
-        rule.program = environment.compile(text, gives=("bool",), maybe=maybe)
+        rule.program = environment.compile(text, gives=("bool",), maybe=optional_variable)
     except cel_environment.CompileError as error:
         rule.rule_error = _rule_error("compilation failed: ", str(error), "cel expression must evaluate to a bool")
         return rule
@@ -157,7 +161,7 @@ def _compile(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
             rule.rule_error = f"failed to parse fieldPath: {error}"
     if message.strip():
         try:
-            rule.message = environment.compile(message, gives=("string",), maybe=maybe)
+            rule.message = environment.compile(message, gives=("string",), maybe=optional_variable)
         except cel_environment.CompileError as error:
             rule.message_error = _rule_error(
                 "messageExpression compilation failed: ", str(error), "messageExpression must evaluate to a string"
@@ -195,38 +199,46 @@ class Run:
         for branch in tree.all_of:
             self._visit(branch, value, old, path, unchanged=False)
         if isinstance(value, list) and tree.items is not None:
-            befores = _items_by_key(tree.node, old)
+            old_items = _items_by_key(tree.node, old)
             for position, item in enumerate(value):
-                before = befores.get(_identity(tree.node, item), ABSENT)
-                found = befores or tree.node.get("x-kubernetes-list-type") == "map"
+                old_item = old_items.get(_identity(tree.node, item), ABSENT)
+                correlated_by_key = old_items or tree.node.get("x-kubernetes-list-type") == "map"
                 self._visit(
-                    tree.items, item, before, f"{path}[{position}]", unchanged=unchanged if not found else False
+                    tree.items,
+                    item,
+                    old_item,
+                    f"{path}[{position}]",
+                    unchanged=unchanged if not correlated_by_key else False,
                 )
         elif isinstance(value, dict):
-            follows = tree.node.get("x-kubernetes-map-type") != "atomic"
-            known = old if isinstance(old, dict) and follows else {}
+            correlatable = tree.node.get("x-kubernetes-map-type") != "atomic"
+            old_members = old if isinstance(old, dict) and correlatable else {}
             for name, member in value.items():
-                below = tree.properties.get(name) or tree.additional
-                if below is None:
+                child = tree.properties.get(name) or tree.additional
+                if child is None:
                     continue
-                where = f"{path}[{name}]" if name not in tree.properties else f"{path}.{name}" if path else name
+                member_path = f"{path}[{name}]" if name not in tree.properties else f"{path}.{name}" if path else name
                 self._visit(
-                    below, member, known.get(name, ABSENT), where, unchanged=unchanged if not follows else False
+                    child,
+                    member,
+                    old_members.get(name, ABSENT),
+                    member_path,
+                    unchanged=unchanged if not correlatable else False,
                 )
 
     def _run(self, tree: RuleNode, value: Any, old: Any, path: str, *, unchanged: bool) -> None:
-        def shown(given: Any) -> Any:
-            return given if tree.convert is None or given is None else tree.convert(given)
+        def to_cel(value: Any) -> Any:
+            return value if tree.convert is None or value is None else tree.convert(value)
 
         has_old = not isinstance(old, Absent) and old is not None
-        values = {"self": shown(value)}
+        values = {"self": to_cel(value)}
         extent = measure([value, old]) if has_old else measure(value)
         for rule in tree.rules:
             if rule.program is None or (rule.uses_old_self and not has_old and not rule.source.get("optionalOldSelf")):
                 continue
-            given = {**values, "oldSelf": shown(old)} if rule.uses_old_self and has_old else values
+            variables = {**values, "oldSelf": to_cel(old)} if rule.uses_old_self and has_old else values
             try:
-                if evaluate(rule.program, given, extent, self._budget) is True:
+                if evaluate(rule.program, variables, extent, self._budget) is True:
                     continue
             except OutOfBudget as error:
                 self._stop(tree, path, str(error))
@@ -236,21 +248,21 @@ class Run:
                 if self._stopped:
                     return
                 continue
-            where = path
+            error_path = path
             if rule.field_path:
-                where = _join_path(path, rule.field_path)
-            detail = self._detail(tree, rule, given, extent, path)
+                error_path = _join_path(path, rule.field_path)
+            detail = self._detail(tree, rule, variables, extent, path)
             if self._stopped:
                 return
-            rule_error = _error(where or "<nil>", detail, rule.source.get("reason"))
+            rule_error = _error(error_path or "<nil>", detail, rule.source.get("reason"))
             if unchanged and not rule.uses_old_self:
                 self.warnings.append(str(rule_error))
             else:
                 self.all_errors.append(rule_error)
 
-    def _stop(self, tree: RuleNode, path: str, why: str) -> None:
+    def _stop(self, tree: RuleNode, path: str, detail: str) -> None:
         self._stopped = True
-        self.all_errors.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", why))
+        self.all_errors.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", detail))
 
     def _failed_to_run(self, tree: RuleNode, rule: Rule, error: str, path: str) -> None:
         if error.startswith("no such overload"):
@@ -297,10 +309,10 @@ def _error(path: str, detail: str, reason: str | None) -> FieldError:
             return FieldError(path, "FieldValueInvalid", f"Invalid value: {detail}")
 
 
-def _join_path(path: str, below: str) -> str:
+def _join_path(path: str, field_path: str) -> str:
     if not path:
-        return below
-    return f"{path}{below}" if below.startswith("[") else f"{path}.{below}"
+        return field_path
+    return f"{path}{field_path}" if field_path.startswith("[") else f"{path}.{field_path}"
 
 
 def _identity(node: Node, item: Any) -> str:

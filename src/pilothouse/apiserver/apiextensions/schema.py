@@ -44,19 +44,19 @@ def prune(value: Any, node: Node, path: str = "", *, root: bool = True) -> list[
         return removed
     if not isinstance(value, dict):
         return removed
-    keeps = bool(node.get(_PRESERVE))
-    whole = root or bool(node.get(_EMBEDDED))
+    preserves_unknown = bool(node.get(_PRESERVE))
+    is_resource = root or bool(node.get(_EMBEDDED))
     properties = node.get("properties") or _NOTHING
     additional = node.get("additionalProperties")
     for name in list(value):
-        if whole and name in _OBJECT_FIELDS:
+        if is_resource and name in _OBJECT_FIELDS:
             continue
-        below = properties.get(name)
-        if below is not None:
-            removed += prune(value[name], below, _join(path, name), root=False)
+        property_schema = properties.get(name)
+        if property_schema is not None:
+            removed += prune(value[name], property_schema, _join(path, name), root=False)
         elif isinstance(additional, dict):
             removed += prune(value[name], additional, _join(path, name), root=False)
-        elif not additional and not keeps:
+        elif not additional and not preserves_unknown:
             del value[name]
             removed.append(f'unknown field "{_join(path, name)}"')
     return removed
@@ -67,13 +67,13 @@ def prune_nulls(value: Any, node: Node) -> None:
     if isinstance(value, dict):
         properties, additional = node.get("properties") or _NOTHING, node.get("additionalProperties")
         for name in list(value):
-            below = properties.get(name, additional)
-            if not isinstance(below, dict):
+            member_schema = properties.get(name, additional)
+            if not isinstance(member_schema, dict):
                 continue
-            if value[name] is None and not below.get("nullable") and "default" not in below:
+            if value[name] is None and not member_schema.get("nullable") and "default" not in member_schema:
                 del value[name]
             else:
-                prune_nulls(value[name], below)
+                prune_nulls(value[name], member_schema)
     elif isinstance(value, list) and node.get("items"):
         for item in value:
             prune_nulls(item, node["items"])
@@ -83,17 +83,17 @@ def apply_defaults(value: Any, node: Node) -> None:
     """Apply defaults, top down, in place; nulls that are not nullable are replaced by the default or removed."""
     if isinstance(value, dict):
         properties = node.get("properties") or _NOTHING
-        for name, below in properties.items():
+        for name, property_schema in properties.items():
             present = name in value
-            if present and value[name] is None and not below.get("nullable"):
-                if "default" in below:
-                    value[name] = copy.deepcopy(below["default"])
+            if present and value[name] is None and not property_schema.get("nullable"):
+                if "default" in property_schema:
+                    value[name] = copy.deepcopy(property_schema["default"])
                 else:
                     del value[name]
-            elif not present and "default" in below:
-                value[name] = copy.deepcopy(below["default"])
+            elif not present and "default" in property_schema:
+                value[name] = copy.deepcopy(property_schema["default"])
             if value.get(name) is not None:
-                apply_defaults(value[name], below)
+                apply_defaults(value[name], property_schema)
         additional = node.get("additionalProperties")
         if isinstance(additional, dict):
             for name in [name for name in value if name not in properties]:
@@ -120,57 +120,57 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> Err
         errors += _validate_number(value, node, path)
     elif isinstance(value, list):
         errors += _validate_list(value, node, path, old if isinstance(old, list) else _MISSING)
-    choices = node.get("enum")
-    if choices and not any(same(value, choice) for choice in choices if choice is not None):
+    enum = node.get("enum")
+    if enum and not any(same(value, allowed) for allowed in enum if allowed is not None):
         # Upstream reports the enum as strings. It rejects null even if the enum contains it.
-        text = [choice if isinstance(choice, str) else field_errors.shown(choice) for choice in choices]
+        text = [allowed if isinstance(allowed, str) else field_errors.shown(allowed) for allowed in enum]
         errors.append(field_errors.not_supported(path, value, text, plain=True))
     if isinstance(value, dict):
         errors += _validate_object(value, node, path, old if isinstance(old, dict) else _MISSING)
     return errors
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Whether two JSON values are equal. In Python ``True == 1``."""
-    if one != other:
+    if first != second:
         return False
-    if isinstance(one, dict):
-        return all(same(value, other[name]) for name, value in one.items())
-    if isinstance(one, list):
-        return all(map(same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool)
+    if isinstance(first, dict):
+        return all(same(value, second[name]) for name, value in first.items())
+    if isinstance(first, list):
+        return all(map(same, first, second))
+    return isinstance(first, bool) == isinstance(second, bool)
 
 
 def _validate_type(value: Any, node: Node, path: str) -> ErrorList:
-    wanted = ["integer", "string"] if node.get(_INT_OR_STRING) else [node["type"]] if node.get("type") else []
+    expected = ["integer", "string"] if node.get(_INT_OR_STRING) else [node["type"]] if node.get("type") else []
     if value is None:
-        return [_wrong_type(path, ",".join(wanted), "null")] if wanted and not node.get("nullable") else []
-    found, detail = _type_of(value)
-    fits = found in wanted or (found == "integer" and "number" in wanted)
-    whole = isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT
-    fits = fits or (whole and "integer" in wanted)
-    format_ = _effective_format(node, wanted)
+        return [_wrong_type(path, ",".join(expected), "null")] if expected and not node.get("nullable") else []
+    actual, detail = _type_of(value)
+    fits = actual in expected or (actual == "integer" and "number" in expected)
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT
+    fits = fits or (is_whole and "integer" in expected)
+    format_ = _effective_format(node, expected)
     if format_ and not isinstance(value, str | list) and not fits and detail != format_:
         return [_wrong_type(path, format_, detail)]
-    if format_ and isinstance(value, str | list) and wanted in ([], ["string"]):
+    if format_ and isinstance(value, str | list) and expected in ([], ["string"]):
         return []  # strings are validated by the format
-    return [_wrong_type(path, ",".join(wanted), found)] if wanted and not fits else []
+    return [_wrong_type(path, ",".join(expected), actual)] if expected and not fits else []
 
 
-def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
+def _wrong_type(path: str, expected: str, actual: str) -> FieldError:
     return field_errors.type_invalid(
-        path, found, f"{path} in body must be of type {wanted}: {field_errors.shown(found)}"
+        path, actual, f"{path} in body must be of type {expected}: {field_errors.shown(actual)}"
     )
 
 
-def _effective_format(node: Node, wanted: list[str]) -> str:
+def _effective_format(node: Node, expected: list[str]) -> str:
     """The format, unless upstream ignores it for values of that type (apiextensions ``validation/formats.go``)."""
     format_: str = node.get("format") or ""
-    if wanted == ["integer"]:
+    if expected == ["integer"]:
         return format_ if format_ in ("int32", "int64") else ""
-    if wanted == ["number"]:
+    if expected == ["number"]:
         return format_ if format_ in ("float", "double") else ""
-    return format_ if wanted in ([], ["string"]) and (format_ in FORMATS or format_ == "password") else ""
+    return format_ if expected in ([], ["string"]) and (format_ in FORMATS or format_ == "password") else ""
 
 
 def _type_of(value: Any) -> tuple[str, str]:
@@ -200,13 +200,13 @@ def _validate_object(value: dict[str, Any], node: Node, path: str, old: Any) -> 
     properties = node.get("properties") or _NOTHING
     additional = node.get("additionalProperties")
     for name, member in value.items():
-        below = properties.get(name)
-        if below is None:
+        member_schema = properties.get(name)
+        if member_schema is None:
             if not isinstance(additional, dict):
                 continue
-            below = additional
-        before = _MISSING if isinstance(old, _Missing) else old.get(name, _MISSING)
-        errors += validate(member, below, _join(path, name), before)
+            member_schema = additional
+        old_member = _MISSING if isinstance(old, _Missing) else old.get(name, _MISSING)
+        errors += validate(member, member_schema, _join(path, name), old_member)
     for name in node.get("required") or ():
         if name not in value:
             errors.append(field_errors.required(_join(path, name)))
@@ -214,24 +214,24 @@ def _validate_object(value: dict[str, Any], node: Node, path: str, old: Any) -> 
 
 
 def _validate_count(count: int, node: Node, path: str, suffix: str, noun: str) -> ErrorList:
-    least, most = node.get("min" + suffix), node.get("max" + suffix)
+    minimum, maximum = node.get("min" + suffix), node.get("max" + suffix)
     errors = []
-    if least is not None and count < least:
-        errors.append(field_errors.invalid(path, count, f"{path} in body should have at least {least} {noun}"))
-    if most is not None and count > most:
-        errors.append(field_errors.too_many(path, count, most))
+    if minimum is not None and count < minimum:
+        errors.append(field_errors.invalid(path, count, f"{path} in body should have at least {minimum} {noun}"))
+    if maximum is not None and count > maximum:
+        errors.append(field_errors.too_many(path, count, maximum))
     return errors
 
 
 def _validate_list(value: list[Any], node: Node, path: str, old: Any) -> ErrorList:
     errors: ErrorList = []
     items, keys = node.get("items") or _NOTHING, node.get(_KEYS) or ()
-    before: dict[str, Any] = {}
+    old_items: dict[str, Any] = {}
     if node.get(_LIST_TYPE) == "map" and not isinstance(old, _Missing):
-        before = {_identity(item, keys): item for item in old if isinstance(item, dict)}
+        old_items = {_identity(item, keys): item for item in old if isinstance(item, dict)}
     for position, item in enumerate(value):
-        known = before.get(_identity(item, keys), _MISSING) if before else _MISSING
-        errors += validate(item, items, f"{path}[{position}]", known)
+        old_item = old_items.get(_identity(item, keys), _MISSING) if old_items else _MISSING
+        errors += validate(item, items, f"{path}[{position}]", old_item)
     return errors + _validate_count(len(value), node, path, "Items", "items")
 
 
@@ -267,20 +267,20 @@ def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
 def _duplicate_item_errors(items: list[Any], keys: Any, path: str) -> ErrorList:
     for position, item in enumerate(items):
         if item is not None and not isinstance(item, dict):
-            why = "must be an object for an array of list-type map"
-            return [field_errors.invalid(f"{path}[{position}]", item, why)]
-    shown = [{key: item[key] for key in keys if key in item} if item else {} for item in items]
-    return _duplicate_errors([_identity(item, keys) for item in items], shown, path)
+            detail = "must be an object for an array of list-type map"
+            return [field_errors.invalid(f"{path}[{position}]", item, detail)]
+    values = [{key: item[key] for key in keys if key in item} if item else {} for item in items]
+    return _duplicate_errors([_identity(item, keys) for item in items], values, path)
 
 
-def _duplicate_errors(identities: list[str], shown: list[Any], path: str) -> ErrorList:
+def _duplicate_errors(identities: list[str], values: list[Any], path: str) -> ErrorList:
     """One error for each item that occurs more than once."""
     errors: ErrorList = []
-    times: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for position, identity in enumerate(identities):
-        times[identity] = times.get(identity, 0) + 1
-        if times[identity] == 2:
-            errors.append(field_errors.duplicate(f"{path}[{position}]", shown[position]))
+        counts[identity] = counts.get(identity, 0) + 1
+        if counts[identity] == 2:
+            errors.append(field_errors.duplicate(f"{path}[{position}]", values[position]))
     return errors
 
 
@@ -293,12 +293,12 @@ def _matches(pattern: str, value: str) -> bool:
 
 def _validate_string(value: str, node: Node, path: str) -> ErrorList:
     errors: ErrorList = []
-    most, least, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
+    maximum, minimum, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
     # Only the first error is reported.
-    if most is not None and len(value) > most:
-        errors.append(field_errors.too_long(path, most))
-    elif least is not None and len(value) < least:
-        errors.append(field_errors.invalid(path, value, f"{path} in body should be at least {least} chars long"))
+    if maximum is not None and len(value) > maximum:
+        errors.append(field_errors.too_long(path, maximum))
+    elif minimum is not None and len(value) < minimum:
+        errors.append(field_errors.invalid(path, value, f"{path} in body should be at least {minimum} chars long"))
     elif pattern is not None and not _matches(pattern, value):
         errors.append(field_errors.invalid(path, value, f"{path} in body should match '{pattern}'"))
     check = FORMATS.get(node.get("format") or "")
@@ -311,14 +311,14 @@ def _validate_string(value: str, node: Node, path: str) -> ErrorList:
 
 def _validate_number(value: float, node: Node, path: str) -> ErrorList:
     errors = _validate_range(value, node, path)
-    least, most, factor = node.get("minimum"), node.get("maximum"), node.get("multipleOf")
+    minimum, maximum, factor = node.get("minimum"), node.get("maximum"), node.get("multipleOf")
     if factor and not _is_multiple(value, factor):
         errors.append(field_errors.invalid(path, value, f"{path} in body should be a multiple of {factor}"))
-    if least is not None and (value <= least if node.get("exclusiveMinimum") else value < least):
-        text = f"greater than {least}" if node.get("exclusiveMinimum") else f"greater than or equal to {least}"
+    if minimum is not None and (value <= minimum if node.get("exclusiveMinimum") else value < minimum):
+        text = f"greater than {minimum}" if node.get("exclusiveMinimum") else f"greater than or equal to {minimum}"
         errors.append(field_errors.invalid(path, value, f"{path} in body should be {text}"))
-    if most is not None and (value >= most if node.get("exclusiveMaximum") else value > most):
-        text = f"less than {most}" if node.get("exclusiveMaximum") else f"less than or equal to {most}"
+    if maximum is not None and (value >= maximum if node.get("exclusiveMaximum") else value > maximum):
+        text = f"less than {maximum}" if node.get("exclusiveMaximum") else f"less than or equal to {maximum}"
         errors.append(field_errors.invalid(path, value, f"{path} in body should be {text}"))
     return errors
 
@@ -334,14 +334,14 @@ def _validate_range(value: float, node: Node, path: str) -> ErrorList:
     kind = node.get("type") or ""
     format_ = _effective_format(node, [kind])
     if kind == "integer":
-        whole = isinstance(value, int) or value.is_integer()
-        fits = whole and -_RANGES[format_] <= value < _RANGES[format_]
+        is_whole = isinstance(value, int) or value.is_integer()
+        fits = is_whole and -_RANGES[format_] <= value < _RANGES[format_]
     else:
         fits = format_ != "float" or abs(value) <= _MAX_FLOAT32
     if fits:
         return []
-    what = f"with format {format_}" if format_ else "(default format)"
-    return [_error_without_field(f"Checked value must be of type {kind} {what} in {path}")]
+    format_text = f"with format {format_}" if format_ else "(default format)"
+    return [_error_without_field(f"Checked value must be of type {kind} {format_text} in {path}")]
 
 
 def _is_multiple(value: float, factor: float) -> bool:
@@ -354,31 +354,31 @@ def _is_multiple(value: float, factor: float) -> bool:
 def _validate_junction(value: Any, node: Node, path: str, old: Any) -> ErrorList:
     """Validate anyOf, oneOf, allOf and not. Upstream reports these without a field."""
     errors: ErrorList = []
-    for word, text in (
+    for keyword, text in (
         ("anyOf", "must validate at least one schema (anyOf)"),
         ("oneOf", "must validate one and only one schema (oneOf)"),
     ):
-        branches = node.get(word)
+        branches = node.get(keyword)
         if not branches:
             continue
-        results = [validate(value, below, path, old) for below in branches]
+        results = [validate(value, branch, path, old) for branch in branches]
         valid = sum(not result for result in results)
-        if word == "anyOf" and valid:
+        if keyword == "anyOf" and valid:
             continue
-        if word == "oneOf" and valid == 1:
+        if keyword == "oneOf" and valid == 1:
             continue
-        tail = ""
-        if word == "oneOf":
-            tail = ". Found none valid" if not valid else f". Found {valid} valid alternatives"
-        errors.append(_error_without_field(f'"{path}" {text}{tail}'))
+        suffix = ""
+        if keyword == "oneOf":
+            suffix = ". Found none valid" if not valid else f". Found {valid} valid alternatives"
+        errors.append(_error_without_field(f'"{path}" {text}{suffix}'))
         if not valid:
             errors += sorted(results, key=len)[0]
-    every = [validate(value, below, path, old) for below in node.get("allOf") or ()]
-    if any(every):
-        for found in every:
-            errors += found
-        none = ". None validated" if all(every) else ""
-        errors.append(_error_without_field(f'"{path}" must validate all the schemas (allOf){none}'))
+    all_of_results = [validate(value, branch, path, old) for branch in node.get("allOf") or ()]
+    if any(all_of_results):
+        for branch_errors in all_of_results:
+            errors += branch_errors
+        suffix = ". None validated" if all(all_of_results) else ""
+        errors.append(_error_without_field(f'"{path}" must validate all the schemas (allOf){suffix}'))
     if node.get("not") is not None and not validate(value, node["not"], path, old):
         errors.append(_error_without_field(f'"{path}" must not validate the schema (not)'))
     return errors

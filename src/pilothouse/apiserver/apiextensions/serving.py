@@ -52,13 +52,13 @@ class RecentlyShown:
         self._size = 0
         self.get = self._shown.get
 
-    def add(self, value: bytes, shown: bytes) -> None:
+    def add(self, value: bytes, converted: bytes) -> None:
         """Remember an object; all others are forgotten if they have become too many."""
-        size = len(value) + len(shown) + _SEEN_OVERHEAD
+        size = len(value) + len(converted) + _SEEN_OVERHEAD
         if self._size + size > _SEEN_BYTES:
             self._shown.clear()
             self._size = 0
-        self._shown[value] = shown
+        self._shown[value] = converted
         self._size += size
 
 
@@ -89,8 +89,8 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
         are those of the version that it is stored in (apiextensions ``pkg/apiserver/customresource_handler.go``, the
         codec of the storage, v0.36).
         """
-        shown = self.seen.get(value)
-        if shown is None:
+        converted = self.seen.get(value)
+        if converted is None:
             obj = decode(value)
             stored_as = self.versions.get(obj["apiVersion"])
             if stored_as is None or stored_as.custom is self:
@@ -100,9 +100,9 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
                 schema.prune(obj, self.openapi)
             obj["apiVersion"] = self.api_version
             text = encode(obj)
-            shown = value if text == value else text
-            self.seen.add(value, shown)
-        return shown
+            converted = value if text == value else text
+            self.seen.add(value, converted)
+        return converted
 
     def prune_and_default(self, obj: Object) -> None:
         """Prune and default an object that was stored in this version, in place."""
@@ -127,15 +127,15 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     def _embedded(self, value: Any, node: Any, path: str) -> list[str]:
         """``_check_metadata`` for embedded resources."""
         removed: list[str] = []
-        for name, below, member in children(value, node, path):
-            if below.get(EMBEDDED) and isinstance(member, dict):
+        for member_path, member_schema, member in children(value, node, path):
+            if member_schema.get(EMBEDDED) and isinstance(member, dict):
                 for field in ("apiVersion", "kind"):
                     if not isinstance(member.get(field, ""), str):
                         raise DecodeError(
-                            str(field_errors.invalid(f"{name}.{field}", member[field], "must be a string"))
+                            str(field_errors.invalid(f"{member_path}.{field}", member[field], "must be a string"))
                         )
-                removed += self._embedded_metadata(member, name)
-            removed += self._embedded(member, below, name)
+                removed += self._embedded_metadata(member, member_path)
+            removed += self._embedded(member, member_schema, member_path)
         return removed
 
     def _embedded_metadata(self, member: Object, path: str) -> list[str]:
@@ -144,8 +144,8 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
         try:
             return [text.replace('"metadata.', f'"{path}.metadata.') for text in _check_metadata(member)]
         except DecodeError as error:
-            given = field_errors.invalid(f"{path}.metadata", member["metadata"], str(error))
-            raise DecodeError(str(given)) from None
+            metadata_error = field_errors.invalid(f"{path}.metadata", member["metadata"], str(error))
+            raise DecodeError(str(metadata_error)) from None
 
 
 def _check_metadata(obj: Object) -> list[str]:
@@ -163,7 +163,7 @@ def _check_metadata(obj: Object) -> list[str]:
 def is_crd_condition_true(definition: Object, condition: str) -> bool:
     """Whether the definition has the condition with status True."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(found.get("type") == condition and found.get("status") == "True" for found in conditions)
+    return any(existing.get("type") == condition and existing.get("status") == "True" for existing in conditions)
 
 
 def resource_infos(definition: Object, converter: "Converter | None" = None) -> tuple[ResourceInfo, ...]:
@@ -193,13 +193,13 @@ def _row(
 ) -> ResourceInfo:
     spec, names = definition["spec"], definition["spec"]["names"]
     openapi: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-    given = version.get("subresources") or {}
+    declared = version.get("subresources") or {}
     subresources: dict[str, Subresource] = {}
-    if "status" in given:
+    if "status" in declared:
         subresources["status"] = Subresource(names["kind"])
     scale = None
-    if given.get("scale"):
-        paths = given["scale"]
+    if declared.get("scale"):
+        paths = declared["scale"]
         scale = ScalePaths(paths["specReplicasPath"], paths["statusReplicasPath"], paths.get("labelSelectorPath") or "")
         subresources["scale"] = Subresource("Scale", "autoscaling", "v1")
     selectable = {
@@ -219,7 +219,7 @@ def _row(
             errors += schema.validate_list(obj, openapi)
         if tree is None:
             return errors
-        if any(found.reason in _BLOCKING for found in errors):
+        if any(error.reason in _BLOCKING for error in errors):
             # Rules rely on a valid schema.
             return [*errors, FieldError("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED}")]
         run = Run()
@@ -272,9 +272,11 @@ def _row(
 def _deprecation(spec: Object, name: str) -> str:
     """The warning of a deprecated version; the default names a newer version if there is one."""
     newer = [
-        other["name"]
-        for other in spec["versions"]
-        if other.get("served") and not other.get("deprecated") and version_rank(other["name"]) < version_rank(name)
+        version["name"]
+        for version in spec["versions"]
+        if version.get("served")
+        and not version.get("deprecated")
+        and version_rank(version["name"]) < version_rank(name)
     ]
     text = f"{spec['group']}/{name} {spec['names']['kind']} is deprecated"
     return f"{text}; use {spec['group']}/{min(newer, key=version_rank)} {spec['names']['kind']}" if newer else text
@@ -284,5 +286,5 @@ def _validate_schema(obj: Object, openapi: dict[str, Any], old: Object | None) -
     if old is None:
         return schema.validate(obj, openapi)
     # Metadata is excluded from the comparison, as its changes do not change the generation.
-    known = {**old, "kind": obj.get("kind"), "apiVersion": obj.get("apiVersion")}
-    return schema.validate(obj, openapi, "", known)
+    old_with_type_meta = {**old, "kind": obj.get("kind"), "apiVersion": obj.get("apiVersion")}
+    return schema.validate(obj, openapi, "", old_with_type_meta)

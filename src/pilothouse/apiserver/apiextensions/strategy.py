@@ -76,8 +76,8 @@ class CustomStrategy(Strategy):
 
     def warnings(self, obj: Object) -> Sequence[str]:
         # The validation just before has collected the failed rules whose values are unchanged.
-        found, self._found.warnings = self._found.warnings, []
-        return found
+        warnings, self._found.warnings = self._found.warnings, []
+        return warnings
 
     def increments_generation(self, obj: Object, old: Object) -> bool:
         return _without(obj, self._untracked) != _without(old, self._untracked)

@@ -86,20 +86,22 @@ def _is_convertible(node: Any) -> bool:
     """Whether upstream's ``NewStructural`` accepts it. (The rejected fields are reported by ``_KeywordValidator``.)"""
     if not isinstance(node, Mapping):
         return not isinstance(node, list)
-    if any(node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL) for word in _UNSUPPORTED):
+    if any(
+        node.get(keyword) not in (_NOTHING_SAID if keyword in _EMPTY_IS_NONE else _NULL) for keyword in _UNSUPPORTED
+    ):
         return False
-    below = [
+    children = [
         node.get("items"),
         node.get("additionalProperties"),
         node.get("not"),
         *(node.get("properties") or {}).values(),
     ]
-    below += [branch for junction in _JUNCTIONS for branch in node.get(junction) or ()]
-    return not node.get("$schema") and all(map(_is_convertible, below))
+    children += [branch for junction in _JUNCTIONS for branch in node.get(junction) or ()]
+    return not node.get("$schema") and all(map(_is_convertible, children))
 
 
-def _text(found: FieldError) -> str:
-    return str(found)
+def _text(error: FieldError) -> str:
+    return str(error)
 
 
 # Structure
@@ -112,8 +114,8 @@ def _validate_structure(node: Node, path: str, level: str) -> Iterator[FieldErro
         yield field_errors.required(f"{path}.items", "must be specified")
     if isinstance(node.get("items"), Mapping):
         yield from _validate_structure(node["items"], f"{path}.items", "item")
-    for name, below in (node.get("properties") or {}).items():
-        yield from _validate_structure(below, f"{path}.properties[{name}]", "field")
+    for name, property_schema in (node.get("properties") or {}).items():
+        yield from _validate_structure(property_schema, f"{path}.properties[{name}]", "field")
     additional = node.get("additionalProperties")
     if additional is not None:
         if level == "root":
@@ -129,23 +131,23 @@ def _validate_structure(node: Node, path: str, level: str) -> Iterator[FieldErro
 
 def _extensions(node: Node, path: str) -> Iterator[FieldError]:
     if node.get(_INT_OR_STRING):
-        for word in (_PRESERVE, _EMBEDDED):
-            if node.get(word):
-                yield field_errors.invalid(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING} is true")
+        for keyword in (_PRESERVE, _EMBEDDED):
+            if node.get(keyword):
+                yield field_errors.invalid(f"{path}.{keyword}", True, f"must be false if {_INT_OR_STRING} is true")
 
 
 def _kind(node: Node, path: str, level: str) -> Iterator[FieldError]:
-    kind, where = node.get("type") or "", f"{path}.type"
+    kind, type_path = node.get("type") or "", f"{path}.type"
     if node.get(_EMBEDDED) and kind != "object":
         detail = f"must be object if {_EMBEDDED} is true"
-        yield field_errors.invalid(where, kind, detail) if kind else field_errors.required(where, detail)
+        yield field_errors.invalid(type_path, kind, detail) if kind else field_errors.required(type_path, detail)
     elif not kind and not node.get(_INT_OR_STRING) and not node.get(_PRESERVE):
         paths = {"root": "at the root", "item": "for specified array items", "field": "for specified object fields"}
-        yield field_errors.required(where, f"must not be empty {paths[level]}")
+        yield field_errors.required(type_path, f"must not be empty {paths[level]}")
     if node.get(_EMBEDDED) and node.get("additionalProperties") is not None:
         yield field_errors.forbidden(f"{path}.additionalProperties", f"must not be used if {_EMBEDDED} is set")
     if level == "root" and kind and kind != "object":
-        yield field_errors.invalid(where, kind, "must be object at the root")
+        yield field_errors.invalid(type_path, kind, "must be object at the root")
 
 
 _PATTERN = "must be a valid regular expression, but isn't: "
@@ -167,15 +169,17 @@ def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
                 f"{path}.properties[{name}].type", properties[name].get("type") or "", "must be string"
             )
     if "metadata" in properties:
-        below, where = properties["metadata"], f"{path}.properties[metadata]"
-        if below.get("type") != "object":
-            yield field_errors.invalid(f"{where}.type", below.get("type") or "", "must be object")
+        metadata, metadata_path = properties["metadata"], f"{path}.properties[metadata]"
+        if metadata.get("type") != "object":
+            yield field_errors.invalid(f"{metadata_path}.type", metadata.get("type") or "", "must be object")
         if level == "root":
-            known = ("type", "properties", "default")
-            extra = [word for word, value in below.items() if word not in known and value not in _NOTHING_SAID]
-            if extra or any(name not in ("name", "generateName") for name in below.get("properties") or ()):
+            allowed = ("type", "properties", "default")
+            extra = [
+                keyword for keyword, value in metadata.items() if keyword not in allowed and value not in _NOTHING_SAID
+            ]
+            if extra or any(name not in ("name", "generateName") for name in metadata.get("properties") or ()):
                 yield field_errors.forbidden(
-                    where,
+                    metadata_path,
                     "must not specify anything other than name and generateName, but metadata is implicitly specified",
                 )
     if node.get(_EMBEDDED) and not node.get(_PRESERVE) and not properties:
@@ -205,30 +209,32 @@ _INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 def _junctions(node: Node, path: str, *, spine: bool = False, any_of: bool = True) -> Iterator[FieldError]:
     """Value validations must not specify structure. Outside of branches (``spine``) the usual forms of int-or-string
     are allowed. ``any_of`` False: the anyOf is part of such a form."""
-    for word in _JUNCTIONS:
-        branches = node.get(word) or ()
-        if word == "anyOf" and (not any_of or (spine and branches == _INTEGER_OR_STRING)):
+    for keyword in _JUNCTIONS:
+        branches = node.get(keyword) or ()
+        if keyword == "anyOf" and (not any_of or (spine and branches == _INTEGER_OR_STRING)):
             continue
         for position, branch in enumerate(branches):
-            first = spine and word == "allOf" and position == 0
-            customary = first and branch.get("anyOf") == _INTEGER_OR_STRING
-            yield from _validate_value_validations(branch, f"{path}.{word}[{position}]", any_of=not customary)
+            is_first_all_of = spine and keyword == "allOf" and position == 0
+            is_int_or_string_form = is_first_all_of and branch.get("anyOf") == _INTEGER_OR_STRING
+            yield from _validate_value_validations(
+                branch, f"{path}.{keyword}[{position}]", any_of=not is_int_or_string_form
+            )
     if isinstance(node.get("not"), Mapping):
         yield from _validate_value_validations(node["not"], f"{path}.not")
     yield from _pattern(node, path)
 
 
 def _validate_value_validations(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldError]:
-    for word, detail in _EMPTY:
-        if node.get(word) not in _NOTHING_SAID:
-            yield field_errors.forbidden(f"{path}.{word}", f"must be {detail} to be structural")
+    for keyword, detail in _EMPTY:
+        if node.get(keyword) not in _NOTHING_SAID:
+            yield field_errors.forbidden(f"{path}.{keyword}", f"must be {detail} to be structural")
     if node.get(_RULES):
         yield field_errors.forbidden(f"{path}.{_RULES}", "must be empty to be structural")
-    for name, below in (node.get("properties") or {}).items():
-        where = f"{path}.properties[{name}]"
+    for name, property_schema in (node.get("properties") or {}).items():
+        property_path = f"{path}.properties[{name}]"
         if name == "metadata":
-            yield field_errors.forbidden(where, "must not be specified in a nested context")
-        yield from _validate_value_validations(below, where)
+            yield field_errors.forbidden(property_path, "must not be specified in a nested context")
+        yield from _validate_value_validations(property_schema, property_path)
     if isinstance(node.get("items"), Mapping):
         yield from _validate_value_validations(node["items"], f"{path}.items")
     yield from _junctions(node, path, any_of=any_of)
@@ -237,21 +243,21 @@ def _validate_value_validations(node: Node, path: str, *, any_of: bool = True) -
 def _validate_completeness(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
     """Fields that are validated in allOf, anyOf, oneOf or not must be specified outside of them. Upstream checks from
     the root only (``validateStructuralCompleteness``)."""
-    for word in (*_JUNCTIONS, "not"):
-        branches = checked.get(word) or ()
-        for position, branch in enumerate([branches] if word == "not" and branches else branches):
-            where = f"{checked_path}.{word}" if word == "not" else f"{checked_path}.{word}[{position}]"
-            yield from _validate_specified(node, branch, path, where)
+    for keyword in (*_JUNCTIONS, "not"):
+        branches = checked.get(keyword) or ()
+        for position, branch in enumerate([branches] if keyword == "not" and branches else branches):
+            branch_path = f"{checked_path}.{keyword}" if keyword == "not" else f"{checked_path}.{keyword}[{position}]"
+            yield from _validate_specified(node, branch, path, branch_path)
 
 
 def _validate_specified(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
-    for name, below in (checked.get("properties") or {}).items():
-        spine = (node.get("properties") or {}).get(name)
-        there, here = f"{path}.properties[{name}]", f"{checked_path}.properties[{name}]"
-        if spine is None:
-            yield field_errors.required(there, f"because it is defined in {here}")
+    for name, validation in (checked.get("properties") or {}).items():
+        structure = (node.get("properties") or {}).get(name)
+        structure_path, validation_path = f"{path}.properties[{name}]", f"{checked_path}.properties[{name}]"
+        if structure is None:
+            yield field_errors.required(structure_path, f"because it is defined in {validation_path}")
             continue
-        yield from _validate_specified(spine, below, there, here)
+        yield from _validate_specified(structure, validation, structure_path, validation_path)
     if isinstance(checked.get("items"), Mapping):
         if not isinstance(node.get("items"), Mapping):
             yield field_errors.required(f"{path}.items", f"because it is defined in {checked_path}.items")
@@ -269,26 +275,26 @@ def _defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldErr
         yield from _validate_default(node, f"{path}.default")
     if isinstance(node.get("items"), Mapping):
         yield from _defaults(node["items"], f"{path}.items")
-    for name, below in (node.get("properties") or {}).items():
+    for name, property_schema in (node.get("properties") or {}).items():
         if not (root and name in _META):
-            yield from _defaults(below, f"{path}.properties[{name}]")
+            yield from _defaults(property_schema, f"{path}.properties[{name}]")
 
 
 def _validate_default(node: Node, path: str) -> Iterator[FieldError]:
     default = node["default"]
-    whole = {"properties": {"": node}}
+    wrapper_schema = {"properties": {"": node}}
     if values.prune(copy.deepcopy(default), node, root=bool(node.get(_EMBEDDED))):
         yield field_errors.invalid(path, default, "must not have unknown fields")
-    embedded = validate_embedded({"": default}, whole)
+    embedded = validate_embedded({"": default}, wrapper_schema)
     if embedded:
-        for found in embedded:
-            yield FieldError(path + found.field, found.reason, found.text)
+        for error in embedded:
+            yield FieldError(path + error.field, error.reason, error.text)
         return
-    for found in values.validate(default, node):
+    for error in values.validate(default, node):
         # The message has the path inside of the default, the field of the error is that of the default.
-        dot = "." if found.field[:1] not in ("", "[") else ""
-        field = found.field if found.field == "<nil>" else f"{path}{dot}{found.field}"
-        yield FieldError(field, found.reason, found.text)
+        dot = "." if error.field[:1] not in ("", "[") else ""
+        field = error.field if error.field == "<nil>" else f"{path}{dot}{error.field}"
+        yield FieldError(field, error.reason, error.text)
 
 
 def _validate_defaults_with_rules(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
@@ -303,9 +309,9 @@ def _validate_defaults_with_rules(node: Node, path: str, *, root: bool = False) 
                 break
     if isinstance(node.get("items"), Mapping):
         yield from _validate_defaults_with_rules(node["items"], f"{path}.items")
-    for name, below in (node.get("properties") or {}).items():
+    for name, property_schema in (node.get("properties") or {}).items():
         if not (root and name in _META):
-            yield from _validate_defaults_with_rules(below, f"{path}.properties[{name}]")
+            yield from _validate_defaults_with_rules(property_schema, f"{path}.properties[{name}]")
 
 
 # ``ValidateCustomResourceDefinitionOpenAPISchema``
@@ -325,9 +331,9 @@ class _KeywordValidator:
         self.has_schema_keyword = self.has_schema_keyword or bool(node.get("$schema"))
         if no_default and "default" in node:
             add(field_errors.forbidden(f"{path}.default", f"must not be set {no_default}"))
-        for word, detail in _UNSUPPORTED.items():
-            if node.get(word) not in (_NOTHING_SAID if word in _EMPTY_IS_NONE else _NULL):
-                add(field_errors.forbidden(f"{path}.{word}", detail))
+        for keyword, detail in _UNSUPPORTED.items():
+            if node.get(keyword) not in (_NOTHING_SAID if keyword in _EMPTY_IS_NONE else _NULL):
+                add(field_errors.forbidden(f"{path}.{keyword}", detail))
         kind = node.get("type") or ""
         if kind and kind not in _TYPES:
             add(field_errors.not_supported(f"{path}.type", kind, _TYPES, plain=True))
@@ -338,8 +344,8 @@ class _KeywordValidator:
         if in_meta and node.get(_EMBEDDED):
             add(field_errors.forbidden(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta"))
         if node.get("uniqueItems"):
-            why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-            add(field_errors.forbidden(f"{path}.uniqueItems", why))
+            detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+            add(field_errors.forbidden(f"{path}.uniqueItems", detail))
         self._below(node, path, root=root, no_default=no_default, in_meta=in_meta)
         if node.get(_PRESERVE) is False:
             add(field_errors.invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
@@ -350,35 +356,39 @@ class _KeywordValidator:
         properties, additional = node.get("properties") or {}, node.get("additionalProperties")
         if additional is not None:
             if properties and additional is not True:
-                why = "additionalProperties and properties are mutual exclusive"
-                self.all_errors.append(field_errors.forbidden(f"{path}.additionalProperties", why))
+                detail = "additionalProperties and properties are mutual exclusive"
+                self.all_errors.append(field_errors.forbidden(f"{path}.additionalProperties", detail))
             reason = "inside additionalProperties applying to object metadata" if in_meta else no_default
             self.visit(additional, f"{path}.additionalProperties", no_default=reason, in_meta=in_meta)
-        for name, below in properties.items():
+        for name, child in properties.items():
             meta = (root or bool(node.get(_EMBEDDED))) and name in _META
             reason = f"in top-level {name}" if meta and root else no_default
-            self.visit(below, f"{path}.properties[{name}]", no_default=reason, in_meta=in_meta or meta)
+            self.visit(child, f"{path}.properties[{name}]", no_default=reason, in_meta=in_meta or meta)
         if node.get("not") is not None:
             self.visit(node["not"], f"{path}.not", no_default=no_default, in_meta=in_meta)
-        for word in _JUNCTIONS:
-            for position, below in enumerate(node.get(word) or ()):
-                self.visit(below, f"{path}.{word}[{position}]", no_default=no_default, in_meta=in_meta)
+        for keyword in _JUNCTIONS:
+            for position, child in enumerate(node.get(keyword) or ()):
+                self.visit(child, f"{path}.{keyword}[{position}]", no_default=no_default, in_meta=in_meta)
         self.visit(node.get("items"), f"{path}.items", no_default=no_default, in_meta=in_meta)
 
     def _lists(self, node: Node, path: str, kind: str) -> None:
         add = self.all_errors.append
-        for word, wanted, choices in (
+        for keyword, expected, choices in (
             (_MAP_TYPE, "object", ("atomic", "granular")),
             (_LIST_TYPE, "array", ("atomic", "set", "map")),
         ):
-            given = node.get(word)
-            if given is None:
+            value = node.get(keyword)
+            if value is None:
                 continue
-            if kind != wanted:
-                detail, where = f"must be {wanted} if {word} is specified", f"{path}.type"
-                add(field_errors.invalid(where, kind, detail) if kind else field_errors.required(where, detail))
-            if given not in choices:
-                add(field_errors.not_supported(f"{path}.{word}", given, choices, plain=True))
+            if kind != expected:
+                detail, error_path = f"must be {expected} if {keyword} is specified", f"{path}.type"
+                add(
+                    field_errors.invalid(error_path, kind, detail)
+                    if kind
+                    else field_errors.required(error_path, detail)
+                )
+            if value not in choices:
+                add(field_errors.not_supported(f"{path}.{keyword}", value, choices, plain=True))
         items, list_type, keys = node.get("items"), node.get(_LIST_TYPE), node.get(_KEYS) or []
         if list_type == "set" and kind == "array" and isinstance(items, Mapping):
             detail = f"must be atomic as item of a list with {_LIST_TYPE}=set"
@@ -387,18 +397,18 @@ class _KeywordValidator:
             elif items.get("type") == "object" and items.get(_MAP_TYPE) != "atomic":
                 add(field_errors.invalid(f"{path}.items.{_MAP_TYPE}", items.get(_LIST_TYPE), detail))
         if keys and list_type != "map":
-            detail, where = f"must be map if {_KEYS} is non-empty", f"{path}.{_LIST_TYPE}"
+            detail, error_path = f"must be map if {_KEYS} is non-empty", f"{path}.{_LIST_TYPE}"
             add(
-                field_errors.required(where, detail)
+                field_errors.required(error_path, detail)
                 if list_type is None
-                else field_errors.invalid(where, list_type, detail)
+                else field_errors.invalid(error_path, list_type, detail)
             )
         if list_type == "map":
             self._map_list(items, keys, path)
         if list_type in ("map", "set") and isinstance(items, Mapping):
             if items.get("nullable"):
-                why = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
-                add(field_errors.forbidden(f"{path}.items.nullable", why))
+                detail = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
+                add(field_errors.forbidden(f"{path}.items.nullable", detail))
             if list_type == "map":
                 self._map_keys(items, keys, path)
 
@@ -415,59 +425,63 @@ class _KeywordValidator:
             detail = f"must be object if parent array's {_LIST_TYPE} is map"
             add(field_errors.invalid(f"{path}.items.type", items.get("type") or "", detail))
             return
-        again = field_errors.repeated(keys)
+        duplicates = field_errors.repeated(keys)
         for position, key in enumerate(keys):
-            below = (items.get("properties") or {}).get(key)
-            if below is None:
+            key_schema = (items.get("properties") or {}).get(key)
+            if key_schema is None:
                 add(field_errors.invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties"))
-            elif below.get("type") in ("array", "object"):
+            elif key_schema.get("type") in ("array", "object"):
                 detail = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
                 add(field_errors.invalid(f"{path}.items.properties[{key}].type", items["type"], detail))
-            if position in again:
+            if position in duplicates:
                 add(field_errors.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
 
     def _map_keys(self, items: Node, keys: list[str], path: str) -> None:
         """Keys of a list map must be required or have a default."""
         add = self.all_errors.append
         for key in keys:
-            below = (items.get("properties") or {}).get(key)
-            if below is None:
+            key_schema = (items.get("properties") or {}).get(key)
+            if key_schema is None:
                 continue
-            if key not in (items.get("required") or ()) and below.get("default") is None:
+            if key not in (items.get("required") or ()) and key_schema.get("default") is None:
                 detail = f"this property is in {_KEYS}, so it must have a default or be a required property"
                 add(field_errors.required(f"{path}.items.properties[{key}].default", detail))
-            if below.get("nullable"):
+            if key_schema.get("nullable"):
                 detail = f"this property is in {_KEYS}, so it cannot be nullable"
                 add(field_errors.forbidden(f"{path}.items.properties[{key}].nullable", detail))
 
     def _rules(self, node: Node, path: str) -> None:
         add = self.all_errors.append
         for position, rule in enumerate(node.get(_RULES) or ()):
-            where = f"{path}.{_RULES}[{position}]"
+            rule_path = f"{path}.{_RULES}[{position}]"
             text, message = (rule.get("rule") or "").strip(), (rule.get("message") or "").strip()
             if not text:
-                add(field_errors.required(f"{where}.rule", "rule is not specified"))
+                add(field_errors.required(f"{rule_path}.rule", "rule is not specified"))
             elif rule.get("message") and not message:
-                add(field_errors.invalid(f"{where}.message", rule["message"], "must be non-empty if specified"))
+                add(field_errors.invalid(f"{rule_path}.message", rule["message"], "must be non-empty if specified"))
             elif _has_breaks(message):
-                add(field_errors.invalid(f"{where}.message", rule["message"], "must not contain line breaks"))
+                add(field_errors.invalid(f"{rule_path}.message", rule["message"], "must not contain line breaks"))
             elif _has_breaks(text) and not message:
-                add(field_errors.required(f"{where}.message", "message must be specified if rule contains line breaks"))
+                add(
+                    field_errors.required(
+                        f"{rule_path}.message", "message must be specified if rule contains line breaks"
+                    )
+                )
             if rule.get("messageExpression") and not rule["messageExpression"].strip():
-                why = "messageExpression must be non-empty if specified"
-                add(field_errors.required(f"{where}.messageExpression", why))
+                detail = "messageExpression must be non-empty if specified"
+                add(field_errors.required(f"{rule_path}.messageExpression", detail))
             if rule.get("reason") is not None and rule["reason"] not in _REASONS:
-                add(field_errors.not_supported(f"{where}.reason", rule["reason"], _REASONS))
-            given = rule.get("fieldPath") or ""
-            if given and not given.strip():
-                add(field_errors.invalid(f"{where}.fieldPath", given, "must be non-empty if specified"))
-            if _has_breaks(given):
-                add(field_errors.invalid(f"{where}.fieldPath", given, "must not contain line breaks"))
-            if given:
+                add(field_errors.not_supported(f"{rule_path}.reason", rule["reason"], _REASONS))
+            field_path = rule.get("fieldPath") or ""
+            if field_path and not field_path.strip():
+                add(field_errors.invalid(f"{rule_path}.fieldPath", field_path, "must be non-empty if specified"))
+            if _has_breaks(field_path):
+                add(field_errors.invalid(f"{rule_path}.fieldPath", field_path, "must not contain line breaks"))
+            if field_path:
                 try:
-                    resolve(given, node)
+                    resolve(field_path, node)
                 except PathError:
-                    add(field_errors.invalid(f"{where}.fieldPath", given, "must be a valid path"))
+                    add(field_errors.invalid(f"{rule_path}.fieldPath", field_path, "must be a valid path"))
 
 
 def _has_breaks(text: str) -> bool:
@@ -493,26 +507,26 @@ class _RuleValidator:
         self.visit(
             node.get("additionalProperties"), f"{path}.additionalProperties", uncorrelated, repeats=below_repeats
         )
-        for name, below in (node.get("properties") or {}).items():
-            lost = uncorrelated or (path if node.get(_MAP_TYPE) == "atomic" else "")
-            self.visit(below, f"{path}.properties[{name}]", lost, repeats=below_repeats)
-        lost = uncorrelated or ("" if node.get(_LIST_TYPE) == "map" else path)
-        self.visit(node.get("items"), f"{path}.items", lost, repeats=below_repeats)
+        for name, property_schema in (node.get("properties") or {}).items():
+            child_uncorrelated = uncorrelated or (path if node.get(_MAP_TYPE) == "atomic" else "")
+            self.visit(property_schema, f"{path}.properties[{name}]", child_uncorrelated, repeats=below_repeats)
+        child_uncorrelated = uncorrelated or ("" if node.get(_LIST_TYPE) == "map" else path)
+        self.visit(node.get("items"), f"{path}.items", child_uncorrelated, repeats=below_repeats)
         if not node.get(_RULES):
             return
-        whole = root or bool(node.get(_EMBEDDED))
+        is_resource = root or bool(node.get(_EMBEDDED))
         try:
-            compiled = compile_rules(node, node[_RULES], root=whole)
+            compiled = compile_rules(node, node[_RULES], root=is_resource)
         except UntypedNode:
-            why = "internal error: failed to retrieve type information for x-kubernetes-validations"
-            self.all_errors.append(FieldError(f"{path}.{_RULES}", "InternalError", f"Internal error: {why}"))
+            detail = "internal error: failed to retrieve type information for x-kubernetes-validations"
+            self.all_errors.append(FieldError(f"{path}.{_RULES}", "InternalError", f"Internal error: {detail}"))
             return
-        sizes = cel_sizes.sized(node, root=whole)
+        sizes = cel_sizes.sized(node, root=is_resource)
         assert sizes is not None, "what has no type has no compiled rules"
         for position, rule in enumerate(compiled):
-            where = f"{path}.{_RULES}[{position}]"
-            self._cost(rule, where, sizes, repeats)
-            self._compiled(rule, where, uncorrelated)
+            rule_path = f"{path}.{_RULES}[{position}]"
+            self._cost(rule, rule_path, sizes, repeats)
+            self._compiled(rule, rule_path, uncorrelated)
 
     def _cost(self, rule: Rule, path: str, sizes: "Sized", repeats: int | None) -> None:
         if rule.program is not None:
@@ -524,12 +538,12 @@ class _RuleValidator:
     def _compiled(self, rule: Rule, path: str, uncorrelated: str) -> None:
         for field, detail in (("rule", rule.rule_error), ("messageExpression", rule.message_error)):
             if detail:
-                shown = field_errors.internal_value("apiextensions.ValidationRule", rule.source)
-                self.all_errors.append(field_errors.invalid(f"{path}.{field}", shown, detail))
+                value = field_errors.internal_value("apiextensions.ValidationRule", rule.source)
+                self.all_errors.append(field_errors.invalid(f"{path}.{field}", value, detail))
         if rule.uses_old_self:
             if uncorrelated:
-                why = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
-                self.all_errors.append(field_errors.invalid(f"{path}.rule", rule.source.get("rule"), why))
+                detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
+                self.all_errors.append(field_errors.invalid(f"{path}.rule", rule.source.get("rule"), detail))
         elif rule.source.get("optionalOldSelf") is not None:
             self.all_errors.append(
                 field_errors.invalid(

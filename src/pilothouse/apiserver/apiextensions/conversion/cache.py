@@ -20,25 +20,25 @@ class ConversionCache:
 
     def get(self, target: Any, value: bytes) -> bytes | None:
         """The stored object in the version of ``target``, if it is cached."""
-        shown = self._shown.pop((target, value), None)
-        if shown is not None:
-            self._shown[target, value] = shown
-        return shown
+        converted = self._shown.pop((target, value), None)
+        if converted is not None:
+            self._shown[target, value] = converted
+        return converted
 
-    def put(self, target: Any, value: bytes, shown: bytes) -> None:
+    def put(self, target: Any, value: bytes, converted: bytes) -> None:
         """Add the conversion of a stored object."""
-        size = len(value) + len(shown)
+        size = len(value) + len(converted)
         if size > self._most // 8:
             return
-        known = self._shown.pop((target, value), None)
-        if known is not None:
-            self._size -= len(value) + len(known)
-        self._shown[target, value] = shown
+        cached = self._shown.pop((target, value), None)
+        if cached is not None:
+            self._size -= len(value) + len(cached)
+        self._shown[target, value] = converted
         self._size += size
         while self._size > self._most:
-            (oldest_target, oldest), gone = next(iter(self._shown.items()))
-            del self._shown[oldest_target, oldest]
-            self._size -= len(oldest) + len(gone)
+            (oldest_target, oldest_value), evicted = next(iter(self._shown.items()))
+            del self._shown[oldest_target, oldest_value]
+            self._size -= len(oldest_value) + len(evicted)
 
     def forget(self, targets: set[Any]) -> None:
         """Remove the entries of these versions, after a change of their definition."""

@@ -47,45 +47,47 @@ class Converter:
 
         Raises ``StatusError`` if one of them cannot be converted.
         """
-        found: _Shown = {}
-        others: list[bytes] = []
+        converted: _Shown = {}
+        remaining: list[bytes] = []
         for value in dict.fromkeys(values):
             if value.startswith(target.head):
-                found[value] = self._core.view(target, value)
+                converted[value] = self._core.view(target, value)
             else:
-                others.append(value)
-        if others:
-            found |= (
-                await self._convert_batches(target, others) if fresh else await self._convert_with_cache(target, others)
+                remaining.append(value)
+        if remaining:
+            converted |= (
+                await self._convert_batches(target, remaining)
+                if fresh
+                else await self._convert_with_cache(target, remaining)
             )
-        return [found[value] for value in values]
+        return [converted[value] for value in values]
 
     async def _convert_with_cache(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
         """Convert with the cache, with pending calls, and with a call of its own for the remaining objects."""
-        found: _Shown = {}
+        converted: _Shown = {}
         caller = self._core.webhook_caller()
-        while len(found) < len(values):
+        while len(converted) < len(values):
             remaining: list[bytes] = []
-            waits: dict[asyncio.Future[_Shown | StatusError | None], None] = {}
+            pending_calls: dict[asyncio.Future[_Shown | StatusError | None], None] = {}
             for value in values:
-                if value in found:
+                if value in converted:
                     continue
-                known = self._cache.get(target, value)
-                if known is not None:
-                    found[value] = known
+                cached = self._cache.get(target, value)
+                if cached is not None:
+                    converted[value] = cached
                 elif (call := self._pending.get((caller, target, value))) is not None:
-                    waits[call] = None
+                    pending_calls[call] = None
                 else:
                     remaining.append(value)
             if remaining:
-                found |= await self._convert_for_all_waiters(caller, target, remaining)
-            for call in waits:
+                converted |= await self._convert_for_all_waiters(caller, target, remaining)
+            for call in pending_calls:
                 await asyncio.wait([call])
                 result = call.result()
                 if isinstance(result, StatusError):
                     raise result
-                found |= {value: result[value] for value in values if value in result} if result else {}
-        return found
+                converted |= {value: result[value] for value in values if value in result} if result else {}
+        return converted
 
     async def _convert_for_all_waiters(self, caller: str, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
         call: asyncio.Future[_Shown | StatusError | None] = asyncio.get_running_loop().create_future()
@@ -104,17 +106,17 @@ class Converter:
         return result
 
     async def _convert_batches(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
-        found: _Shown = {}
+        result: _Shown = {}
         work = self._core.long_work
         for batch in _batches(values):
             size = sum(map(len, batch))
             objects = await work.run(size, self._read, batch)
             converted = await self.webhook.convert(objects, target.api_version, size)
-            shown = await work.run(size, self._write, target, converted)
-            for value, text in zip(batch, shown, strict=True):
-                found[value] = text
+            encoded = await work.run(size, self._write, target, converted)
+            for value, text in zip(batch, encoded, strict=True):
+                result[value] = text
                 self._cache.put(target, value, text)
-        return found
+        return result
 
     def _read(self, values: Sequence[bytes]) -> list[Object]:
         objects = []
@@ -122,11 +124,11 @@ class Converter:
             obj = decode(value)
             stored_as = self.versions.get(obj.get("apiVersion") or "")
             if stored_as is None:
-                given = cut(str(obj.get("apiVersion") or ""))
+                api_version = cut(str(obj.get("apiVersion") or ""))
                 if len(values) == 1:
-                    raise errors.plain(f"request to convert CR from an invalid group/version: {given}")
-                where = f"list index {position} has invalid group/version: {given}"
-                raise errors.plain(f"request to convert CR list failed, {where}")
+                    raise errors.plain(f"request to convert CR from an invalid group/version: {api_version}")
+                detail = f"list index {position} has invalid group/version: {api_version}"
+                raise errors.plain(f"request to convert CR list failed, {detail}")
             stored_as.custom.prune_and_default(obj)
             objects.append(obj)
         return objects

@@ -83,8 +83,8 @@ def read_review(body: bytes, version: str) -> Object:
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None and not isinstance(value, type_):
-            where = f"Go struct field ConversionReview.{'.'.join(path)} of type {go_type.format(version=version)}"
-            raise ReviewError(f"json: cannot unmarshal {_json_type(value)} into {where}")
+            target = f"Go struct field ConversionReview.{'.'.join(path)} of type {go_type.format(version=version)}"
+            raise ReviewError(f"json: cannot unmarshal {_json_type(value)} into {target}")
     return review
 
 
@@ -97,10 +97,10 @@ def converted_objects(review: Object, version: str, uid: str) -> list[Any]:
     response = review.get("response")
     if version == "v1":
         # v1beta1 responses are not checked for kind and uid.
-        found = f"{review.get('apiVersion') or ''}, Kind={review.get('kind') or ''}"
-        if found != f"{GROUP}/v1, Kind={KIND}":
-            found = found if "/" in found.partition(",")[0] else f"/{found}"
-            raise ReviewError(cut(f"expected webhook response of {GROUP}/v1, Kind={KIND}, got {found}"))
+        gvk = f"{review.get('apiVersion') or ''}, Kind={review.get('kind') or ''}"
+        if gvk != f"{GROUP}/v1, Kind={KIND}":
+            gvk = gvk if "/" in gvk.partition(",")[0] else f"/{gvk}"
+            raise ReviewError(cut(f"expected webhook response of {GROUP}/v1, Kind={KIND}, got {gvk}"))
     if response is None:
         raise ReviewError("no response provided")
     if version == "v1" and (response.get("uid") or "") != uid:
@@ -113,7 +113,7 @@ def converted_objects(review: Object, version: str, uid: str) -> list[Any]:
     return objects
 
 
-def converted_object(original: Object, given: Any, desired_api_version: str, index: int, *, of_list: bool) -> Object:
+def converted_object(original: Object, received: Any, desired_api_version: str, index: int, *, of_list: bool) -> Object:
     """Validate one converted object, and restore the metadata of the original.
 
     Labels and annotations are the webhook's, everything else in metadata is the original's. The result may share parts
@@ -121,13 +121,13 @@ def converted_object(original: Object, given: Any, desired_api_version: str, ind
     """
     invalid = f"returned invalid converted object at index {index}" if of_list else "returned invalid object at index 0"
     try:
-        converted = _typed(given)
+        converted = _typed(received)
     except ReviewError as error:
         raise ReviewError(f"{invalid}: {error}" if of_list else str(error), names_webhook=of_list) from None
     version = _text(converted, "apiVersion")
     if version != desired_api_version:
-        why = f"invalid groupVersion (expected {desired_api_version}, received {version})"
-        raise ReviewError(cut(f"{invalid}: {why}"))
+        reason = f"invalid groupVersion (expected {desired_api_version}, received {version})"
+        raise ReviewError(cut(f"{invalid}: {reason}"))
     expected, kind = _text(original, "kind"), _text(converted, "kind")
     if kind != expected:
         raise ReviewError(cut(f"{invalid}: invalid kind (expected {expected}, received {kind})"))
@@ -138,21 +138,21 @@ def converted_object(original: Object, given: Any, desired_api_version: str, ind
     try:
         return {**converted, "metadata": restored_metadata(original, converted)}
     except ReviewError as error:
-        where = f" in object at index {index}" if of_list else ""
-        raise ReviewError(f"returned invalid metadata{where}: {error}") from None
+        location = f" in object at index {index}" if of_list else ""
+        raise ReviewError(f"returned invalid metadata{location}: {error}") from None
 
 
-def _typed(given: Any) -> Object:
-    if given is None:
+def _typed(received: Any) -> Object:
+    if received is None:
         raise ReviewError("unexpected end of JSON input")
-    if not isinstance(given, dict):
+    if not isinstance(received, dict):
         raise ReviewError(
-            f"json: cannot unmarshal {_json_type(given)} into Go value of type struct {{ Items json.RawMessage }}"
+            f"json: cannot unmarshal {_json_type(received)} into Go value of type struct {{ Items json.RawMessage }}"
         )
-    if not _text(given, "kind"):
-        shown = msgspec.json.encode(given).decode()
-        raise ReviewError(cut(f"Object 'Kind' is missing in '{shown}'"))
-    return given
+    if not _text(received, "kind"):
+        text = msgspec.json.encode(received).decode()
+        raise ReviewError(cut(f"Object 'Kind' is missing in '{text}'"))
+    return received
 
 
 def _text(node: Any, *path: str) -> str:
@@ -164,15 +164,15 @@ def _text(node: Any, *path: str) -> str:
 
 def validate_converted_object(original: Object, converted: Object) -> None:
     """Check that the webhook has left kind, name, namespace and UID unchanged. Raises ``ReviewError``."""
-    for what, path in (
+    for noun, path in (
         ("kind", ("kind",)),
         ("name", ("metadata", "name")),
         ("namespace", ("metadata", "namespace")),
         ("UID", ("metadata", "uid")),
     ):
-        before, after = _text(original, *path), _text(converted, *path)
-        if before != after:
-            raise ReviewError(cut(f"must have the same {what}: {before} != {after}"))
+        original_value, converted_value = _text(original, *path), _text(converted, *path)
+        if original_value != converted_value:
+            raise ReviewError(cut(f"must have the same {noun}: {original_value} != {converted_value}"))
 
 
 def restored_metadata(original: Object, converted: Object) -> Object:
@@ -180,37 +180,37 @@ def restored_metadata(original: Object, converted: Object) -> Object:
     ``ReviewError``."""
     if "metadata" not in converted:
         raise ReviewError("missing metadata in converted object")
-    answered = converted["metadata"]
-    if not isinstance(answered, dict):
-        raise ReviewError(f"invalid metadata of type {go_values.type_name(answered)} in converted object")
-    before = original.get("metadata", {})
-    if not isinstance(before, dict):
-        raise ReviewError(f"invalid metadata of type {go_values.type_name(before)} in input object")
-    result = dict(before)
+    converted_metadata = converted["metadata"]
+    if not isinstance(converted_metadata, dict):
+        raise ReviewError(f"invalid metadata of type {go_values.type_name(converted_metadata)} in converted object")
+    original_metadata = original.get("metadata", {})
+    if not isinstance(original_metadata, dict):
+        raise ReviewError(f"invalid metadata of type {go_values.type_name(original_metadata)} in input object")
+    result = dict(original_metadata)
     for field in ("labels", "annotations"):
         result.pop(field, None)
-        given = answered.get(field)
-        if given is None:
+        values = converted_metadata.get(field)
+        if values is None:
             continue
-        _validate_texts(field, given, before.get(field) or {})
-        result[field] = given
+        _validate_texts(field, values, original_metadata.get(field) or {})
+        result[field] = values
     return result
 
 
-def _validate_texts(field: str, given: Any, before: Mapping[str, Any]) -> None:
-    if not isinstance(given, dict):
-        raise ReviewError(f"invalid metadata.{field} of type {go_values.type_name(given)} in converted object")
-    for key, value in given.items():
+def _validate_texts(field: str, values: Any, original_values: Mapping[str, Any]) -> None:
+    if not isinstance(values, dict):
+        raise ReviewError(f"invalid metadata.{field} of type {go_values.type_name(values)} in converted object")
+    for key, value in values.items():
         if not isinstance(value, str):
-            what = f"must be a string, but is {go_values.type_name(value)} in converted object"
-            raise ReviewError(cut(f"metadata.{field}[{key}] {what}"))
-    if given == before:
+            detail = f"must be a string, but is {go_values.type_name(value)} in converted object"
+            raise ReviewError(cut(f"metadata.{field}[{key}] {detail}"))
+    if values == original_values:
         return
     # The path of annotations is in the singular upstream, too.
     errors = (
-        validate_labels(given, "metadata.labels")
+        validate_labels(values, "metadata.labels")
         if field == "labels"
-        else validate_annotations(given, "metadata.annotation")
+        else validate_annotations(values, "metadata.annotation")
     )
     if errors:
         texts = list(dict.fromkeys(map(str, errors)))

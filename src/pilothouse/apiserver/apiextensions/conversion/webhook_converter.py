@@ -65,8 +65,8 @@ class _CallError(Exception):
     """A failed call: upstream's failure type, and the message, which follows ``conversion webhook for … `` if
     ``names_webhook``."""
 
-    def __init__(self, kind: str, why: str, *, names_webhook: bool = True) -> None:
-        super().__init__(why)
+    def __init__(self, kind: str, message: str, *, names_webhook: bool = True) -> None:
+        super().__init__(message)
         self.kind = f"conversion_webhook_{kind}_failure"
         self.names_webhook = names_webhook
 
@@ -88,16 +88,16 @@ class WebhookConverter:
 
         Raises ``StatusError``, upstream's 500 without details.
         """
-        first = objects[0]
-        source = first.get("apiVersion") or ""
-        began = self._core.env.monotonic()
+        first_object = objects[0]
+        source = first_object.get("apiVersion") or ""
+        started = self._core.env.monotonic()
         try:
             converted = await self._convert(objects, target, size)
         except _CallError as error:
-            self._metrics.observe(self._definition, source, target, self._core.env.monotonic() - began, error.kind)
-            what = f"conversion webhook for {source}, Kind={first.get('kind') or ''} "
-            raise errors.plain(f"{what if error.names_webhook else ''}{error}") from None
-        self._metrics.observe(self._definition, source, target, self._core.env.monotonic() - began)
+            self._metrics.observe(self._definition, source, target, self._core.env.monotonic() - started, error.kind)
+            prefix = f"conversion webhook for {source}, Kind={first_object.get('kind') or ''} "
+            raise errors.plain(f"{prefix if error.names_webhook else ''}{error}") from None
+        self._metrics.observe(self._definition, source, target, self._core.env.monotonic() - started)
         return converted
 
     async def _convert(self, objects: Sequence[Object], target: str, size: int) -> list[Object]:
@@ -108,43 +108,43 @@ class WebhookConverter:
         uid, work = self._core.env.uid(), self._core.long_work
         review = reviews.conversion_review(version, uid, target, objects)
         try:
-            answer = await self._call(await work.run(size, msgspec.json.encode, review))
+            body = await self._call(await work.run(size, msgspec.json.encode, review))
         except CallError as error:
             raise _CallError("call", f"failed: {reviews.cut(str(error))}") from None
         try:
-            found = await work.run(len(answer), reviews.read_review, answer, version)
+            response_review = await work.run(len(body), reviews.read_review, body, version)
         except ReviewError as error:
             raise _CallError("call", f"failed: {error}") from None
         try:
-            given = reviews.converted_objects(found, version, uid)
+            converted_objects = reviews.converted_objects(response_review, version, uid)
         except ReviewError as error:
             raise _CallError("malformed_response", f"failed: {error}") from None
-        if len(given) != len(objects):
-            raise _CallError("partial_response", f"returned {len(given)} objects, expected {len(objects)}")
+        if len(converted_objects) != len(objects):
+            raise _CallError("partial_response", f"returned {len(converted_objects)} objects, expected {len(objects)}")
 
-        def take() -> list[Object]:
+        def restore() -> list[Object]:
             of_list = len(objects) > 1
             return [
-                reviews.converted_object(original, each, target, index, of_list=of_list)
-                for index, (original, each) in enumerate(zip(objects, given, strict=True))
+                reviews.converted_object(original, converted, target, index, of_list=of_list)
+                for index, (original, converted) in enumerate(zip(objects, converted_objects, strict=True))
             ]
 
         try:
-            return await work.run(len(answer), take)
+            return await work.run(len(body), restore)
         except ReviewError as error:
             raise _CallError("invalid_converted_object", str(error), names_webhook=error.names_webhook) from None
 
-    async def _call(self, body: bytes) -> bytes:
+    async def _call(self, request_body: bytes) -> bytes:
         target = find_target(self._core, self._config, TIMEOUT_SECONDS)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                status, answer = await self._send(target, body)
+                status, response_body = await self._send(target, request_body)
         except TimeoutError:
             # Go's http.Client adds this if it has a timeout, which only conversion webhooks set.
             raise CallError(f"{timed_out(target)} (Client.Timeout exceeded while awaiting headers)") from None
         if not 200 <= status < 300:
-            raise error_status(status, answer)
-        return answer
+            raise error_status(status, response_body)
+        return response_body
 
 
 def _without_blank_bundle(config: Object) -> Object:
