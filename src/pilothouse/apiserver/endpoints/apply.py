@@ -35,32 +35,32 @@ with lazy_imports():
 async def apply(core: Core, call: Call, options: WriteOptions) -> ObjectResult:
     """Apply a configuration to an object or its status."""
     info = call.info
-    config, repeated = await core.long_work.run(call.size, read_config, call)
+    config, duplicates = await core.long_work.run(call.size, read_config, call)
     if core.store.staged(call.key) is None and not call.request_info.subresource:
-        return await _create(core, call, config, repeated, options)
+        return await _create(core, call, config, duplicates, options)
 
-    def applied(live: Object, known: bytes) -> tuple[Object, bytes]:
-        new, owners = core.managed_fields.apply(call, live, known, config, options)
-        if twice is not None:
-            raise twice
+    def applied(live: Object, live_owners: bytes) -> tuple[Object, bytes]:
+        new, owners = core.managed_fields.apply(call, live, live_owners, config, options)
+        if duplicates_error is not None:
+            raise duplicates_error
         return _validate_merged(call, new, options, config), owners
 
-    twice = handle_duplicates(call, options, repeated)
+    duplicates_error = handle_duplicates(call, options, duplicates)
     type_ = core.managed_fields.tracker(info, call.request_info.subresource).type
     await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
     return await apply_change(core, call, Change(apply=applied), options)
 
 
-async def _create(core: Core, call: Call, config: Object, repeated: list[str], options: WriteOptions) -> ObjectResult:
+async def _create(core: Core, call: Call, config: Object, duplicates: list[str], options: WriteOptions) -> ObjectResult:
     info = call.info
     type_ = core.managed_fields.tracker(info).type
     await core.long_work.run(call.size, check_config, config, info.api_version, info.kind, type_)
-    size, apply_config = call.size, core.managed_fields.apply
-    new, owners = await core.run_converting(info, size, apply_config, call, None, b"", config, options)
+    size, apply_fields = call.size, core.managed_fields.apply
+    new, owners = await core.run_converting(info, size, apply_fields, call, None, b"", config, options)
     new = _with_name(call, new)
-    twice = handle_duplicates(call, options, repeated)
-    if twice is not None:
-        raise twice
+    duplicates_error = handle_duplicates(call, options, duplicates)
+    if duplicates_error is not None:
+        raise duplicates_error
     new = await core.long_work.run(call.size, _validate_merged, call, new, options, config)
     meta: Object = new["metadata"]
     if meta.get("uid"):
@@ -78,50 +78,50 @@ def read_config(call: Call) -> tuple[Object, list[str]]:
     body = call.request.body
     check_size(body)
     try:
-        document, repeated = _decode(body)
+        document, duplicates = _decode(body)
     except ValueError as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from None
     if not isinstance(document, dict):
-        shown = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(document), "number")
+        json_type = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(document), "number")
         if document is None:
-            return {}, repeated
+            return {}, duplicates
         raise errors.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
-            f"{shown} into Go value of type map[string]interface {{}}"
+            f"{json_type} into Go value of type map[string]interface {{}}"
         )
-    return document, repeated
+    return document, duplicates
 
 
 def _decode(body: bytes) -> tuple[Any, list[str]]:
     if body[:1] == b"{":
         try:
-            document, twice = decode_untyped(body)
+            document, strict_errors = decode_untyped(body)
         except DecodeError:
             pass  # It may be YAML flow style.
         else:
-            if not twice:
+            if not strict_errors:
                 return document, []
     try:
-        document, repeated = yaml_text.read_yaml(body)
+        document, duplicates = yaml_text.read_yaml(body)
     except yaml_text.YamlError as error:
         raise ValueError(f"error converting YAML to JSON: {error}") from None
     # Copy the values of YAML aliases.
-    return msgspec.json.decode(msgspec.json.encode(document, order="sorted")), repeated
+    return msgspec.json.decode(msgspec.json.encode(document, order="sorted")), duplicates
 
 
-def handle_duplicates(call: Call, options: WriteOptions, repeated: list[str]) -> StatusError | None:
+def handle_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -> StatusError | None:
     """Handle duplicate keys as fieldValidation requires: errors, warnings or nothing.
 
     The error is returned, because all other errors take precedence.
     """
-    if options.field_validation == "Ignore" or not repeated:
+    if options.field_validation == "Ignore" or not duplicates:
         return None
     if options.field_validation == "Warn":
-        call.warnings += repeated
+        call.warnings += duplicates
         return None
-    listed = "".join(f"\n  {line}" for line in repeated)
+    lines = "".join(f"\n  {line}" for line in duplicates)
     return errors.bad_request(
-        f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{listed}"
+        f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}"
     )
 
 
@@ -133,11 +133,11 @@ def check_config(config: Object, api_version: str, kind: str, type_: MergeType) 
     meta = config.get("metadata")
     if isinstance(meta, dict) and isinstance(meta.get("managedFields"), list):
         raise errors.bad_request("metadata.managedFields must be nil")
-    found = all_errors(config, type_)
-    if found:
+    type_errors = all_errors(config, type_)
+    if type_errors:
         raise errors.plain(
             f"failed to create typed patch object ({_place_text(config)}; {_kind_text(actual_version, actual_kind)}): "
-            f"{error_text(found)}"
+            f"{error_text(type_errors)}"
         )
 
 
@@ -175,20 +175,20 @@ def _validate_merged(call: Call, new: Object, options: WriteOptions, config: Obj
     name = meta.get("name") or ""
     if name != call.name:
         raise name_mismatch(call, name)
-    quiet = msgspec.structs.replace(options, field_validation="Ignore")
+    ignoring_unknown = msgspec.structs.replace(options, field_validation="Ignore")
     definition = None if info.custom is not None else definition_of(info.group, info.version, info.kind)
     try:
-        return check_patched(call, quiet, new, definition)
+        return check_patched(call, ignoring_unknown, new, definition)
     except StatusError as error:
         if error.code != 422:
             raise
         reason = error.message.rpartition('": ')[2]
         try:
-            fitting = new if definition is None else fit_numbers(new, definition)
-        except ConversionError as number:
-            fitting, reason = new, str(number)
-        if fitting is not new:
-            return _validate_merged(call, fitting, options, config)
+            fitted = new if definition is None else fit_numbers(new, definition)
+        except ConversionError as conversion_error:
+            fitted, reason = new, str(conversion_error)
+        if fitted is not new:
+            return _validate_merged(call, fitted, options, config)
         if definition is not None:
             reason = _conversion_error(new, definition) or reason
         kind = _kind_text(info.api_version, info.kind)

@@ -17,10 +17,10 @@ from pilothouse.storage import Record
 async def connect_pod(core: Core, call: Call) -> RawResult:
     """exec, attach and portforward."""
     pod = stored_pod(core, call)
-    what = call.request_info.subresource
+    subresource = call.request_info.subresource
     if call.request_info.query.first("dryRun"):
         raise errors.bad_request("dryRun is not supported")
-    if what != "portforward":
+    if subresource != "portforward":
         container_of(pod, call.name, call.request_info.query.first("container"))
     node = (pod.get("spec") or {}).get("nodeName")
     if not node:
@@ -28,14 +28,14 @@ async def connect_pod(core: Core, call: Call) -> RawResult:
     check_node(core, node)
     if "upgrade" not in call.request.headers.get("connection", "").lower():
         raise errors.bad_request("Upgrade request required")
-    raise _no_process(what, f'pod "{call.name}" runs on the simulated node "{node}"')
+    raise _no_process(subresource, f'pod "{call.name}" runs on the simulated node "{node}"')
 
 
 async def proxy_pod(core: Core, call: Call) -> RawResult:
     """pods/[SCHEME:]NAME[:PORT]/proxy."""
     _scheme, name, _port = _split(call.name)
-    one = Call(call.request, call.request_info, call.info, call.strategy, call.identity, call.namespace, name)
-    pod = stored_pod(core, one)
+    pod_call = Call(call.request, call.request_info, call.info, call.strategy, call.identity, call.namespace, name)
+    pod = stored_pod(core, pod_call)
     if not (pod.get("status") or {}).get("podIP"):
         raise errors.bad_request("address not allowed")
     raise _unreachable(f'pod "{name}" is simulated and listens on no port')
@@ -69,8 +69,8 @@ def _stored(core: Core, info: ResourceInfo, namespace: str, name: str) -> Record
 
 def _split(text: str) -> tuple[str, str, str]:
     """Scheme, name and port of a proxy path (apimachinery ``util/net.SplitSchemeNamePort``)."""
-    parts = text.split(":")
-    match parts:
+    segments = text.split(":")
+    match segments:
         case [name]:
             return "", name, ""
         case [name, port]:
@@ -80,9 +80,12 @@ def _split(text: str) -> tuple[str, str, str]:
     raise errors.bad_request(f"invalid pod request {field_errors.shown(text)}")
 
 
-def _no_process(what: str, where: str) -> StatusError:
+def _no_process(subresource: str, location: str) -> StatusError:
     return StatusError(
-        501, "NotImplemented", f"{what} is not possible: {where}, where no process is behind a container", details={}
+        501,
+        "NotImplemented",
+        f"{subresource} is not possible: {location}, where no process is behind a container",
+        details={},
     )
 
 

@@ -42,12 +42,12 @@ async def create_object(
     revision = meta.pop("resourceVersion", None) or ""
     for field in _SERVER_FIELDS:
         meta.pop(field, None)
-    sent = meta.pop("managedFields", None)
+    sent_managed_fields = meta.pop("managedFields", None)
     now = core.time.now()
     meta["uid"] = core.env.chance.uid()
     meta["creationTimestamp"] = now
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
-    await core.run_converting(info, call.size, _complete, core, call, obj, options, sent, owners)
+    await core.run_converting(info, call.size, _complete, core, call, obj, options, sent_managed_fields, owners)
 
     write = AdmissionAttributes(
         operation="CREATE",
@@ -101,23 +101,25 @@ async def create_object(
     raise errors.modified(info, meta["name"])
 
 
-def _complete(core: Core, call: Call, obj: Object, options: WriteOptions, sent: Any, owners: bytes | None) -> None:
-    """Apply defaults and set managed fields. ``sent`` is the managedFields of the body."""
+def _complete(
+    core: Core, call: Call, obj: Object, options: WriteOptions, sent_managed_fields: Any, owners: bytes | None
+) -> None:
+    """Apply defaults and set managed fields. ``sent_managed_fields`` is the managedFields of the body."""
     call.strategy.set_defaults(obj)
     if owners is None:
         if "ownerReferences" in obj["metadata"]:
             call.warnings += object_meta.dedup_owner_references(obj["metadata"], admitted=False)
-        core.managed_fields.update_on_create(call, obj, options, sent)
+        core.managed_fields.update_on_create(call, obj, options, sent_managed_fields)
     else:
         set_managed_fields(obj, owners)
 
 
 def _check(call: Call, obj: Object) -> Iterable[str]:
     """Add the warnings about a new object; raises 422 if it is invalid."""
-    found = validate_create(call.strategy, obj)
-    if found:
+    all_errors = validate_create(call.strategy, obj)
+    if all_errors:
         group, name = call.strategy.error_group(call.info), obj["metadata"].get("name") or ""
-        raise errors.invalid(group, call.info.kind, name, found)
+        raise errors.invalid(group, call.info.kind, name, all_errors)
     return call.strategy.warnings(obj)
 
 
@@ -150,7 +152,7 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
     stored = await core.to_storage(info, obj, call.size)
     meta = stored["metadata"]
 
-    def make(revision: int) -> bytes:
+    def encode(revision: int) -> bytes:
         meta["resourceVersion"] = str(revision)
         value = encode_object(stored_as, stored)
         remember_size(value, meta)
@@ -159,22 +161,22 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
     for attempt in range(_NAME_ATTEMPTS):
         key = info.key(call.namespace, meta["name"])
         if options.dry_run:
-            taken = store.staged(key)
-            if taken is None:
-                shown = await core.shown(info, encode_object(stored_as, stored))
-                return ObjectResult(201, info, shown, tuple(call.warnings))
+            existing = store.staged(key)
+            if existing is None:
+                converted = await core.shown(info, encode_object(stored_as, stored))
+                return ObjectResult(201, info, converted, tuple(call.warnings))
         else:
             try:
-                value = await core.commit(store.stage(key, make, expected=0))
+                value = await core.commit(store.stage(key, encode, expected=0))
             except Mismatch as mismatch:
-                taken = mismatch.current
-                if taken is None:
+                existing = mismatch.current
+                if existing is None:
                     raise
             else:
                 warn_untracked(call)
                 return ObjectResult(201, info, await core.shown(info, value), tuple(call.warnings))
-        assert taken is not None, "a create only fails on an object that is there"
-        being_deleted = b'"deletionTimestamp":"' in taken.value
+        assert existing is not None, "a create only fails on an object that is there"
+        being_deleted = b'"deletionTimestamp":"' in existing.value
         if not generated:
             if not meta.get("generateName"):
                 raise errors.already_exists(info, meta["name"], being_deleted=being_deleted)

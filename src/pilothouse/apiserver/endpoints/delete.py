@@ -63,9 +63,9 @@ def _record_options(body: bytes) -> None:
 
 def _shown_options(body: bytes) -> bytes:
     """The options of a body, for the audit."""
-    sent = msgspec.json.decode(body, type=dict[str, Any])
-    known = {name: sent[name] for name in _OPTIONS if sent.get(name) is not None}
-    return msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": sent.get("apiVersion") or "v1", **known})
+    document = msgspec.json.decode(body, type=dict[str, Any])
+    options = {name: document[name] for name in _OPTIONS if document.get(name) is not None}
+    return msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": document.get("apiVersion") or "v1", **options})
 
 
 async def delete(core: Core, call: Call) -> Result:
@@ -75,10 +75,10 @@ async def delete(core: Core, call: Call) -> Result:
     if strategy.delete_warning and options.propagation_policy is None and options.orphan_dependents is None:
         call.warnings.append(strategy.delete_warning)
     # Upstream reads the object from etcd, not from the watch cache.
-    value, gone = await delete_one(core, call, options, fresh=True)
-    code = 202 if not gone and options.orphan_dependents is False else 200
+    value, removed = await delete_one(core, call, options, fresh=True)
+    code = 202 if not removed and options.orphan_dependents is False else 200
     warnings = tuple(call.warnings)
-    if gone and not strategy.return_deleted_object:
+    if removed and not strategy.return_deleted_object:
         group = {"group": info.group} if info.group else {}
         details = {"name": call.name, **group, "kind": info.resource, "uid": read_head(value).metadata.uid}
         return StatusResult(code, msgspec.json.encode(errors.success(details)), warnings)
@@ -116,24 +116,24 @@ async def delete_one(core: Core, call: Call, options: DeleteOptions, *, fresh: b
 
 def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None:
     """Reject the deletion if the preconditions do not match."""
-    desired = options.preconditions
-    if desired is None:
+    preconditions = options.preconditions
+    if preconditions is None:
         return
     meta = obj["metadata"]
-    for what, given, there in (
-        ("UID", desired.uid, meta["uid"]),
-        ("ResourceVersion", desired.resource_version, meta["resourceVersion"]),
+    for noun, expected, actual in (
+        ("UID", preconditions.uid, meta["uid"]),
+        ("ResourceVersion", preconditions.resource_version, meta["resourceVersion"]),
     ):
-        if given is None or given == there:
+        if expected is None or expected == actual:
             continue
         if call.strategy.checks_delete_preconditions:
-            reason = f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {there}"
+            reason = f"Precondition failed: {noun} in precondition: {expected}, {noun} in object meta: {actual}"
             raise errors.conflict(call.info, call.name, reason)
-        so = "deleted and then recreated" if what == "UID" else "modified"
+        change = "deleted and then recreated" if noun == "UID" else "modified"
         raise _mismatch(
             call,
-            f"the {what} in the precondition ({given}) does not match the {what} in record ({there}). The object might "
-            f"have been {so}",
+            f"the {noun} in the precondition ({expected}) does not match the {noun} in record ({actual}). The object "
+            f"might have been {change}",
         )
 
 
@@ -161,10 +161,10 @@ def deletion_finalizers(call: Call, obj: Object, options: DeleteOptions) -> list
                 return finalizers
         policy = "Orphan" if call.strategy.orphans_by_default else "Background"
     desired = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy, "")
-    kept = [name for name in finalizers if name not in ("orphan", "foregroundDeletion") or name == desired]
-    if desired and desired not in kept:
-        kept.append(desired)
-    return kept
+    new_finalizers = [name for name in finalizers if name not in ("orphan", "foregroundDeletion") or name == desired]
+    if desired and desired not in new_finalizers:
+        new_finalizers.append(desired)
+    return new_finalizers
 
 
 async def _delete(core: Core, call: Call, record: Record, obj: Object, options: DeleteOptions) -> tuple[bytes, bool]:
@@ -187,9 +187,9 @@ async def _delete(core: Core, call: Call, record: Record, obj: Object, options: 
             return await remove(core, record), True
         _mark_as_deleting(core, call, meta)
     meta["finalizers"] = finalizers
-    goes = step == "" and not finalizers and not grace
+    removes_now = step == "" and not finalizers and not grace
     marked = await _write(core, call, record, obj, options)
-    if not goes:
+    if not removes_now:
         return marked.value, False
     if options.is_dry_run:
         return marked.value, True
@@ -237,8 +237,8 @@ def _before_delete(core: Core, call: Call, obj: Object, options: DeleteOptions) 
         return current, True
     # The old deadline minus the old period is the start of the deletion; the new period counts from there, but does not
     # end before now.
-    began = add_seconds(parse_seconds(meta["deletionTimestamp"]), -current)
-    deadline = add_seconds(began, requested)
+    requested_at = add_seconds(parse_seconds(meta["deletionTimestamp"]), -current)
+    deadline = add_seconds(requested_at, requested)
     meta["deletionTimestamp"] = format_seconds(max(deadline, core.env.now()))
     meta["deletionGracePeriodSeconds"] = requested
     return requested, False
@@ -279,11 +279,13 @@ async def delete_collection(core: Core, call: Call) -> Result:
     deleted: list[bytes] = []
     for value in page.values:
         meta = read_head(value).metadata
-        one = Call(call.request, call.request_info, call.info, call.strategy, call.identity, meta.namespace, meta.name)
+        object_call = Call(
+            call.request, call.request_info, call.info, call.strategy, call.identity, meta.namespace, meta.name
+        )
         # The response is the list as it was read (apiserver pkg/registry/generic/registry/store.go, v0.36).
         deleted.append(value)
         try:
-            await delete_one(core, one, options)
+            await delete_one(core, object_call, options)
         except errors.StatusError as error:
             if error.code != 404:
                 raise

@@ -78,16 +78,16 @@ def groups(table: Iterable[ResourceInfo]) -> dict[str, dict[str, list[ResourceIn
     built_in: dict[str, dict[str, list[ResourceInfo]]] = {}
     custom: dict[str, dict[str, list[ResourceInfo]]] = {}
     for info in table:
-        known = custom if info.custom is not None and info.group not in built_in else built_in
-        known.setdefault(info.group, {}).setdefault(info.version, []).append(info)
-    found = dict(built_in)
+        groups_of_kind = custom if info.custom is not None and info.group not in built_in else built_in
+        groups_of_kind.setdefault(info.group, {}).setdefault(info.version, []).append(info)
+    all_groups = dict(built_in)
     for group in sorted(custom):
         versions = custom[group]
-        found[group] = {
+        all_groups[group] = {
             version: sorted(versions[version], key=lambda info: info.resource)
             for version in sorted(versions, key=version_rank)
         }
-    return found
+    return all_groups
 
 
 def _verbs(info: ResourceInfo) -> list[str]:
@@ -214,27 +214,27 @@ class Discovery:
 
         An unknown group, or unknown version of a custom group, is a 404 in plain text.
         """
-        parts = [part for part in path.split("/") if part]
-        if not parts or parts[0] not in ("api", "apis") or len(parts) > 1 + (parts[0] == "apis") + 1:
+        segments = [segment for segment in path.split("/") if segment]
+        if not segments or segments[0] not in ("api", "apis") or len(segments) > 1 + (segments[0] == "apis") + 1:
             return None
         if request.method != "GET":
             raise errors.method_not_allowed()
         self._refresh()
-        core = parts[0] == "api"
-        if len(parts) == 1:
+        core = segments[0] == "api"
+        if len(segments) == 1:
             return self._root(request, core=core)
         if core:
-            if parts[1] not in self._groups[""]:
+            if segments[1] not in self._groups[""]:
                 raise errors.no_such_resource()
-            return _shown(request, resource_list("", parts[1], self._groups[""][parts[1]]))
-        versions = self._groups.get(parts[1])
-        if versions is None or not parts[1]:
+            return _shown(request, resource_list("", segments[1], self._groups[""][segments[1]]))
+        versions = self._groups.get(segments[1])
+        if versions is None or not segments[1]:
             raise errors.PlainNotFound
-        if len(parts) == 2:
-            return _shown(request, {"kind": "APIGroup", "apiVersion": "v1", **group_entry(parts[1], versions)})
-        if parts[2] not in versions:
-            raise errors.no_such_resource() if self._table.is_built_in(parts[1]) else errors.PlainNotFound
-        return _shown(request, resource_list(parts[1], parts[2], versions[parts[2]]))
+        if len(segments) == 2:
+            return _shown(request, {"kind": "APIGroup", "apiVersion": "v1", **group_entry(segments[1], versions)})
+        if segments[2] not in versions:
+            raise errors.no_such_resource() if self._table.is_built_in(segments[1]) else errors.PlainNotFound
+        return _shown(request, resource_list(segments[1], segments[2], versions[segments[2]]))
 
     def _refresh(self) -> None:
         if self._generation != self._table.generation:
@@ -257,11 +257,11 @@ class Discovery:
         return _shown(request, document)
 
     def _aggregated_root(self, request: Request, *, core: bool) -> Response:
-        made = self._aggregated.get(core)
-        if made is None:
+        cached = self._aggregated.get(core)
+        if cached is None:
             body = _encode(aggregated(self._table, core=core))
-            made = self._aggregated[core] = body, f'"{hashlib.sha512(body).hexdigest().upper()}"'
-        body, etag = made
+            cached = self._aggregated[core] = body, f'"{hashlib.sha512(body).hexdigest().upper()}"'
+        body, etag = cached
         headers = {"etag": etag, "vary": "Accept", "cache-control": "public"}
         if request.headers.get("if-none-match", "") == etag:
             return Response(304, headers)

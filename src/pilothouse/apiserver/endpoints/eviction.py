@@ -49,17 +49,17 @@ _SERVER = Identity("system:apiserver", ("system:masters",))
 
 async def evict(core: Core, call: Call) -> StatusResult:
     """POST of pods/NAME/eviction."""
-    sent = await core.long_work.run(call.size, _read, call)
-    write = created_part(call, sent)
+    eviction = await core.long_work.run(call.size, _read, call)
+    write = created_part(call, eviction)
     await core.admission.admit(write)
-    if sent["metadata"].get("name") != call.name:
+    if eviction["metadata"].get("name") != call.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
-    options = _delete_options(call, sent)
+    options = _delete_options(call, eviction)
     await core.admission.validate(write)
     # From here on metadata and status of the pod are written, as through pods/status.
     request_info = msgspec.structs.replace(call.request_info, subresource="status", query=NO_QUERY)
-    one = msgspec.structs.replace(call, request_info=request_info, admitted=True)
-    pod = await _pod(core, one)
+    status_call = msgspec.structs.replace(call, request_info=request_info, admitted=True)
+    pod = await _pod(core, status_call)
     attempts = 1 if _revision(options) else _ATTEMPTS
     for attempt in range(attempts):
         if not _can_ignore_pdb(pod):
@@ -69,16 +69,16 @@ async def evict(core: Core, call: Call) -> StatusResult:
         if _should_enforce_resource_version(pod) and not _revision(options):
             conditional = _with_revision(options, pod)
         try:
-            await _add_condition_and_delete_pod(core, one, conditional)
+            await _add_condition_and_delete_pod(core, status_call, conditional)
         except StatusError as error:
             if error.code != 409 or attempt == attempts - 1:
                 raise
             await asyncio.sleep(_PAUSE_SECONDS)
-            pod = await _pod(core, one)
+            pod = await _pod(core, status_call)
             continue
-        return _evicted(one)
-    await _evict_within_budget(core, one, pod, options)
-    return _evicted(one)
+        return _evicted(status_call)
+    await _evict_within_budget(core, status_call, pod, options)
+    return _evicted(status_call)
 
 
 def _evicted(call: Call) -> StatusResult:
@@ -123,37 +123,37 @@ def _read(call: Call) -> Object:
         request = msgspec.structs.replace(call.request, headers=headers, body=msgspec.json.encode(document))
         call = msgspec.structs.replace(call, request=request)
     options = read_write_options(call.request_info.query, "CreateOptions")
-    sent = read_built_in(call, options, call.info, GROUP, "v1", "Eviction")
-    return {**sent, "kind": "Eviction", "apiVersion": "policy/v1", "metadata": sent.get("metadata") or {}}
+    eviction = read_built_in(call, options, call.info, GROUP, "v1", "Eviction")
+    return {**eviction, "kind": "Eviction", "apiVersion": "policy/v1", "metadata": eviction.get("metadata") or {}}
 
 
-def _delete_options(call: Call, sent: Object) -> DeleteOptions:
+def _delete_options(call: Call, eviction: Object) -> DeleteOptions:
     """The options of the deletion; dryRun may be set in the query, in the body, or equally in both."""
-    own = sent.get("deleteOptions")
-    desired = call.request_info.query.get("dryRun")
-    if own is None:
-        return DeleteOptions(dry_run=desired)
-    options = read_delete_options(NO_QUERY, msgspec.json.encode(own))
+    delete_options = eviction.get("deleteOptions")
+    query_dry_run = call.request_info.query.get("dryRun")
+    if delete_options is None:
+        return DeleteOptions(dry_run=query_dry_run)
+    options = read_delete_options(NO_QUERY, msgspec.json.encode(delete_options))
     if not options.dry_run:
-        options.dry_run = desired
-    elif desired and desired != options.dry_run:
+        options.dry_run = query_dry_run
+    elif query_dry_run and query_dry_run != options.dry_run:
         raise errors.plain(
-            f"Non-matching dry-run options in request and content: [{' '.join(desired)}] and "
+            f"Non-matching dry-run options in request and content: [{' '.join(query_dry_run)}] and "
             f"[{' '.join(options.dry_run)}]"
         )
     return options
 
 
 def _revision(options: DeleteOptions) -> str:
-    found = options.preconditions
-    return (found.resource_version or "") if found is not None else ""
+    preconditions = options.preconditions
+    return (preconditions.resource_version or "") if preconditions is not None else ""
 
 
 def _with_revision(options: DeleteOptions, pod: Object) -> DeleteOptions:
     """The options with a precondition for the resourceVersion of the pod."""
-    known = options.preconditions or Preconditions()
-    seen = msgspec.structs.replace(known, resource_version=pod["metadata"]["resourceVersion"])
-    return msgspec.structs.replace(options, preconditions=seen)
+    preconditions = options.preconditions or Preconditions()
+    with_revision = msgspec.structs.replace(preconditions, resource_version=pod["metadata"]["resourceVersion"])
+    return msgspec.structs.replace(options, preconditions=with_revision)
 
 
 # The pod
@@ -247,12 +247,12 @@ async def _get_pod_disruption_budgets(core: Core, call: Call, pod: Object) -> li
     info = core.table.built_in(GROUP, "poddisruptionbudgets")
     values = [record.value for record in core.store.list(info.list_prefix(call.namespace)).records]
     labels = pod["metadata"].get("labels") or {}
-    found = await core.long_work.run(sum(map(len, values)), _budgets_that_select, values, labels)
-    return [(info, budget) for budget in found]
+    budgets = await core.long_work.run(sum(map(len, values)), _budgets_that_select, values, labels)
+    return [(info, budget) for budget in budgets]
 
 
 def _budgets_that_select(values: Iterable[bytes], labels: Mapping[str, str]) -> list[Object]:
-    found = []
+    selecting = []
     for value in values:
         budget = decode(value)
         selector = (budget.get("spec") or {}).get("selector")
@@ -264,8 +264,8 @@ def _budgets_that_select(values: Iterable[bytes], labels: Mapping[str, str]) -> 
             # A budget with an invalid selector selects nothing; the disruption controller reports it.
             continue
         if matches:
-            found.append(budget)
-    return found
+            selecting.append(budget)
+    return selecting
 
 
 def _may_evict_unhealthy(budget: Object) -> bool:
@@ -287,26 +287,26 @@ async def _decrement_budget(core: Core, call: Call, info: ResourceInfo, name: st
         subresource="status",
         sub=info.subresources["status"],
     )
-    own = Call(call.request, request_info, info, core.strategy(info), _SERVER, call.namespace, name, [])
+    budget_call = Call(call.request, request_info, info, core.strategy(info), _SERVER, call.namespace, name, [])
 
     def charged(budget: Object) -> Object:
         _check_and_decrement(info, budget, call.name, core.time.now())
-        left = budget["status"]["disruptionsAllowed"]
+        remaining = budget["status"]["disruptionsAllowed"]
         record_reason(
-            f"pod {call.name} is evicted: PodDisruptionBudget {name} is charged, disruptionsAllowed {left + 1} -> "
-            f"{left}"
+            f"pod {call.name} is evicted: PodDisruptionBudget {name} is charged, disruptionsAllowed {remaining + 1} -> "
+            f"{remaining}"
         )
         return budget
 
     for attempt in range(_ATTEMPTS):
-        record = core.store.staged(own.key)
+        record = core.store.staged(budget_call.key)
         if record is None:
             raise errors.not_found(info, name)
         if options.is_dry_run:
-            charged(await read_stored(core, own, record))
+            charged(await read_stored(core, budget_call, record))
             return
         try:
-            await apply_change(core, own, Change(transform=charged), NO_OPTIONS)
+            await apply_change(core, budget_call, Change(transform=charged), NO_OPTIONS)
         except StatusError as error:
             if error.code != 409:
                 raise
@@ -339,7 +339,7 @@ def _check_and_decrement(info: ResourceInfo, budget: Object, pod: str, now: str)
 
 def _insufficient_budget_message(name: str, status: Object) -> str:
     condition: Object = next(
-        (found for found in status.get("conditions") or () if found.get("type") == "DisruptionAllowed"), {}
+        (existing for existing in status.get("conditions") or () if existing.get("type") == "DisruptionAllowed"), {}
     )
     reason, message = condition.get("reason") or "", condition.get("message") or ""
     current, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0

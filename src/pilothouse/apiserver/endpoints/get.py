@@ -94,35 +94,35 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     try:
         limit = options.limit if selection.empty else 0
         store = await _store_of(core, call, prefix, revision, after, limit)
-    except Compacted as gone:
-        raise _expired(core, options, after, prefix) from gone
+    except Compacted as error:
+        raise _expired(core, options, after, prefix) from error
     if options.resource_version == "0" and info.resource != "events":
         # The watch cache serves it and ignores the limit (pkg/storage/cacher/cacher.go, computeListLimit).
         options = msgspec.structs.replace(options, limit=0)
     limit = options.limit
-    shown: list[bytes] | None = None
+    converted: list[bytes] | None = None
     if selection.empty:
         try:
             page = store.list(prefix, after=after, limit=limit, revision=revision)
-        except Compacted as gone:
-            raise _expired(core, options, after, prefix) from gone
-        records, more, remaining = page.records, page.more, page.remaining if page.more else None
+        except Compacted as error:
+            raise _expired(core, options, after, prefix) from error
+        records, has_more, remaining = page.records, page.more, page.remaining if page.more else None
         revision = page.revision
         _check_readable(store, records)
     elif info.custom is not None and info.custom.converter is not None:
-        records, shown, more, revision = await _select_converted(
+        records, converted, has_more, revision = await _select_converted(
             core, call, selection, options, after, prefix, revision, store
         )
         remaining = None
     else:
-        records, more, revision = _select(core, call, selection, options, prefix, after, revision, store)
+        records, has_more, revision = _select(core, call, selection, options, prefix, after, revision, store)
         remaining = None
     continue_ = ""
-    if more:
+    if has_more:
         continue_ = encode_token(revision, records[-1].key[len(prefix) :])
     head = info.head
-    values = [record.value for record in records] if shown is None else shown
-    if values and shown is None and (info.custom is not None or not values[0].startswith(head)):
+    values = [record.value for record in records] if converted is None else converted
+    if values and converted is None and (info.custom is not None or not values[0].startswith(head)):
         values = await core.shown_all(info, values)
     if core.metrics is not None:
         core.metrics.storage.listed(info, len(values), len(values))
@@ -175,23 +175,26 @@ def _select(
     """The selected records after ``after``, at most the limit; whether there are more; and their revision."""
     reader, info = call.strategy.attributes, call.info
     limit = options.limit
-    now = not revision or revision == core.store.store_for(info.prefix).revision
+    is_current = not revision or revision == core.store.store_for(info.prefix).revision
     records: list[Record]
-    if now and (keys := keys_selected(core, call, selection)) is not None:
-        found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
-        records, revision = ([record for record in found if record.key > after] if after else found), store.revision
+    if is_current and (keys := keys_selected(core, call, selection)) is not None:
+        candidates = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
+        records, revision = (
+            ([record for record in candidates if record.key > after] if after else candidates),
+            store.revision,
+        )
     else:
         try:
             page = store.list(prefix, after=after, revision=revision)
-        except Compacted as gone:
-            raise _expired(core, options, after, prefix) from gone
+        except Compacted as error:
+            raise _expired(core, options, after, prefix) from error
         records, revision = page.records, page.revision
         _check_readable(store, records)
     attributes_of = core.attributes.of
     resource = info.prefix
     selected: list[Record] = []
     for record in records:
-        attributes = attributes_of(resource, reader, record) if now else reader.read(record.value)
+        attributes = attributes_of(resource, reader, record) if is_current else reader.read(record.value)
         if selection.matches(attributes):
             selected.append(record)
             if limit and len(selected) == limit:
@@ -199,8 +202,8 @@ def _select(
                     return selected, False, revision  # upstream gets this object instead of listing
                 # Upstream does not check whether the remaining objects match (apiserver pkg/storage/cacher/cacher.go,
                 # v0.36).
-                left = store.list(prefix, after=record.key, limit=1, revision=revision).records
-                return selected, bool(left), revision
+                remaining_records = store.list(prefix, after=record.key, limit=1, revision=revision).records
+                return selected, bool(remaining_records), revision
     return selected, False, revision
 
 
@@ -220,31 +223,31 @@ async def _select_converted(
 ) -> tuple[list[Record], list[bytes], bool, int]:
     """``_select`` with conversion by webhook: the converted objects are selected. Also returns them."""
     reader, limit = call.strategy.attributes, options.limit
-    now = not revision or revision == core.store.store_for(call.info.prefix).revision
-    keys = keys_selected(core, call, selection) if now else None
+    is_current = not revision or revision == core.store.store_for(call.info.prefix).revision
+    keys = keys_selected(core, call, selection) if is_current else None
     if keys is not None:
-        found = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
-        records, revision = [record for record in found if record.key > after], store.revision
+        candidates = [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
+        records, revision = [record for record in candidates if record.key > after], store.revision
     else:
         try:
             page = store.list(prefix, after=after, revision=revision)
-        except Compacted as gone:
-            raise _expired(core, options, after, prefix) from gone
+        except Compacted as error:
+            raise _expired(core, options, after, prefix) from error
         records, revision = page.records, page.revision
         _check_readable(store, records)
     selected: list[Record] = []
-    shown: list[bytes] = []
-    for begin in range(0, len(records), _CONVERTED_AT_ONCE):
-        some = records[begin : begin + _CONVERTED_AT_ONCE]
-        values = await core.shown_all(call.info, [record.value for record in some])
-        for record, value in zip(some, values, strict=True):
+    converted: list[bytes] = []
+    for start in range(0, len(records), _CONVERTED_AT_ONCE):
+        batch = records[start : start + _CONVERTED_AT_ONCE]
+        values = await core.shown_all(call.info, [record.value for record in batch])
+        for record, value in zip(batch, values, strict=True):
             if not selection.matches(reader.read(value)):
                 continue
             selected.append(record)
-            shown.append(value)
+            converted.append(value)
             if limit and len(selected) == limit:
-                return selected, shown, record is not records[-1] and not _is_single(call, selection), revision
-    return selected, shown, False, revision
+                return selected, converted, record is not records[-1] and not _is_single(call, selection), revision
+    return selected, converted, False, revision
 
 
 def keys_selected(core: Core, call: Call, selection: Selection) -> list[str] | None:
@@ -305,11 +308,11 @@ def encode_token(revision: int, key: str) -> str:
 
 def decode_token(token: str) -> tuple[int, str]:
     """The revision and relative key of a continue token. Raises upstream's 400s."""
-    at = next((i for i, character in enumerate(token) if character not in _ALPHABET), -1)
-    if at < 0 and len(token) % 4 == 1:
-        at = len(token) - 1
-    if at >= 0:
-        reason = f"illegal base64 data at input byte {at}"
+    position = next((index for index, character in enumerate(token) if character not in _ALPHABET), -1)
+    if position < 0 and len(token) % 4 == 1:
+        position = len(token) - 1
+    if position >= 0:
+        reason = f"illegal base64 data at input byte {position}"
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {reason}")
     text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     try:
@@ -317,8 +320,8 @@ def decode_token(token: str) -> tuple[int, str]:
     except (msgspec.DecodeError, ValueError) as error:
         reason = str(error)
         if text[:1] not in b"{":
-            shown = field_errors.shown(chr(text[0]))[1:-1]
-            reason = f"invalid character '{shown}' looking for beginning of value"
+            character = field_errors.shown(chr(text[0]))[1:-1]
+            reason = f"invalid character '{character}' looking for beginning of value"
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {reason}") from None
     reason = ""
     start = parsed.start if parsed.start.startswith("/") else "/" + parsed.start
@@ -328,7 +331,7 @@ def decode_token(token: str) -> tuple[int, str]:
         reason = f"incorrect encoded start resourceVersion (version {_CONTINUE_VERSION})"
     elif not parsed.start:
         reason = f"encoded start key empty (version {_CONTINUE_VERSION})"
-    elif any(step in ("", ".", "..") for step in start[1:].split("/")):
+    elif any(segment in ("", ".", "..") for segment in start[1:].split("/")):
         reason = parsed.start  # the key would be outside of the list
     if reason:
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {reason}")

@@ -104,36 +104,36 @@ class Health:
         if kms is not None and kms.reloads:
             hooks[f"poststarthook/{_RELOAD_HOOK}"] = _pass
         plugins: dict[str, Check] = {} if kms is None else {"kms-providers": kms}
-        basic: dict[str, Check] = {"ping": _pass, "log": _pass}
-        rest = {**hooks, "loopback-serving-certificate": _pass, "autoregister-completion": _pass}
-        others = {f"etcd-override-{at}": check for at, (check, _ready) in enumerate(overrides)}
-        others_ready: dict[str, Check] = {}
-        for at, (check, ready) in enumerate(overrides):
-            others_ready |= {f"etcd-override-{at}": check, f"etcd-override-readiness-{at}": ready}
-        live = {**basic, "etcd": storage, **others, **rest}
+        base_checks: dict[str, Check] = {"ping": _pass, "log": _pass}
+        final_checks = {**hooks, "loopback-serving-certificate": _pass, "autoregister-completion": _pass}
+        override_checks = {f"etcd-override-{index}": check for index, (check, _ready) in enumerate(overrides)}
+        override_ready_checks: dict[str, Check] = {}
+        for index, (check, ready) in enumerate(overrides):
+            override_ready_checks |= {f"etcd-override-{index}": check, f"etcd-override-readiness-{index}": ready}
+        live = {**base_checks, "etcd": storage, **override_checks, **final_checks}
         self._checks: Mapping[str, Mapping[str, Check]] = {
-            "healthz": {**basic, "etcd": storage, **others, **plugins, **rest},
+            "healthz": {**base_checks, "etcd": storage, **override_checks, **plugins, **final_checks},
             "livez": live,
             "readyz": {
-                **basic,
+                **base_checks,
                 "etcd": storage,
                 "etcd-readiness": storage_ready,
-                **others_ready,
+                **override_ready_checks,
                 **plugins,
                 "informer-sync": storage,
-                **rest,
+                **final_checks,
                 "shutdown": serving,
             },
         }
 
     def answer(self, path: str, query: Mapping[str, Sequence[str]]) -> Response | None:
         """The response for a path, or None if it is no health endpoint. An unknown check is 404."""
-        endpoint, slash, single = path.removeprefix("/").partition("/")
+        endpoint, slash, check_name = path.removeprefix("/").partition("/")
         checks = self._checks.get(endpoint)
         if checks is None:
             return None
         if slash:
-            check = checks.get(unquote(single))
+            check = checks.get(unquote(check_name))
             if check is None:
                 raise PlainNotFound
             if check():

@@ -69,9 +69,9 @@ def history_response(store: Store, env: Env, query: Query) -> Response:
     try:
         revision = store.revision_at((now - at).total_seconds())
     except Compacted as error:
-        first = max((seconds for seconds, _revision in store.history_marks()), default=0.0)
-        begins = format_time(now - datetime.timedelta(seconds=first))
-        raise errors.expired(f"the history of this API server begins at {begins}") from error
+        oldest_seconds = max((seconds for seconds, _revision in store.history_marks()), default=0.0)
+        oldest_time = format_time(now - datetime.timedelta(seconds=oldest_seconds))
+        raise errors.expired(f"the history of this API server begins at {oldest_time}") from error
     return Response(200, JSON_HEADERS, msgspec.json.encode(_Mark(format_time(at), str(revision))))
 
 
@@ -121,18 +121,18 @@ def changes_response(store: Store, query: Query) -> Response:
         raise errors.bad_request(f'invalid parameter "limit": must be between 1 and {MAX_CHANGES}')
     since, before = query.number("since") or 0, query.number("before") or math.inf
     prefix = storage_prefix(query.first("group"), resource)
-    floor, size, more = store.history_floor(prefix), 0, False
-    found: list[Change] = []
+    floor, size, has_more = store.history_floor(prefix), 0, False
+    newest: list[Change] = []
     for change in _matching(store.changes(prefix), prefix, query.first("namespace"), query.first("name")):
         if change.revision <= since:
             break
         if change.revision < before:
             size += len(change.value)
-            if len(found) == min(limit, _AT_ONCE) or (found and size > _BYTES_AT_ONCE):
-                floor, more = change.revision, True
+            if len(newest) == min(limit, _AT_ONCE) or (newest and size > _BYTES_AT_ONCE):
+                floor, has_more = change.revision, True
                 break
-            found.append(change)
-    body = _Changes(str(floor), [_shown(change) for change in reversed(found)], more)
+            newest.append(change)
+    body = _Changes(str(floor), [_shown(change) for change in reversed(newest)], has_more)
     return Response(200, JSON_HEADERS, msgspec.json.encode(body))
 
 
@@ -142,19 +142,19 @@ def _matching(changes: Sequence[Change], prefix: str, namespace: str, name: str)
         if namespace:
             key = f"{prefix}{namespace}/{name}"
             return reversed([change for change in changes if change.key == key])
-        end = f"/{name}"
-        return reversed([change for change in changes if change.key.endswith(end)])
+        suffix = f"/{name}"
+        return reversed([change for change in changes if change.key.endswith(suffix)])
     if namespace:
-        below = f"{prefix}{namespace}/"
-        return (change for change in reversed(changes) if change.key.startswith(below))
+        namespace_prefix = f"{prefix}{namespace}/"
+        return (change for change in reversed(changes) if change.key.startswith(namespace_prefix))
     return reversed(changes)
 
 
 def _shown(change: Change) -> _Change:
     metadata = _stored.decode(change.value).metadata
-    shown = _Change(str(change.revision), change.type, metadata.name, metadata.uid, metadata.namespace)
+    document = _Change(str(change.revision), change.type, metadata.name, metadata.uid, metadata.namespace)
     origin = change.origin
     if origin is not None:
-        shown.time = format_micro_time(datetime.datetime.fromtimestamp(origin.time, datetime.UTC))
-        shown.origin = msgspec.structs.replace(origin, time=NO_TIME)  # the change has the text
-    return shown
+        document.time = format_micro_time(datetime.datetime.fromtimestamp(origin.time, datetime.UTC))
+        document.origin = msgspec.structs.replace(origin, time=NO_TIME)  # the change has the text
+    return document

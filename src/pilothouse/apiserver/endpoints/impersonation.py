@@ -78,13 +78,13 @@ def impersonate(
 
 def _modes(caller: Identity, desired: Identity) -> Iterator[str]:
     """The modes that apply, the narrowest first; "" is legacy impersonation."""
-    bare = not (desired.uid or desired.groups or desired.extra)
+    is_user_only = not (desired.uid or desired.groups or desired.extra)
     node, account = _node_of(desired.user), _account_of(desired.user)
-    if node and bare:
+    if node and is_user_only:
         if _account_of(caller.user) and caller.extra.get(_NODE_NAME) == (node,):
             yield "associated-node"
         yield "arbitrary-node"
-    if account and bare:
+    if account and is_user_only:
         yield "serviceaccount"
     if not node and not account:
         yield "user-info"
@@ -131,8 +131,8 @@ class _Check:
 
     def _attributes(self, resource: str, name: str, *, group: str | None = None, subresource: str = "") -> Attributes:
         # Groups and users have the empty group in legacy mode; extras and uids have always had a group.
-        chosen = self._group if group is None else group
-        return Attributes(self._verb, chosen, "v1", resource, subresource, "", name)
+        api_group = self._group if group is None else group
+        return Attributes(self._verb, api_group, "v1", resource, subresource, "", name)
 
     def _authorize(self, attributes: Attributes) -> None:
         decision = self._authorizer.authorize(self._caller, attributes)
@@ -170,8 +170,8 @@ class _Check:
             key_error = _extra_error(extra)
             if key_error:
                 self._reject(self._attributes("userextras", "", group=_GROUP), key_error)
-            many = len(extra) >= _MANY or sum(map(len, extra.values())) >= _MANY
-            if many and self._may(self._attributes("userextras", "*", group=_GROUP, subresource="*")):
+            has_many_values = len(extra) >= _MANY or sum(map(len, extra.values())) >= _MANY
+            if has_many_values and self._may(self._attributes("userextras", "*", group=_GROUP, subresource="*")):
                 return
         for key in sorted(extra):
             for value in extra[key]:

@@ -71,9 +71,9 @@ def read_log_options(query: Query, name: str, now: datetime.datetime) -> LogOpti
 
 def _read_time(text: str) -> datetime.datetime:
     try:
-        moment = datetime.datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return moment
+        time = datetime.datetime.fromisoformat(text)
+        if time.tzinfo is not None:
+            return time
     except ValueError:
         pass
     quoted = field_errors.shown(text)
@@ -109,7 +109,7 @@ def container_of(pod: Object, name: str, desired: str) -> str:
     spec = pod.get("spec") or {}
     names = {field: [container.get("name") or "" for container in spec.get(field) or ()] for field in _CONTAINERS}
     if desired:
-        if not any(desired in found for found in names.values()):
+        if not any(desired in container_names for container_names in names.values()):
             raise errors.bad_request(f"container {desired} is not valid for pod {name}")
         return desired
     if len(names["containers"]) == 1:
@@ -160,8 +160,8 @@ def _text(lines: Sequence[LogLine], options: LogOptions) -> bytes:
     return b"".join(f"{line.text}\n".encode() for line in lines)
 
 
-def _rfc3339_nano(moment: datetime.datetime) -> str:
-    return format_micro_time(moment)[:-1] + "000Z"
+def _rfc3339_nano(time: datetime.datetime) -> str:
+    return format_micro_time(time)[:-1] + "000Z"
 
 
 def _cut(text: bytes, limit: int | None) -> bytes:
@@ -182,34 +182,34 @@ class _Follow:
         self._closed = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self._options.limit_bytes
+        remaining_bytes = self._options.limit_bytes
         try:
-            seen = len(self._log.lines)
+            sent_lines = len(self._log.lines)
             lines = _tail(self._log.lines, self._options)
             while True:
-                piece = _cut(_text(lines, self._options), left)
-                if piece:
-                    yield piece
-                if left is not None:
-                    left -= len(piece)
-                    if left <= 0:
+                chunk = _cut(_text(lines, self._options), remaining_bytes)
+                if chunk:
+                    yield chunk
+                if remaining_bytes is not None:
+                    remaining_bytes -= len(chunk)
+                    if remaining_bytes <= 0:
                         return
                 if self._log.ended or self._closed:
                     return
                 if not await self._wait_for_change():
                     return
-                lines = self._log.lines[seen:]
-                seen = len(self._log.lines)
+                lines = self._log.lines[sent_lines:]
+                sent_lines = len(self._log.lines)
         finally:
             self._watcher.close()
 
     async def _wait_for_change(self) -> bool:
         """Wait until there may be more lines; False if the log has ended."""
         env = self._core.env
-        due = self._log.next_at
+        next_at = self._log.next_at
         timer: asyncio.TimerHandle | None = None
-        if due is not None:
-            seconds = max((due - env.now()).total_seconds(), 0.0)
+        if next_at is not None:
+            seconds = max((next_at - env.now()).total_seconds(), 0.0)
             timer = asyncio.get_running_loop().call_later(seconds, self._watcher.nudge)
         try:
             await self._watcher.changed()

@@ -104,20 +104,22 @@ def patch_function(
         )
     if content_type not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
         raise errors.unsupported_media_type("415: Unsupported Media Type", details={})
-    document, twice = _read_patch(body, "" if content_type == STRATEGIC_MERGE_PATCH else _PREFIX)
+    document, strict_errors = _read_patch(body, "" if content_type == STRATEGIC_MERGE_PATCH else _PREFIX)
     _check_shape(content_type, document, strictly=options.field_validation != "Ignore")
     if content_type == JSON_PATCH:
         document = [operation or {} for operation in document]
-        twice = [f"json patch {text}" for text in (*twice, *_unknown_in_operations(document))]
+        strict_errors = [f"json patch {text}" for text in (*strict_errors, *_unknown_in_operations(document))]
     if options.field_validation == "Ignore":
-        twice = []
+        strict_errors = []
     definition = _definition(info, kind)
-    touched = _touched(content_type, document)
-    names_object = content_type == STRATEGIC_MERGE_PATCH and "metadata" in touched and _is_precondition(document)
+    patched_members = _touched(content_type, document)
+    names_object = (
+        content_type == STRATEGIC_MERGE_PATCH and "metadata" in patched_members and _is_precondition(document)
+    )
     untyped = () if definition is None else _untyped_fields(definition)
 
     def apply(old: Object) -> Object:
-        before, uid = (old.get("kind") or "", old.get("apiVersion") or ""), old["metadata"].get("uid")
+        old_type_meta, uid = (old.get("kind") or "", old.get("apiVersion") or ""), old["metadata"].get("uid")
         try:
             if content_type == JSON_PATCH:
                 result = json_patch.apply_json_patch(old, document)
@@ -131,15 +133,24 @@ def patch_function(
         if untyped and isinstance(result, dict):
             patched_text.sort_untyped(result, old, document, untyped)
         strategic = document if content_type == STRATEGIC_MERGE_PATCH else None
-        shown = None if definition is None else lambda: _shown(content_type, old, document, owners)
+        format_patched = None if definition is None else lambda: _shown(content_type, old, document, owners)
         if strategic is None and isinstance(result, dict):
-            check_patched_kind(info, result, *before, shown)
-        changed = touched
+            check_patched_kind(info, result, *old_type_meta, format_patched)
+        changed_members = patched_members
         if names_object and result["metadata"] == old["metadata"]:
             # Kubelets identify the pod by its uid like this: nothing changes, so nothing must be validated.
-            changed = [name for name in touched if name != "metadata"]
+            changed_members = [name for name in patched_members if name != "metadata"]
         # Type errors precede those of owner references.
-        result = check_patched(call, options, _shaped(result, before), definition, changed, strategic, twice, shown)
+        result = check_patched(
+            call,
+            options,
+            _shaped(result, old_type_meta),
+            definition,
+            changed_members,
+            strategic,
+            strict_errors,
+            format_patched,
+        )
         check_name(call, result["metadata"])
         if kind and result["metadata"].get("uid") not in (None, "", uid):
             uid_error = field_errors.invalid("metadata.uid", result["metadata"]["uid"], "field is immutable")
@@ -186,12 +197,12 @@ def _check_shape(content_type: str, document: Any, *, strictly: bool) -> None:
     """
     prefix = "" if content_type == STRATEGIC_MERGE_PATCH or (content_type == JSON_PATCH and not strictly) else _PREFIX
     if content_type == JSON_PATCH:
-        found = _not_operations(document, strictly=strictly)
+        mismatch = _not_operations(document, strictly=strictly)
     else:
-        found = None if isinstance(document, dict) else (document, "value of type map[string]interface {}")
-    if found is not None:
-        wrong, place = found
-        raise errors.bad_request(f"{prefix}json: cannot unmarshal {_json_type(wrong)} into Go {place}")
+        mismatch = None if isinstance(document, dict) else (document, "value of type map[string]interface {}")
+    if mismatch is not None:
+        value, go_type = mismatch
+        raise errors.bad_request(f"{prefix}json: cannot unmarshal {_json_type(value)} into Go {go_type}")
 
 
 _PREFIX = "error decoding patch: "
@@ -251,7 +262,7 @@ def _status_error(error: PatchError) -> errors.StatusError:
     return errors.StatusError(error.code, error.reason, error.message, details=details)
 
 
-def _shaped(result: Any, before: tuple[Any, Any]) -> Object:
+def _shaped(result: Any, type_meta: tuple[Any, Any]) -> Object:
     """The result of a patch, as an object of the same kind."""
     if not isinstance(result, dict):
         raise errors.invalid("", "", "", [field_errors.invalid("patch", result, "the result is not an object")])
@@ -260,6 +271,6 @@ def _shaped(result: Any, before: tuple[Any, Any]) -> Object:
         return result  # which its type decides
     if meta is None:
         meta = result["metadata"] = {}
-    if (result.get("kind"), result.get("apiVersion")) != before:
-        result["kind"], result["apiVersion"] = before
+    if (result.get("kind"), result.get("apiVersion")) != type_meta:
+        result["kind"], result["apiVersion"] = type_meta
     return result

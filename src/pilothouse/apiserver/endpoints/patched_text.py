@@ -15,23 +15,23 @@ from pilothouse.machinery.json_patch import apply_json_patch
 from pilothouse.machinery.merge_patch import apply_merge_patch
 
 
-def sort_untyped(result: Object, before: Object, patch: Any, fields: Sequence[str]) -> None:
+def sort_untyped(result: Object, old: Object, patch: Any, fields: Sequence[str]) -> None:
     """Sort the members in fields without a type as the patch library does: their text is stored."""
     for name in fields:
         if name in result:
             if isinstance(patch, list):
                 for operation in patch:
-                    way = _parts(operation["path"])[:-1]
-                    if way[:1] == [name]:
-                        result[name] = _sorted_on_path(result[name], way[1:])
+                    path = _parts(operation["path"])[:-1]
+                    if path[:1] == [name]:
+                        result[name] = _sorted_on_path(result[name], path[1:])
             elif name in patch:
-                result[name] = _sorted_by_merge(result[name], before.get(name), patch[name])
+                result[name] = _sorted_by_merge(result[name], old.get(name), patch[name])
 
 
 def merge_patched_text(original: Object, patch: Mapping[str, Any]) -> str:
     """``original``, of a built-in kind, after an applicable merge patch."""
-    before = in_go_order(original)
-    return compact_json(_sorted_by_merge(apply_merge_patch(before, patch), before, patch))
+    ordered = in_go_order(original)
+    return compact_json(_sorted_by_merge(apply_merge_patch(ordered, patch), ordered, patch))
 
 
 def json_patched_text(original: Object, operations: Sequence[Mapping[str, Any]]) -> str:
@@ -57,35 +57,35 @@ def _ordered(value: Any, message: str) -> Any:
     rows = table().messages.get(message)
     if rows is None or not isinstance(value, dict):
         return value
-    known = _ordered_members(value, rows)
-    return {**known, **{name: inner for name, inner in value.items() if name not in known}}
+    ordered = _ordered_members(value, rows)
+    return {**ordered, **{name: member for name, member in value.items() if name not in ordered}}
 
 
 def _ordered_members(value: Object, rows: Sequence[FieldRow]) -> Object:
-    found: Object = {}
+    members: Object = {}
     for row in rows:
         if row.inlined:
-            found |= _ordered_members(value, table().messages[row.type])
+            members |= _ordered_members(value, table().messages[row.type])
         elif row.name in value:
-            inner = value[row.name]
-            if row.is_map and isinstance(inner, dict):
-                found[row.name] = {name: _ordered(inner[name], row.type) for name in sorted(inner)}
-            elif row.repeated and isinstance(inner, list):
-                found[row.name] = [_ordered(item, row.type) for item in inner]
+            member = value[row.name]
+            if row.is_map and isinstance(member, dict):
+                members[row.name] = {name: _ordered(member[name], row.type) for name in sorted(member)}
+            elif row.repeated and isinstance(member, list):
+                members[row.name] = [_ordered(item, row.type) for item in member]
             else:
-                found[row.name] = _ordered(inner, row.type)
-    return found
+                members[row.name] = _ordered(member, row.type)
+    return members
 
 
-def _sorted_by_merge(result: Any, before: Any, patch: Any) -> Any:
+def _sorted_by_merge(result: Any, old: Any, patch: Any) -> Any:
     """``result`` with sorted members where a merge patch has read or set something."""
-    merged = isinstance(before, dict)
+    merged = isinstance(old, dict)
     if isinstance(result, list) and isinstance(patch, list) and len(result) == len(patch) and not merged:
-        return [_sorted_by_merge(item, None, sent) for item, sent in zip(result, patch, strict=True)]
+        return [_sorted_by_merge(item, None, patch_item) for item, patch_item in zip(result, patch, strict=True)]
     if not (isinstance(result, dict) and isinstance(patch, dict)):
         return result
     return {
-        name: _sorted_by_merge(result[name], before.get(name) if merged else None, patch[name])
+        name: _sorted_by_merge(result[name], old.get(name) if merged else None, patch[name])
         if name in patch
         else result[name]
         for name in sorted(result)
@@ -93,20 +93,20 @@ def _sorted_by_merge(result: Any, before: Any, patch: Any) -> Any:
 
 
 def _parts(path: str) -> list[str]:
-    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+    return [segment.replace("~1", "/").replace("~0", "~") for segment in path.split("/")[1:]]
 
 
-def _sorted_on_path(value: Any, parts: Sequence[str]) -> Any:
+def _sorted_on_path(value: Any, segments: Sequence[str]) -> Any:
     """``value`` with the members of each object on a path sorted."""
-    first, rest = (parts[0], parts[1:]) if parts else ("", ())
+    segment, remaining = (segments[0], segments[1:]) if segments else ("", ())
     if isinstance(value, dict):
         return {
-            name: _sorted_on_path(value[name], rest) if parts and name == first else value[name]
+            name: _sorted_on_path(value[name], remaining) if segments and name == segment else value[name]
             for name in sorted(value)
         }
-    if isinstance(value, list) and first.isdigit() and int(first) < len(value):
-        position = int(first)
-        return [*value[:position], _sorted_on_path(value[position], rest), *value[position + 1 :]]
+    if isinstance(value, list) and segment.isdigit() and int(segment) < len(value):
+        position = int(segment)
+        return [*value[:position], _sorted_on_path(value[position], remaining), *value[position + 1 :]]
     return value
 
 

@@ -76,55 +76,57 @@ EPHEMERAL_CONTAINERS = Part(_prepare_ephemeral_containers, _validate_ephemeral_c
 def _prepare_resize(obj: Object, old: Object) -> None:
     """Keep only changes of resources (``dropNonResizeUpdates``). If containers are added, removed, renamed or reordered
     they are kept as sent, for validation to reject."""
-    sent, before = obj.get("spec") or {}, old["spec"]
-    if any(len(sent.get(field) or ()) != len(before.get(field) or ()) for field in _CONTAINERS):
-        obj["spec"] = sent
+    new_spec, old_spec = obj.get("spec") or {}, old["spec"]
+    if any(len(new_spec.get(field) or ()) != len(old_spec.get(field) or ()) for field in _CONTAINERS):
+        obj["spec"] = new_spec
         obj["metadata"]["generation"] = next_generation(old["metadata"])
         return
-    spec = dict(before)
+    spec = dict(old_spec)
     for field in _CONTAINERS:
         if spec.get(field):
-            spec[field] = _resized(spec[field], sent[field])
+            spec[field] = _resized(spec[field], new_spec[field])
     spec.pop("resources", None)
-    if sent.get("resources") is not None:
-        spec["resources"] = sent["resources"]
+    if new_spec.get("resources") is not None:
+        spec["resources"] = new_spec["resources"]
     _keep_only_spec(obj, old, spec)
 
 
 def _validate_resize(obj: Object, old: Object) -> ErrorList:
     """``ValidatePodResize``."""
-    spec, before = obj["spec"], old["spec"]
+    spec, old_spec = obj["spec"], old["spec"]
     if _is_static(old):
         return [field_errors.forbidden("[]", "static pods cannot be resized")]
-    if (before.get("os") or {}).get("name") == "windows":
+    if (old_spec.get("os") or {}).get("name") == "windows":
         return [field_errors.forbidden("[]", "windows pods cannot be resized")]
-    errors = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != before else []
+    errors = validate_pod_spec(spec, "spec", meta=old["metadata"]) if spec != old_spec else []
     status = old.get("status") or {}
-    if qos_class(spec) != (status.get("qosClass") or qos_class(before)):
+    if qos_class(spec) != (status.get("qosClass") or qos_class(old_spec)):
         # The value is the QoS class of the pod.
         detail = "Pod QOS Class may not change as a result of resizing"
         errors.append(field_errors.invalid("spec", field_errors.named(status.get("qosClass") or ""), detail))
     if not _may_be_resized(status):
         errors.append(field_errors.forbidden("spec", "Pod running on node without support for resize"))
-    if _has_resources(spec) or _has_resources(before):
-        errors += _validate_pod_level(spec.get("resources"), before.get("resources"))
+    if _has_resources(spec) or _has_resources(old_spec):
+        errors += _validate_pod_level(spec.get("resources"), old_spec.get("resources"))
     if status.get("nodeAllocatableResourceClaimStatuses"):
         errors.append(field_errors.forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
-    reordered = _validate_container_ordering(spec, before)
+    reordered = _validate_container_ordering(spec, old_spec)
     if reordered:
         return errors + reordered
     for field in ("initContainers", "containers"):
-        pairs = zip(spec.get(field) or (), before.get(field) or (), strict=True)
-        for position, (new, was) in enumerate(pairs):
+        pairs = zip(spec.get(field) or (), old_spec.get(field) or (), strict=True)
+        for position, (container, old_container) in enumerate(pairs):
             path = f"spec.{field}[{position}].resources"
-            errors += _validate_removal(new.get("resources") or {}, was.get("resources") or {}, path, "resource")
+            errors += _validate_removal(
+                container.get("resources") or {}, old_container.get("resources") or {}, path, "resource"
+            )
     errors += [
         field_errors.forbidden("spec", "only cpu and memory resources are mutable")
-        for new, was in zip(spec["containers"], before["containers"], strict=True)
-        if _without_resizable(new) != _kept(was)
+        for container, old_container in zip(spec["containers"], old_spec["containers"], strict=True)
+        if _without_resizable(container) != _kept(old_container)
     ]
-    for position, was in enumerate(before.get("initContainers") or ()):
-        errors += _validate_init(spec["initContainers"][position], was, f"spec.initContainers[{position}]")
+    for position, old_container in enumerate(old_spec.get("initContainers") or ()):
+        errors += _validate_init(spec["initContainers"][position], old_container, f"spec.initContainers[{position}]")
     return errors
 
 
@@ -132,29 +134,33 @@ RESIZE = Part(_prepare_resize, _validate_resize, _STEPS)
 _CONTAINERS = ("containers", "initContainers")
 
 
-def _validate_container_ordering(spec: Object, before: Object) -> ErrorList:
+def _validate_container_ordering(spec: Object, old_spec: Object) -> ErrorList:
     """``validatePodResizeContainerOrdering``."""
     errors: ErrorList = []
     for field in _CONTAINERS:
-        new, was = spec.get(field) or (), before.get(field) or ()
-        if len(new) != len(was):
+        containers, old_containers = spec.get(field) or (), old_spec.get(field) or ()
+        if len(containers) != len(old_containers):
             errors.append(field_errors.forbidden(f"spec.{field}", f"{field} may not be added or removed on resize"))
             continue
         errors += [
             field_errors.forbidden(
                 f"spec.{field}[{position}].name", f"{field} may not be renamed or reordered on resize"
             )
-            for position, container in enumerate(new)
-            if container.get("name") != was[position].get("name")
+            for position, container in enumerate(containers)
+            if container.get("name") != old_containers[position].get("name")
         ]
     return errors
 
 
 def _may_be_resized(status: Object) -> bool:
     """Whether the node reports the resources of containers: a node that does not cannot resize them."""
-    running = (one for one in status.get("containerStatuses") or () if "running" in (one.get("state") or {}))
-    first = next(running, None)
-    return first is None or first.get("resources") is not None
+    running = (
+        container_status
+        for container_status in status.get("containerStatuses") or ()
+        if "running" in (container_status.get("state") or {})
+    )
+    first_running = next(running, None)
+    return first_running is None or first_running.get("resources") is not None
 
 
 def _has_resources(spec: Object) -> bool:
@@ -162,61 +168,64 @@ def _has_resources(spec: Object) -> bool:
     return bool(resources.get("requests") or resources.get("limits"))
 
 
-def _validate_pod_level(new: Object | None, was: Object | None) -> ErrorList:
-    if was is not None and new is None:
+def _validate_pod_level(resources: Object | None, old_resources: Object | None) -> ErrorList:
+    if old_resources is not None and resources is None:
         return [field_errors.forbidden("spec.resources", "pod-level resources cannot be removed")]
-    errors = _validate_removal(new or {}, was or {}, "spec.resources", "pod-level resource")
-    if _not_resizable(new or {}) != _not_resizable(was or {}):
+    errors = _validate_removal(resources or {}, old_resources or {}, "spec.resources", "pod-level resource")
+    if _not_resizable(resources or {}) != _not_resizable(old_resources or {}):
         errors.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
     return errors
 
 
-def _validate_init(new: Object, was: Object, path: str) -> ErrorList:
+def _validate_init(container: Object, old_container: Object, path: str) -> ErrorList:
     errors = []
-    if _without_resizable(new) != _kept(was):
+    if _without_resizable(container) != _kept(old_container):
         detail = "only cpu and memory resources for init or sidecar containers are mutable"
         errors.append(field_errors.forbidden(path, detail))
-    if was.get("restartPolicy") != "Always" and new != was:
+    if old_container.get("restartPolicy") != "Always" and container != old_container:
         detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
         errors += [
             field_errors.forbidden(path, detail)
-            for policy in new.get("resizePolicy") or ()
+            for policy in container.get("resizePolicy") or ()
             if policy.get("restartPolicy") == "RestartContainer"
         ]
     return errors
 
 
-def _resized(containers: list[Object], sent: list[Object]) -> list[Object]:
+def _resized(containers: list[Object], new_containers: list[Object]) -> list[Object]:
     """The stored containers with the new resources and resize policies; the new containers if they are different
     ones."""
-    if any(new.get("name") != own.get("name") for own, new in zip(containers, sent, strict=True)):
-        return sent
+    if any(
+        new_container.get("name") != resized.get("name")
+        for resized, new_container in zip(containers, new_containers, strict=True)
+    ):
+        return new_containers
     result = []
-    for container, new in zip(containers, sent, strict=True):
-        own = {**container, "resources": new.get("resources") or {}}
-        if new.get("resizePolicy"):
-            own["resizePolicy"] = new["resizePolicy"]
+    for container, new_container in zip(containers, new_containers, strict=True):
+        resized = {**container, "resources": new_container.get("resources") or {}}
+        if new_container.get("resizePolicy"):
+            resized["resizePolicy"] = new_container["resizePolicy"]
         else:
-            own.pop("resizePolicy", None)
-        result.append(own)
+            resized.pop("resizePolicy", None)
+        result.append(resized)
     return result
 
 
-def _validate_removal(new: Object, was: Object, path: str, noun: str) -> ErrorList:
+def _validate_removal(resources: Object, old_resources: Object, path: str, noun: str) -> ErrorList:
     return [
         field_errors.forbidden(f"{path}.{field}", f"{noun} {field} cannot be removed")
         for field in ("requests", "limits")
-        if any(name not in (new.get(field) or {}) for name in was.get(field) or ())
+        if any(name not in (resources.get(field) or {}) for name in old_resources.get(field) or ())
     ]
 
 
 def _not_resizable(resources: Object) -> Object:
     """Resources other than the resizable ones."""
-    left = {
+    other_amounts = {
         field: {name: amount for name, amount in (resources.get(field) or {}).items() if name not in _RESIZABLE}
         for field in ("requests", "limits")
     }
-    return {**resources, **left}
+    return {**resources, **other_amounts}
 
 
 def _kept(container: Object) -> Object:

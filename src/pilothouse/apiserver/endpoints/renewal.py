@@ -104,22 +104,30 @@ class RenewalAtOnce:
 
     def renew(self, renewed: str) -> bytes | None:
         """Renew with this ``renewTime``. Raises ``StatusError`` from admission."""
-        core, call, parts = self._core, self._call, self._parts
+        core, call, segments = self._core, self._call, self._parts
         record = core.store.staged(self._key)
-        if parts is None or record is None or record.revision != self._revision:
+        if segments is None or record is None or record.revision != self._revision:
             return None
         admission = core.admission_of(call)
         if admission.reads_updates(self._write) or not admission.admit_without_waiting(self._write) or call.warnings:
             return None
         now = core.time.now()
-        head, between, middle, end = parts
+        head, before_time, before_renew_time, tail = segments
 
         def make(revision: int) -> bytes:
-            return b"%b%d%b%b%b%b%b" % (head, revision, between, now.encode(), middle, renewed.encode(), end)
+            return b"%b%d%b%b%b%b%b" % (
+                head,
+                revision,
+                before_time,
+                now.encode(),
+                before_renew_time,
+                renewed.encode(),
+                tail,
+            )
 
-        last = self._origin
-        origin = begin_writes(call, core.env) if last is None else repeat_writes(last, core.env)
-        if last is None and HEADER not in call.request.headers:
+        last_origin = self._origin
+        origin = begin_writes(call, core.env) if last_origin is None else repeat_writes(last_origin, core.env)
+        if last_origin is None and HEADER not in call.request.headers:
             self._origin = current_origin()
         try:
             staged = core.store.stage(record.key, make, expected=record.revision)
@@ -139,10 +147,10 @@ def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtO
     record = core.store.staged(call.key)
     if record is None or options.dry_run or not core.store.commits_at_once or not _is_written_here(core, call, record):
         return None
-    known = core.renewed.get(record.key)
-    if known is None or known[0] != record.revision:
+    cached = core.renewed.get(record.key)
+    if cached is None or cached[0] != record.revision:
         return None
-    owner = known[1]
+    owner = cached[1]
     if owner.manager != manager_or_user_agent(call, options) or owner.api_version != call.info.api_version:
         return None
     return RenewalAtOnce(core, call, record, owner)
@@ -150,17 +158,17 @@ def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtO
 
 def _split(record: Record, owner: Owner) -> tuple[bytes, bytes, bytes, bytes] | None:
     """The bytes around resource version, time of the managedFields entry and renewTime."""
-    head, version, rest = record.value.partition(b'"resourceVersion":"%d"' % record.revision)
-    before, entries, rest = rest.partition(_ENTRIES)
-    since, time, rest = rest.partition(b'"time":"%s"' % owner.time.encode())
-    start = rest.find(_RENEWED, rest.rfind(_SPEC)) + len(_RENEWED)
-    if not version or not entries or not time or start < len(_RENEWED):
+    head, version, remaining = record.value.partition(b'"resourceVersion":"%d"' % record.revision)
+    before_entries, entries, remaining = remaining.partition(_ENTRIES)
+    before_time, time, remaining = remaining.partition(b'"time":"%s"' % owner.time.encode())
+    renew_time_start = remaining.find(_RENEWED, remaining.rfind(_SPEC)) + len(_RENEWED)
+    if not version or not entries or not time or renew_time_start < len(_RENEWED):
         return None
     return (
         head + b'"resourceVersion":"',
-        b'"' + before + entries + since + b'"time":"',
-        b'"' + rest[:start],
-        rest[start + _LENGTH :],
+        b'"' + before_entries + entries + before_time + b'"time":"',
+        b'"' + remaining[:renew_time_start],
+        remaining[renew_time_start + _LENGTH :],
     )
 
 
@@ -168,8 +176,8 @@ def _owner_of_renewal(core: Core, call: Call, record: Record, options: WriteOpti
     """The manager of the Lease, if the request only renews it, and comes from that manager."""
     if options.dry_run or not _is_written_here(core, call, record) or not _is_renewal(call.request.body, record.value):
         return None
-    known = core.renewed.get(record.key)
-    owner = known[1] if known is not None and known[0] == record.revision else _only_owner(record.value)
+    cached = core.renewed.get(record.key)
+    owner = cached[1] if cached is not None and cached[0] == record.revision else _only_owner(record.value)
     if (
         owner is None
         or owner.manager != manager_or_user_agent(call, options)
@@ -188,8 +196,10 @@ def _stage(core: Core, call: Call, record: Record, owner: Owner, now: str) -> St
     body = call.request.body
 
     def make(revision: int) -> bytes:
-        head, mark, rest = with_revision(body, record.revision, revision).partition(_ENTRIES)
-        return head + mark + rest.replace(b'"time":"%s"' % owner.time.encode(), b'"time":"%s"' % now.encode(), 1)
+        head, separator, entries = with_revision(body, record.revision, revision).partition(_ENTRIES)
+        return (
+            head + separator + entries.replace(b'"time":"%s"' % owner.time.encode(), b'"time":"%s"' % now.encode(), 1)
+        )
 
     try:
         return core.store.stage(record.key, make, expected=record.revision)

@@ -54,43 +54,43 @@ def read_object(call: Call, options: WriteOptions) -> Object:
 
 
 def _read_custom(call: Call, options: WriteOptions, info: ResourceInfo) -> Object:
-    obj, twice = read_strictly(call.request.body, call.content_type, info.kind)
+    obj, duplicates = read_strictly(call.request.body, call.content_type, info.kind)
     check_type_meta(obj, info.kind, call.request.body)
     check_kind(obj, info, info.kind, info.api_version, _known_kinds())
     try:
-        unknown = info.custom.prune(obj)
+        unknown_fields = info.custom.prune(obj)
     except DecodeError as error:
         raise _unhandled(info.kind, info.version, str(error)) from None
-    _handle_strict_errors(call, options, info.kind, info.version, twice + unknown)
+    _handle_strict_errors(call, options, info.kind, info.version, duplicates + unknown_fields)
     return obj
 
 
 def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: str, version: str, kind: str) -> Object:
     """An object of a built-in kind in the body, which may differ from the resource's kind."""
-    body = sent = call.request.body
+    body = original_body = call.request.body
     content_type = call.content_type
     api_version = f"{group}/{version}" if group else version
-    twice: list[str] = []
+    duplicates: list[str] = []
     if content_type in JSON_TYPES:
         check_size(body)
     else:
-        body, twice = read_text(body, content_type, kind)
+        body, duplicates = read_text(body, content_type, kind)
     try:
         decoded = decode_body(body, definition_of(group, version, kind))
     except BodySyntaxError as error:
-        raise unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", sent) from None
+        raise unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", original_body) from None
     except DecodeError as error:
         # An object of another kind probably has type errors, too; report the kind.
-        document = read_document(body, "", kind, sent)
-        check_type_meta(document, kind, sent)
+        document = read_document(body, "", kind, original_body)
+        check_type_meta(document, kind, original_body)
         check_kind(document, info, kind, api_version, _known_kinds())
         raise _unhandled(kind, version, str(error)) from None
     obj = decoded.document
     check_kind(obj, info, kind, api_version, _known_kinds())
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
-    if twice or decoded.strict_errors:
-        _handle_strict_errors(call, options, kind, version, twice + decoded.strict_errors)
+    if duplicates or decoded.strict_errors:
+        _handle_strict_errors(call, options, kind, version, duplicates + decoded.strict_errors)
     if may_have_empty(body):
         _drop_empty_fields(obj, definition_of(group, version, kind))
     _record(call, info, obj, kind, api_version)
@@ -106,11 +106,11 @@ def _record(call: Call, info: ResourceInfo, obj: Object, kind: str, api_version:
 
 def _record_in(context: AuditContext, call: Call, info: ResourceInfo, obj: Object, kind: str, api_version: str) -> None:
     def encode() -> bytes:
-        shown = copy.deepcopy(obj)
-        shown.setdefault("metadata", {})
+        defaulted = copy.deepcopy(obj)
+        defaulted.setdefault("metadata", {})
         if kind == info.kind and api_version == info.api_version:
-            call.strategy.set_defaults(shown)
-        return msgspec.json.encode({"kind": kind, "apiVersion": api_version, **shown})
+            call.strategy.set_defaults(defaulted)
+        return msgspec.json.encode({"kind": kind, "apiVersion": api_version, **defaulted})
 
     metadata = obj.get("metadata")
     context.log_request_object(metadata if isinstance(metadata, dict) else None, encode)
@@ -144,42 +144,44 @@ def check_patched(
     options: WriteOptions,
     obj: Object,
     definition: Definition | None,
-    touched: Collection[str] = (),
+    patched_members: Collection[str] = (),
     strategic: Any = None,
-    twice: Sequence[str] = (),
-    shown: Callable[[], str] | None = None,
+    patch_strict_errors: Sequence[str] = (),
+    format_patched: Callable[[], str] | None = None,
 ) -> Object:
     """A patched object, checked like a body. Errors are a 422 about the patch.
 
-    ``touched`` are the members changed by the patch, if known; the others are stored ones, and are not checked again.
-    ``strategic`` is the patch if it was a strategic merge patch: upstream's errors then show it instead of the object,
-    and it is not encoded as JSON (apiserver v0.36 ``pkg/endpoints/handlers/patch.go``, applyPatchToObject). ``twice``
-    are the strict errors of the patch. ``shown`` formats the object for errors.
+    ``patched_members`` are the members changed by the patch, if known; the others are stored ones, and are not checked
+    again. ``strategic`` is the patch if it was a strategic merge patch: upstream's errors then show it instead of the
+    object, and it is not encoded as JSON (apiserver v0.36 ``pkg/endpoints/handlers/patch.go``, applyPatchToObject).
+    ``patch_strict_errors`` are the strict errors of the patch. ``format_patched`` formats the object for errors.
     """
-    if touched and definition is not None and not twice:
-        checked = _check_touched(obj, definition, touched)
+    if patched_members and definition is not None and not patch_strict_errors:
+        checked = _check_touched(obj, definition, patched_members)
         if checked is not None:
             return checked
     text = msgspec.json.encode(obj)
     if definition is None:
         try:
-            strict = [*twice, *call.info.custom.prune(obj)]
+            all_strict_errors = [*patch_strict_errors, *call.info.custom.prune(obj)]
         except DecodeError as error:
             raise _bad_patch(text.decode(), str(error)) from None
-        if strict:
-            _handle_patch_strict_errors(call, options, text.decode(), strict)
+        if all_strict_errors:
+            _handle_patch_strict_errors(call, options, text.decode(), all_strict_errors)
         return obj
     if strategic is not None:
-        shown = shown or (lambda: print_value(strategic))
-    elif shown is None:
-        shown = text.decode
+        format_patched = format_patched or (lambda: print_value(strategic))
+    elif format_patched is None:
+        format_patched = text.decode
     try:
         decoded = decode_body(text, definition) if strategic is None else convert_document(obj, definition)
     except DecodeError as error:
-        what = shown()
-        raise _bad_patch(what, str(error) if strategic is not None else _first_error(what, definition)) from None
-    if twice or decoded.strict_errors:
-        _handle_patch_strict_errors(call, options, shown(), [*twice, *decoded.strict_errors])
+        patched_text = format_patched()
+        raise _bad_patch(
+            patched_text, str(error) if strategic is not None else _first_error(patched_text, definition)
+        ) from None
+    if patch_strict_errors or decoded.strict_errors:
+        _handle_patch_strict_errors(call, options, format_patched(), [*patch_strict_errors, *decoded.strict_errors])
     if may_have_empty(text):
         _drop_empty_fields(decoded.document, definition)
     return decoded.document
@@ -195,55 +197,55 @@ def _first_error(text: str, definition: Definition) -> str:
 
 
 def check_patched_kind(
-    info: ResourceInfo, obj: Object, kind: str, api_version: str, shown: Callable[[], str] | None = None
+    info: ResourceInfo, obj: Object, kind: str, api_version: str, format_patched: Callable[[], str] | None = None
 ) -> None:
     """Reject a JSON or merge patch that has changed the kind. (A strategic merge patch can't: it is decoded into the
     type of the kind.)"""
     reason = type_meta_error(obj)
     if reason:
-        raise _bad_patch(msgspec.json.encode(obj).decode() if shown is None else shown(), reason)
+        raise _bad_patch(msgspec.json.encode(obj).decode() if format_patched is None else format_patched(), reason)
     actual_kind, actual_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
     if actual_kind == kind and actual_version == api_version:
         return
     if info.custom is not None and kind == info.kind:
         all_errors = [
-            field_errors.invalid(field, said, f"must be {desired}")
-            for field, said, desired in (("kind", actual_kind, kind), ("apiVersion", actual_version, api_version))
-            if said != desired
+            field_errors.invalid(field, actual, f"must be {desired}")
+            for field, actual, desired in (("kind", actual_kind, kind), ("apiVersion", actual_version, api_version))
+            if actual != desired
         ]
         name = (obj.get("metadata") or {}).get("name") or ""
         raise errors.invalid(actual_version.rpartition("/")[0], actual_kind, name, all_errors)
-    known = _known_kinds()
-    if actual_kind != kind or (actual_version, actual_kind) not in known:
-        text = msgspec.json.encode(obj).decode() if shown is None else shown()
-        raise _bad_patch(text, kind_mismatch(actual_version, actual_kind, kind, api_version, known))
+    known_kinds = _known_kinds()
+    if actual_kind != kind or (actual_version, actual_kind) not in known_kinds:
+        text = msgspec.json.encode(obj).decode() if format_patched is None else format_patched()
+        raise _bad_patch(text, kind_mismatch(actual_version, actual_kind, kind, api_version, known_kinds))
 
 
-def _check_touched(obj: Object, definition: Definition, touched: Collection[str]) -> Object | None:
+def _check_touched(obj: Object, definition: Definition, patched_members: Collection[str]) -> Object | None:
     """The object with its touched members checked, or None if they have errors.
 
     Then the whole object is decoded, because the errors depend on all of it.
     """
-    found = convert_members({name: obj[name] for name in touched if name in obj}, definition)
-    if found is None:
+    converted = convert_members({name: obj[name] for name in patched_members if name in obj}, definition)
+    if converted is None:
         return None
-    checked, text = found
+    checked, text = converted
     if may_have_empty(text):
         _drop_empty_fields(checked, definition)
     result = {}
     for name in definition.fields:  # in the order of a whole object
-        members = checked if name in touched else obj
+        members = checked if name in patched_members else obj
         if name in members:
             result[name] = members[name]
     return result
 
 
-def _handle_patch_strict_errors(call: Call, options: WriteOptions, shown: str, strict_errors: list[str]) -> None:
+def _handle_patch_strict_errors(call: Call, options: WriteOptions, patched_text: str, strict_errors: list[str]) -> None:
     if options.field_validation == "Strict":
-        raise _bad_patch(shown, f"strict decoding error: {', '.join(strict_errors)}")
+        raise _bad_patch(patched_text, f"strict decoding error: {', '.join(strict_errors)}")
     if options.field_validation == "Warn":
         call.warnings += strict_errors
 
 
-def _bad_patch(shown: str, reason: str) -> errors.StatusError:
-    return errors.invalid("", "", "", [field_errors.invalid("patch", shown, reason)])
+def _bad_patch(patched_text: str, reason: str) -> errors.StatusError:
+    return errors.invalid("", "", "", [field_errors.invalid("patch", patched_text, reason)])

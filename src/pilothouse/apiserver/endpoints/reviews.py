@@ -61,8 +61,8 @@ def find_object(core: Core, resource: str, namespace: str, name: str) -> Mapping
     record = core.store.get(core.table.built_in("", resource).key(namespace, name))
     if record is None:
         return None
-    found: Mapping[str, Any] = _decode(record.value)
-    return found
+    obj: Mapping[str, Any] = _decode(record.value)
+    return obj
 
 
 class _Reviews:
@@ -80,17 +80,17 @@ class _Reviews:
 
     async def local_access(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read_owned, core, call, "LocalSubjectAccessReview")
-        given = review["metadata"].setdefault("namespace", call.namespace)
-        if given != call.namespace:
+        namespace = review["metadata"].setdefault("namespace", call.namespace)
+        if namespace != call.namespace:
             raise namespace_mismatch()
         all_errors = _validate_spec(review, with_subject=True) + _validate_metadata(review, "namespace")
         attributes = review["spec"].get("resourceAttributes")
         if attributes is not None and (attributes.get("namespace") or "") != call.namespace:
             path, text = "spec.resourceAttributes.namespace", "must match metadata.namespace"
             all_errors.append(field_errors.invalid(path, attributes.get("namespace") or "", text))
-        elsewhere = review["spec"].get("nonResourceAttributes")
-        if elsewhere is not None:
-            all_errors.append(_invalid_path(elsewhere, "disallowed on this kind of request"))
+        non_resource_attributes = review["spec"].get("nonResourceAttributes")
+        if non_resource_attributes is not None:
+            all_errors.append(_invalid_path(non_resource_attributes, "disallowed on this kind of request"))
         _reject(all_errors)
         return self._decide(call, review, _subject(review))
 
@@ -145,9 +145,9 @@ class _Reviews:
         token = review["spec"].get("token") or ""
         if not token:
             raise errors.bad_request("token is required for TokenReview in authentication")
-        ours: Sequence[str] = self._tokens.audiences if self._tokens is not None else ()
-        asked: Sequence[str] = review["spec"].get("audiences") or ours
-        identity, audiences = self._authenticate_token(token, asked, ours)
+        api_audiences: Sequence[str] = self._tokens.audiences if self._tokens is not None else ()
+        requested_audiences: Sequence[str] = review["spec"].get("audiences") or api_audiences
+        identity, audiences = self._authenticate_token(token, requested_audiences, api_audiences)
         if identity is None:
             review["status"] = {"user": {}, "error": "invalid bearer token"}
         else:
@@ -157,17 +157,19 @@ class _Reviews:
         return _answer(call, review)
 
     def _authenticate_token(
-        self, token: str, asked: Sequence[str], ours: Sequence[str]
+        self, token: str, requested_audiences: Sequence[str], api_audiences: Sequence[str]
     ) -> tuple[Identity | None, list[str]]:
         """The user of a token that is valid for any of the requested audiences, and those audiences."""
         if self._tokens is not None:
-            found = self._tokens.identity_for(token, asked)
-            if found is not None:
-                meant = self._tokens.meant_for(token)
-                return authenticated(found), [audience for audience in asked if audience in meant]
+            identity = self._tokens.identity_for(token, requested_audiences)
+            if identity is not None:
+                token_audiences = self._tokens.meant_for(token)
+                return authenticated(identity), [
+                    audience for audience in requested_audiences if audience in token_audiences
+                ]
         # All other tokens are for the API server, and have no audiences.
-        common = [audience for audience in asked if audience in ours]
-        if not common and asked:
+        common = [audience for audience in requested_audiences if audience in api_audiences]
+        if not common and requested_audiences:
             return None, []
         return self._authenticator.token_identity(token), common
 
@@ -182,7 +184,7 @@ class _Reviews:
         seconds: int = spec["expirationSeconds"]
         core.managed_fields.update_review(call, request, read_write_options(call.request_info.query, "CreateOptions"))
         owners = metadata.pop("managedFields", None)
-        for invalid, words in (
+        for invalid, detail in (
             (seconds < 600, "may not specify a duration less than 10 minutes"),
             (seconds > 1 << 32, "may not specify a duration larger than 2^32 seconds"),
         ):
@@ -191,7 +193,7 @@ class _Reviews:
                     _AUTHENTICATION,
                     "TokenRequest",
                     "",
-                    [field_errors.invalid("spec.expirationSeconds", seconds, words)],
+                    [field_errors.invalid("spec.expirationSeconds", seconds, detail)],
                 )
         account = find_object(core, "serviceaccounts", call.namespace, call.name)
         if account is None:
@@ -210,7 +212,7 @@ class _Reviews:
         if bound is not None and bound[0] == "pod" and seconds == 3607 and audiences == list(self._tokens.audiences):
             # Clients without token reload: kubelets request 3607 s and get a year, which is counted.
             lifetime, warn_after = _YEAR, 3607
-        token, ends = self._tokens.issue(
+        token, expires_at = self._tokens.issue(
             account,
             audiences=audiences,
             seconds=lifetime,
@@ -228,8 +230,8 @@ class _Reviews:
             }
         )
         spec["audiences"] = audiences
-        ends -= lifetime - seconds
-        request["status"] = {"token": token, "expirationTimestamp": _time(ends)}
+        expires_at -= lifetime - seconds
+        request["status"] = {"token": token, "expirationTimestamp": _time(expires_at)}
         return _answer(call, request)
 
 
@@ -245,22 +247,22 @@ def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, An
         group, _, version = reference.get("apiVersion", "").rpartition("/")
         raise errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     claim, resource = _BOUND_KINDS[kind]
-    found = find_object(core, resource, "" if kind == "Node" else call.namespace, name)
-    if found is None:
+    bound_object = find_object(core, resource, "" if kind == "Node" else call.namespace, name)
+    if bound_object is None:
         raise errors.not_found(core.table.built_in("", resource), name)
-    if kind == "Pod" and (found["spec"].get("serviceAccountName") or "default") != call.name:
+    if kind == "Pod" and (bound_object["spec"].get("serviceAccountName") or "default") != call.name:
         raise errors.bad_request(
             f'cannot bind token for serviceaccount "{call.name}" to pod running with different serviceaccount name.'
         )
     uid = reference.get("uid", "")
-    if uid and uid != found["metadata"]["uid"]:
+    if uid and uid != bound_object["metadata"]["uid"]:
         raise errors.conflict(
             call.info,
             call.name,
             f"the UID in the bound object reference ({uid}) does not match the UID in record. "
             "The object might have been deleted and then recreated",
         )
-    return claim, found
+    return claim, bound_object
 
 
 def _node_of(core: Core, bound: tuple[str, Mapping[str, Any]] | None) -> dict[str, str] | None:
@@ -277,12 +279,12 @@ def _read(call: Call, kind: str) -> dict[str, Any]:
     sub = call.request_info.sub
     group, version = (sub.group, sub.version) if sub is not None else (call.info.group, call.info.version)
     options = read_write_options(call.request_info.query, "CreateOptions")
-    sent = read_built_in(call, options, call.info, group, version, kind)
+    document = read_built_in(call, options, call.info, group, version, kind)
     return {
         "kind": kind,
         "apiVersion": f"{group}/{version}",
-        "metadata": sent.get("metadata") or {},
-        "spec": sent.get("spec") or {},
+        "metadata": document.get("metadata") or {},
+        "spec": document.get("spec") or {},
     }
 
 
@@ -319,17 +321,21 @@ def _validate_spec(review: dict[str, Any], *, with_subject: bool) -> ErrorList:
 
 
 def _invalid_path(path: Any, text: str) -> field_errors.FieldError:
-    shown = field_errors.internal_value("*authorization.NonResourceAttributes", path)
-    return field_errors.invalid("spec.nonResourceAttributes", shown, text)
+    value = field_errors.internal_value("*authorization.NonResourceAttributes", path)
+    return field_errors.invalid("spec.nonResourceAttributes", value, text)
 
 
-def _validate_metadata(review: dict[str, Any], but: str = "") -> ErrorList:
+def _validate_metadata(review: dict[str, Any], except_for: str = "") -> ErrorList:
     meta = review["metadata"]
-    if not meta.keys() - {"managedFields", but}:
+    if not meta.keys() - {"managedFields", except_for}:
         return []
     # managedFields are encoded by now.
-    shown = field_errors.internal_value("meta.ObjectMeta", _decode(msgspec.json.encode(meta)))
-    return [field_errors.invalid("metadata", shown, f"must be empty except for {but}" if but else "must be empty")]
+    value = field_errors.internal_value("meta.ObjectMeta", _decode(msgspec.json.encode(meta)))
+    return [
+        field_errors.invalid(
+            "metadata", value, f"must be empty except for {except_for}" if except_for else "must be empty"
+        )
+    ]
 
 
 def _subject(review: dict[str, Any]) -> Identity:
@@ -354,25 +360,25 @@ def _attributes(resource: Any, path: Any) -> Attributes:
 
 
 def _resource_rule(rule: Rule) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+    document: dict[str, Any] = {
         "verbs": list(rule.verbs),
         "apiGroups": list(rule.api_groups),
         "resources": list(rule.resources),
     }
     if rule.resource_names:
-        shown["resourceNames"] = list(rule.resource_names)
-    return shown
+        document["resourceNames"] = list(rule.resource_names)
+    return document
 
 
 def _user_info(identity: Identity) -> dict[str, Any]:
-    shown: dict[str, Any] = {"username": identity.user}
+    document: dict[str, Any] = {"username": identity.user}
     if identity.uid:
-        shown["uid"] = identity.uid
+        document["uid"] = identity.uid
     if identity.groups:
-        shown["groups"] = list(identity.groups)
+        document["groups"] = list(identity.groups)
     if identity.extra:
-        shown["extra"] = {key: list(values) for key, values in sorted(identity.extra.items())}
-    return shown
+        document["extra"] = {key: list(values) for key, values in sorted(identity.extra.items())}
+    return document
 
 
 def _answer(call: Call, document: dict[str, Any]) -> ObjectResult:

@@ -43,10 +43,10 @@ async def get_status(core: Core, call: Call) -> ObjectResult:
 def _path(obj: Object, path: str) -> Any:
     """The value at a simple path (``.spec.replicas``), or None."""
     node: Any = obj
-    for part in path.lstrip(".").split("."):
+    for segment in path.lstrip(".").split("."):
         if not isinstance(node, dict):
             return None
-        node = node.get(part)
+        node = node.get(segment)
     return node
 
 
@@ -57,7 +57,7 @@ _NOT_SET = -(1 << 31)
 def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
     """The Scale of an object. Missing replicas are replaced by ``not_set``, or an error."""
     info, meta = call.info, obj["metadata"]
-    shown = {
+    scale_metadata = {
         name: meta[name]
         for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         if name in meta
@@ -82,7 +82,7 @@ def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": shown,
+        "metadata": scale_metadata,
         "spec": {"replicas": desired} if desired else {},
         "status": status,
     }
@@ -158,25 +158,25 @@ async def _update_replicas(
     """Update replicas and resource version of the scaled object; ``desired`` is an apply configuration of the Scale
     when ``applied``."""
 
-    def apply(obj: Object, known: bytes) -> tuple[Object, bytes]:
+    def apply(obj: Object, live_owners: bytes) -> tuple[Object, bytes]:
         live = scale_of(call, obj, not_set=_NOT_SET)
-        before = live["metadata"]["resourceVersion"]
-        sent = desired(scale_of(call, obj, not_set=_NOT_SET))
-        scale, owners = core.managed_fields.update_scale(call, live, sent, known, options, is_apply=applied)
+        live_revision = live["metadata"]["resourceVersion"]
+        new_scale = desired(scale_of(call, obj, not_set=_NOT_SET))
+        scale, owners = core.managed_fields.update_scale(call, live, new_scale, live_owners, options, is_apply=applied)
         if applied:
             _check_replicas(call, scale)
         meta = scale.get("metadata") or {}
         version = meta.get("resourceVersion")
-        obj["metadata"]["resourceVersion"] = version if version not in (None, "", "0", before) else before
+        obj["metadata"]["resourceVersion"] = version if version not in (None, "", "0", live_revision) else live_revision
         if meta.get("uid"):
             obj["metadata"]["uid"] = meta["uid"]
         replicas = (scale.get("spec") or {}).get("replicas") or 0
         path = call.info.custom.scale.spec_replicas if call.info.custom is not None else ".spec.replicas"
-        *parents, last = path.lstrip(".").split(".")
+        *parents, last_segment = path.lstrip(".").split(".")
         node = obj
-        for part in parents:
-            node = node.setdefault(part, {})
-        node[last] = replicas
+        for segment in parents:
+            node = node.setdefault(segment, {})
+        node[last_segment] = replicas
         return obj, owners
 
     result = await apply_change(core, call, Change(apply=apply, main=True), options)
@@ -204,16 +204,16 @@ async def bind(core: Core, call: Call) -> StatusResult:
         )
     if not target.get("name"):
         raise errors.plain(str(field_errors.required("target.name")))
-    one = Call(call.request, call.request_info, pods, core.strategy(pods), call.identity, call.namespace, name)
+    pod_call = Call(call.request, call.request_info, pods, core.strategy(pods), call.identity, call.namespace, name)
     change = Change(
-        transform=lambda pod: _bound(core, one, pod, binding),
+        transform=lambda pod: _bound(core, pod_call, pod, binding),
         revision="",
         part=_BINDING,
         tracked=False,
         shares_rest=True,
     )
-    await apply_change(core, one, change, options)
-    return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(one.warnings))
+    await apply_change(core, pod_call, change, options)
+    return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(pod_call.warnings))
 
 
 def _unchanged(_obj: Object, _old: Object) -> None:
@@ -225,10 +225,10 @@ _BINDING = Part(_unchanged)
 
 
 def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
-    meta, desired = pod["metadata"], binding.get("metadata") or {}
-    if desired.get("uid") and desired["uid"] != meta["uid"]:
-        raise update.wrong_uid(call.info, call.namespace, call.name, desired["uid"], meta["uid"])
-    if desired.get("resourceVersion") not in (None, "", "0", meta["resourceVersion"]):
+    meta, binding_metadata = pod["metadata"], binding.get("metadata") or {}
+    if binding_metadata.get("uid") and binding_metadata["uid"] != meta["uid"]:
+        raise update.wrong_uid(call.info, call.namespace, call.name, binding_metadata["uid"], meta["uid"])
+    if binding_metadata.get("resourceVersion") not in (None, "", "0", meta["resourceVersion"]):
         raise errors.modified(call.info, call.name)
     if meta.get("deletionTimestamp"):
         raise _not_bound(call, f"pod {call.name} is being deleted, cannot be assigned to a host")
@@ -239,8 +239,8 @@ def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
         raise _not_bound(call, f"pod {call.name} has non-empty .spec.schedulingGates")
     pod["spec"] = {**spec, "nodeName": binding["target"]["name"]}
     for field in ("annotations", "labels"):
-        if desired.get(field):
-            meta[field] = {**(meta.get(field) or {}), **desired[field]}
+        if binding_metadata.get(field):
+            meta[field] = {**(meta.get(field) or {}), **binding_metadata[field]}
     status: Object = dict(pod.get("status") or {})
     status.pop("nominatedNodeName", None)
     scheduled = {
@@ -249,8 +249,10 @@ def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
         "lastProbeTime": None,
         "lastTransitionTime": core.time.now(),
     }
-    others = [condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"]
-    status["conditions"] = [*others, scheduled]
+    other_conditions = [
+        condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"
+    ]
+    status["conditions"] = [*other_conditions, scheduled]
     pod["status"] = status
     return pod
 

@@ -29,19 +29,24 @@ def split_unchanged(body: bytes, value: bytes) -> tuple[bytes, Members]:
     """The body without those members that equal the stored ``value``, and those members. Bodies that are no JSON
     objects, or have duplicate members, are returned unchanged."""
     try:
-        sent, stored = _read(body), _read(value)
+        members, stored_members = _read(body), _read(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return body, _NONE
-    same: dict[str, msgspec.Raw] = {}
+    unchanged: dict[str, msgspec.Raw] = {}
     quotes = 0
-    for name, raw in sent.items():
+    for name, raw in members.items():
         text = bytes(raw)
         quotes += 2 + count_quotes(text)
-        if name not in _ALWAYS_READ and len(text) >= _SMALL and name in stored and _is_same(text, bytes(stored[name])):
-            same[name] = stored[name]
-    if not same or quotes != count_quotes(body):
+        if (
+            name not in _ALWAYS_READ
+            and len(text) >= _SMALL
+            and name in stored_members
+            and _is_same(text, bytes(stored_members[name]))
+        ):
+            unchanged[name] = stored_members[name]
+    if not unchanged or quotes != count_quotes(body):
         return body, _NONE
-    return _encode({name: raw for name, raw in sent.items() if name not in same}), same
+    return _encode({name: raw for name, raw in members.items() if name not in unchanged}), unchanged
 
 
 def _is_same(sent: bytes, stored: bytes) -> bool:
@@ -49,8 +54,12 @@ def _is_same(sent: bytes, stored: bytes) -> bool:
     if sent == stored:
         return True
     try:
-        mine, theirs = _decode(sent), _decode(stored)
-        return mine == theirs and _encode_sorted(mine) == _encode_sorted(theirs) and _has_no_duplicates(sent, mine)
+        sent_value, stored_value = _decode(sent), _decode(stored)
+        return (
+            sent_value == stored_value
+            and _encode_sorted(sent_value) == _encode_sorted(stored_value)
+            and _has_no_duplicates(sent, sent_value)
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
@@ -61,10 +70,10 @@ def _has_no_duplicates(text: bytes, value: Any) -> bool:
 
 def join_unchanged(obj: Object, members: Members, definition: Definition) -> Object:
     """The object decoded from the rest of the body, with its unchanged members added in the order of its type."""
-    whole: Object = {}
+    joined: Object = {}
     for name in definition.fields:
         if name in members:
-            whole[name] = _decode(members[name])
+            joined[name] = _decode(members[name])
         elif name in obj:
-            whole[name] = obj[name]
-    return whole
+            joined[name] = obj[name]
+    return joined

@@ -23,14 +23,14 @@ async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
     store = core.store.store_for(call.info.prefix)
     request, warnings = call.request, list(call.warnings)
     for _ in range(_ATTEMPTS):
-        since = store.failed_writes
+        failed_writes_before = store.failed_writes
         try:
             return await handler(core, call)
         except StatusError as error:
             name = call.name or (error.details or {}).get("name", "")  # a create has the name in the body
             key = call.info.key(call.namespace, name)
             await store.wait_until_decided(key)
-            if not store.has_failed_since(key, since):
+            if not store.has_failed_since(key, failed_writes_before):
                 raise
         call.request, call.warnings = request, list(warnings)
         await store.catch_up()

@@ -64,9 +64,9 @@ async def update(core: Core, call: Call) -> ObjectResult:
     # The whole body is decoded if it is audited, because the audit event has the object as it was sent.
     if record is not None and (context is None or not context.enabled):
         if call.strategy.has_renewal_path and not call.request_info.subresource:
-            answer = await renew(core, call, record, options)
-            if answer is not None:
-                return answer
+            response = await renew(core, call, record, options)
+            if response is not None:
+                return response
         request = call.request
         body = without_unchanged_managed_fields(request.body, record.value)
         if body is not request.body:
@@ -74,16 +74,16 @@ async def update(core: Core, call: Call) -> ObjectResult:
         read = await core.long_work.run(call.size, _reader, core, call, options, record)
     else:
         read = partial(read_object, call, options)
-    sent = await core.long_work.run(call.size, read)
-    meta: Object = sent.setdefault("metadata", {})
+    new = await core.long_work.run(call.size, read)
+    meta: Object = new.setdefault("metadata", {})
     check_name(call, meta)
     if call.strategy.allow_create_on_update and not call.request_info.subresource and record is None:
         if meta.get("uid"):
             raise wrong_uid(call.info, call.namespace, call.name, meta["uid"], "")
         meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
-        return await create_object(core, call, sent, options)
+        return await create_object(core, call, new, options)
     revision = meta.get("resourceVersion") or ""
-    unused = [sent]
+    unused = [new]
 
     def sent_object(_old: Object) -> Object:
         # An attempt changes the object, so the next one decodes it again.
@@ -105,14 +105,14 @@ def _reader(core: Core, call: Call, options: WriteOptions, record: Record) -> Ca
         or call.strategy.stored_as(info) is not info
     ):
         return partial(read_object, call, options)
-    rest, unchanged = split_unchanged(request.body, record.value)
+    remaining_body, unchanged = split_unchanged(request.body, record.value)
     if not unchanged:
         return partial(read_object, call, options)
     definition = definition_of(info.group, info.version, info.kind)
-    reduced = Request(request.method, request.target, request.headers, rest)
+    reduced_request = Request(request.method, request.target, request.headers, remaining_body)
 
     def read() -> Object:
-        call.request = reduced
+        call.request = reduced_request
         try:
             return join_unchanged(read_object(call, options), unchanged, definition)
         except (errors.StatusError, msgspec.DecodeError):
@@ -260,7 +260,7 @@ async def read_stored(core: Core, call: Call, record: Record, *, fresh: bool = F
 
 
 async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, options: WriteOptions) -> ObjectResult:
-    record, old, obj, known, part = attempt.record, attempt.old, attempt.obj, attempt.old_owners, change.part
+    record, old, obj, old_owners, part = attempt.record, attempt.old, attempt.obj, attempt.old_owners, change.part
     subresource = "" if change.main else call.request_info.subresource
     info, strategy = call.info, call.strategy
     meta, old_meta = obj["metadata"], old["metadata"]
@@ -274,11 +274,11 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
             call.warnings += object_meta.dedup_owner_references(meta, admitted=False)
         if attempt.new_owners is not None:
             return attempt.new_owners
-        return core.managed_fields.update(call, old, obj, known, options) if change.tracked else known
+        return core.managed_fields.update(call, old, obj, old_owners, options) if change.tracked else old_owners
 
     owners = await core.run_converting(info, attempt.size, complete)
     set_managed_fields(obj, owners)
-    set_managed_fields(old, known)
+    set_managed_fields(old, old_owners)
     write = AdmissionAttributes(
         operation="UPDATE",
         info=info,
@@ -294,7 +294,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     admission = core.admission_of(call)
     await admission.admit(write)
     admission.allocate(write)
-    if owners != known and equal_ignoring_timestamps(obj, old, owners, known):
+    if owners != old_owners and equal_ignoring_timestamps(obj, old, owners, old_owners):
         obj["metadata"]["managedFields"] = old_meta["managedFields"]
     if part is not None:
         part.prepare(obj, old)
@@ -303,7 +303,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     else:
         _prepare(core, call, obj, old)
     call.warnings += object_meta.dedup_owner_references(meta, admitted=True)
-    link = obj["metadata"].get("selfLink") if options.dry_run else None
+    self_link = obj["metadata"].get("selfLink") if options.dry_run else None
     meta = obj["metadata"] = ordered_metadata(obj["metadata"])
     if attempt.uid:
         # A PUT names the uid as a precondition; to a patch it is a field like others.
@@ -315,13 +315,13 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     if _is_gone(call, obj):
         return await _remove(core, call, record, obj, options)
     stored_as = strategy.stored_as(info)
-    as_shown = record.value.startswith(stored_as.head) and core.view(stored_as, record.value) == record.value
-    unread = record.created == record.revision and strategy.defaulted_when_read(obj)
+    is_stored_as_served = record.value.startswith(stored_as.head) and core.view(stored_as, record.value) == record.value
+    is_defaulted_when_read = record.created == record.revision and strategy.defaulted_when_read(obj)
     if (
         obj == old
-        and as_shown
-        and not link
-        and not unread
+        and is_stored_as_served
+        and not self_link
+        and not is_defaulted_when_read
         and not core.needs_webhook(info, record.value)
         and (not core.store.is_shared or await _is_current(core, record, options))
     ):
@@ -332,39 +332,39 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     stored = await core.to_storage(info, obj, attempt.size)
     if (
         stored_as is not info
-        and not link
-        and not unread
+        and not self_link
+        and not is_defaulted_when_read
         and _is_stored(stored_as, stored, record)
         and (not core.store.is_shared or await _is_current(core, record, options))
     ):
         # Only its shown form has changed.
         return ObjectResult(200, info, await core.shown(info, record.value), warnings)
     if options.dry_run:
-        if link:
+        if self_link:
             # Nothing but storage drops it (apiserver pkg/storage/api_object_versioner.go, v1.36).
-            stored["metadata"] = {**ordered_metadata(stored["metadata"]), "selfLink": link}
-            shown = await core.shown(info, encode_object(stored_as, stored, ordered=True))
-            return ObjectResult(200, info, shown, warnings)
+            stored["metadata"] = {**ordered_metadata(stored["metadata"]), "selfLink": self_link}
+            converted = await core.shown(info, encode_object(stored_as, stored, ordered=True))
+            return ObjectResult(200, info, converted, warnings)
         return ObjectResult(200, info, await core.shown(info, encode_object(stored_as, stored)), warnings)
     is_ordered = stored["metadata"] is meta
     meta = stored["metadata"]
 
-    def make(revision: int) -> bytes:
+    def encode(revision: int) -> bytes:
         meta["resourceVersion"] = str(revision)
         value = encode_object(stored_as, stored, ordered=is_ordered)
         remember_size(value, meta)
         return value
 
-    value = await core.commit(core.store.stage(record.key, make, expected=record.revision))
+    value = await core.commit(core.store.stage(record.key, encode, expected=record.revision))
     warn_untracked(call)
     return ObjectResult(200, info, await core.shown(info, value), warnings)
 
 
 def _check(call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> Iterable[str]:
     """Warnings about the change; raises 422 if it is invalid."""
-    found = _validate(call, obj, old, part, subresource)
-    if found:
-        raise errors.invalid(call.strategy.error_group(call.info), call.info.kind, call.name, found)
+    all_errors = _validate(call, obj, old, part, subresource)
+    if all_errors:
+        raise errors.invalid(call.strategy.error_group(call.info), call.info.kind, call.name, all_errors)
     return call.strategy.warnings(obj) if part is None and subresource != "status" else ()
 
 
@@ -405,14 +405,14 @@ def _prepare_status(core: Core, call: Call, obj: Object, old: Object) -> None:
     for name in [name for name in {**obj, **old} if name not in ("metadata", "status", "kind", "apiVersion")]:
         _take(obj, old, name)
     meta, old_meta = obj["metadata"], old["metadata"]
-    keeps = call.strategy.kept_on_status_update
-    if keeps == "labels":
+    kept_metadata = call.strategy.kept_on_status_update
+    if kept_metadata == "labels":
         object_meta.keep_user_fields(meta, old_meta, ("labels",))
-    elif keeps in ("user metadata", "metadata"):
+    elif kept_metadata in ("user metadata", "metadata"):
         object_meta.keep_user_fields(meta, old_meta, _ALL_USER_FIELDS)
         # Nor when it is to go (metav1.ResetObjectMetaForStatus, apimachinery v0.36).
         _take(meta, old_meta, "deletionTimestamp")
-    elif keeps == "pod":
+    elif kept_metadata == "pod":
         object_meta.keep_user_fields(meta, old_meta, ("ownerReferences",))
     call.strategy.prepare_for_status_update(obj, old, core.time.now())
 
@@ -452,7 +452,7 @@ async def remove(core: Core, record: Record) -> bytes:
 
 
 def wrong_uid(
-    info: ResourceInfo, namespace: str, name: str, expected: str, found: str, *, dry_run: bool = False
+    info: ResourceInfo, namespace: str, name: str, expected: str, actual: str, *, dry_run: bool = False
 ) -> errors.StatusError:
     """409, about an update that names another object's uid."""
     declared = registration_of(info.group, info.resource).etcd_prefix if info.custom is None else ""
@@ -463,5 +463,5 @@ def wrong_uid(
         info,
         name,
         f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {expected}, UID in object meta: {found}",
+        f"Precondition failed: UID in precondition: {expected}, UID in object meta: {actual}",
     )

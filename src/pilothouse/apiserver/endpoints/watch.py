@@ -30,9 +30,9 @@ async def watch(core: Core, call: Call) -> "Watch":
     """Start a watch. Later errors are ERROR events, not status codes."""
     options = read_list_options(call.request_info.query, watch=True)
     selection = selection_of(core, call)
-    wanted = options.resource_version
-    revision = parse_revision(wanted) if wanted else 0
-    if not wanted:
+    resource_version = options.resource_version
+    revision = parse_revision(resource_version) if resource_version else 0
+    if not resource_version:
         await core.catch_up(call.info.prefix)
     watching = Watch(core, call, selection, options, revision)
     if watching.converts:
@@ -48,19 +48,19 @@ async def watch(core: Core, call: Call) -> "Watch":
     return watching
 
 
-def _converted(change: Change, shown: Mapping[bytes, bytes], *, needs_before: bool) -> Change:
-    """The change with converted objects; ``shown`` maps stored bytes to them."""
-    before = change.before
-    if before is not None and (needs_before or change.type == "DELETED"):
-        before = Record(before.key, shown[before.value], before.revision, before.created)
+def _converted(change: Change, converted_values: Mapping[bytes, bytes], *, needs_old: bool) -> Change:
+    """The change with converted objects; ``converted_values`` maps stored bytes to them."""
+    old = change.before
+    if old is not None and (needs_old or change.type == "DELETED"):
+        old = Record(old.key, converted_values[old.value], old.revision, old.created)
     else:
-        before = None
+        old = None
     if change.type == "DELETED":
-        assert before is not None, "what is deleted was there"
-        value = with_revision(before.value, before.revision, change.revision)
+        assert old is not None, "what is deleted was there"
+        value = with_revision(old.value, old.revision, change.revision)
     else:
-        value = shown[change.value]
-    return Change(change.revision, change.key, change.type, value, before)
+        value = converted_values[change.value]
+    return Change(change.revision, change.key, change.type, value, old)
 
 
 class Watch:
@@ -99,8 +99,8 @@ class Watch:
         now = core.env.monotonic()
         seconds = options.timeout_seconds
         if not seconds:
-            least = core.options.min_watch_seconds
-            seconds = core.env.stream("apiserver watch timeouts").randrange(least, 2 * least)
+            min_seconds = core.options.min_watch_seconds
+            seconds = core.env.stream("apiserver watch timeouts").randrange(min_seconds, 2 * min_seconds)
         self._began = now
         self._deadline = now + seconds
         self._bookmarked = -1
@@ -135,8 +135,8 @@ class Watch:
             after = store.revision
         try:
             self._watcher = store.watch(self._prefix, after)
-        except Compacted as gone:
-            self._fail(errors.expired(f"too old resource version: {after} ({gone.oldest})"))
+        except Compacted as error:
+            self._fail(errors.expired(f"too old resource version: {after} ({error.oldest})"))
             return
         self._first = []
         metrics = self._core.metrics
@@ -176,24 +176,24 @@ class Watch:
 
     async def _convert(self, changes: list[Change]) -> list[Change]:
         """The changes in the version of the watch. Watches of the same version share them."""
-        needs_before = not self._selection.empty
-        key = (self.info, "converted", needs_before)
+        needs_old = not self._selection.empty
+        key = (self.info, "converted", needs_old)
         values: list[bytes] = []
         for change in changes:
             if change.memo is not None and key in change.memo:
                 continue
             if change.type != "DELETED":
                 values.append(change.value)
-            if change.before is not None and (needs_before or change.type == "DELETED"):
+            if change.before is not None and (needs_old or change.type == "DELETED"):
                 values.append(change.before.value)
-        shown = dict(zip(values, await self._core.shown_all(self.info, values), strict=True))
+        converted_values = dict(zip(values, await self._core.shown_all(self.info, values), strict=True))
         converted = []
         for change in changes:
             memo = change.memo
             if memo is None:
                 memo = change.memo = {}
             if key not in memo:
-                memo[key] = _converted(change, shown, needs_before=needs_before)
+                memo[key] = _converted(change, converted_values, needs_old=needs_old)
             converted.append(memo[key])
         return converted
 
@@ -274,9 +274,9 @@ class Watch:
                     self._core.metrics.storage.watch_overrun(self.info)
                 break
             if now >= self._bookmark_at:
-                due = self._has_news
+                has_news = self._has_news
                 self._plan_bookmark(now)
-                if due:
+                if has_news:
                     self._bookmarked = self._store.revision
                     return [self._bookmark(self._bookmarked)]
             self._set_alarm(self._bookmark_at)
@@ -288,8 +288,8 @@ class Watch:
         end, size = self._sent, 0
         batch: list[WatchEvent] = []
         while end < len(first) and size < _BATCH_BYTES:
-            next_ = first[end]
-            event = WatchEvent("ADDED", self._core.view(self.info, next_.value)) if isinstance(next_, Record) else next_
+            item = first[end]
+            event = WatchEvent("ADDED", self._core.view(self.info, item.value)) if isinstance(item, Record) else item
             batch.append(event)
             size += len(event.value)
             end += 1
@@ -319,15 +319,15 @@ class Watch:
             passed = (now - self._began) // interval + 1
             self._bookmark_at = min(self._began + passed * interval, self._last_bookmark)
 
-    def _set_alarm(self, at: float) -> None:
+    def _set_alarm(self, due_at: float) -> None:
         """One alarm per watch, not one per wait: most waits end with a change."""
-        if at == self._alarm_at:
+        if due_at == self._alarm_at:
             return
         alarms = self._core.alarms
         if self._alarm_at >= 0:
             alarms.cancel(self._alarm_at, self)
-        self._alarm_at = at
-        alarms.set(at, self)
+        self._alarm_at = due_at
+        alarms.set(due_at, self)
 
     def ring(self, now: float) -> None:
         """A bookmark or the end is due."""
@@ -401,12 +401,12 @@ class Watch:
 
     def _filtered_event(self, change: Change, selection: Selection) -> WatchEvent | None:
         """The event for a watch with selectors: an object is added or deleted when it begins or ceases to match."""
-        before = change.before is not None and selection.matches(self._attributes(change, before=True))
+        matched_before = change.before is not None and selection.matches(self._attributes(change, before=True))
         if change.type == "DELETED":
-            return self._shared_event(change) if before else None
+            return self._shared_event(change) if matched_before else None
         if selection.matches(self._attributes(change, before=False)):
-            return self._shared_event(change, "MODIFIED" if before else "ADDED")
-        if not before:
+            return self._shared_event(change, "MODIFIED" if matched_before else "ADDED")
+        if not matched_before:
             return None
         memo = change.memo
         assert memo is not None, "the attributes have been read"
@@ -442,8 +442,8 @@ class Watch:
         return self._bookmark(revision)
 
     def _bookmark(self, revision: int, *, initial_end: bool = False) -> WatchEvent:
-        notes = b',"annotations":{"k8s.io/initial-events-end":"true"}' if initial_end else b""
-        value = self.info.head + b'"metadata":{"resourceVersion":"%d"%s}}' % (revision, notes)
+        annotations = b',"annotations":{"k8s.io/initial-events-end":"true"}' if initial_end else b""
+        value = self.info.head + b'"metadata":{"resourceVersion":"%d"%s}}' % (revision, annotations)
         return WatchEvent("BOOKMARK", value)
 
     async def close(self) -> None:
