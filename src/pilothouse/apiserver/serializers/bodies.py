@@ -39,36 +39,35 @@ def check_size(body: bytes) -> None:
         raise errors.too_large(f"Request entity too large: limit is {MAX_BODY}")
 
 
-def read_document(body: bytes, content_type: str, kind: str, sent: bytes = b"") -> Object:
-    """Decode the body to a JSON object. ``kind`` is the expected kind for messages; ``sent`` is the original body for
-    messages, if it was in another format."""
-    return read_strictly(body, content_type, kind, duplicates=False, sent=sent)[0]
+def read_document(body: bytes, content_type: str, kind: str, original_body: bytes = b"") -> Object:
+    """Decode the body to a JSON object. ``kind`` is the expected kind for messages; ``original_body`` is the body for
+    messages, if ``body`` was converted from another format."""
+    return read_strictly(body, content_type, kind, duplicates=False, original_body=original_body)[0]
 
 
 def read_strictly(
-    body: bytes, content_type: str, kind: str, *, duplicates: bool = True, sent: bytes = b""
+    body: bytes, content_type: str, kind: str, *, duplicates: bool = True, original_body: bytes = b""
 ) -> tuple[Object, list[str]]:
     """Decode the body to a JSON object, with strict errors about duplicate fields."""
     check_size(body)
-    strict: list[str] = []
+    strict_errors: list[str] = []
     try:
         if content_type in JSON_TYPES:
             check_bounds(body)
-            document, strict = decode_untyped(body) if duplicates else (_decode(body), [])
+            document, strict_errors = decode_untyped(body) if duplicates else (_decode(body), [])
         else:
-            text, strict = read_text(body, content_type, kind)
+            text, strict_errors = read_text(body, content_type, kind)
             document = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, DecodeError) as error:
-        raise unrecognized(kind, f"{_NO_KIND}; json parse error: {error}", sent or body) from None
+        raise unrecognized(kind, f"{_NO_KIND}; json parse error: {error}", original_body or body) from None
     if document is None:
-        return {}, strict
+        return {}, strict_errors
     if not isinstance(document, dict):
-        shown = type(document).__name__
-        reason = (
-            f"json parse error: json: cannot unmarshal {_GO_KINDS.get(shown, shown)} into Go value of type {_ONLY_KIND}"
-        )
-        raise unrecognized(kind, f"{_NO_KIND}; {reason}", sent or body)
-    return document, strict
+        type_name = type(document).__name__
+        go_kind = _GO_KINDS.get(type_name, type_name)
+        reason = f"json parse error: json: cannot unmarshal {go_kind} into Go value of type {_ONLY_KIND}"
+        raise unrecognized(kind, f"{_NO_KIND}; {reason}", original_body or body)
+    return document, strict_errors
 
 
 _GO_KINDS = {"list": "array", "str": "string", "int": "number", "float": "number", "bool": "bool"}
@@ -91,10 +90,10 @@ def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
 def unrecognized(kind: str, reason: str, body: bytes) -> errors.StatusError:
     """400 about a body that is no object."""
     start = body[:30]
-    shown = start.decode(errors="replace") if body[:1] == b"{" else start.hex()
-    more = " ..." if len(body) > len(start) else ""
+    body_text = start.decode(errors="replace") if body[:1] == b"{" else start.hex()
+    ellipsis = " ..." if len(body) > len(start) else ""
     return errors.bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): {reason} ({shown or '<empty>'}{more})"
+        f"the object provided is unrecognized (must be of type {kind}): {reason} ({body_text or '<empty>'}{ellipsis})"
     )
 
 
@@ -106,11 +105,11 @@ def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[st
         )
     check_size(body)
     try:
-        document, repeated = yaml_text.read_yaml(body)
+        document, duplicates = yaml_text.read_yaml(body)
     except yaml_text.YamlError as error:
         raise unrecognized(kind, str(error), body) from None
-    strict = [YAML_TWICE + "\n  ".join(repeated)] if repeated else []
-    return msgspec.json.encode({} if document is None else document, order="sorted"), strict
+    strict_errors = [YAML_TWICE + "\n  ".join(duplicates)] if duplicates else []
+    return msgspec.json.encode({} if document is None else document, order="sorted"), strict_errors
 
 
 def check_type_meta(document: Object, kind: str, body: bytes) -> None:
@@ -124,9 +123,9 @@ def type_meta_error(document: Object) -> str:
     """The error of an apiVersion or kind that is no string, or ""."""
     for name, value in document.items():
         if name in ("apiVersion", "kind") and not (value is None or isinstance(value, str)):
-            found = _GO_KINDS.get(type(value).__name__, "object")
+            go_kind = _GO_KINDS.get(type(value).__name__, "object")
             return (
-                f"{_NO_KIND}; json parse error: json: cannot unmarshal {found} into Go struct field .{name} "
+                f"{_NO_KIND}; json parse error: json: cannot unmarshal {go_kind} into Go struct field .{name} "
                 "of type string"
             )
     return ""
@@ -171,10 +170,10 @@ def _package(api_version: str) -> str:
 
 def _check_custom_kind(obj: Object, info: ResourceInfo, version: str, kind: str) -> None:
     if not kind:
-        shown = compact_json(obj)
+        text = compact_json(obj)
         raise errors.bad_request(
             f"the object provided is unrecognized (must be of type {info.kind}): "
-            f"Object 'Kind' is missing in '{shown}' ({shown[:100]} ...)"
+            f"Object 'Kind' is missing in '{text}' ({text[:100]} ...)"
         )
     if version != info.api_version:
         raise errors.bad_request(

@@ -36,8 +36,8 @@ def headers_with(warnings: Sequence[str], content_type: str = JSON) -> Mapping[s
     if not warnings and content_type == JSON:
         return JSON_HEADERS
     headers = {"content-type": content_type, "cache-control": "no-cache, private"}
-    if shown := _shown(warnings):
-        headers["warning"] = ", ".join(map(_warning, shown))
+    if valid_warnings := _shown(warnings):
+        headers["warning"] = ", ".join(map(_warning, valid_warnings))
     return headers
 
 
@@ -48,16 +48,16 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 def _shown(warnings: Sequence[str]) -> list[str]:
     """Without duplicates and those that are no valid header value, and truncated if they are many (apiserver
     ``pkg/endpoints/filters/warning.go``, v0.36)."""
-    detail = [text for text in dict.fromkeys(warnings) if text and not _CONTROL(text)]
-    if sum(map(len, detail)) <= _ALL_WARNING_RUNES:
-        return detail
-    found, written = [], 0
-    for text in detail:
+    valid = [text for text in dict.fromkeys(warnings) if text and not _CONTROL(text)]
+    if sum(map(len, valid)) <= _ALL_WARNING_RUNES:
+        return valid
+    truncated, written = [], 0
+    for text in valid:
         if written >= _ALL_WARNING_RUNES:
             break
-        found.append(text[:_WARNING_RUNES])
-        written += len(found[-1])
-    return found
+        truncated.append(text[:_WARNING_RUNES])
+        written += len(truncated[-1])
+    return truncated
 
 
 def _warning(text: str) -> str:
@@ -106,22 +106,22 @@ class Pieces:
 
     def pieces(self, size: int) -> Iterator[bytes]:
         """The body in pieces of about that size, each created when it is needed."""
-        values, skip, before = self._values, self._skip, self._head
-        first = 0
-        while first < len(values):
-            last, length = first, 0
-            while last < len(values) and length < size:
-                length += len(values[last])
-                last += 1
-            if last - first > 1 and len(values[last - 1]) > size:
-                last -= 1  # sent separately, without copying it
-            if last - first > 1:
-                yield before + self._between.join([value[skip:] for value in values[first:last]])
+        values, skip, prefix = self._values, self._skip, self._head
+        start = 0
+        while start < len(values):
+            stop, length = start, 0
+            while stop < len(values) and length < size:
+                length += len(values[stop])
+                stop += 1
+            if stop - start > 1 and len(values[stop - 1]) > size:
+                stop -= 1  # sent separately, without copying it
+            if stop - start > 1:
+                yield prefix + self._between.join([value[skip:] for value in values[start:stop]])
             else:
-                yield before + values[first][skip : skip + size]
-                yield from cut(values[first], size, skip + size)
-            first, before = last, self._between
-        yield self._end if values else before + self._end
+                yield prefix + values[start][skip : skip + size]
+                yield from cut(values[start], size, skip + size)
+            start, prefix = stop, self._between
+        yield self._end if values else prefix + self._end
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self.whole()
@@ -132,32 +132,32 @@ class Pieces:
 
 def cut(value: bytes, size: int, start: int = 0) -> Iterator[bytes]:
     """The value from ``start`` in slices."""
-    for at in range(start, len(value), size):
-        yield value[at : at + size]
+    for position in range(start, len(value), size):
+        yield value[position : position + size]
 
 
 def list_pieces(result: ListResult) -> Pieces:
     """The list as one JSON object. Items of built-in lists have no kind and apiVersion, those of custom ones do."""
     info = result.info
-    parts = [
+    head = [
         b'{"kind":"%s","apiVersion":"%s","metadata":{' % (info.list_kind.encode(), info.api_version.encode()),
     ]
     if result.continue_ or info.custom is not None:
-        parts.append(b'"continue":%s,' % _encode_text(result.continue_))
+        head.append(b'"continue":%s,' % _encode_text(result.continue_))
     if result.remaining is not None:
-        parts.append(b'"remainingItemCount":%d,' % result.remaining)
-    parts.append(b'"resourceVersion":"%d"},"items":[' % result.revision)
-    bare = bool(result.values) and info.custom is None
-    if bare:
-        parts.append(b"{")
+        head.append(b'"remainingItemCount":%d,' % result.remaining)
+    head.append(b'"resourceVersion":"%d"},"items":[' % result.revision)
+    without_type_meta = bool(result.values) and info.custom is None
+    if without_type_meta:
+        head.append(b"{")
     return Pieces(
         200,
         headers_with(result.warnings),
         result.values,
-        head=b"".join(parts),
-        between=b",{" if bare else b",",
+        head=b"".join(head),
+        between=b",{" if without_type_meta else b",",
         end=b"]}",
-        skip=len(info.head) if bare else 0,
+        skip=len(info.head) if without_type_meta else 0,
     )
 
 

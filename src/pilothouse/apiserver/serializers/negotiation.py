@@ -70,13 +70,13 @@ def parse_accept(header: str) -> tuple[Clause, ...]:
 @lru_cache(maxsize=256)
 def _parse_accept(header: str) -> tuple[Clause, ...]:
     ranked: list[tuple[float, Clause]] = []
-    for part in header.split(","):
-        media, *rest = (piece.strip() for piece in part.split(";"))
+    for clause_text in header.split(","):
+        media, *parameter_texts = (parameter.strip() for parameter in clause_text.split(";"))
         if not media:
             continue
         quality, parameters = 1.0, []
-        for piece in rest:
-            key, _, value = piece.partition("=")
+        for parameter in parameter_texts:
+            key, _, value = parameter.partition("=")
             key, value = key.strip().lower(), value.strip().strip('"')
             if key == "q":
                 try:
@@ -105,12 +105,12 @@ def choose(accept: str, *, protobuf: bool, table: bool, watch: bool = False, pre
 @lru_cache(maxsize=1024)
 def _choose(accept: str, *, protobuf: bool, table: bool, watch: bool, pretty: bool) -> Choice:
     clauses = parse_accept(accept) if accept.strip() else (Clause("*/*"),)
-    known = False
+    is_known_media_type = False
     for clause in clauses:
         media = JSON if clause.media in ("*/*", "application/*") else clause.media
         if media not in _MEDIA_TYPES:
             continue
-        known = True
+        is_known_media_type = True
         if watch and media == YAML:
             continue
         transform, group, version = clause.parameter("as"), clause.parameter("g"), clause.parameter("v")
@@ -123,7 +123,7 @@ def _choose(accept: str, *, protobuf: bool, table: bool, watch: bool, pretty: bo
             continue
         wants_pretty = pretty or clause.parameter("pretty") in ("1", "true")
         return Choice(media, transform, version or "v1", wants_pretty and not watch)
-    if not known:
+    if not is_known_media_type:
         raise NotAcceptable(UNKNOWN_MEDIA_TYPES)
     raise NotAcceptable(UNSUPPORTED_STREAM_TYPES if watch else UNSUPPORTED_MEDIA_TYPES)
 

@@ -26,7 +26,7 @@ KEPT = (
 
 
 def _kept(value: str) -> tuple[bytes, ...]:
-    fields = [part.rpartition(":") for part in KEPT]
+    fields = [field_text.rpartition(":") for field_text in KEPT]
     return tuple(b'"%s":%s' % (name.encode(), value.encode()) for name, _colon, empty in fields if empty == value)
 
 
@@ -37,16 +37,16 @@ _COUNTED = ((b"{}", _kept("{}")), (b'":0', _kept("0")), (b"false", _kept("false"
 
 def may_have_empty(text: bytes) -> bool:
     """Whether a document may have fields to drop; most have none."""
-    for sign in _SIGNS:  # twice as fast as ``any``
-        if sign in text:
+    for pattern in _SIGNS:  # twice as fast as ``any``
+        if pattern in text:
             return True
-    for sign, kept in _COUNTED:
-        found = text.count(sign)
-        for field in kept:
-            if not found:
+    for pattern, kept_fields in _COUNTED:
+        count = text.count(pattern)
+        for field in kept_fields:
+            if not count:
                 break
-            found -= text.count(field)
-        if found:
+            count -= text.count(field)
+        if count:
             return True
     return False
 

@@ -47,11 +47,11 @@ _SHOWN_BY_CONVERSION = (
 def _without_annotations(text: bytes, prefix: str) -> bytes:
     metadata = msgspec.json.decode(text)
     annotations = metadata.get("annotations") or {}
-    kept = {name: value for name, value in annotations.items() if not name.startswith(prefix)}
-    if kept == annotations:
+    remaining = {name: value for name, value in annotations.items() if not name.startswith(prefix)}
+    if remaining == annotations:
         return text
-    metadata["annotations"] = kept
-    if not kept:
+    metadata["annotations"] = remaining
+    if not remaining:
         del metadata["annotations"]
     return msgspec.json.encode(metadata)
 

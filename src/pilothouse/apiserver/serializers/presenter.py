@@ -140,13 +140,13 @@ class NegotiatingPresenter:
     async def _long_list(self, choice: Choice, info: RequestInfo, result: ListResult) -> bytes:
         resource, metadata = result.info, _list_metadata(result)
         if choice.transform == "Table":
-            maker = _table_convertor(resource, "")
+            convertor = _table_convertor(resource, "")
             include, now = info.query.first("includeObject") or "Metadata", self._now()
             rows = await self._convert_each(
-                choice, result.values, lambda value: maker.row(value, include, now, choice.version)
+                choice, result.values, lambda value: convertor.row(value, include, now, choice.version)
             )
-            made = tables.table(_encode(metadata), maker.columns, rows, choice.version)
-            return await self._work.run(len(made) // _cost_divisor(choice), _in_media_type, choice, made)
+            table = tables.table(_encode(metadata), convertor.columns, rows, choice.version)
+            return await self._work.run(len(table) // _cost_divisor(choice), _in_media_type, choice, table)
         if choice.media == PROTOBUF:
             message = protobuf.message_for(resource.api_version, resource.kind)
             items = await self._convert_each(
@@ -157,34 +157,34 @@ class NegotiatingPresenter:
             return _in_media_type(choice, list_body(result))
         # Keys are sorted, so only the position of the items has to be found.
         frame = to_yaml(_decode(list_body(msgspec.structs.replace(result, values=()))))
-        before, _items, after = frame.partition(b"items: []\n")
+        before_items, _items, after_items = frame.partition(b"items: []\n")
         skip = 0 if resource.custom is not None else len(resource.head)
         items = await self._convert_each(
             choice, result.values, lambda value: to_yaml([_decode(b"{" + value[skip:] if skip else value)])
         )
-        return b"".join((before, b"items:\n", *items, after))
+        return b"".join((before_items, b"items:\n", *items, after_items))
 
     async def _convert_each(
         self, choice: Choice, values: Iterable[bytes], convert: Callable[[bytes], bytes]
     ) -> list[bytes]:
         """The converted values, yielding to other requests in between. Raises 413 if they are many times as large as
         the objects: definitions may have thousands of columns."""
-        made, size, cheaper = list[bytes](), 0, _cost_divisor(choice)
-        left = _MAX_ADDED
+        converted, size, cost_divisor = list[bytes](), 0, _cost_divisor(choice)
+        remaining_bytes = _MAX_ADDED
         for value in values:
-            one = await self._work.run(len(value) // cheaper, convert, value)
-            made.append(one)
-            left += _MAX_TIMES * len(value) - len(one)
-            if left < 0:
+            converted_value = await self._work.run(len(value) // cost_divisor, convert, value)
+            converted.append(converted_value)
+            remaining_bytes += _MAX_TIMES * len(value) - len(converted_value)
+            if remaining_bytes < 0:
                 raise errors.too_large(
                     f"the list is more than {_MAX_TIMES} times as large in this form as its objects are: request "
                     "fewer objects with limit, or another form"
                 )
-            size += max(len(value), len(one))
-            if size >= _TURN_BYTES * cheaper:
+            size += max(len(value), len(converted_value))
+            if size >= _TURN_BYTES * cost_divisor:
                 size = 0
                 await asyncio.sleep(0)
-        return made
+        return converted
 
     def fail(self, request: Request, info: RequestInfo | None, error: StatusError) -> Response:
         """The failure in the negotiated format; JSON if negotiation fails."""
@@ -204,9 +204,9 @@ class NegotiatingPresenter:
     def _object(self, choice: Choice, info: RequestInfo, resource: ResourceInfo, value: bytes) -> bytes:
         match choice.transform:
             case "Table":
-                maker = _table_convertor(resource, _sub_kind(info))
-                row = maker.row(value, info.query.first("includeObject") or "Metadata", self._now(), choice.version)
-                value = tables.table(tables.single_metadata(value), maker.columns, [row], choice.version)
+                convertor = _table_convertor(resource, _sub_kind(info))
+                row = convertor.row(value, info.query.first("includeObject") or "Metadata", self._now(), choice.version)
+                value = tables.table(tables.single_metadata(value), convertor.columns, [row], choice.version)
             case "PartialObjectMetadata":
                 value = partial_object(value, choice.version)
             case "PartialObjectMetadataList":
@@ -222,11 +222,11 @@ class NegotiatingPresenter:
         resource = result.info
         match choice.transform:
             case "Table":
-                maker = _table_convertor(resource, "")
+                convertor = _table_convertor(resource, "")
                 include, now = info.query.first("includeObject") or "Metadata", self._now()
-                rows = [maker.row(value, include, now, choice.version) for value in result.values]
+                rows = [convertor.row(value, include, now, choice.version) for value in result.values]
                 metadata = _encode(_list_metadata(result))
-                return _in_media_type(choice, tables.table(metadata, maker.columns, rows, choice.version))
+                return _in_media_type(choice, tables.table(metadata, convertor.columns, rows, choice.version))
             case "PartialObjectMetadata":
                 raise StatusError(
                     406,
@@ -317,11 +317,11 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
         return negotiation.choose(accept, protobuf=has_protobuf, table=has_rows, watch=watch, pretty=pretty)
     except NotAcceptable as error:
         message = str(error)
-        known = message != negotiation.UNKNOWN_MEDIA_TYPES
-        if not known and resource is not None and resource.custom is not None:
+        is_known_media_type = message != negotiation.UNKNOWN_MEDIA_TYPES
+        if not is_known_media_type and resource is not None and resource.custom is not None:
             # This message is from upstream's router, which does not route custom resources.
-            known, message = True, negotiation.UNSUPPORTED_MEDIA_TYPES
-        raise StatusError(406, "NotAcceptable", message, details=None if known else {}) from None
+            is_known_media_type, message = True, negotiation.UNSUPPORTED_MEDIA_TYPES
+        raise StatusError(406, "NotAcceptable", message, details=None if is_known_media_type else {}) from None
 
 
 def _in_media_type(choice: Choice, body: bytes) -> bytes:

@@ -43,21 +43,21 @@ def decode_message(message: str, data: bytes) -> Any:
 def decode_whole(message: str, data: bytes) -> dict[str, Any]:
     """The JSON object that Go encodes after decoding a message. Raises ``ProtobufError``."""
     try:
-        whole: dict[str, Any] = _decoder(message, whole=True)(data)
+        decoded: dict[str, Any] = _decoder(message, whole=True)(data)
     except _BROKEN as error:
         raise ProtobufError(f"{message}: {error}") from error
-    return whole
+    return decoded
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, offset: int) -> tuple[int, int]:
     """A varint, and the position after it."""
     number = shift = 0
     while True:
-        byte = data[at]
-        at += 1
+        byte = data[offset]
+        offset += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return number, at
+            return number, offset
         shift += 7
         if shift > 63:
             raise ProtobufError("a number has more than ten bytes")
@@ -65,36 +65,36 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def fields_of(data: bytes) -> list[tuple[int, int, Any]]:
     """The raw fields: (number, wire type, int or bytes)."""
-    at, end = 0, len(data)
-    found: list[tuple[int, int, Any]] = []
-    while at < end:
-        key = data[at]
-        at += 1
+    offset, end = 0, len(data)
+    fields: list[tuple[int, int, Any]] = []
+    while offset < end:
+        key = data[offset]
+        offset += 1
         if key >= 0x80:
-            key, at = read_varint(data, at - 1)
+            key, offset = read_varint(data, offset - 1)
         wire_type = key & 7
         value: Any
         if wire_type == VARINT:
-            value, at = read_varint(data, at)
+            value, offset = read_varint(data, offset)
         elif wire_type == BYTES:
-            size = data[at]
-            at += 1
+            size = data[offset]
+            offset += 1
             if size >= 0x80:
-                size, at = read_varint(data, at - 1)
-            if at + size > end:
+                size, offset = read_varint(data, offset - 1)
+            if offset + size > end:
                 raise ProtobufError("unexpected end of message")
-            value = data[at : at + size]
-            at += size
+            value = data[offset : offset + size]
+            offset += size
         elif wire_type in (_FIXED64, _FIXED32):
             size = 8 if wire_type == _FIXED64 else 4
-            if at + size > end:
+            if offset + size > end:
                 raise ProtobufError("unexpected end of message")
-            value = data[at : at + size]
-            at += size
+            value = data[offset : offset + size]
+            offset += size
         else:
             raise ProtobufError(f"illegal wire type {wire_type}")
-        found.append((key >> 3, wire_type, value))
-    return found
+        fields.append((key >> 3, wire_type, value))
+    return fields
 
 
 def _signed(value: int) -> int:
@@ -122,15 +122,15 @@ def _double(value: bytes) -> float:
 
 def values_of(data: bytes, wire_types: Mapping[int, int]) -> list[tuple[int, Any]]:
     """The known fields (number, int or bytes), whose wire type is checked."""
-    found = []
+    values = []
     for number, wire_type, value in fields_of(data):
         expected = wire_types.get(number)
         if expected is None:
             continue
         if wire_type != expected:
             raise ProtobufError(f"wrong wireType = {wire_type} for field {number}")
-        found.append((number, value))
-    return found
+        values.append((number, value))
+    return values
 
 
 _ONE_TEXT = {1: BYTES}
@@ -147,13 +147,13 @@ def _moment(data: bytes) -> datetime.datetime | None:
 
 
 def _time(data: bytes) -> Any:
-    found = _moment(data)
-    return _NOTHING if found is None else format_time(found)
+    time = _moment(data)
+    return _NOTHING if time is None else format_time(time)
 
 
 def _micro_time(data: bytes) -> Any:
-    found = _moment(data)
-    return _NOTHING if found is None else format_micro_time(found)
+    time = _moment(data)
+    return _NOTHING if time is None else format_micro_time(time)
 
 
 def _quantity(data: bytes) -> str:
@@ -183,21 +183,21 @@ def _strings(data: bytes) -> list[str]:
 
 
 def _schema_or(message: str) -> Callable[[bytes], Any]:
-    props = message[: message.index("JSONSchemaProps")] + "JSONSchemaProps"
+    props_message = message[: message.index("JSONSchemaProps")] + "JSONSchemaProps"
 
     def or_array(data: bytes) -> Any:
-        found = [(number, _decoder(props)(value)) for number, value in values_of(data, {1: BYTES, 2: BYTES})]
-        schemas = [value for number, value in found if number == 2]
-        return schemas if schemas or not found else found[0][1]
+        variants = [(number, _decoder(props_message)(value)) for number, value in values_of(data, {1: BYTES, 2: BYTES})]
+        schemas = [value for number, value in variants if number == 2]
+        return schemas if schemas or not variants else variants[0][1]
 
     def or_bool(data: bytes) -> Any:
         values = dict(values_of(data, {1: VARINT, 2: BYTES}))
-        return _decoder(props)(values[2]) if 2 in values else bool(values.get(1, 0))
+        return _decoder(props_message)(values[2]) if 2 in values else bool(values.get(1, 0))
 
     def or_strings(data: bytes) -> Any:
-        found = values_of(data, {1: BYTES, 2: BYTES})
-        names = [value.decode() for number, value in found if number == 2]
-        return names if names or not found else _decoder(props)(found[0][1])
+        variants = values_of(data, {1: BYTES, 2: BYTES})
+        names = [value.decode() for number, value in variants if number == 2]
+        return names if names or not variants else _decoder(props_message)(variants[0][1])
 
     return or_array if message.endswith("OrArray") else or_bool if message.endswith("OrBool") else or_strings
 
@@ -235,21 +235,21 @@ def _decoder(message: str, *, whole: bool = False) -> Callable[[bytes], Any]:
     if "JSONSchemaPropsOr" in message:
         return _schema_or(message)
     rows = rows_of(message)
-    puts = {row.number: _put(row, whole=whole) for row in rows}
-    order = _order(rows) if whole else ()
+    setters = {row.number: _put(row, whole=whole) for row in rows}
+    fields_in_order = _order(rows) if whole else ()
 
     def decode(data: bytes) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for number, wire_type, value in fields_of(data):
-            put = puts.get(number)
-            if put is not None:
-                put(result, wire_type, value)
+            set_field = setters.get(number)
+            if set_field is not None:
+                set_field(result, wire_type, value)
         return result
 
     def decode_in_order(data: bytes) -> dict[str, Any]:
         result = decode(data)
         ordered: dict[str, Any] = {}
-        for name, zero in order:
+        for name, zero in fields_in_order:
             if name in result:
                 ordered[name] = result[name]
             elif zero is not None:
@@ -264,13 +264,13 @@ _Zero = Callable[[], Any]
 
 def _order(rows: Sequence[FieldRow]) -> tuple[tuple[str, _Zero | None], ...]:
     """The names of the fields in Go's order, and the JSON value of an unset one, if there is one."""
-    found: list[tuple[str, _Zero | None]] = []
+    ordered: list[tuple[str, _Zero | None]] = []
     for row in rows:
         if row.inlined:
-            found += _order(rows_of(row.type))
+            ordered += _order(rows_of(row.type))
         else:
-            found.append((row.name, None if row.omit_empty and not _is_struct(row) else _zero(row)))
-    return tuple(found)
+            ordered.append((row.name, None if row.omit_empty and not _is_struct(row) else _zero(row)))
+    return tuple(ordered)
 
 
 def _is_struct(row: FieldRow) -> bool:
@@ -315,12 +315,12 @@ def _wire_type_of(scalar: Callable[[Any], Any] | None) -> int:
 
 
 def _lazy(message: str, *, whole: bool) -> Callable[[bytes], Any]:
-    known: list[Callable[[bytes], Any]] = []
+    cached: list[Callable[[bytes], Any]] = []
 
     def decode(data: bytes) -> Any:
-        if not known:
-            known.append(_decoder(message, whole=whole))
-        return known[0](data)
+        if not cached:
+            cached.append(_decoder(message, whole=whole))
+        return cached[0](data)
 
     return decode
 
@@ -328,22 +328,22 @@ def _lazy(message: str, *, whole: bool) -> Callable[[bytes], Any]:
 def _map_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Put:
     empty: Any = 0 if expected == VARINT else b""
 
-    def put(result: dict[str, Any], wire_type: int, value: Any) -> None:
+    def set_field(result: dict[str, Any], wire_type: int, value: Any) -> None:
         if wire_type != BYTES:
             raise ProtobufError(f"{name}: wire type {wire_type}")
         key, item = "", empty
-        for number, part in values_of(value, {1: BYTES, 2: expected}):
+        for number, raw in values_of(value, {1: BYTES, 2: expected}):
             if number == 1:
-                key = part.decode()
+                key = raw.decode()
             else:
-                item = part
+                item = raw
         result.setdefault(name, {})[key] = decode(item)
 
-    return put
+    return set_field
 
 
 def _repeated_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Put:
-    def put(result: dict[str, Any], wire_type: int, value: Any) -> None:
+    def set_field(result: dict[str, Any], wire_type: int, value: Any) -> None:
         items = result.setdefault(name, [])
         if wire_type == expected:
             items.append(decode(value))
@@ -352,13 +352,13 @@ def _repeated_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Pu
         else:
             raise ProtobufError(f"{name}: wire type {wire_type}")
 
-    return put
+    return set_field
 
 
 def _single_put(row: FieldRow, decode: Callable[[Any], Any], expected: int) -> _Put:
     name, inlined, keep = row.name, row.inlined, row.pointer or not row.omit_empty
 
-    def put(result: dict[str, Any], wire_type: int, value: Any) -> None:
+    def set_field(result: dict[str, Any], wire_type: int, value: Any) -> None:
         if wire_type != expected:
             raise ProtobufError(f"{name}: wire type {wire_type}")
         decoded = decode(value)
@@ -369,7 +369,7 @@ def _single_put(row: FieldRow, decode: Callable[[Any], Any], expected: int) -> _
         elif keep or not _is_empty(decoded):
             result[name] = decoded
 
-    return put
+    return set_field
 
 
 def _is_empty(value: Any) -> bool:
@@ -378,8 +378,8 @@ def _is_empty(value: Any) -> bool:
 
 
 def _packed(scalar: Callable[[Any], Any], data: bytes) -> list[Any]:
-    at, items = 0, []
-    while at < len(data):
-        value, at = read_varint(data, at)
+    offset, items = 0, []
+    while offset < len(data):
+        value, offset = read_varint(data, offset)
         items.append(scalar(value))
     return items

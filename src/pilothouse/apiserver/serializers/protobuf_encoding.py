@@ -33,12 +33,12 @@ def varint(number: int) -> bytes:
     if 0 <= number < 0x80:
         return _SMALL[number]
     number &= 0xFFFFFFFFFFFFFFFF
-    out = bytearray()
+    encoded = bytearray()
     while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    out.append(number)
-    return bytes(out)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 _SMALL = [bytes([number]) for number in range(0x80)]
@@ -89,8 +89,8 @@ def _double(value: Any) -> bytes:
 @bounded_cache(8192)
 def _time(value: str) -> bytes:
     # Time and MicroTime: {1: seconds, 2: nanos}. Cached, because many objects share their times.
-    moment = datetime.datetime.fromisoformat(value)
-    micros = (moment - _EPOCH) // datetime.timedelta(microseconds=1)
+    time = datetime.datetime.fromisoformat(value)
+    micros = (time - _EPOCH) // datetime.timedelta(microseconds=1)
     seconds, micros = divmod(micros, 1_000_000)
     return b"\x08" + varint(seconds) + b"\x10" + varint(micros * 1000)
 
@@ -208,8 +208,8 @@ def _exact_encoder(rows: Sequence[FieldRow]) -> _Value:
         for name, item in value.items():
             if item is not None and (field := find(name)) is not None:
                 fields[field[0]] = field[1](item)
-        for at, encode_inlined in inlined:
-            fields[at] = encode_inlined(value)
+        for index, encode_inlined in inlined:
+            fields[index] = encode_inlined(value)
         return b"".join(fields)
 
     return encode
@@ -222,8 +222,8 @@ def _compiled(
     protobuf, while their fields are among the parent's in JSON."""
     return (
         [b"" if row.inlined else _absent(row) for row in rows],
-        {row.name: (at, _exact_field(row)) for at, row in enumerate(rows) if not row.inlined}.get,
-        [(at, _exact_field(row)) for at, row in enumerate(rows) if row.inlined],
+        {row.name: (index, _exact_field(row)) for index, row in enumerate(rows) if not row.inlined}.get,
+        [(index, _exact_field(row)) for index, row in enumerate(rows) if row.inlined],
     )
 
 
@@ -305,12 +305,12 @@ def _field(row: FieldRow) -> _Field:
 
 
 def _lazy(message: str, *, exactly: bool = False) -> _Value:
-    known: list[_Value] = []
+    cached: list[_Value] = []
 
     def encode(value: Any) -> bytes:
-        if not known:
-            known.append(_message_encoder(message, exactly=exactly))
-        return known[0](value)
+        if not cached:
+            cached.append(_message_encoder(message, exactly=exactly))
+        return cached[0](value)
 
     return _SPECIAL.get(message, encode)
 

@@ -73,9 +73,9 @@ def message_of(api_version: str, kind: str) -> str | None:
 
     The kinds of meta/v1 (Status, DeleteOptions, ...) are registered in every group, so their version does not matter.
     """
-    found = table().kinds.get(f"{api_version} {kind}")
-    if found is not None:
-        return found
+    message = table().kinds.get(f"{api_version} {kind}")
+    if message is not None:
+        return message
     if kind in ("PartialObjectMetadata", "PartialObjectMetadataList") and api_version not in META_VERSIONS:
         return None
     if kind == "PartialObjectMetadataList" and api_version == "meta.k8s.io/v1beta1":

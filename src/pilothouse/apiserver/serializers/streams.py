@@ -41,10 +41,10 @@ class EventStream:
         sizes = self._watching.event_sizes
         async for batch in self._watching:
             for event in batch:
-                piece = self._show(event)
+                encoded = self._show(event)
                 if sizes is not None:
-                    sizes.observe(len(piece))
-                yield piece
+                    sizes.observe(len(encoded))
+                yield encoded
 
     def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
         """As ``LineStream.hand_over_bookmarks``."""
@@ -58,10 +58,10 @@ class EventStream:
         """All events that arrived together, instead of single ones."""
         sizes = self._watching.event_sizes
         async for batch in self._watching:
-            pieces = [self._show(event) for event in batch]
+            encoded_events = [self._show(event) for event in batch]
             if sizes is not None:
-                sizes.observe_each(map(len, pieces))
-            yield pieces
+                sizes.observe_each(map(len, encoded_events))
+            yield encoded_events
 
     async def close(self) -> None:
         """End the watch."""
@@ -73,19 +73,19 @@ class EventStream:
         memo = event.memo
         key = (event.type, self._choice)
         if memo is not None:
-            shown: bytes | None = memo.get(key)
-            if shown is not None:
-                return shown
+            encoded: bytes | None = memo.get(key)
+            if encoded is not None:
+                return encoded
         value = event.value
         if self._choice.transform and event.type != "ERROR":
             value = partial_object(value, self._choice.version)
         if self._choice.media == PROTOBUF:
-            shown = protobuf.encode_event(event.type, _decode(value))
+            encoded = protobuf.encode_event(event.type, _decode(value))
         else:
-            shown = _line(event.type, value)
+            encoded = _line(event.type, value)
         if memo is not None:
-            memo[key] = shown
-        return shown
+            memo[key] = encoded
+        return encoded
 
     def _table(self, maker: "tables.TableConvertor", event: WatchEvent) -> bytes:
         version = self._choice.version
