@@ -24,28 +24,28 @@ class Alarms:
         self._sleepers: dict[float, dict[Sleeper, None]] = {}
         self._timers: dict[float, asyncio.TimerHandle] = {}
 
-    def set(self, at: float, sleeper: Sleeper) -> None:
+    def set(self, due_at: float, sleeper: Sleeper) -> None:
         """Call ``sleeper.ring`` at this time of the running loop."""
-        sleepers = self._sleepers.get(at)
+        sleepers = self._sleepers.get(due_at)
         if sleepers is None:
-            self._sleepers[at] = {sleeper: None}
-            self._timers[at] = asyncio.get_running_loop().call_at(at, self._ring, at)
+            self._sleepers[due_at] = {sleeper: None}
+            self._timers[due_at] = asyncio.get_running_loop().call_at(due_at, self._ring, due_at)
         else:
             sleepers[sleeper] = None
 
-    def cancel(self, at: float, sleeper: Sleeper) -> None:
+    def cancel(self, due_at: float, sleeper: Sleeper) -> None:
         """Remove an alarm. Does nothing for one that has rung or was never set."""
-        sleepers = self._sleepers.get(at)
+        sleepers = self._sleepers.get(due_at)
         if sleepers is None or sleeper not in sleepers:
             return
         del sleepers[sleeper]
         if not sleepers:
-            del self._sleepers[at]
-            self._timers.pop(at).cancel()
+            del self._sleepers[due_at]
+            self._timers.pop(due_at).cancel()
 
-    def _ring(self, at: float) -> None:
-        sleepers = self._sleepers.pop(at)
-        del self._timers[at]
+    def _ring(self, due_at: float) -> None:
+        sleepers = self._sleepers.pop(due_at)
+        del self._timers[due_at]
         now = asyncio.get_running_loop().time()
         for sleeper in sleepers:
             sleeper.ring(now)

@@ -80,33 +80,33 @@ class Application:
             await stream.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started, measured = self._env.monotonic(), self._env.perf_counter()
+        started, measured_from = self._env.monotonic(), self._env.perf_counter()
         method: str = scope["method"]
         headers = _headers(scope["headers"])
         target = scope.get("raw_path") or scope["path"].encode()
         if scope["query_string"]:
             target = target + b"?" + scope["query_string"]
         request = Request(method, target.decode("latin-1"), headers)
-        answer: Response | Stream
+        response: Response | Stream
         if self._handler_chain.needs_audit_id:
             headers.setdefault("audit-id", self._env.uid())
         in_flight = self._handler_chain.metrics.requests.in_flight(request)
-        in_flight.enter(measured)
+        in_flight.enter(measured_from)
         is_stream = False
         try:
             try:
                 _reject_bad_certificate(scope, headers)
-                answer = await self._answer(request, scope, receive)
+                response = await self._answer(request, scope, receive)
             except StatusError as error:
-                answer = await self._handler_chain.reject(request, error, _remote(scope))
-            if isinstance(answer, Response):
-                await self._send(request, answer, send, started)
-            elif isinstance(answer, Pieces):
-                await self._send_pieces(request, answer, send, started)
+                response = await self._handler_chain.reject(request, error, _remote(scope))
+            if isinstance(response, Response):
+                await self._send(request, response, send, started)
+            elif isinstance(response, Pieces):
+                await self._send_pieces(request, response, send, started)
             else:
                 is_stream = True
                 in_flight.leave()
-                await self._stream(request, answer, receive, send)
+                await self._stream(request, response, receive, send)
         except (asyncio.CancelledError, ConnectionError):
             if not is_stream:
                 self._handler_chain.aborted(request)
@@ -115,9 +115,13 @@ class Application:
             if not is_stream:
                 in_flight.leave()
         size = (
-            answer.length if isinstance(answer, Pieces) else len(answer.body) if isinstance(answer, Response) else None
+            response.length
+            if isinstance(response, Pieces)
+            else len(response.body)
+            if isinstance(response, Response)
+            else None
         )
-        self._handler_chain.observe(request, answer.status, self._env.perf_counter() - measured, size)
+        self._handler_chain.observe(request, response.status, self._env.perf_counter() - measured_from, size)
 
     async def _answer(self, request: Request, scope: Scope, receive: Receive) -> Response | Stream:
         if request.method not in _METHODS:
@@ -147,20 +151,20 @@ class Application:
         await send(self._start(request, response.status, headers))
         await send({"type": "http.response.body", "body": body})
 
-    async def _send_pieces(self, request: Request, answer: Pieces, send: Send, started: float) -> None:
+    async def _send_pieces(self, request: Request, response: Pieces, send: Send, started: float) -> None:
         """Send a long response. The client has as long to read it as the request may take; then the connection is
         closed."""
-        headers = dict(answer.headers)
-        pieces: Iterable[bytes] = answer.pieces(LONG_BYTES)
+        headers = dict(response.headers)
+        chunks: Iterable[bytes] = response.pieces(LONG_BYTES)
         if "gzip" in request.headers.get("accept-encoding", ""):
-            pieces = _compressed(pieces)
+            chunks = _compressed(chunks)
             headers.update(_GZIP)
         else:
-            headers["content-length"] = str(answer.length)
+            headers["content-length"] = str(response.length)
         async with _read_timeout(max(_LEAST_SECONDS, started + REQUEST_SECONDS - self._env.monotonic())):
-            await send(self._start(request, answer.status, headers))
-            for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send(self._start(request, response.status, headers))
+            for chunk in chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 await asyncio.sleep(0)  # other clients have waited for this piece
             await send({"type": "http.response.body", "body": b""})
 
@@ -168,14 +172,14 @@ class Application:
     async def _count_unsent(self, size: int) -> AsyncIterator[None]:
         """Count this many bytes against the limit for all clients."""
         async with _read_timeout(None) as limit:
-            with self._unsent.hold(limit) as held:
-                self._unsent.grow(held, size)
+            with self._unsent.hold(limit) as reservation:
+                self._unsent.grow(reservation, size)
                 yield
 
     async def _stream(self, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
         self._stream_count += 1
-        number = self._stream_count
-        self._streams[number] = stream
+        stream_id = self._stream_count
+        self._streams[stream_id] = stream
         long_running = self._handler_chain.long_running(request)
         long_running.inc()
         try:
@@ -187,16 +191,16 @@ class Application:
                 await send(self._start(request, stream.status, dict(stream.headers)))
                 # Send the headers now: clients wait for them before the first event.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
-                async for piece in _pieces(stream):
-                    if len(piece) > LONG_BYTES:
-                        await self._send_event(piece, send)
+                async for chunk in _pieces(stream):
+                    if len(chunk) > LONG_BYTES:
+                        await self._send_event(chunk, send)
                     else:
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
                 listener.cancel()
         finally:
             long_running.inc(-1.0)
-            del self._streams[number]
+            del self._streams[stream_id]
             await stream.close()
 
     async def _stream_messages(self, request: Request, stream: Stream, receive: Receive, send: Send) -> None:
@@ -211,19 +215,19 @@ class Application:
             await send(self._start(request, 101, accepted))
             await send({"type": "http.response.body", "body": b"", "more_body": True})
             listener = group.start(_handle_frames(stream, receive, send), name="watch-listener")
-            rest = b""
-            async for piece in _pieces(stream):
-                *events, rest = (rest + piece).split(b"\n")
+            incomplete_event = b""
+            async for chunk in _pieces(stream):
+                *events, incomplete_event = (incomplete_event + chunk).split(b"\n")
                 for event in events:
                     for frame in websockets.text_frames(event + b"\n", LONG_BYTES):
                         await send({"type": "http.response.body", "body": frame, "more_body": True})
             listener.cancel()
             await send({"type": "http.response.body", "body": websockets.control_frame(websockets.CLOSE, _NORMAL)})
 
-    async def _send_event(self, piece: bytes, send: Send) -> None:
-        async with self._count_unsent(len(piece)):
-            for part in cut(piece, LONG_BYTES):
-                await send({"type": "http.response.body", "body": part, "more_body": True})
+    async def _send_event(self, event: bytes, send: Send) -> None:
+        async with self._count_unsent(len(event)):
+            for slice_ in cut(event, LONG_BYTES):
+                await send({"type": "http.response.body", "body": slice_, "more_body": True})
 
     def _start(self, request: Request, status: int, headers: dict[str, str]) -> Message:
         headers["audit-id"] = request.headers.get("audit-id") or self._env.uid()
@@ -244,11 +248,11 @@ async def _pieces(stream: Stream) -> Any:
             elif sum(map(len, batch)) <= LONG_BYTES:
                 yield b"".join(batch)
             else:
-                for piece in _join_small(batch):
-                    yield piece
+                for chunk in _join_small(batch):
+                    yield chunk
     else:
-        async for piece in stream:
-            yield piece
+        async for chunk in stream:
+            yield chunk
 
 
 def _is_json(stream: Stream) -> bool:
@@ -260,14 +264,14 @@ async def _handle_frames(stream: Stream, receive: Receive, send: Send) -> None:
     frames = websockets.ClientFrames()
     while (message := await receive())["type"] != "http.disconnect":
         try:
-            found = frames.feed(message["body"])
+            control_frames = frames.feed(message["body"])
         except websockets.FrameError:
             break
-        for kind, payload in found:
-            if kind == websockets.PING:
+        for opcode, payload in control_frames:
+            if opcode == websockets.PING:
                 pong = websockets.control_frame(websockets.PONG, payload)
                 await send({"type": "http.response.body", "body": pong, "more_body": True})
-        if any(kind == websockets.CLOSE for kind, _payload in found):
+        if any(opcode == websockets.CLOSE for opcode, _payload in control_frames):
             break
     await stream.close()
 
@@ -290,21 +294,21 @@ def _headers(raw: Any) -> dict[str, str]:
     return headers
 
 
-def _join_small(batch: Sequence[bytes]) -> Iterator[bytes]:
+def _join_small(chunks: Sequence[bytes]) -> Iterator[bytes]:
     """Join small pieces; large ones are sent separately."""
-    first = size = 0
-    for index, piece in enumerate(batch):
-        size += len(piece)
+    start = size = 0
+    for index, chunk in enumerate(chunks):
+        size += len(chunk)
         if size > LONG_BYTES:
-            if first < index:
-                yield b"".join(batch[first:index])
-            if len(piece) > LONG_BYTES:
-                yield piece
-                first, size = index + 1, 0
+            if start < index:
+                yield b"".join(chunks[start:index])
+            if len(chunk) > LONG_BYTES:
+                yield chunk
+                start, size = index + 1, 0
             else:
-                first, size = index, len(piece)
+                start, size = index, len(chunk)
     if size:
-        yield batch[first] if first + 1 == len(batch) else b"".join(batch[first:])
+        yield chunks[start] if start + 1 == len(chunks) else b"".join(chunks[start:])
 
 
 @asynccontextmanager
@@ -320,11 +324,11 @@ async def _read_timeout(seconds: float | None) -> AsyncIterator[asyncio.Timeout]
 _GZIP = {"content-encoding": "gzip", "vary": "Accept-Encoding"}
 
 
-def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
     compressor = zlib.compressobj(level=1, wbits=31)  # gzip's header and trailer, without a timestamp
-    for piece in pieces:
-        if compressed := compressor.compress(piece):
-            yield compressed
+    for chunk in chunks:
+        if data := compressor.compress(chunk):
+            yield data
     yield compressor.flush()
 
 

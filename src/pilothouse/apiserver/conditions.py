@@ -10,11 +10,19 @@ def set_condition(status: Object, now: str, type_: str, holds: bool, reason: str
     """Set a condition; its transition time only changes with its status."""
     conditions: list[Object] = status.get("conditions") or []
     value = "True" if holds else "False"
-    before = next((found for found in conditions if found.get("type") == type_), None)
-    since: str | None = now
-    if before is not None and before.get("status") == value:
-        since = before.get("lastTransitionTime")
-    new = {"type": type_, "status": value, "lastTransitionTime": since, "reason": reason, "message": message}
+    existing = next((condition for condition in conditions if condition.get("type") == type_), None)
+    last_transition_time: str | None = now
+    if existing is not None and existing.get("status") == value:
+        last_transition_time = existing.get("lastTransitionTime")
+    new = {
+        "type": type_,
+        "status": value,
+        "lastTransitionTime": last_transition_time,
+        "reason": reason,
+        "message": message,
+    }
     status["conditions"] = (
-        [*conditions, new] if before is None else [new if found is before else found for found in conditions]
+        [*conditions, new]
+        if existing is None
+        else [new if condition is existing else condition for condition in conditions]
     )

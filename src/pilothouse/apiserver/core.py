@@ -67,7 +67,7 @@ class Core:
         self.env = env
         self.store = store
         self.options = options
-        self._start_revisions = {each: each.revision for each in store.stores()}
+        self._start_revisions = {backing_store: backing_store.revision for backing_store in store.stores()}
         """The revision of the store when the server was constructed."""
         self.table = ResourceTable(options.gates)
         self._gated: dict[tuple[str, str], Strategy] = {}
@@ -106,12 +106,12 @@ class Core:
 
     def reading_from(self, store: Store) -> "Core":
         """The same server with another store for reads; writes use this one."""
-        other = copy.copy(self)
-        other.store = store
-        other.attributes = AttributeCache(store)
-        other.idle_watches = {}
-        store.on_commit.append(other._notify_idle_watches)
-        return other
+        reading_core = copy.copy(self)
+        reading_core.store = store
+        reading_core.attributes = AttributeCache(store)
+        reading_core.idle_watches = {}
+        store.on_commit.append(reading_core._notify_idle_watches)
+        return reading_core
 
     def _notify_idle_watches(self, _changes: Sequence[Change]) -> None:
         if self.idle_watches:
@@ -226,8 +226,8 @@ class Core:
         whatever the served versions."""
         if info.custom is not None:
             assert not self.needs_webhook(info, value), "what a webhook has to convert is shown by `shown`"
-            fitted: bytes = info.custom.from_stored(value)
-            return fitted
+            converted: bytes = info.custom.from_stored(value)
+            return converted
         if value.startswith(info.head):
             return value
         if why_unreadable(value) is not None:
@@ -250,19 +250,19 @@ class Core:
         return shown[0]
 
     async def shown_all(self, info: ResourceInfo, values: Sequence[bytes]) -> list[bytes]:
-        """As ``shown`` for several objects, which are converted together."""
+        """As ``viewed`` for several objects, which are converted together."""
         if info.custom is not None and info.custom.converter is not None:
             errors.check_readable(values)
             converted: list[bytes] = await info.custom.converter.shown(info, values)
             return converted
-        shown, size = list[bytes](), 0
+        viewed, size = list[bytes](), 0
         for value in values:
-            shown.append(self.view(info, value))
+            viewed.append(self.view(info, value))
             size += len(value)
             if size >= _TURN_BYTES:
                 size = 0
                 await asyncio.sleep(0)  # other requests have waited
-        return shown
+        return viewed
 
     async def to_storage(self, info: ResourceInfo, obj: Object, size: int) -> Object:
         """An object in the version of ``info``, converted to the storage version. May share parts with ``obj``, of

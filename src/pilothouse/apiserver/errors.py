@@ -211,20 +211,20 @@ def corrupt(key: str, reason: str) -> StatusError:
 
 def unreadable(value: bytes, key: str, error: object) -> StatusError:
     """500 for a stored value that can't be decoded, by reason: corrupt, or not decryptable."""
-    why = why_unreadable(value)
-    if why is None:
+    cause = why_unreadable(value)
+    if cause is None:
         return corrupt(key, str(error))
-    return internal(why.reason) if why.storage_key else corrupt(key, why.reason)
+    return internal(cause.reason) if cause.storage_key else corrupt(key, cause.reason)
 
 
 def check_readable(values: Iterable[bytes]) -> None:
     """Raises the 500 for a list with an unreadable value (apiserver ``pkg/storage/etcd3/store.go``, v0.36)."""
     for value in values:
-        why = why_unreadable(value)
-        if why is not None:
-            if why.storage_key:
-                raise internal(f"unable to transform key {quote(why.storage_key)}: {why.reason}")
-            raise corrupt("", why.reason)
+        cause = why_unreadable(value)
+        if cause is not None:
+            if cause.storage_key:
+                raise internal(f"unable to transform key {quote(cause.storage_key)}: {cause.reason}")
+            raise corrupt("", cause.reason)
 
 
 def internal(message: str) -> StatusError:
@@ -258,10 +258,10 @@ def _limited(errors: "list[FieldError]") -> "tuple[list[FieldError], int]":
 def invalid(group: str, kind: str, name: str, errors: Iterable["FieldError"]) -> StatusError:
     """422, about fields. Duplicate messages are listed once in the text, but every cause is kept, unless they exceed
     ``MAX_ERROR_BYTES``: each of thousands of errors may show the same large value."""
-    errors, left = _limited(list(errors))
+    errors, omitted = _limited(list(errors))
     texts = list(dict.fromkeys(str(error) for error in errors))
-    if left:
-        texts.append(f"and {left} more errors")
+    if omitted:
+        texts.append(f"and {omitted} more errors")
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
     details: dict[str, Any] = {}

@@ -31,8 +31,8 @@ ErrorList = list[FieldError]
 
 def repeated(values: Sequence[Hashable]) -> frozenset[int]:
     """The positions of the values that are equal to an earlier one."""
-    first = {value: position for position, value in reversed([*enumerate(values)])}
-    return frozenset(position for position, value in enumerate(values) if first[value] < position)
+    first_positions = {value: position for position, value in reversed([*enumerate(values)])}
+    return frozenset(position for position, value in enumerate(values) if first_positions[value] < position)
 
 
 def internal_value(type_: str, value: object) -> Shown:
@@ -51,9 +51,9 @@ def shown_struct(fields: Iterable[tuple[str, object]]) -> Shown:
     return Shown(compact_json(dict(fields)))
 
 
-def internal_diff(type_: str, before: object, after: object) -> str:
+def internal_diff(type_: str, old: object, new: object) -> str:
     """The diff of a value, line by line, as ``internal_types`` formats it."""
-    return internal_types.internal_diff(type_, before, after)
+    return internal_types.internal_diff(type_, old, new)
 
 
 def shown(value: object) -> str:
@@ -90,7 +90,7 @@ def not_supported(field: str, value: object, supported: Iterable[str], *, plain:
     The values mostly have a named type, so that the value is formatted as JSON; it is quoted if it is a plain string.
     """
     text = shown(value) if plain else named(value)
-    listed = ", ".join(shown(choice) for choice in supported)
+    listed = ", ".join(shown(supported_value) for supported_value in supported)
     return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {text}: supported values: {listed}")
 
 

@@ -159,10 +159,10 @@ class HandlerChain:
         """The health checks of the server. Those that need a call are refreshed when their path is requested."""
         server, store = self._server, self._server.core.store
         checks: dict[str, Check] = {"storage": lambda: store.is_reachable, "storage_ready": lambda: store.is_reachable}
-        others: list[tuple[CallingCheck, CallingCheck]] = []
+        override_checks: list[tuple[CallingCheck, CallingCheck]] = []
         if store.is_shared:
-            (live, ready), *others = [_backend_checks(each) for each in store.stores()]
-            for pair in ((live, ready), *others):
+            (live, ready), *override_checks = [_backend_checks(backing_store) for backing_store in store.stores()]
+            for pair in ((live, ready), *override_checks):
                 server.calling_checks += pair
             checks = {"storage": live, "storage_ready": ready}
             store.observe(self.metrics.storage.observe_backend)
@@ -172,7 +172,7 @@ class HandlerChain:
             started=lambda: self._started,
             serving=lambda: not self._stopping,
             kms=server.kms_health,
-            overrides=others,
+            overrides=override_checks,
             **checks,
         )
 
@@ -276,8 +276,8 @@ class HandlerChain:
         try:
             identity = self.authenticator.identity(request.headers, certificate)
         except StatusError:
-            given = certificate is not None or "authorization" in request.headers
-            access.rejected(self._clock() - began, credentials=given)
+            has_credentials = certificate is not None or "authorization" in request.headers
+            access.rejected(self._clock() - began, credentials=has_credentials)
             raise
         access.authenticated(identity.user, self._clock() - began)
         if authenticated is not None and identity is not ANONYMOUS:

@@ -67,11 +67,11 @@ def internal_value(type_: str, value: Json) -> Shown:
         return Shown("(too large to be shown)")
 
 
-def internal_diff(type_: str, before: Json, after: Json) -> str:
+def internal_diff(type_: str, old: Json, new: Json) -> str:
     """The difference of two values, as ``diff.Diff`` of apimachinery (``pkg/util/diff``, v0.36) prints it: a unified
     diff of both as indented JSON."""
     try:
-        return _unified_diff(_lines(type_, before), _lines(type_, after))
+        return _unified_diff(_lines(type_, old), _lines(type_, new))
     except _TooMuchWork:
         return "(what differs is too much to be shown)\n"
 
@@ -131,19 +131,19 @@ class _Printer:
         return _decoded(value) if type_ in ("any", "float") else value
 
     def _struct(self, type_: str, value: Json) -> dict[str, Json]:
-        known = fields(type_)
-        self._count(len(known))
+        struct_fields = fields(type_)
+        self._count(len(struct_fields))
         convert = _CONVERSIONS.get(type_)
         if convert is not None:
             value = convert(value)
-        found: dict[str, Json] = {}
-        for field in known:
-            given = value.get(field.source) if field.source else value
+        printed: dict[str, Json] = {}
+        for field in struct_fields:
+            member = value.get(field.source) if field.source else value
             if not field.printed:
-                found |= self._struct(field.type, given or {})
-            elif not field.omitted or (given is not None if field.type[0] == "*" else given):
-                found[field.printed] = self.value(field.type, given)
-        return found
+                printed |= self._struct(field.type, member or {})
+            elif not field.omitted or (member is not None if field.type[0] == "*" else member):
+                printed[field.printed] = self.value(field.type, member)
+        return printed
 
     def _count(self, lines: int) -> None:
         self._left -= lines
@@ -208,11 +208,11 @@ def _lines(type_: str, value: Json) -> list[str]:
 class _Matcher(SequenceMatcher[str]):
     """Go's difflib is a port of Python's; this subclass counts the work."""
 
-    def __init__(self, before: list[str], after: list[str]) -> None:
-        super().__init__(None, before, after)
+    def __init__(self, old: list[str], new: list[str]) -> None:
+        super().__init__(None, old, new)
         self._steps = [0]
         paths: dict[str, list[int]] = self.b2j  # type: ignore[attr-defined]  # documented, but not in typeshed
-        for line in before:
+        for line in old:
             self._steps.append(self._steps[-1] + 1 + len(paths.get(line, ())))
         self._left = _MOST_STEPS
 
@@ -224,17 +224,17 @@ class _Matcher(SequenceMatcher[str]):
         return super().find_longest_match(alo, ahi, blo, bhi)
 
 
-def _unified_diff(before: list[str], after: list[str]) -> str:
-    groups = _Matcher(before, after).get_grouped_opcodes(_CONTEXT)
+def _unified_diff(old: list[str], new: list[str]) -> str:
+    groups = _Matcher(old, new).get_grouped_opcodes(_CONTEXT)
     lines = []
     for group in groups:
         first, last = group[0], group[-1]
         lines.append(f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@")
         for tag, start, end, new_start, new_end in group:
             if tag == "equal":
-                lines += _prefixed(" ", before[start:end])
+                lines += _prefixed(" ", old[start:end])
                 continue
-            lines += _prefixed("-", before[start:end]) + _prefixed("+", after[new_start:new_end])
+            lines += _prefixed("-", old[start:end]) + _prefixed("+", new[new_start:new_end])
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -92,11 +92,11 @@ def encode_object(info: ResourceInfo, obj: Object, *, ordered: bool = False) -> 
     """The stored form. Below the first three fields ``obj`` keeps its order. ``ordered``: its metadata comes from
     ``ordered_metadata``."""
     metadata = obj["metadata"] if ordered else ordered_metadata(obj["metadata"])
-    whole = {"kind": info.kind, "apiVersion": info.api_version, "metadata": metadata}
+    document = {"kind": info.kind, "apiVersion": info.api_version, "metadata": metadata}
     for name, value in obj.items():
-        if name not in whole:
-            whole[name] = value
-    return encode(whole)
+        if name not in document:
+            document[name] = value
+    return encode(document)
 
 
 def with_revision(value: bytes, old: int | str, new: int) -> bytes:
@@ -164,13 +164,13 @@ class Timestamps:
 
     def now(self) -> str:
         """``2026-01-01T00:00:00Z``."""
-        second = self._timestamp() // 1.0
-        if second != self._second:
-            self._second = second
-            minute, seconds = divmod(second, 60.0)
+        whole_seconds = self._timestamp() // 1.0
+        if whole_seconds != self._second:
+            self._second = whole_seconds
+            minute, seconds = divmod(whole_seconds, 60.0)
             if minute != self._minute:
                 self._minute = minute
-                self._until_minute = datetime.datetime.fromtimestamp(second, datetime.UTC).isoformat()[:17]
+                self._until_minute = datetime.datetime.fromtimestamp(whole_seconds, datetime.UTC).isoformat()[:17]
             self._text = f"{self._until_minute}{int(seconds):02}Z"
         return self._text
 
@@ -179,9 +179,9 @@ class Timestamps:
         return format_seconds(add_seconds(self._env.now(), seconds))
 
 
-def format_seconds(moment: datetime.datetime) -> str:
+def format_seconds(time: datetime.datetime) -> str:
     """An aware time as RFC 3339 in UTC, in whole seconds, rounded down."""
-    return moment.astimezone(datetime.UTC).isoformat()[:19] + "Z"
+    return time.astimezone(datetime.UTC).isoformat()[:19] + "Z"
 
 
 def parse_seconds(text: str) -> datetime.datetime:

@@ -40,11 +40,13 @@ def begin_writes(call: Call, env: Env) -> Token[Origin | None]:
     return _set(_origin(call, env))
 
 
-def repeat_writes(last: Origin, env: Env) -> Token[Origin | None]:
+def repeat_writes(last_origin: Origin, env: Env) -> Token[Origin | None]:
     """``begin_writes`` for a request like the last one, without a cause header and audit."""
     cause, time = current_cause(), env.timestamp()
-    agent, verb, manager = last.user_agent, last.verb, last.field_manager
-    return _set(Origin(last.user, agent, verb, last.subresource, manager, "", cause, last.command, time))
+    agent, verb, manager = last_origin.user_agent, last_origin.verb, last_origin.field_manager
+    return _set(
+        Origin(last_origin.user, agent, verb, last_origin.subresource, manager, "", cause, last_origin.command, time)
+    )
 
 
 def current_origin() -> Origin | None:
@@ -63,11 +65,11 @@ _SERVER = "system:apiserver"
 def own_writes(env: Env, key: str, decision: str) -> Iterator[None]:
     """Writes staged in this context are caused by the server itself, not by a request."""
     origin = Origin(_SERVER, cause=Cause(COMPONENT, key, decision), time=env.timestamp())
-    before = _current.set(origin)
+    token = _current.set(origin)
     try:
         yield
     finally:
-        _current.reset(before)
+        _current.reset(token)
 
 
 def record_reason(sentence: str) -> None:
@@ -86,12 +88,12 @@ def record_reason(sentence: str) -> None:
 @contextmanager
 def reason(sentence: str) -> Iterator[None]:
     """``record_reason`` for writes staged in this context."""
-    before = _current.set(_current.get())
+    token = _current.set(_current.get())
     record_reason(sentence)
     try:
         yield
     finally:
-        _current.reset(before)
+        _current.reset(token)
 
 
 def _origin(call: Call, env: Env) -> Origin:

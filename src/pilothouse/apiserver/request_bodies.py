@@ -37,27 +37,27 @@ class BodyReader:
         memory, and 400 if the client disconnects."""
         if _is_too_long(headers.get("content-length", "0")):
             raise _too_large()
-        body, more = await _piece(receive)
-        if more:
+        body, has_more = await _piece(receive)
+        if has_more:
             body = await self._rest(body, receive)
         if len(body) > MAX_BODY:
             raise _too_large()
         return body
 
-    async def _rest(self, first: bytes, receive: Receive) -> bytes:
-        pieces, size, more = [first], len(first), True
+    async def _rest(self, first_chunk: bytes, receive: Receive) -> bytes:
+        chunks, size, has_more = [first_chunk], len(first_chunk), True
         try:
             async with asyncio.timeout(None) as limit:
-                with self._budget.hold(limit) as held:
-                    self._budget.grow(held, size)
-                    while more and size <= MAX_BODY:
-                        piece, more = await _piece(receive)
-                        pieces.append(piece)
-                        size += len(piece)
-                        self._budget.grow(held, len(piece))
+                with self._budget.hold(limit) as reservation:
+                    self._budget.grow(reservation, size)
+                    while has_more and size <= MAX_BODY:
+                        chunk, has_more = await _piece(receive)
+                        chunks.append(chunk)
+                        size += len(chunk)
+                        self._budget.grow(reservation, len(chunk))
         except TimeoutError:
             raise errors.too_many_requests("Too many requests, please try again later.") from None
-        return b"".join(pieces)
+        return b"".join(chunks)
 
 
 async def _piece(receive: Receive) -> tuple[bytes, bool]:

@@ -103,11 +103,11 @@ def split_target(target: str) -> tuple[str, Query]:
     if text.count("&") >= _MAX_PARAMETERS:
         return path, TOO_MANY
     query = Query()
-    for part in text.split("&"):
+    for parameter in text.split("&"):
         # Parameters that Go's net/url can't parse are dropped.
-        if not part or ";" in part or _BAD_ESCAPE(part) is not None:
+        if not parameter or ";" in parameter or _BAD_ESCAPE(parameter) is not None:
             continue
-        name, _equals, value = part.partition("=")
+        name, _equals, value = parameter.partition("=")
         query.setdefault(unquote_plus(name), []).append(unquote_plus(value))
     return path, query
 
@@ -129,10 +129,10 @@ class RequestReader:
     def read(self, method: str, target: str) -> RequestInfo:
         """As ``read_request``."""
         key = (method, target)
-        found = self._known.get(key)
-        if found is None:
-            found = self._read(key)
-        return found
+        info = self._known.get(key)
+        if info is None:
+            info = self._read(key)
+        return info
 
     def _read(self, key: tuple[str, str]) -> RequestInfo:
         method, target = key
@@ -142,8 +142,8 @@ class RequestReader:
             return self._long[1]
         if len(self._known) >= _KNOWN_TARGETS:
             self._known.clear()
-        found = self._known[key] = read_request(method, target, self._table)
-        return found
+        info = self._known[key] = read_request(method, target, self._table)
+        return info
 
     def _forget(self) -> None:
         self._known.clear()
@@ -153,33 +153,33 @@ class RequestReader:
 def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
     """Parse a request line. Never fails: ``info`` is None for resources that are not served."""
     path, query = split_target(target)
-    parts = path.split("/", _MAX_STEPS)
+    segments = path.split("/", _MAX_STEPS)
     # "/api/v1/pods" splits into ["", "api", "v1", "pods"]; a trailing slash leaves an empty last part.
-    if parts[-1] == "" and len(parts) > 1:
-        parts.pop()
-    root = parts[1] if len(parts) > 1 else ""
-    if root == "api" and len(parts) > 3:
-        group, version, rest = "", parts[2], parts[3:]
-    elif root == "apis" and len(parts) > 4:
-        group, version, rest = parts[2], parts[3], parts[4:]
+    if segments[-1] == "" and len(segments) > 1:
+        segments.pop()
+    root = segments[1] if len(segments) > 1 else ""
+    if root == "api" and len(segments) > 3:
+        group, version, resource_segments = "", segments[2], segments[3:]
+    elif root == "apis" and len(segments) > 4:
+        group, version, resource_segments = segments[2], segments[3], segments[4:]
     else:
         return RequestInfo(path, query, method.lower())
     if "%" in path:
-        rest = [unquote(part) for part in rest]
+        resource_segments = [unquote(segment) for segment in resource_segments]
 
     verb = _VERBS.get(method, "")
     watch_prefix = False
-    if rest[0] == "watch" and len(rest) > 1 and verb == "get":
+    if resource_segments[0] == "watch" and len(resource_segments) > 1 and verb == "get":
         watch_prefix = True
-        rest = rest[1:]
+        resource_segments = resource_segments[1:]
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 1:
-        namespace = rest[1]
-        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
-            rest = rest[2:]
-    resource = rest[0]
-    name = rest[1] if len(rest) > 1 else ""
-    subresource = rest[2] if len(rest) > 2 else ""
+    if resource_segments[0] == "namespaces" and len(resource_segments) > 1:
+        namespace = resource_segments[1]
+        if len(resource_segments) > 2 and resource_segments[2] not in _NAMESPACE_SUBRESOURCES:
+            resource_segments = resource_segments[2:]
+    resource = resource_segments[0]
+    name = resource_segments[1] if len(resource_segments) > 1 else ""
+    subresource = resource_segments[2] if len(resource_segments) > 2 else ""
 
     if watch_prefix:
         verb = "watch"
@@ -202,7 +202,7 @@ def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
         resource=resource,
         subresource=subresource,
         name=name,
-        parts_after=tuple(rest[3:]),
+        parts_after=tuple(resource_segments[3:]),
         watch_prefix=watch_prefix,
         info=info,
         sub=info.subresources.get(subresource) if info is not None and subresource else None,

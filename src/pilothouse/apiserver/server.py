@@ -430,8 +430,8 @@ class ApiServer:
             return
         if self.store.is_shared:
             # The commit may have failed, or another server written first: stage what is missing again.
-            known = None if staged.failure or staged.committed else staged
-            await self.core.commit_staged(lambda: bootstrap_objects.stage_objects(self.core), staged=known)
+            pending = None if staged.failure or staged.committed else staged
+            await self.core.commit_staged(lambda: bootstrap_objects.stage_objects(self.core), staged=pending)
         else:
             await self.store.commit(staged)
         self._unsettled = None
@@ -443,8 +443,8 @@ class ApiServer:
             return
         status = None
         if isinstance(result, StatusResult):
-            found = msgspec.json.decode(result.value, type=dict[str, Any])
-            status = found if found.get("kind") == "Status" else None
+            document = msgspec.json.decode(result.value, type=dict[str, Any])
+            status = document if document.get("kind") == "Status" else None
         if not context.records_response:
             if status is not None:
                 context.log_response_object(b"", status)
@@ -478,8 +478,8 @@ class ApiServer:
         ``pkg/endpoints/metrics/metrics.go``, v0.36)."""
         if self.audit is None and self.core.metrics is None:
             return
-        found = _REMOVED(" ".join(warnings))
-        removed = found[1] if found is not None else ""
+        match = _REMOVED(" ".join(warnings))
+        removed = match[1] if match is not None else ""
         if self.core.metrics is not None:
             self.core.metrics.requests.deprecated(request_info, removed)
         if self.audit is not None:

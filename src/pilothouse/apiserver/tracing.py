@@ -73,19 +73,21 @@ class RequestTracing:
 
         async def traced(request: Request, identity: Identity) -> Response | Stream:
             info = read(request.method, request.target)
-            return await self._request(request, info, lambda: handle(request, identity), believed=True)
+            return await self._request(request, info, lambda: handle(request, identity), trusts_parent=True)
 
         return traced
 
-    def served(self, answer: Served, read: Read) -> Served:
+    def served(self, handle: Served, read: Read) -> Served:
         """Wrap the handler of external requests, which are authenticated."""
 
         async def traced(
             request: Request, identity: Identity, read_body: Callable[[], Awaitable[bytes]] | None
         ) -> Response | Stream:
             info = read(request.method, request.target)
-            believed = not _PRIVILEGED.isdisjoint(identity.groups)
-            return await self._request(request, info, lambda: answer(request, identity, read_body), believed=believed)
+            trusts_parent = not _PRIVILEGED.isdisjoint(identity.groups)
+            return await self._request(
+                request, info, lambda: handle(request, identity, read_body), trusts_parent=trusts_parent
+            )
 
         return traced
 
@@ -112,36 +114,36 @@ class RequestTracing:
         info: RequestInfo,
         handle: Callable[[], Awaitable[Response | Stream]],
         *,
-        believed: bool,
+        trusts_parent: bool,
     ) -> Response | Stream:
         remote = read_headers(request.headers)
         span = self._tracing.start(
             _span_name(request.method, info),
             _request_attributes(request),
-            parent=Context() if remote is None or not believed else child_of(remote),
+            parent=Context() if remote is None or not trusts_parent else child_of(remote),
             kind=SpanKind.SERVER,
-            links=[Link(remote)] if remote is not None and not believed else (),
+            links=[Link(remote)] if remote is not None and not trusts_parent else (),
         )
         token = _audit_id.set(request.headers.get("audit-id", "")[:_MAX_AUDIT_ID])
         try:
             with Within(self._tracing, span, end=False):
-                answer = await handle()
+                response = await handle()
         except BaseException:
             self._tracing.end(span)
             raise
         finally:
             _audit_id.reset(token)
-        span.set_attribute("http.response.status_code", answer.status)
-        if answer.status >= 500:
+        span.set_attribute("http.response.status_code", response.status)
+        if response.status >= 500:
             span.set_status(Status(StatusCode.ERROR))
-        if isinstance(answer, Response | Pieces):
-            size = len(answer.body) if isinstance(answer, Response) else answer.length
+        if isinstance(response, Response | Pieces):
+            size = len(response.body) if isinstance(response, Response) else response.length
             span.set_attribute("http.response.body.size", size)
             self._tracing.end(span)
-            return answer
-        commits = self._tracing.commits if _wants_traceparents(request, answer) else None
-        traced = _TracedBatches if isinstance(answer, _Batches) else _TracedStream
-        return traced(answer, self._tracing, span, commits)
+            return response
+        commits = self._tracing.commits if _wants_traceparents(request, response) else None
+        traced = _TracedBatches if isinstance(response, _Batches) else _TracedStream
+        return traced(response, self._tracing, span, commits)
 
 
 class TracedCore(Core):
@@ -215,8 +217,8 @@ class _TracedStream:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for piece in self._stream:
-                yield self._shown(piece)
+            async for chunk in self._stream:
+                yield self._shown(chunk)
         finally:
             self._end()
 
@@ -227,8 +229,8 @@ class _TracedStream:
         finally:
             self._end()
 
-    def _shown(self, piece: bytes) -> bytes:
-        return piece if self._commits is None else with_traceparent(piece, self._commits)
+    def _shown(self, chunk: bytes) -> bytes:
+        return chunk if self._commits is None else with_traceparent(chunk, self._commits)
 
     def _end(self) -> None:
         span, self._span = self._span, None
@@ -244,24 +246,24 @@ class _TracedBatches(_TracedStream):
         assert isinstance(self._stream, _Batches), "it is wrapped for that"
         try:
             async for batch in self._stream.batches():
-                yield batch if self._commits is None else [with_traceparent(each, self._commits) for each in batch]
+                yield batch if self._commits is None else [with_traceparent(chunk, self._commits) for chunk in batch]
         finally:
             self._end()
 
 
-def _wants_traceparents(request: Request, answer: Stream) -> bool:
-    return request.headers.get(WATCH_HEADER) == "true" and answer.headers.get("content-type", "").startswith(JSON)
+def _wants_traceparents(request: Request, response: Stream) -> bool:
+    return request.headers.get(WATCH_HEADER) == "true" and response.headers.get("content-type", "").startswith(JSON)
 
 
 def _span_name(method: str, info: RequestInfo) -> str:
     """``getSpanNameFromRequestInfo``."""
     if not info.resource_request:
         return method
-    parts = ["apis" if info.group else "api", info.group, info.version]
+    segments = ["apis" if info.group else "api", info.group, info.version]
     if info.namespace:
-        parts.append("namespaces/{:namespace}")
-    parts += [info.resource, "{:name}" if info.name else "", info.subresource]
-    return f"{method} /{'/'.join(part for part in parts if part)}"
+        segments.append("namespaces/{:namespace}")
+    segments += [info.resource, "{:name}" if info.name else "", info.subresource]
+    return f"{method} /{'/'.join(segment for segment in segments if segment)}"
 
 
 def _request_attributes(request: Request) -> Attributes:
@@ -296,11 +298,11 @@ def _trace_fields(request: Request, info: RequestInfo) -> Attributes:
 
 
 def _commit_attributes(change: Change) -> Attributes:
-    group, _slash, rest = change.key.partition("/")
+    group, _slash, resource_and_name = change.key.partition("/")
     return {
         "audit-id": _audit_id.get(),
         "key": change.key,
         "group": group,
-        "resource": rest.partition("/")[0],
+        "resource": resource_and_name.partition("/")[0],
         "revision": change.revision,
     }

@@ -63,11 +63,11 @@ class LocalTransport:
 
     async def request(self, request: Request) -> Response:
         """Send a request and wait for the whole response. A watch is collected until it ends."""
-        answer = await self._ask(request)
-        if isinstance(answer, Response):
-            return answer
-        body = answer.whole() if isinstance(answer, Pieces) else b"".join([piece async for piece in answer])
-        return Response(answer.status, answer.headers, body)
+        response = await self._ask(request)
+        if isinstance(response, Response):
+            return response
+        body = response.whole() if isinstance(response, Pieces) else b"".join([chunk async for chunk in response])
+        return Response(response.status, response.headers, body)
 
     def renewal(self, request: Request) -> Callable[[str], bytes | None] | None:
         """``wire.RenewsAtOnce``."""
@@ -81,20 +81,20 @@ class LocalTransport:
         def counted(renewed: str) -> bytes | None:
             metrics = core.metrics
             if metrics is None:
-                answer = renew(renewed)
-                return None if answer is None else answer.body
+                response = renew(renewed)
+                return None if response is None else response.body
             requests = metrics.requests
             began = requests.clock()
-            answer = renew(renewed)
-            if answer is None:
+            response = renew(renewed)
+            if response is None:
                 return None
             requests.writing.enter(began)
             requests.writing.leave()
             # The request would have had the size of the response.
-            sent = Request(request.method, request.target, request.headers, answer.body)
+            observed_request = Request(request.method, request.target, request.headers, response.body)
             info, seconds = core.requests.read(request.method, request.target), requests.clock() - began
-            requests.observe(sent, info, answer.status, seconds, len(answer.body), self._client)
-            return answer.body
+            requests.observe(observed_request, info, response.status, seconds, len(response.body), self._client)
+            return response.body
 
         return counted
 
@@ -107,19 +107,19 @@ class LocalTransport:
             return self._find_document(request, self._identity)
         requests = metrics.requests
         began = requests.clock()
-        answer = self._find_document(request, self._identity)
-        if answer is None:
+        response = self._find_document(request, self._identity)
+        if response is None:
             return None
         requests.reading.enter(began)
         requests.reading.leave()
         info, seconds = self._core.requests.read(request.method, request.target), requests.clock() - began
-        requests.observe(request, info, answer.status, seconds, len(answer.body), self._client)
-        return answer
+        requests.observe(request, info, response.status, seconds, len(response.body), self._client)
+        return response
 
     async def open(self, request: Request) -> Stream:
         """Send a request, and return once the status is known."""
-        answer = await self._ask(request)
-        return CompleteStream(answer) if isinstance(answer, Response) else answer
+        response = await self._ask(request)
+        return CompleteStream(response) if isinstance(response, Response) else response
 
     async def _ask(self, request: Request) -> Response | Stream:
         await asyncio.sleep(0)
@@ -127,31 +127,31 @@ class LocalTransport:
             request = Request(request.method, request.target, {**request.headers, **self._agent}, request.body)
         metrics, is_read = self._core.metrics, request.method in _READS
         if metrics is None:
-            answer = await self._handle(request, self._identity)
+            response = await self._handle(request, self._identity)
         else:
             requests = metrics.requests
             in_flight = requests.reading if is_read else requests.writing
             began = requests.clock()
             in_flight.enter(began)
             try:
-                answer = await self._handle(request, self._identity)
+                response = await self._handle(request, self._identity)
             finally:
                 in_flight.leave()
             info, seconds = self._core.requests.read(request.method, request.target), requests.clock() - began
-            if isinstance(answer, Response):
-                requests.observe(request, info, answer.status, seconds, len(answer.body), self._client)
-            elif isinstance(answer, Pieces):
-                requests.observe(request, info, answer.status, seconds, answer.length, self._client)
+            if isinstance(response, Response):
+                requests.observe(request, info, response.status, seconds, len(response.body), self._client)
+            elif isinstance(response, Pieces):
+                requests.observe(request, info, response.status, seconds, response.length, self._client)
             else:
-                answer = MeasuredStream(answer, requests, request, info, began)
+                response = MeasuredStream(response, requests, request, info, began)
                 if self._client is not None:  # for client metrics a request ends with its status
-                    code = str(answer.status)
+                    code = str(response.status)
                     self._client.request_done(
                         request.method, LOCAL_HOST, code, seconds=seconds, request_bytes=0, response_bytes=0
                     )
         if not is_read:
             await asyncio.sleep(0)
-        return answer
+        return response
 
     async def close(self) -> None:
         """Nothing to do."""

@@ -62,9 +62,9 @@ def handshake(headers: Mapping[str, str]) -> dict[str, str] | Rejected:
 def text_frames(message: bytes, longest: int) -> Iterator[bytes]:
     """A text message in frames of at most this many bytes: pongs may be sent in between."""
     for start in range(0, len(message) or 1, longest):
-        piece = message[start : start + longest]
-        last = start + longest >= len(message)
-        yield _frame((_FINAL if last else 0) | (_CONTINUATION if start else _TEXT), piece)
+        payload = message[start : start + longest]
+        is_last = start + longest >= len(message)
+        yield _frame((_FINAL if is_last else 0) | (_CONTINUATION if start else _TEXT), payload)
 
 
 def control_frame(kind: int, payload: bytes = b"") -> bytes:
@@ -72,13 +72,13 @@ def control_frame(kind: int, payload: bytes = b"") -> bytes:
     return _frame(_FINAL | kind, payload)
 
 
-def _frame(first: int, payload: bytes) -> bytes:
+def _frame(first_byte: int, payload: bytes) -> bytes:
     size = len(payload)
     if size < 126:
-        return bytes((first, size)) + payload
+        return bytes((first_byte, size)) + payload
     if size < 1 << 16:
-        return bytes((first, 126)) + size.to_bytes(2) + payload
-    return bytes((first, 127)) + size.to_bytes(8) + payload
+        return bytes((first_byte, 126)) + size.to_bytes(2) + payload
+    return bytes((first_byte, 127)) + size.to_bytes(8) + payload
 
 
 class ClientFrames:
@@ -96,29 +96,29 @@ class ClientFrames:
             self._skipped -= len(data)
             return []
         data = self._held + data
-        at, self._skipped = self._skipped, 0
+        offset, self._skipped = self._skipped, 0
         ping: bytes | None = None
-        found = []
-        while (head := _head(data, at)) is not None:
-            kind, size, start = head
-            if kind < CLOSE:
-                at = start + size
-                if at >= len(data):
-                    self._skipped, at = at - len(data), len(data)
+        control_frames = []
+        while (head := _head(data, offset)) is not None:
+            opcode, size, start = head
+            if opcode < CLOSE:
+                offset = start + size
+                if offset >= len(data):
+                    self._skipped, offset = offset - len(data), len(data)
                     break
                 continue
             if len(data) < start + size:
                 break
-            if kind == PING:
+            if opcode == PING:
                 ping = data[start - 4 : start + size]
             else:
-                found.append((kind, _unmasked(data[start - 4 : start + size])))
-            at = start + size
-            if kind == CLOSE:
+                control_frames.append((opcode, _unmasked(data[start - 4 : start + size])))
+            offset = start + size
+            if opcode == CLOSE:
                 # Nothing is read after it (5.5.1).
                 break
-        self._held = data[at:]
-        return found if ping is None else [(PING, _unmasked(ping)), *found]
+        self._held = data[offset:]
+        return control_frames if ping is None else [(PING, _unmasked(ping)), *control_frames]
 
 
 def _unmasked(masked: bytes) -> bytes:
@@ -126,17 +126,21 @@ def _unmasked(masked: bytes) -> bytes:
     return bytes(byte ^ masked[i % 4] for i, byte in enumerate(masked[4:]))
 
 
-def _head(data: bytes, at: int) -> tuple[int, int, int] | None:
+def _head(data: bytes, offset: int) -> tuple[int, int, int] | None:
     """Kind, size and offset of the payload of the frame that begins there; None if its header is incomplete."""
-    if len(data) < at + 2:
+    if len(data) < offset + 2:
         return None
-    kind, size = data[at] & 0xF, data[at + 1] & ~_MASKED
-    if not data[at + 1] & _MASKED:
+    opcode, size = data[offset] & 0xF, data[offset + 1] & ~_MASKED
+    if not data[offset + 1] & _MASKED:
         raise FrameError("a client's frames must be masked")
-    if kind >= CLOSE and size > _LONGEST_CONTROL:
+    if opcode >= CLOSE and size > _LONGEST_CONTROL:
         raise FrameError("a control frame is longer than 125 bytes")
-    start = at + 2
-    more = {126: 2, 127: 8}.get(size, 0)
-    if len(data) < start + more + 4:
+    start = offset + 2
+    length_bytes = {126: 2, 127: 8}.get(size, 0)
+    if len(data) < start + length_bytes + 4:
         return None
-    return kind, int.from_bytes(data[start : start + more]) if more else size, start + more + 4
+    return (
+        opcode,
+        int.from_bytes(data[start : start + length_bytes]) if length_bytes else size,
+        start + length_bytes + 4,
+    )

@@ -169,8 +169,8 @@ def no_process() -> None:
 class AuthorizationChecks:
     """The authorization checks of one evaluation. Each costs a third of the limit of a call."""
 
-    def __init__(self, answer: Ask) -> None:
-        self._answer = answer
+    def __init__(self, ask: Ask) -> None:
+        self._answer = ask
         self._asked = 0
 
     def ask(self, question: dict[str, str]) -> tuple[bool, str, str]:

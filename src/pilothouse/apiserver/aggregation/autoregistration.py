@@ -80,8 +80,8 @@ class GroupServices(Follower):
             staged = stage_missing(core, _GROUP, "apiservices", service) or staged
         for record in services:
             meta = _read_service(record.value).metadata
-            ours = meta.labels.get(_MANAGED) == "true" or (meta.name in of_gates and _MANAGED in meta.labels)
-            if ours and meta.name not in desired:
+            is_managed = meta.labels.get(_MANAGED) == "true" or (meta.name in of_gates and _MANAGED in meta.labels)
+            if is_managed and meta.name not in desired:
                 current = core.store.staged(record.key)
                 if current is not None:
                     staged = stage_deletion(core.store, current)

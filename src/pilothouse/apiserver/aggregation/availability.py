@@ -38,26 +38,31 @@ def available_condition(spec: Object, service: Object | None, slices: Iterable[O
     if target is None:
         return Condition(*LOCAL)
     name, namespace = target.get("name") or "", target.get("namespace") or ""
-    it = f'service/{name} in "{namespace}"'
+    service_text = f'service/{name} in "{namespace}"'
     if service is None:
-        return Condition(False, "ServiceNotFound", f"{it} is not present")
+        return Condition(False, "ServiceNotFound", f"{service_text} is not present")
     if (service["spec"].get("type") or "ClusterIP") == "ClusterIP":
         desired = target.get("port") or 443
         ports = [port.get("name") or "" for port in service["spec"].get("ports") or () if port.get("port") == desired]
         if not ports:
-            return Condition(False, "ServicePortError", f"{it} is not listening on port {desired}")
-        known = list(slices)
-        if not known:
-            return Condition(False, "EndpointsNotFound", f"cannot find endpointslices for {it}")
-        if not any(_has_endpoint(found, ports[0]) for found in known):
-            reason = f'endpointslices for {it} have no addresses with port name "{ports[0]}"'
+            return Condition(False, "ServicePortError", f"{service_text} is not listening on port {desired}")
+        endpoint_slices = list(slices)
+        if not endpoint_slices:
+            return Condition(False, "EndpointsNotFound", f"cannot find endpointslices for {service_text}")
+        if not any(_has_endpoint(endpoint_slice, ports[0]) for endpoint_slice in endpoint_slices):
+            reason = f'endpointslices for {service_text} have no addresses with port name "{ports[0]}"'
             return Condition(False, "MissingEndpoints", reason)
-    return Condition(False, "FailedDiscoveryCheck", f"this API server does not proxy requests, including those to {it}")
+    return Condition(
+        False, "FailedDiscoveryCheck", f"this API server does not proxy requests, including those to {service_text}"
+    )
 
 
-def _has_endpoint(found: Object, port_name: str) -> bool:
-    ready = any((each.get("conditions") or {}).get("ready") is not False for each in found.get("endpoints") or ())
-    ports = found.get("ports") or ()
+def _has_endpoint(endpoint_slice: Object, port_name: str) -> bool:
+    ready = any(
+        (endpoint.get("conditions") or {}).get("ready") is not False
+        for endpoint in endpoint_slice.get("endpoints") or ()
+    )
+    ports = endpoint_slice.get("ports") or ()
     return ready and any((port.get("name") or "") == port_name and port.get("port") is not None for port in ports)
 
 
@@ -100,16 +105,22 @@ class Availability(Follower):
     def _backend(self, namespace: str, name: str) -> tuple[Object | None, list[Object]]:
         store = self._core.store
         record = store.staged(f"{_SERVICES}{namespace}/{name}")
-        found = [decode(each.value) for each in readable_records(store, f"{_SLICES}{namespace}/")]
-        slices = [each for each in found if (each["metadata"].get("labels") or {}).get(_SERVICE_NAME) == name]
+        namespace_slices = [
+            decode(slice_record.value) for slice_record in readable_records(store, f"{_SLICES}{namespace}/")
+        ]
+        slices = [
+            endpoint_slice
+            for endpoint_slice in namespace_slices
+            if (endpoint_slice["metadata"].get("labels") or {}).get(_SERVICE_NAME) == name
+        ]
         return None if record is None or not is_readable(record.value) else decode(record.value), slices
 
     def _note(self, record: Record, obj: Object, condition: Condition) -> Staged | None:
-        before: Object = obj.get("status") or {}
-        status = dict(before)
-        was_available = _is_available(before)
+        old_status: Object = obj.get("status") or {}
+        status = dict(old_status)
+        was_available = _is_available(old_status)
         set_condition(status, self._core.time.now(), "Available", condition.holds, condition.reason, condition.message)
-        if status == before:
+        if status == old_status:
             return None
         obj["status"] = status
         self._core.managed_fields.update_on_server_update(self._info, record.value, obj, "status")
@@ -123,4 +134,7 @@ class Availability(Follower):
 
 
 def _is_available(status: Object) -> bool:
-    return any(each["type"] == "Available" and each["status"] == "True" for each in status.get("conditions") or ())
+    return any(
+        condition["type"] == "Available" and condition["status"] == "True"
+        for condition in status.get("conditions") or ()
+    )

@@ -45,25 +45,25 @@ class LogBackend:
 
     async def process_event(self, event: Event) -> bool:
         """Write an event. Returns False if it could not be written and the mode is blocking-strict."""
-        fitting = self._truncated(event) if self._options.truncate else event
-        if fitting is None:
+        truncated = self._truncated(event) if self._options.truncate else event
+        if truncated is None:
             return True
-        line = self._encode(fitting)
+        line = self._encode(truncated)
         if self._options.mode == BATCH:
-            why = self._writer.submit(line, lambda why: self._handle_plugin_error("log", why, fitting))
-            self._handle_plugin_error("buffered", why, fitting)
+            failure = self._writer.submit(line, lambda failure: self._handle_plugin_error("log", failure, truncated))
+            self._handle_plugin_error("buffered", failure, truncated)
             return True
-        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        why = self._writer.submit(line, lambda why: None if done.done() else done.set_result(why))
-        if not why:
-            await asyncio.wait((done,), timeout=_WAIT_SECONDS)
-            if done.done():
-                why = done.result()
+        written: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        failure = self._writer.submit(line, lambda failure: None if written.done() else written.set_result(failure))
+        if not failure:
+            await asyncio.wait((written,), timeout=_WAIT_SECONDS)
+            if written.done():
+                failure = written.result()
             else:
-                done.cancel()
-                why = f"not written within {_WAIT_SECONDS:g}s"
-        self._handle_plugin_error("log", why, fitting)
-        return not why or self._options.mode != BLOCKING_STRICT
+                written.cancel()
+                failure = f"not written within {_WAIT_SECONDS:g}s"
+        self._handle_plugin_error("log", failure, truncated)
+        return not failure or self._options.mode != BLOCKING_STRICT
 
     async def close(self) -> None:
         """Write the remaining events."""
@@ -79,15 +79,15 @@ class LogBackend:
             return None
         return event
 
-    def _handle_plugin_error(self, plugin: str, why: str, event: Event) -> None:
+    def _handle_plugin_error(self, plugin: str, failure: str, event: Event) -> None:
         """Count a failure (``HandlePluginError``), and log it with limited frequency."""
-        if not why:
+        if not failure:
             return
         self._metrics.errors.labels(plugin).inc()
         now = self._env.monotonic()
         if now >= self._logged_at.get(plugin, -_LOG_SECONDS) + _LOG_SECONDS:
             self._logged_at[plugin] = now
-            text = f"Error in audit plugin '{plugin}' affecting 1 audit events: {why}"
+            text = f"Error in audit plugin '{plugin}' affecting 1 audit events: {failure}"
             _log.error(text, event=event_string(event))
 
 

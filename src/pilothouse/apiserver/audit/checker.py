@@ -70,14 +70,14 @@ def _matches_resource(rule: PolicyRule, attributes: Attributes) -> bool:
         return False
     if not rule.resources:
         return True
-    for one in rule.resources:
-        if one.group not in (attributes.group, "*"):
+    for group_resources in rule.resources:
+        if group_resources.group not in (attributes.group, "*"):
             continue
-        if not one.resources:
+        if not group_resources.resources:
             return True
-        if one.resource_names and attributes.name not in one.resource_names:
+        if group_resources.resource_names and attributes.name not in group_resources.resource_names:
             continue
-        if any(_resource_matches(resource, attributes) for resource in one.resources):
+        if any(_resource_matches(resource, attributes) for resource in group_resources.resources):
             return True
     return False
 

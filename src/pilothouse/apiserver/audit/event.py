@@ -107,7 +107,7 @@ def event_json(event: Event) -> bytes:
 
 def event_string(event: Event) -> str:
     """The event as one line of text (``--audit-log-format=legacy``), without line end."""
-    user, acts_as, ref, status = event.user, event.impersonated_user, event.object_ref, event.response_status
+    user, impersonated, ref, status = event.user, event.impersonated_user, event.object_ref, event.response_status
     values = {
         "id": event.audit_id,
         "stage": event.stage,
@@ -115,21 +115,21 @@ def event_string(event: Event) -> str:
         "method": event.verb,
         "user": user.username or "<none>",
         "groups": _listed(user.groups) if user.username and user.groups else "<none>",
-        "as": "<self>" if acts_as is None else acts_as.username,
-        "asgroups": "<lookup>" if acts_as is None or not acts_as.groups else _listed(acts_as.groups),
+        "as": "<self>" if impersonated is None else impersonated.username,
+        "asgroups": "<lookup>" if impersonated is None or not impersonated.groups else _listed(impersonated.groups),
         "user-agent": event.user_agent,
         "namespace": "<none>" if ref is None or not ref.namespace else ref.namespace,
         "uri": event.request_uri,
     }
-    shown = " ".join(f"{name}={quote(value)}" for name, value in values.items())
+    fields = " ".join(f"{name}={quote(value)}" for name, value in values.items())
     response = "<deferred>" if status is None else status.get("code", 0)
     received = _without_zeros(event.request_received_timestamp)
-    return f'{received} AUDIT: {shown} response="{response}"'
+    return f'{received} AUDIT: {fields} response="{response}"'
 
 
-def timestamp(at: datetime.datetime) -> str:
+def timestamp(time: datetime.datetime) -> str:
     """An instant with microseconds, in UTC."""
-    return format_micro_time(at)
+    return format_micro_time(time)
 
 
 def _listed(values: Iterable[str]) -> str:

@@ -100,7 +100,7 @@ class Audit:
             return Response(500, _TEXT, text.encode())
         token = set_audit_context(context)
         try:
-            answer = await handle()
+            response = await handle()
         except asyncio.CancelledError:
             context.log_error(_TIMED_OUT)
             await audited.complete()
@@ -111,13 +111,15 @@ class Audit:
             raise
         finally:
             reset_audit_context(token)
-        context.set_code(answer.status)
+        context.set_code(response.status)
         if audited.long_running:
             await audited.process(RESPONSE_STARTED)
-        if isinstance(answer, Response | Pieces):
+        if isinstance(response, Response | Pieces):
             await audited.complete()
-            return answer
-        return _AuditedBatches(answer, audited) if isinstance(answer, _Batches) else _AuditedStream(answer, audited)
+            return response
+        return (
+            _AuditedBatches(response, audited) if isinstance(response, _Batches) else _AuditedStream(response, audited)
+        )
 
     async def fail(
         self, context: AuditContext, request: Request, request_info: RequestInfo, error: StatusError, remote: str = ""
@@ -231,8 +233,8 @@ class _AuditedStream:
         self._audited = audited
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._stream:
-            yield piece
+        async for chunk in self._stream:
+            yield chunk
         await self._audited.complete()
 
     async def close(self) -> None:
@@ -257,29 +259,29 @@ class _AuditedBatches(_AuditedStream):
 def source_ips(headers: Mapping[str, str], remote: str) -> Iterator[str]:
     """The source IPs of a request (apimachinery ``pkg/util/net/http.go``, ``SourceIPs``): those of the proxy headers,
     then the address of the connection. Only the last one is trustworthy."""
-    last = ""
+    last_ip = ""
     seen: set[str] = set()
     for text in headers.get("x-forwarded-for", "").split(","):
         if ip := _ip(text):
             seen.add(ip)
-            last = ip
+            last_ip = ip
             yield ip
-    real = _ip(headers.get("x-real-ip", ""))
-    if real and real not in seen:
-        last = real
-        yield real
-    own = _ip(remote)
-    if own and own != last:
-        yield own
+    real_ip = _ip(headers.get("x-real-ip", ""))
+    if real_ip and real_ip not in seen:
+        last_ip = real_ip
+        yield real_ip
+    remote_ip = _ip(remote)
+    if remote_ip and remote_ip != last_ip:
+        yield remote_ip
 
 
 def _ip(text: str) -> str:
     try:
-        found = ipaddress.ip_address(text.strip().partition("%")[0])
+        address = ipaddress.ip_address(text.strip().partition("%")[0])
     except ValueError:
         return ""
-    mapped = getattr(found, "ipv4_mapped", None)
-    return str(mapped or found)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
 
 
 def _user_agent(headers: Mapping[str, str]) -> str:

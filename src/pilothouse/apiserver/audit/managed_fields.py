@@ -14,20 +14,20 @@ def without_managed_fields(value: bytes) -> bytes:
     """The JSON of an object, a list or a table without the managedFields of its objects."""
     if b'"managedFields"' not in value:
         return value
-    whole = _decode(value)
-    _drop(whole)
-    for item in _elements(whole, "items"):
+    document = _decode(value)
+    _drop(document)
+    for item in _elements(document, "items"):
         _drop(item)
-    for row in _elements(whole, "rows"):
+    for row in _elements(document, "rows"):
         if isinstance(row, dict):
             _drop(row.get("object"))
-    return msgspec.json.encode(whole)
+    return msgspec.json.encode(document)
 
 
-def _elements(whole: dict[str, Any], field: str) -> list[Any]:
+def _elements(document: dict[str, Any], field: str) -> list[Any]:
     """A custom resource may have a value of any type in this field."""
-    found = whole.get(field)
-    return found if isinstance(found, list) else []
+    elements = document.get(field)
+    return elements if isinstance(elements, list) else []
 
 
 def _drop(obj: object) -> None:

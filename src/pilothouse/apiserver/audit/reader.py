@@ -35,8 +35,8 @@ def load_policy_from_file(path: str) -> Policy:
     try:
         text = read_bytes(path)
     except OSError as error:
-        why = f"open {path}: {(error.strerror or str(error)).lower()}"
-        raise PolicyError(f'failed to read file path "{path}": {why}') from error
+        cause = f"open {path}: {(error.strerror or str(error)).lower()}"
+        raise PolicyError(f'failed to read file path "{path}": {cause}') from error
     try:
         return load_policy_from_bytes(text)
     except PolicyError as error:
@@ -71,27 +71,27 @@ def load_policy_from_bytes(text: bytes) -> Policy:
 def _type_of(value: Mapping[str, object]) -> tuple[str, str]:
     """apiVersion and kind, with the decoder's defaults. Raises ``PolicyError``."""
     type_meta = [value.get(field) or "" for field in ("apiVersion", "kind")]
-    for field, one in zip(("apiVersion", "kind"), type_meta, strict=True):
-        if not isinstance(one, str):
+    for field, text in zip(("apiVersion", "kind"), type_meta, strict=True):
+        if not isinstance(text, str):
             raise PolicyError(
                 "failed decoding: couldn't get version/kind; json parse error: json: cannot unmarshal "
-                f"{_go_kind(one)} into Go struct field .{field} of type string"
+                f"{_go_kind(text)} into Go struct field .{field} of type string"
             )
     api_version, kind = str(type_meta[0]) or f"{GROUP}/__internal", str(type_meta[1]) or "Policy"
-    known = api_version in (API_VERSION, f"{GROUP}/__internal")
-    if not known or (kind != "Policy" and kind not in _OTHER_KINDS):
+    is_known_version = api_version in (API_VERSION, f"{GROUP}/__internal")
+    if not is_known_version or (kind != "Policy" and kind not in _OTHER_KINDS):
         raise PolicyError(
             f'failed decoding: no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"'
         )
     return api_version, kind
 
 
-def _decode(value: Mapping[str, object], repeated: list[str]) -> Policy:
+def _decode(value: Mapping[str, object], duplicates: list[str]) -> Policy:
     try:
         decoded = decode_body(msgspec.json.encode(value), _POLICY)
     except DecodeError as error:
         raise PolicyError(f"failed decoding: {error}") from None
-    strict_errors = [*repeated, *decoded.strict_errors]
+    strict_errors = [*duplicates, *decoded.strict_errors]
     if strict_errors:
         _log.warning(
             "Audit policy contains errors, falling back to lenient decoding",

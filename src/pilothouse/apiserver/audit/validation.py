@@ -51,14 +51,14 @@ def _validate_non_resource_urls(urls: Sequence[str], path: str) -> ErrorList:
 
 def _validate_resources(resources: Sequence[GroupResources], path: str) -> ErrorList:
     all_errors: ErrorList = []
-    for one in resources:
-        if one.group not in ("", "*"):
-            found = dns_subdomain_errors(one.group)
-            if found:
-                all_errors.append(invalid(f"{path}.group", one.group, ",".join(found)))
-        if one.resource_names and not one.resources:
+    for group_resources in resources:
+        if group_resources.group not in ("", "*"):
+            messages = dns_subdomain_errors(group_resources.group)
+            if messages:
+                all_errors.append(invalid(f"{path}.group", group_resources.group, ",".join(messages)))
+        if group_resources.resource_names and not group_resources.resources:
             text = "using resourceNames requires at least one resource"
-            all_errors.append(invalid(f"{path}.resourceNames", list(one.resource_names), text))
+            all_errors.append(invalid(f"{path}.resourceNames", list(group_resources.resource_names), text))
     return all_errors
 
 

@@ -85,7 +85,9 @@ def _certificate_identity(certificate: bytes) -> Identity | None:
     names = parsed.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)
     if not names or not names[0].value:
         return None
-    groups = [str(part.value) for part in parsed.subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)]
+    groups = [
+        str(organization.value) for organization in parsed.subject.get_attributes_for_oid(oid.NameOID.ORGANIZATION_NAME)
+    ]
     uids = parsed.subject.get_attributes_for_oid(x509.ObjectIdentifier(_UID_OID))
     digest = parsed.fingerprint(hashes.SHA256()).hex()
     return Identity(

@@ -60,10 +60,10 @@ class BootstrapTokenAuthenticator:
 
 
 def _texts(data: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, value in data.items():
         try:
-            found[key] = base64.b64decode(value).decode()
+            texts[key] = base64.b64decode(value).decode()
         except (binascii.Error, UnicodeDecodeError):
             continue  # values that are no strings are ignored
-    return found
+    return texts

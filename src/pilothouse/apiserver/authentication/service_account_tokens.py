@@ -198,8 +198,8 @@ class ServiceAccountTokens:
             if bound is None:
                 continue
             if kind != "node" or private.pod is None:
-                found = self._find(resource, "" if kind == "node" else namespace, bound.name)
-                if not self._is_same(found, bound.uid):
+                bound_object = self._find(resource, "" if kind == "node" else namespace, bound.name)
+                if not self._is_same(bound_object, bound.uid):
                     return None
             if kind != "secret":
                 for field, value in (("name", bound.name), ("uid", bound.uid)):
@@ -224,12 +224,12 @@ class ServiceAccountTokens:
         if not self._is_same(self._find("serviceaccounts", namespace, name), uid):
             return None
         secret = self._find("secrets", namespace, claims.legacy_secret)
-        kept = base64.b64encode(token.encode()).decode()
+        encoded_token = base64.b64encode(token.encode()).decode()
         if (
             secret is None
             or secret["metadata"].get("deletionTimestamp")
             or (secret["metadata"].get("labels") or {}).get(INVALID_SINCE)
-            or (secret.get("data") or {}).get("token") != kept
+            or (secret.get("data") or {}).get("token") != encoded_token
         ):
             return None
         self._used(secret)
@@ -247,18 +247,18 @@ class ServiceAccountTokens:
 
     def _claims(self, token: str) -> _Claims | None:
         """The claims of a token that was signed with one of our keys. Each signature is verified once."""
-        known = self._seen.get(token)
-        if known is not None:
-            return known
-        parts = token.split(".", 3)
-        if len(parts) != 3:
+        cached = self._seen.get(token)
+        if cached is not None:
+            return cached
+        segments = token.split(".", 3)
+        if len(segments) != 3:
             return None
         try:
-            head = _decode_head(from_base64url(parts[0]))
-            signed, signature = f"{parts[0]}.{parts[1]}".encode(), from_base64url(parts[2])
+            head = _decode_head(from_base64url(segments[0]))
+            signed, signature = f"{segments[0]}.{segments[1]}".encode(), from_base64url(segments[2])
             if not any(verify(key, {"alg": head.alg}, signed, signature) for key in self._candidates(head)):
                 return None
-            claims = _decode_claims(from_base64url(parts[1]))
+            claims = _decode_claims(from_base64url(segments[1]))
         # Msgspec's errors are ``ValueError``s; deep nesting raises ``RecursionError``.
         except (ValueError, RecursionError):
             return None
@@ -270,8 +270,8 @@ class ServiceAccountTokens:
 
     def _candidates(self, head: _Head) -> Iterable[PublicKey]:
         """The key with the token's key ID; all keys if that is unknown."""
-        named = self._public.get(head.kid)
-        return self._public.values() if named is None else (named,)
+        key = self._public.get(head.kid)
+        return self._public.values() if key is None else (key,)
 
     def discovery(self, address: str) -> dict[str, Any]:
         """``/.well-known/openid-configuration``."""

@@ -49,9 +49,9 @@ class TokenUse:
             body = msgspec.json.encode({"metadata": {"uid": uid, "labels": {LAST_USED: today}}})
             path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
             headers = {"content-type": "application/merge-patch+json"}
-            answer = await self._transport.request(Request("PATCH", path, headers, body))
-            if answer.status >= 400:
+            response = await self._transport.request(Request("PATCH", path, headers, body))
+            if response.status >= 400:
                 self._known.pop(uid, None)
                 self._log.info(
-                    "Could not record when a token was used", v=2, secret=f"{namespace}/{name}", code=answer.status
+                    "Could not record when a token was used", v=2, secret=f"{namespace}/{name}", code=response.status
                 )

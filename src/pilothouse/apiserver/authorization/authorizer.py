@@ -268,14 +268,14 @@ class RbacAuthorizer:
         if MASTERS in identity.groups:
             return Decision(allowed=True)
         key = (identity.user, identity.groups, attributes)
-        found = self._decisions.get(key)
-        if found is None:
-            found = self._authorize(identity, attributes)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._authorize(identity, attributes)
             if _length(identity, attributes) <= _LONGEST_REMEMBERED:
                 if len(self._decisions) >= _REMEMBERED:
                     self._decisions.clear()
-                self._decisions[key] = found
-        return found
+                self._decisions[key] = decision
+        return decision
 
     def _authorize(self, identity: Identity, attributes: Attributes) -> Decision:
         errors: list[str] = []
@@ -287,8 +287,8 @@ class RbacAuthorizer:
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
         """The rules of every role bound to the user in the namespace."""
         errors: list[str] = []
-        found = [granted.rule for granted in self._compiled().granted(identity, namespace, errors)]
-        return found, _joined(errors)
+        rules = [granted.rule for granted in self._compiled().granted(identity, namespace, errors)]
+        return rules, _joined(errors)
 
     def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
         """The rules of a ``Role`` in the namespace or of a ``ClusterRole``; None if it does not exist."""
@@ -381,27 +381,27 @@ class _Compiled:
         return None if role is None else list(role.rules)
 
     @staticmethod
-    def _rules(role: _Role | None, shown: str, reason: str, errors: list[str]) -> Iterator[_Granted]:
+    def _rules(role: _Role | None, role_text: str, reason: str, errors: list[str]) -> Iterator[_Granted]:
         if role is None:
-            errors.append(f"{shown} not found")
+            errors.append(f"{role_text} not found")
             return
         for rule in role.rules:
             yield _Granted(rule, reason)
 
 
 def _by_subject(bindings: Iterable[_Binding]) -> dict[tuple[str, str], list[tuple[_Binding, str]]]:
-    found: dict[tuple[str, str], list[tuple[_Binding, str]]] = {}
+    by_subject: dict[tuple[str, str], list[tuple[_Binding, str]]] = {}
     for binding in bindings:
         for subject in binding.subjects or ():
             if subject.kind == "ServiceAccount":
                 namespace = subject.namespace or binding.metadata.namespace
                 key = ("User", f"system:serviceaccount:{namespace}:{subject.name}")
-                shown = f'ServiceAccount "{subject.name}/{namespace}"'
+                subject_text = f'ServiceAccount "{subject.name}/{namespace}"'
             else:
                 key = (subject.kind, subject.name)
-                shown = f'{subject.kind} "{subject.name}"'
-            found.setdefault(key, []).append((binding, shown))
-    return found
+                subject_text = f'{subject.kind} "{subject.name}"'
+            by_subject.setdefault(key, []).append((binding, subject_text))
+    return by_subject
 
 
 def _matching(

@@ -111,9 +111,9 @@ def bootstrap_objects(gates: Iterable[str] = ()) -> Iterator[tuple[str, dict[str
     """(resource, object) for every role and binding, roles before bindings. The caller may change the objects.
     ``gates`` are those enabled beyond the defaults."""
     gates = tuple(gates)
-    more = _of_gates(gates)
+    gated_entries = _of_gates(gates)
     for resource, kind in _KINDS.items():
-        for key, entry in (*_table()[resource].items(), *more.get(resource, {}).items()):
+        for key, entry in (*_table()[resource].items(), *gated_entries.get(resource, {}).items()):
             namespace, _, name = key.rpartition("/")
             metadata: dict[str, Any] = {"name": name}
             if namespace:
@@ -121,25 +121,25 @@ def bootstrap_objects(gates: Iterable[str] = ()) -> Iterator[tuple[str, dict[str
             for field in ("labels", "annotations"):
                 if field in entry:
                     metadata[field] = dict(entry[field])
-            rest = {name: value for name, value in entry.items() if name not in ("labels", "annotations")}
+            fields = {name: value for name, value in entry.items() if name not in ("labels", "annotations")}
             if resource == "clusterroles":
-                added = [rule for gate in gates for rule in _MORE_RULES.get(gate, {}).get(name, ())]
-                rest = {**rest, "rules": [*(rest.get("rules") or ()), *added]} if added else rest
-            fresh = msgspec.json.decode(msgspec.json.encode(rest))
-            yield resource, {"kind": kind, "apiVersion": f"{RBAC_GROUP}/v1", "metadata": metadata, **fresh}
+                gated_rules = [rule for gate in gates for rule in _MORE_RULES.get(gate, {}).get(name, ())]
+                fields = {**fields, "rules": [*(fields.get("rules") or ()), *gated_rules]} if gated_rules else fields
+            fields_copy = msgspec.json.decode(msgspec.json.encode(fields))
+            yield resource, {"kind": kind, "apiVersion": f"{RBAC_GROUP}/v1", "metadata": metadata, **fields_copy}
 
 
 def _of_gates(gates: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
     roles: dict[str, dict[str, Any]] = {}
     bindings: dict[str, dict[str, Any]] = {}
-    usual = {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}, "annotations": {_UPDATE: "true"}}
+    metadata = {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}, "annotations": {_UPDATE: "true"}}
     for gate in gates:
         if gate in _BEHIND_GATES:
             account, rules = _BEHIND_GATES[gate]
             name = f"system:controller:{account}"
-            roles[name] = {**usual, "rules": rules}
+            roles[name] = {**metadata, "rules": rules}
             bindings[name] = {
-                **usual,
+                **metadata,
                 "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}],
                 "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
             }

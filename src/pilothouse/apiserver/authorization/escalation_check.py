@@ -133,8 +133,8 @@ def _is_only_mutating_gc_fields(obj: Object, old: Object) -> bool:
 
 
 def _without_owners(obj: Object) -> Object:
-    apart = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
-    meta = {field: value for field, value in obj["metadata"].items() if field not in apart and value}
+    excluded = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
+    meta = {field: value for field, value in obj["metadata"].items() if field not in excluded and value}
     return {**{field: value for field, value in obj.items() if value is not None}, "metadata": meta}
 
 
@@ -158,7 +158,7 @@ class _Exhausted(Exception):
 
 
 class _OwnedRules:
-    """The rules of the writer, by resource, so that a part is compared with few of them."""
+    """The rules of the writer, by resource, so that a subrule is compared with few of them."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._by_resource: dict[str, list[Rule]] = {}
@@ -170,12 +170,12 @@ class _OwnedRules:
             for resource in dict.fromkeys(rule.resources):
                 self._by_resource.setdefault(resource, []).append(rule)
 
-    def cover(self, part: Rule) -> bool:
-        """Whether one of the rules covers a part. Raises ``_Exhausted`` after ``MAX_COMPARISONS``."""
+    def cover(self, subrule: Rule) -> bool:
+        """Whether one of the rules covers a subrule. Raises ``_Exhausted`` after ``MAX_COMPARISONS``."""
         self._compare(1)
-        for rule in self._candidates(part):
+        for rule in self._candidates(subrule):
             self._compare(rule.cost)
-            if _rule_covers(rule, part):
+            if _rule_covers(rule, subrule):
                 return True
         return False
 
@@ -184,60 +184,60 @@ class _OwnedRules:
         if self._comparisons > MAX_COMPARISONS:
             raise _Exhausted
 
-    def _candidates(self, part: Rule) -> Iterator[Rule]:
-        if part.non_resource_urls:
+    def _candidates(self, subrule: Rule) -> Iterator[Rule]:
+        if subrule.non_resource_urls:
             yield from self._of_urls
             return
-        (resource,) = part.resources
+        (resource,) = subrule.resources
         _, separator, subresource = resource.partition("/")
         for covering in ("*", resource, *((f"*/{subresource}",) if separator else ())):
             yield from self._by_resource.get(covering, ())
 
 
-def _rule_covers(owner_rule: Rule, part: Rule) -> bool:
-    """Whether one rule covers a part."""
-    if not _has(owner_rule.verbs, part.verbs):
+def _rule_covers(owner_rule: Rule, subrule: Rule) -> bool:
+    """Whether one rule covers a subrule."""
+    if not _has(owner_rule.verbs, subrule.verbs):
         return False
-    if part.non_resource_urls:
-        return all(_non_resource_url_covers(owner_rule.non_resource_urls, url) for url in part.non_resource_urls)
-    if not _has(owner_rule.api_groups, part.api_groups):
+    if subrule.non_resource_urls:
+        return all(_non_resource_url_covers(owner_rule.non_resource_urls, url) for url in subrule.non_resource_urls)
+    if not _has(owner_rule.api_groups, subrule.api_groups):
         return False
-    if not all(_resource_covers(owner_rule.resources, resource) for resource in part.resources):
+    if not all(_resource_covers(owner_rule.resources, resource) for resource in subrule.resources):
         return False
     if not owner_rule.resource_names:
         return True
-    return bool(part.resource_names) and all(name in owner_rule.resource_names for name in part.resource_names)
+    return bool(subrule.resource_names) and all(name in owner_rule.resource_names for name in subrule.resource_names)
 
 
-def _has(owner_rule: tuple[str, ...], desired: tuple[str, ...]) -> bool:
-    return "*" in owner_rule or all(value in owner_rule for value in desired)
+def _has(owner_values: tuple[str, ...], desired: tuple[str, ...]) -> bool:
+    return "*" in owner_values or all(value in owner_values for value in desired)
 
 
-def _resource_covers(owner_rule: tuple[str, ...], resource: str) -> bool:
-    if "*" in owner_rule or resource in owner_rule:
+def _resource_covers(owner_resources: tuple[str, ...], resource: str) -> bool:
+    if "*" in owner_resources or resource in owner_resources:
         return True
     _, separator, subresource = resource.partition("/")
-    return bool(separator) and f"*/{subresource}" in owner_rule
+    return bool(separator) and f"*/{subresource}" in owner_resources
 
 
-def _non_resource_url_covers(owner_rule: tuple[str, ...], url: str) -> bool:
-    return any(own == url or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in owner_rule)
+def _non_resource_url_covers(owner_paths: tuple[str, ...], url: str) -> bool:
+    return any(own == url or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in owner_paths)
 
 
-def _compact_rules(parts: Iterable[Rule]) -> Iterator[Rule]:
+def _compact_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
     """Parts of the same resource combined, for messages (``CompactRules``)."""
-    joined: dict[tuple[Any, ...], list[str]] = {}
-    for part in parts:
-        if part.non_resource_urls:
-            yield part
+    verbs_by_resource: dict[tuple[Any, ...], list[str]] = {}
+    for rule in rules:
+        if rule.non_resource_urls:
+            yield rule
         else:
-            joined.setdefault((part.api_groups, part.resources, part.resource_names), []).extend(part.verbs)
-    for (groups, resources, names), verbs in joined.items():
+            verbs_by_resource.setdefault((rule.api_groups, rule.resources, rule.resource_names), []).extend(rule.verbs)
+    for (groups, resources, names), verbs in verbs_by_resource.items():
         yield Rule(tuple(verbs), groups, resources, names)
 
 
 def _shown(rule: Rule) -> str:
-    parts = [
+    fields = [
         f"{label}:[{' '.join(map(quote, values))}]" for label, field in _FIELDS if (values := getattr(rule, field))
     ]
-    return f"{{{', '.join(parts)}}}"
+    return f"{{{', '.join(fields)}}}"

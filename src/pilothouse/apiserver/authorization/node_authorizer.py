@@ -122,9 +122,9 @@ class NodeAuthorizer:
             return ""
         if attributes.verb not in ("get", "update", "patch", "delete"):
             return "can only the verbs get, create, update, patch, or delete a ResourceSlice"
-        found = self._object("resource.k8s.io", "resourceslices", attributes.name)
-        own = found is not None and (found.get("spec") or {}).get("nodeName") == node
-        return "" if own else _unrelated(node)
+        resource_slice = self._object("resource.k8s.io", "resourceslices", attributes.name)
+        is_own = resource_slice is not None and (resource_slice.get("spec") or {}).get("nodeName") == node
+        return "" if is_own else _unrelated(node)
 
     def _node(self, node: str, attributes: Attributes) -> str:
         if attributes.subresource == "status":
@@ -160,11 +160,11 @@ class NodeAuthorizer:
         if not attributes.name:
             return "No Object name found"
         if attributes.resource == "volumeattachments":
-            found = self._object("storage.k8s.io", "volumeattachments", attributes.name)
-            related = found is not None and (found.get("spec") or {}).get("nodeName") == node
+            volume_attachment = self._object("storage.k8s.io", "volumeattachments", attributes.name)
+            related = volume_attachment is not None and (volume_attachment.get("spec") or {}).get("nodeName") == node
         elif attributes.resource == "persistentvolumes":
-            found = self._object("", "persistentvolumes", attributes.name)
-            claim = ((found or {}).get("spec") or {}).get("claimRef") or {}
+            persistent_volume = self._object("", "persistentvolumes", attributes.name)
+            claim = ((persistent_volume or {}).get("spec") or {}).get("claimRef") or {}
             key = (claim.get("namespace") or "", claim.get("name") or "")
             related = self._refers(node, "persistentvolumeclaims", key)
         else:
@@ -212,7 +212,7 @@ def references(pod: Object) -> References:
         for resource, name in _named(pod, spec):
             if name:
                 names.setdefault(resource, set()).add(name)
-    return {resource: {(namespace, name) for name in found} for resource, found in names.items()}
+    return {resource: {(namespace, name) for name in resource_names} for resource, resource_names in names.items()}
 
 
 def _named(pod: Object, spec: Object) -> Iterator[tuple[str, str]]:

@@ -32,14 +32,14 @@ class ParameterRights(Plugin):
     def validate(self, write: AdmissionAttributes) -> None:
         if write.obj is None or write.subresource or MASTERS in write.identity.groups:
             return
-        spec, before = write.obj.get("spec") or {}, (write.old or {}).get("spec") or {}
+        spec, old_spec = write.obj.get("spec") or {}, (write.old or {}).get("spec") or {}
         if write.info.resource in _POLICIES:
             kind = spec.get("paramKind")
-            if kind is not None and kind != before.get("paramKind"):
+            if kind is not None and kind != old_spec.get("paramKind"):
                 self._authorize_policy(write, kind)
             return
         reference = spec.get("paramRef")
-        if reference is not None and _parameters_of(spec) != _parameters_of(before):
+        if reference is not None and _parameters_of(spec) != _parameters_of(old_spec):
             self._authorize_binding(write, spec, reference)
 
     def _authorize_policy(self, write: AdmissionAttributes, kind: Object) -> None:
@@ -65,8 +65,8 @@ class ParameterRights(Plugin):
         group, version, resource = "*", "*", "*"
         if kind is not None:
             group, _slash, version = (kind.get("apiVersion") or "").rpartition("/")
-            found = (info.resource for info in self._core.table if _is_of(info.api_version, info.kind, kind))
-            resource = next(found, "*")
+            resources = (info.resource for info in self._core.table if _is_of(info.api_version, info.kind, kind))
+            resource = next(resources, "*")
         attributes = Attributes("get", group, version, resource, "", namespace, name)
         return self._authorizer.authorize(identity, attributes).allowed
 

@@ -22,16 +22,16 @@ def validate_selector_attribute(resource: dict[str, Any], path: str) -> ErrorLis
         selector = resource.get(field)
         if selector is None:
             continue
-        where, raw, requirements = f"{path}.{field}", selector.get("rawSelector"), selector.get("requirements")
+        selector_path, raw, requirements = f"{path}.{field}", selector.get("rawSelector"), selector.get("requirements")
         if raw and requirements:
             text = "may not specified at the same time as requirements"
-            errors.append(field_errors.invalid(f"{where}.rawSelector", raw, text))
+            errors.append(field_errors.invalid(f"{selector_path}.rawSelector", raw, text))
         if not raw and not requirements:
-            text = f"when {where} is specified, requirements or rawSelector is required"
-            errors.append(field_errors.required(f"{where}.requirements", text))
+            text = f"when {selector_path} is specified, requirements or rawSelector is required"
+            errors.append(field_errors.required(f"{selector_path}.requirements", text))
         for position, requirement in enumerate(requirements or ()):
-            at = f"{where}.requirements[{position}]"
-            errors += _validate_requirement(requirement, at, is_label=field == "labelSelector")
+            requirement_path = f"{selector_path}.requirements[{position}]"
+            errors += _validate_requirement(requirement, requirement_path, is_label=field == "labelSelector")
     return errors
 
 
@@ -62,15 +62,15 @@ def build_evaluation_error(resource: dict[str, Any]) -> str:
     for field, parse in (("fieldSelector", parse_field_selector), ("labelSelector", parse_selector)):
         selector = resource.get(field) or {}
         raw, requirements = selector.get("rawSelector"), selector.get("requirements") or ()
-        unknown = sum(requirement.get("operator") not in _OPERATORS for requirement in requirements)
+        invalid = sum(requirement.get("operator") not in _OPERATORS for requirement in requirements)
         if raw:
             try:
                 parse(raw)
             except (FieldSelectorError, SelectorError):
                 detail.append(f"spec.resourceAttributes.{field} ignored due to parse error")
-        elif unknown:
-            part = "partially ignored" if unknown < len(requirements) else "ignored"
-            detail.append(f"spec.resourceAttributes.{field} {part} due to parse error")
+        elif invalid:
+            extent = "partially ignored" if invalid < len(requirements) else "ignored"
+            detail.append(f"spec.resourceAttributes.{field} {extent} due to parse error")
     return "; ".join(detail)
 
 

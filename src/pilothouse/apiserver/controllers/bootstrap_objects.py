@@ -121,8 +121,8 @@ def stage_endpoints(core: Core, addresses: Sequence[str], port: int) -> Staged |
             },
         ],
     }
-    first = stage_current(core, "", "endpoints", endpoints)
-    return stage_endpoint_slice(core, addresses, port) or first
+    staged = stage_current(core, "", "endpoints", endpoints)
+    return stage_endpoint_slice(core, addresses, port) or staged
 
 
 def stage_endpoint_slice(core: Core, addresses: Sequence[str], port: int) -> Staged | None:
@@ -174,9 +174,9 @@ def stage_current(core: Core, group: str, resource: str, desired: Object) -> Sta
     record = core.store.staged(info.key(meta.get("namespace", ""), meta["name"]))
     if record is None:
         return stage_missing(core, group, resource, desired)
-    known: Object = msgspec.json.decode(record.value)
-    changed = {**known, **{field: value for field, value in desired.items() if field != "metadata"}}
-    if changed == known:
+    stored: Object = msgspec.json.decode(record.value)
+    changed = {**stored, **{field: value for field, value in desired.items() if field != "metadata"}}
+    if changed == stored:
         return None
     core.managed_fields.update_on_server_update(info, record.value, changed)
     return _write(core, info, changed, expected=record.revision)
@@ -223,32 +223,32 @@ def _cached_templates(kind: str) -> list[_Template]:
 
 def _role_templates(core: Core) -> list[_Template]:
     gates = core.options.gates
-    made = _cached_templates(f"roles with {' '.join(gates)}")
-    if not made:
-        made += _templates(core, ((RBAC_GROUP, resource, obj) for resource, obj in bootstrap_objects(gates)))
-    return made
+    templates = _cached_templates(f"roles with {' '.join(gates)}")
+    if not templates:
+        templates += _templates(core, ((RBAC_GROUP, resource, obj) for resource, obj in bootstrap_objects(gates)))
+    return templates
 
 
 def _optional_templates(core: Core) -> list[_Template]:
-    made = _cached_templates("presented")
-    if not made:
+    templates = _cached_templates("presented")
+    if not templates:
         entries = (
             *post_start_hooks.priority_classes(),
             *bootstrap.flow_control_objects(_TIME),
             *post_start_hooks.api_services(_TIME),
         )
-        made += _templates(core, entries)
-    return made
+        templates += _templates(core, entries)
+    return templates
 
 
 def _templates(core: Core, entries: Iterable[post_start_hooks.Entry]) -> list[_Template]:
-    found = []
+    templates = []
     for group, resource, obj in entries:
         info, meta = core.table.built_in(group, resource), obj["metadata"]
         _complete(core, info, obj, _UID, _TIME)
         meta["resourceVersion"] = _REVISION
-        found.append((info.key(meta.get("namespace", ""), meta["name"]), encode_object(info, obj)))
-    return found
+        templates.append((info.key(meta.get("namespace", ""), meta["name"]), encode_object(info, obj)))
+    return templates
 
 
 def _stage_templates(core: Core, templates: Iterable[_Template]) -> Staged | None:
@@ -258,13 +258,13 @@ def _stage_templates(core: Core, templates: Iterable[_Template]) -> Staged | Non
     for key, text in templates:
         if core.store.staged(key) is not None:
             continue
-        known = text.replace(_UID.encode(), core.env.uid().encode()).replace(_TIME.encode(), now)
+        completed = text.replace(_UID.encode(), core.env.uid().encode()).replace(_TIME.encode(), now)
 
-        def make(revision: int, known: bytes = known) -> bytes:
-            return known.replace(_REVISION.encode(), b"%d" % revision, 1)
+        def encode(revision: int, completed: bytes = completed) -> bytes:
+            return completed.replace(_REVISION.encode(), b"%d" % revision, 1)
 
         with own_writes(core.env, key.rpartition("/")[2], _REASON):
-            staged = core.store.stage(key, make, expected=0)
+            staged = core.store.stage(key, encode, expected=0)
     return staged
 
 

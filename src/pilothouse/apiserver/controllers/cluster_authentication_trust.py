@@ -56,26 +56,26 @@ class AuthenticationConfig:
 
     async def sync(self) -> None:
         """Sync once. Errors are logged; the next sync retries."""
-        found = await self._ask("GET", f"{_PATH}/{NAME}")
-        if found.status == 404:
+        read = await self._ask("GET", f"{_PATH}/{NAME}")
+        if read.status == 404:
             meta = {"name": NAME, "namespace": NAMESPACE}
             desired = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": self._data({})}
-            answer = await self._ask("POST", _PATH, desired)
+            written = await self._ask("POST", _PATH, desired)
         else:
-            stored: Object = msgspec.json.decode(found.body)
+            stored: Object = msgspec.json.decode(read.body)
             data = self._data(stored.get("data") or {})
-            if found.status != 200 or data == stored.get("data"):
+            if read.status != 200 or data == stored.get("data"):
                 return
-            answer = await self._ask("PUT", f"{_PATH}/{NAME}", {**stored, "data": data})
-        if answer.status >= 400:
-            _log.warning("Unable to write the client CA", answer=answer.body.decode(errors="replace"))
+            written = await self._ask("PUT", f"{_PATH}/{NAME}", {**stored, "data": data})
+        if written.status >= 400:
+            _log.warning("Unable to write the client CA", answer=written.body.decode(errors="replace"))
 
     def _data(self, stored: dict[str, str]) -> dict[str, str]:
-        known = _BLOCK.findall(stored.get("client-ca-file", ""))
-        missing = [block for block in _BLOCK.findall(self._authority) if block not in known]
-        if known and not missing:
+        blocks = _BLOCK.findall(stored.get("client-ca-file", ""))
+        missing = [block for block in _BLOCK.findall(self._authority) if block not in blocks]
+        if blocks and not missing:
             return stored
-        return {**stored, "client-ca-file": "".join(f"{block}\n" for block in (*known, *missing))}
+        return {**stored, "client-ca-file": "".join(f"{block}\n" for block in (*blocks, *missing))}
 
     async def _ask(self, method: str, path: str, body: Object | None = None) -> Response:
         return await self._transport.request(

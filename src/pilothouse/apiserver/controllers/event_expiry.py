@@ -34,8 +34,8 @@ class EventExpiry:
                 self._add(change.key, change.revision)
 
     def _add(self, key: str, revision: int) -> None:
-        due = self._core.env.monotonic() + self._core.options.event_ttl_seconds
-        heapq.heappush(self._due, (due, revision, key))
+        expires_at = self._core.env.monotonic() + self._core.options.event_ttl_seconds
+        heapq.heappush(self._due, (expires_at, revision, key))
         if self._notify is not None and not self._notify.done():
             self._notify.set_result(None)
 
@@ -51,16 +51,16 @@ class EventExpiry:
                 self._notify = loop.create_future()
                 await self._notify
                 continue
-            wait = self._due[0][0] - loop.time()
-            if wait > 0:
+            seconds = self._due[0][0] - loop.time()
+            if seconds > 0:
                 # Slightly late, so that many are deleted together.
-                await asyncio.sleep(wait + _SWEEP_SECONDS)
+                await asyncio.sleep(seconds + _SWEEP_SECONDS)
             await self._sweep(loop.time())
 
     async def _sweep(self, now: float) -> None:
-        due, store = self._due, self._core.store
-        while due and due[0][0] <= now:
-            _when, revision, key = heapq.heappop(due)
+        queue, store = self._due, self._core.store
+        while queue and queue[0][0] <= now:
+            _expires_at, revision, key = heapq.heappop(queue)
             record = store.staged(key)
             if record is None or record.revision != revision:
                 continue

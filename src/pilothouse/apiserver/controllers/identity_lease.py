@@ -35,7 +35,7 @@ async def keep_lease(core: Core, address: str) -> None:
     """Write the lease now and every ten seconds; ``address`` is the address of this server for others."""
     host = socket.gethostname()
     name = server_name(host)
-    holder = f"{name}_{core.env.uid()}"
+    holder_identity = f"{name}_{core.env.uid()}"
     while True:
         desired: Object = {
             "metadata": {
@@ -45,7 +45,7 @@ async def keep_lease(core: Core, address: str) -> None:
                 "annotations": {"kubernetes.io/peer-advertise-address": address},
             },
             "spec": {
-                "holderIdentity": holder,
+                "holderIdentity": holder_identity,
                 "leaseDurationSeconds": _SECONDS,
                 "renewTime": format_micro_time(core.env.now()),
             },

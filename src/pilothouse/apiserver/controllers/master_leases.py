@@ -105,16 +105,16 @@ class LeaseReconciler:
         await self._core.commit(self._core.store.stage(key, make, expected=0 if record is None else record.revision))
 
     def _stage_endpoints(self) -> Staged | None:
-        found = [_read(record.value).subsets for record in self._core.store.list(MASTER_LEASES).records]
-        named = {subsets[0].addresses[0].ip for subsets in found if subsets and subsets[0].addresses}
-        alive = sorted(filter(_is_address, named))
-        if not alive:
+        leases = [_read(record.value).subsets for record in self._core.store.list(MASTER_LEASES).records]
+        lease_ips = {subsets[0].addresses[0].ip for subsets in leases if subsets and subsets[0].addresses}
+        master_ips = sorted(filter(_is_address, lease_ips))
+        if not master_ips:
             return None
         addresses, port = self._current()
-        if self._ports_checked and addresses == alive:
+        if self._ports_checked and addresses == master_ips:
             # The port may be that of another server with the same address.
-            return stage_endpoint_slice(self._core, alive, port or self._port)
-        return stage_endpoints(self._core, alive, self._port)
+            return stage_endpoint_slice(self._core, master_ips, port or self._port)
+        return stage_endpoints(self._core, master_ips, self._port)
 
     def _current(self) -> tuple[list[str], int]:
         """The addresses and the port of the Endpoints as they are; no address where they have another form."""
@@ -122,5 +122,7 @@ class LeaseReconciler:
         subsets = () if record is None else _read(record.value).subsets
         if len(subsets) != 1:
             return [], 0
-        port = next((found for each in subsets[0].ports if isinstance(found := each.get("port"), int)), 0)
+        port = next(
+            (number for endpoint_port in subsets[0].ports if isinstance(number := endpoint_port.get("port"), int)), 0
+        )
         return sorted(address.ip for address in subsets[0].addresses), port

@@ -50,17 +50,17 @@ def priority_classes() -> Iterator[Entry]:
     """The two system PriorityClasses. Upstream creates them in a post-start hook
     (``scheduling/bootstrap-system-priority-classes``); pods may refer to them before."""
     for name, (value, description) in SYSTEM_CLASSES.items():
-        found = {"metadata": {"name": name, "generation": 1}, "value": value, "description": description}
-        yield "scheduling.k8s.io", "priorityclasses", {**found, "preemptionPolicy": "PreemptLowerPriority"}
+        priority_class = {"metadata": {"name": name, "generation": 1}, "value": value, "description": description}
+        yield "scheduling.k8s.io", "priorityclasses", {**priority_class, "preemptionPolicy": "PreemptLowerPriority"}
 
 
 def api_services(now: str) -> Iterator[Entry]:
     """One APIService for each group version that this server serves."""
-    seen: dict[tuple[str, str], None] = {}
+    group_versions: dict[tuple[str, str], None] = {}
     for info in built_in():
         if info.group != "apiregistration.k8s.io":
-            seen[info.group, info.version] = None
-    for group, version in seen:
+            group_versions[info.group, info.version] = None
+    for group, version in group_versions:
         yield "apiregistration.k8s.io", "apiservices", api_service(group, version, now)
 
 

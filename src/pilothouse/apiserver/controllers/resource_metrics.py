@@ -75,10 +75,10 @@ class ResourceMetrics:
             record = core.store.get(stored.key(call.namespace, call.name))
             if record is None:
                 raise errors.not_found(stored, call.name)
-            found = self._pod_metrics(info, record, shares)
-            if found is None:
+            metrics = self._pod_metrics(info, record, shares)
+            if metrics is None:
                 raise errors.not_found(info, f"{call.namespace}/{call.name}")
-            return ObjectResult(200, info, found)
+            return ObjectResult(200, info, metrics)
         values = [self._pod_metrics(info, record, shares) for record in _selected(core, call, stored)]
         return ListResult(info, [value for value in values if value is not None], core.store.revision)
 
@@ -87,7 +87,7 @@ class ResourceMetrics:
         used = self._metering.containers(pod, shares.of(pod))
         if not used:
             return None
-        containers = [{"name": each.name, "usage": _shown(each.usage)} for each in used]
+        containers = [{"name": container.name, "usage": _shown(container.usage)} for container in used]
         return self._metrics(info, pod, {"containers": containers})
 
     async def _nodes(self, core: Core, call: Call) -> ObjectResult | ListResult:
@@ -96,18 +96,18 @@ class ResourceMetrics:
             record = core.store.get(stored.key("", call.name))
             if record is None:
                 raise errors.not_found(stored, call.name)
-            records: Iterable[Record] = (record,)
+            node_records: Iterable[Record] = (record,)
         else:
-            records = _selected(core, call, stored)
-        used = self._used_by_pods()
+            node_records = _selected(core, call, stored)
+        usage_of_pods = self._used_by_pods()
         values = []
-        for each in records:
-            node: Object = msgspec.json.decode(each.value)
+        for node_record in node_records:
+            node: Object = msgspec.json.decode(node_record.value)
             name = node["metadata"]["name"]
-            own = self._metering.node(name)
-            if own is not None:
-                pods = used.get(name, _NOTHING)
-                total = Usage(own.cpu + pods.cpu, own.memory + pods.memory)
+            node_usage = self._metering.node(name)
+            if node_usage is not None:
+                pods_usage = usage_of_pods.get(name, _NOTHING)
+                total = Usage(node_usage.cpu + pods_usage.cpu, node_usage.memory + pods_usage.memory)
                 values.append(self._metrics(info, node, {"usage": _shown(total)}))
         if call.request_info.verb == "get":
             if not values:
@@ -117,26 +117,26 @@ class ResourceMetrics:
 
     def _used_by_pods(self) -> dict[str, Usage]:
         """The usage of the pods of each node."""
-        core, totals = self._core, dict[str, Usage]()
+        core, by_node = self._core, dict[str, Usage]()
         shares = _Shares(core)
         for record in core.store.list(self._stored["pods"].list_prefix("")).records:
             pod: Object = msgspec.json.decode(record.value)
             node = (pod.get("spec") or {}).get("nodeName") or ""
-            for each in self._metering.containers(pod, shares.of(pod)) or ():
-                known = totals.get(node, _NOTHING)
-                totals[node] = Usage(known.cpu + each.usage.cpu, known.memory + each.usage.memory)
-        return totals
+            for container in self._metering.containers(pod, shares.of(pod)) or ():
+                total = by_node.get(node, _NOTHING)
+                by_node[node] = Usage(total.cpu + container.usage.cpu, total.memory + container.usage.memory)
+        return by_node
 
-    def _metrics(self, info: ResourceInfo, of: Object, what: Mapping[str, Any]) -> bytes:
+    def _metrics(self, info: ResourceInfo, obj: Object, fields: Mapping[str, Any]) -> bytes:
         now = format_time(self._core.env.now())
-        known = of["metadata"]
-        meta = {"name": known["name"]}
+        metadata = obj["metadata"]
+        meta = {"name": metadata["name"]}
         if info.namespaced:
-            meta["namespace"] = known["namespace"]
+            meta["namespace"] = metadata["namespace"]
         meta["creationTimestamp"] = now
-        if known.get("labels"):
-            meta["labels"] = known["labels"]
-        return info.head + msgspec.json.encode({"metadata": meta, "timestamp": now, "window": WINDOW, **what})[1:]
+        if metadata.get("labels"):
+            meta["labels"] = metadata["labels"]
+        return info.head + msgspec.json.encode({"metadata": meta, "timestamp": now, "window": WINDOW, **fields})[1:]
 
 
 _NOTHING = Usage(0, 0)
@@ -156,7 +156,7 @@ def _selected(core: Core, call: Call, stored: ResourceInfo) -> list[Record]:
     if selection.empty:
         return records
     attributes = core.attributes.of
-    return [each for each in records if selection.matches(attributes(stored.prefix, strategy.attributes, each))]
+    return [record for record in records if selection.matches(attributes(stored.prefix, strategy.attributes, record))]
 
 
 class _Shares:
@@ -173,40 +173,40 @@ class _Shares:
         owner = _controller(pod)
         if owner is None or not _takes_work(pod):
             return {}
-        top, loads = self._top(owner, pod["metadata"]["namespace"])
+        top_uid, loads = self._top(owner, pod["metadata"]["namespace"])
         if not loads:
             return {}
         ready = self._ready_of(pod["metadata"]["namespace"])
-        return {resource: load // ready[top] for resource, load in loads.items()}
+        return {resource: load // ready[top_uid] for resource, load in loads.items()}
 
     def _top(self, owner: Object, namespace: str) -> tuple[str, dict[str, int]]:
         """The uid of the topmost owner of the chain, and the loads annotated on it.
 
         Annotations of the owners below are ignored: a ReplicaSet keeps old annotations of its Deployment.
         """
-        known = self._tops.get(owner["uid"])
-        if known is not None:
-            return known
-        top, loads, above = owner["uid"], dict[str, int](), owner
+        cached = self._tops.get(owner["uid"])
+        if cached is not None:
+            return cached
+        top_uid, loads, reference = owner["uid"], dict[str, int](), owner
         for _step in range(_OWNERS):
-            found = self._find(above, namespace)
-            if found is None:
+            owner_object = self._find(reference, namespace)
+            if owner_object is None:
                 break
-            top, loads = above["uid"], _loads(found)
-            following = _controller(found)
-            if following is None:
+            top_uid, loads = reference["uid"], _loads(owner_object)
+            next_reference = _controller(owner_object)
+            if next_reference is None:
                 break
-            above = following
-        self._tops[owner["uid"]] = top, loads
-        return top, loads
+            reference = next_reference
+        self._tops[owner["uid"]] = top_uid, loads
+        return top_uid, loads
 
     def _find(self, owner: Object, namespace: str) -> Object | None:
         info = self._kinds.get((owner.get("apiVersion") or "", owner.get("kind") or ""))
         record = None if info is None else self._core.store.get(info.key(namespace, owner["name"]))
         if record is None:
             return None
-        found: Object = msgspec.json.decode(record.value)
-        return found if found["metadata"].get("uid") == owner["uid"] else None
+        obj: Object = msgspec.json.decode(record.value)
+        return obj if obj["metadata"].get("uid") == owner["uid"] else None
 
     def _ready_of(self, namespace: str) -> dict[str, int]:
         """The number of ready pods, by the uid of their topmost owner."""
@@ -218,33 +218,34 @@ class _Shares:
                 pod: Object = msgspec.json.decode(record.value)
                 owner = _controller(pod)
                 if owner is not None and _takes_work(pod):
-                    top, _loaded = self._top(owner, namespace)
-                    counts[top] = counts.get(top, 0) + 1
+                    top_uid, _loaded = self._top(owner, namespace)
+                    counts[top_uid] = counts.get(top_uid, 0) + 1
         return counts
 
 
 def _controller(obj: Object) -> Object | None:
-    for each in obj["metadata"].get("ownerReferences") or ():
-        if each.get("controller"):
-            found: Object = each
-            return found
+    for owner_reference in obj["metadata"].get("ownerReferences") or ():
+        if owner_reference.get("controller"):
+            controller: Object = owner_reference
+            return controller
     return None
 
 
 def _takes_work(pod: Object) -> bool:
     status = pod.get("status") or {}
     return not pod["metadata"].get("deletionTimestamp") and any(
-        each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions") or ()
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
     )
 
 
 def _loads(obj: Object) -> dict[str, int]:
     annotations = obj["metadata"].get("annotations") or {}
-    found = {}
+    loads = {}
     for resource, key in LOADS.items():
         try:
             quantity = parse_quantity(annotations[key])
         except (KeyError, QuantityError):
             continue  # no load, or an invalid one
-        found[resource] = max(quantity.milli_value if resource == "cpu" else quantity.value, 0)
-    return found
+        loads[resource] = max(quantity.milli_value if resource == "cpu" else quantity.value, 0)
+    return loads

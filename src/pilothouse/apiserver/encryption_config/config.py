@@ -95,9 +95,9 @@ def _read(path: str) -> bytes:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        why = f"open {path}: {(error.strerror or str(error)).lower()}"
+        cause = f"open {path}: {(error.strerror or str(error)).lower()}"
         raise EncryptionConfigError(
-            f"error reading encryption provider configuration file {quote(path)}: {why}"
+            f"error reading encryption provider configuration file {quote(path)}: {cause}"
         ) from None
     if not data:
         raise EncryptionConfigError(f"encryption provider configuration file {quote(path)} is empty")
@@ -120,10 +120,12 @@ def parse_config(data: bytes, path: str, *, reload: bool) -> EncryptionConfigura
         raise EncryptionConfigError(
             f"error decoding encryption provider configuration file {quote(path)}: {error}"
         ) from None
-    found = list(dict.fromkeys(map(str, validate_encryption_configuration(config, reload=reload))))
-    if found:
-        raise EncryptionConfigError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
-    count = sum(_count(provider) for one in config.resources for provider in one.providers)
+    all_errors = list(dict.fromkeys(map(str, validate_encryption_configuration(config, reload=reload))))
+    if all_errors:
+        raise EncryptionConfigError(all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]")
+    count = sum(
+        _count(provider) for resource_configuration in config.resources for provider in resource_configuration.providers
+    )
     if count > MAX_PROVIDERS:
         raise EncryptionConfigError(
             f"the configuration has {count:,} keys and KMS providers, and at most {MAX_PROVIDERS:,} are taken"
@@ -152,8 +154,8 @@ def _decode(data: bytes) -> EncryptionConfiguration:
     decoded = decode_body(msgspec.json.encode(value), DEFINITION)
     if strict_errors := [*document.repeated, *decoded.strict_errors]:
         # ``{name: a, secret:c2VjcmV0}`` has a secret in the name of a field.
-        shown = (_NO_FIELD.sub(r"\1.REDACTED", each) for each in strict_errors)
-        raise DecodeError(f"strict decoding error: {', '.join(shown)}")
+        redacted = (_NO_FIELD.sub(r"\1.REDACTED", error) for error in strict_errors)
+        raise DecodeError(f"strict decoding error: {', '.join(redacted)}")
     config = msgspec.convert(decoded.document, EncryptionConfiguration)
     return _with_defaults(config)
 
@@ -161,12 +163,12 @@ def _decode(data: bytes) -> EncryptionConfiguration:
 def _type_of(value: dict[str, Any]) -> tuple[str, str]:
     type_meta = []
     for field in ("apiVersion", "kind"):
-        one = value.get(field) or ""
-        if not isinstance(one, str):
+        text = value.get(field) or ""
+        if not isinstance(text, str):
             raise DecodeError(f"couldn't get version/kind; {field} is no string")
-        type_meta.append(one)
-    for field, one in (("Kind", type_meta[1]), ("apiVersion", type_meta[0])):
-        if not one:
+        type_meta.append(text)
+    for field, text in (("Kind", type_meta[1]), ("apiVersion", type_meta[0])):
+        if not text:
             # Upstream prints the whole file here, secrets included.
             raise DecodeError(f"Object '{field}' is missing")
     return type_meta[0], type_meta[1]
@@ -178,7 +180,12 @@ def _with_defaults(config: EncryptionConfiguration) -> EncryptionConfiguration:
         return provider if kms is None else msgspec.structs.replace(provider, kms=kms.with_defaults())
 
     return EncryptionConfiguration(
-        tuple(msgspec.structs.replace(one, providers=tuple(map(defaulted, one.providers))) for one in config.resources)
+        tuple(
+            msgspec.structs.replace(
+                resource_configuration, providers=tuple(map(defaulted, resource_configuration.providers))
+            )
+            for resource_configuration in config.resources
+        )
     )
 
 
@@ -194,20 +201,21 @@ class _Builder:
     def providers(self, config: EncryptionConfiguration) -> Providers:
         """The providers by resource. Raises ``EncryptionConfigError``."""
         by_resource: dict[GroupResource, list[PrefixTransformer]] = {}
-        for one in config.resources:
-            transformers = [self._provider(provider) for provider in one.providers]
-            for resource in one.resources:
-                found = parse_group_resource(resource)
-                for mask in ((found[0], "*"), ("*", "*")):
-                    if mask in by_resource:
+        for resource_configuration in config.resources:
+            transformers = [self._provider(provider) for provider in resource_configuration.providers]
+            for resource in resource_configuration.resources:
+                group_resource = parse_group_resource(resource)
+                for wildcard in ((group_resource[0], "*"), ("*", "*")):
+                    if wildcard in by_resource:
                         raise EncryptionConfigError(
-                            f"resource {quote(_shown(found))} is masked by earlier rule {quote(_shown(mask))}"
+                            f"resource {quote(_shown(group_resource))} is masked by earlier rule "
+                            f"{quote(_shown(wildcard))}"
                         )
-                by_resource.setdefault(found, []).extend(transformers)
+                by_resource.setdefault(group_resource, []).extend(transformers)
         return Providers(
             {
-                resource: PrefixTransformers("no matching prefix found", found, self._metrics.transformed)
-                for resource, found in by_resource.items()
+                resource: PrefixTransformers("no matching prefix found", transformers, self._metrics.transformed)
+                for resource, transformers in by_resource.items()
             },
             self._probes,
             close_after=2 * self._timeouts,
@@ -232,12 +240,12 @@ class _Builder:
         return PrefixTransformer(b"", Identity())
 
     def _key_transformers(
-        self, name: str, keys: Keys, make: Callable[[bytes], Transformer], shown: str
+        self, name: str, keys: Keys, new_transformer: Callable[[bytes], Transformer], go_name: str
     ) -> PrefixTransformer:
         by_name: Sequence[PrefixTransformer] = [
-            PrefixTransformer(f"{key.name}:".encode(), make(decode_secret(key.secret))) for key in keys.keys
+            PrefixTransformer(f"{key.name}:".encode(), new_transformer(decode_secret(key.secret))) for key in keys.keys
         ]
-        no_match = f"no matching key was found for the provided {shown} transformer"
+        no_match = f"no matching key was found for the provided {go_name} transformer"
         return PrefixTransformer(
             f"{_PREFIX}{name}:v1:".encode(), PrefixTransformers(no_match, by_name, self._metrics.transformed)
         )

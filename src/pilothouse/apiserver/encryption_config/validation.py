@@ -39,16 +39,16 @@ def validate_encryption_configuration(config: EncryptionConfiguration, *, reload
         return [_at_least_one("resources", "resources")]
     errors: ErrorList = []
     names: set[str] = set()
-    for at, one in enumerate(config.resources):
-        resources, providers = f"resources[{at}].resources", f"resources[{at}].providers"
-        if not one.resources:
+    for index, resource_configuration in enumerate(config.resources):
+        resources, providers = f"resources[{index}].resources", f"resources[{index}].providers"
+        if not resource_configuration.resources:
             errors.append(_at_least_one(resources, resources))
-        errors += _validate_overlap(one.resources, resources)
-        errors += _validate_names(one.resources, resources)
-        if not one.providers:
+        errors += _validate_overlap(resource_configuration.resources, resources)
+        errors += _validate_names(resource_configuration.resources, resources)
+        if not resource_configuration.providers:
             errors.append(_at_least_one(providers, providers))
-        for number, provider in enumerate(one.providers):
-            path = f"{providers}[{number}]"
+        for provider_index, provider in enumerate(resource_configuration.providers):
+            path = f"{providers}[{provider_index}]"
             errors += _validate_single(provider, path)
             if provider.kms is not None:
                 errors += _validate_kms(provider.kms, f"{path}.kms", names, reload=reload)
@@ -62,12 +62,12 @@ def validate_encryption_configuration(config: EncryptionConfiguration, *, reload
     return errors
 
 
-def _at_least_one(path: str, what: str) -> FieldError:
-    return required(path, f"at least one {what} is required")
+def _at_least_one(path: str, noun: str) -> FieldError:
+    return required(path, f"at least one {noun} is required")
 
 
 def _validate_overlap(resources: Sequence[str], path: str) -> ErrorList:
-    parsed = [parse_group_resource(each) for each in resources]
+    parsed = [parse_group_resource(resource) for resource in resources]
     errors: ErrorList = []
     if len(set(parsed)) < len(parsed):
         errors.append(invalid(path, list(resources), "the same resource cannot be specified multiple times"))
@@ -94,9 +94,9 @@ def _has_overlap(parsed: Sequence[GroupResource]) -> bool:
 
 def _validate_names(resources: Sequence[str], path: str) -> ErrorList:
     return [
-        invalid(f"{path}[{at}]", resource, wrong)
-        for at, resource in enumerate(resources)
-        if (wrong := _wrong_name(resource))
+        invalid(f"{path}[{index}]", resource, detail)
+        for index, resource in enumerate(resources)
+        if (detail := _wrong_name(resource))
     ]
 
 
@@ -121,15 +121,15 @@ def _wrong_name(resource: str) -> str:
 
 
 def _validate_single(provider: Provider, path: str) -> ErrorList:
-    given = [name for name, field in _GO_NAMES if getattr(provider, field) is not None]
-    if len(given) == 1:
+    present = [name for name, field in _GO_NAMES if getattr(provider, field) is not None]
+    if len(present) == 1:
         return []
-    shown = shown_struct((name, _shown(getattr(provider, field))) for name, field in _GO_NAMES)
-    if not given:
+    value = shown_struct((name, _shown(getattr(provider, field))) for name, field in _GO_NAMES)
+    if not present:
         detail = "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"
-        return [invalid(path, shown, detail)]
+        return [invalid(path, value, detail)]
     detail = "more than one provider specified in a single element, should split into different list elements"
-    return [invalid(path, shown, detail)]
+    return [invalid(path, value, detail)]
 
 
 def _shown(value: object) -> object:
@@ -151,7 +151,7 @@ def _shown(value: object) -> object:
 def _validate_keys(keys: Keys, path: str, sizes: Sequence[int]) -> ErrorList:
     if not keys.keys:
         return [_at_least_one(path, "keys")]
-    return [error for at, key in enumerate(keys.keys) for error in _validate_key(key, f"{path}[{at}]", sizes)]
+    return [error for index, key in enumerate(keys.keys) for error in _validate_key(key, f"{path}[{index}]", sizes)]
 
 
 def _validate_key(key: Key, path: str, sizes: Sequence[int]) -> ErrorList:
@@ -229,8 +229,8 @@ def _validate_endpoint(endpoint: str, path: str) -> ErrorList:
     return []
 
 
-def _no_url(endpoint: str, why: str) -> str:
-    return f"invalid endpoint for kms provider, error: parse {quote(endpoint)}: {why}"
+def _no_url(endpoint: str, cause: str) -> str:
+    return f"invalid endpoint for kms provider, error: parse {quote(endpoint)}: {cause}"
 
 
 def _validate_cache_size(kms: Kms, path: str) -> ErrorList:

@@ -82,9 +82,9 @@ class AccessMetrics:
             self._authorization.labels("no-opinion").observe(seconds)
 
     def _derive(self) -> None:
-        for counted, seconds in ((self._attempts, self._authentication), (self._decisions, self._authorization)):
+        for counter, seconds in ((self._attempts, self._authentication), (self._decisions, self._authorization)):
             for labels, histogram in seconds.children.items():
-                counted.labels(*labels).value = float(histogram.count)
+                counter.labels(*labels).value = float(histogram.count)
 
 
 def compressed(user: str) -> str:

@@ -56,10 +56,10 @@ class Phase:
         self._metrics.step(self._kind, self._operation, rejected=True).observe(seconds)
         name = self._names[index]
         if name:
-            own = seconds - sum(waits.values())
-            self._metrics.controller(name, self._kind, self._operation, rejected=True).observe(own)
-        for earlier in range(index):
-            self._not_counted[earlier] -= 1
+            plugin_seconds = seconds - sum(waits.values())
+            self._metrics.controller(name, self._kind, self._operation, rejected=True).observe(plugin_seconds)
+        for position in range(index):
+            self._not_counted[position] -= 1
         self._wait(waits)
         self._waited -= sum(waits.values())  # it is not among the passed runs
 
@@ -240,6 +240,6 @@ class PolicyMetrics:
             (self._validations, self._validation_seconds),
             (self._mutations, self._mutation_seconds),
         )
-        for counted, seconds in pairs:
+        for counter, seconds in pairs:
             for labels, histogram in seconds.children.items():
-                counted.labels(*labels).value = float(histogram.count)
+                counter.labels(*labels).value = float(histogram.count)

@@ -190,8 +190,8 @@ class RequestMetrics:
         method, headers = request.method, request.headers
         applies = method == "PATCH" and headers.get("content-type") == _APPLY
         observed = self._observed
-        agent, sent = headers.get("user-agent", ""), len(request.body) if client is not None else 0
-        observed.append((info, method, applies, agent, status, seconds, size, waited, client, sent))
+        agent, request_bytes = headers.get("user-agent", ""), len(request.body) if client is not None else 0
+        observed.append((info, method, applies, agent, status, seconds, size, waited, client, request_bytes))
         if len(observed) >= _AT_ONCE:
             self.count()
 
@@ -199,14 +199,14 @@ class RequestMetrics:
         """Count the observed requests. Batches take half the time of single ones."""
         observed, self._observed = self._observed, []
         # Most requests of a batch have few targets, and share their info.
-        here: dict[tuple[int, str, bool, str, int], tuple[_Series, Counter, bool]] = {}
+        batch_series: dict[tuple[int, str, bool, str, int], tuple[_Series, Counter, bool]] = {}
         fastest = _LATENCIES[0]
-        for info, method, applies, agent, status, seconds, size, waited, client, sent in observed:
+        for info, method, applies, agent, status, seconds, size, waited, client, request_bytes in observed:
             key = (id(info), method, applies, agent, status)
-            found = here.get(key)
-            if found is None:
-                found = here[key] = self._find(info, method, agent, status, applies=applies)
-            series, total, by_server = found
+            entry = batch_series.get(key)
+            if entry is None:
+                entry = batch_series[key] = self._find(info, method, agent, status, applies=applies)
+            series, total, by_server = entry
             total.value += 1.0
             histogram = series.seconds
             histogram.counts[0 if seconds <= fastest else bisect_left(_LATENCIES, seconds)] += 1
@@ -222,7 +222,7 @@ class RequestMetrics:
             if client is not None:
                 code = str(status)
                 client.request_done(
-                    method, LOCAL_HOST, code, seconds=seconds, request_bytes=sent, response_bytes=size or 0
+                    method, LOCAL_HOST, code, seconds=seconds, request_bytes=request_bytes, response_bytes=size or 0
                 )
 
     def _find(
@@ -235,15 +235,15 @@ class RequestMetrics:
         if info is None or info.info is None or "dryRun" in info.query:
             return *self._counted(method, info, status, client, applies=applies), client == _SELF
         # The values that the labels depend on, without computing them.
-        place = (method, applies, bool(info.name), bool(info.namespace), info.watch_prefix)
+        route = (method, applies, bool(info.name), bool(info.namespace), info.watch_prefix)
         subresource = info.subresource if info.sub is not None else ""
-        key = (info.info, info.verb, subresource, place, status, client)
-        known = self._known.get(key)
-        if known is None:
+        key = (info.info, info.verb, subresource, route, status, client)
+        cached = self._known.get(key)
+        if cached is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[key] = self._counted(method, info, status, client, applies=applies)
-        return *known, client == _SELF
+            cached = self._known[key] = self._counted(method, info, status, client, applies=applies)
+        return *cached, client == _SELF
 
     def waited(self, seconds: float) -> None:
         """The request of this task has waited this long for admission webhooks."""
@@ -329,7 +329,9 @@ class RequestMetrics:
         for series in self._series.values():
             if series.sli_seconds is not None:
                 sli, seconds, webhooks = series.sli_seconds, series.seconds, series.webhooks
-                counts = [mine + theirs for mine, theirs in zip(seconds.counts, webhooks.counts, strict=True)]
+                counts = [
+                    count + webhook_count for count, webhook_count in zip(seconds.counts, webhooks.counts, strict=True)
+                ]
                 sli.counts[:] = [sum(counts[:3]), *counts[3:]]
                 sli.sum = seconds.sum + webhooks.sum
         for labels, sizes in self._event_sizes.children.items():

@@ -79,11 +79,11 @@ class ServerMetrics:
         if component in ("", API_SERVER):
             sources: Sequence[Source] = (self.registry.exposition, *self._sources)
         else:
-            found = self._components.get(component)
-            if found is None:
-                there = ", ".join((API_SERVER, *sorted(self._components)))
+            component_sources = self._components.get(component)
+            if component_sources is None:
+                names = ", ".join((API_SERVER, *sorted(self._components)))
                 raise errors.bad_request(
-                    f'there are no metrics of component "{component}": the programs in this process are {there}'
+                    f'there are no metrics of component "{component}": the programs in this process are {names}'
                 )
-            sources = found
+            sources = component_sources
         return Response(200, _TEXT, "".join([source() for source in (*sources, *self._process)]).encode())

@@ -191,27 +191,29 @@ class StorageMetrics:
         for labels, seconds in self._seconds.children.items():
             self._requests.labels(*labels).value = float(seconds.count)
         counts = self._store.counts()
-        shown: dict[tuple[str, ...], float] = {}
+        object_counts: dict[tuple[str, ...], float] = {}
         for info in self._resources():
             if "list" in info.verbs and "create" in info.verbs:
                 # Events of both groups are stored once; upstream counts them in the core group.
-                shown[_names(info.prefix)] = counts.get(info.prefix, (0, 0))[0]
-        self._objects.show(shown)
+                object_counts[_names(info.prefix)] = counts.get(info.prefix, (0, 0))[0]
+        self._objects.show(object_counts)
         by_name: dict[tuple[str, ...], float] = {
-            (f"{name}.{group}" if group else name,): count for (group, name), count in shown.items()
+            (f"{name}.{group}" if group else name,): count for (group, name), count in object_counts.items()
         }
         self._old_objects.show(by_name)
-        revisions = {each: float(each.revision % _SHOWN_DIGITS) for each in self._store.stores()}
-        self._cache_revision.show({names: revisions[self._store.store_for("/".join(names) + "/")] for names in shown})
+        revisions = {store_: float(store_.revision % _SHOWN_DIGITS) for store_ in self._store.stores()}
+        self._cache_revision.show(
+            {names: revisions[self._store.store_for("/".join(names) + "/")] for names in object_counts}
+        )
         for prefix, (_objects, changes) in counts.items():
             if changes:
                 names = _names(prefix)
                 for family in (self._received, self._cache_received, self._cache_dispatched):
                     child: Counter = family.labels(*names)
                     child.value = float(changes)
-        for at, store in enumerate(self._store.stores()):
+        for index, store in enumerate(self._store.stores()):
             if (size := store.size()) is not None:
-                self._size.labels(f"etcd-{at}").set(size)
+                self._size.labels(f"etcd-{index}").set(size)
 
 
 def _names(prefix: str) -> tuple[str, str]:

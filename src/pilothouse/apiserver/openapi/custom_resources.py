@@ -49,8 +49,8 @@ def add_custom(collector: SchemaCollector, info: ResourceInfo, version: str) -> 
 
 
 def _definition_schema(info: ResourceInfo) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = getattr(info.custom, "openapi", None) or {}
-    return found
+    openapi: Mapping[str, Any] = getattr(info.custom, "openapi", None) or {}
+    return openapi
 
 
 def _selectable(info: ResourceInfo) -> list[str]:
@@ -62,25 +62,25 @@ def _add_meta(collector: SchemaCollector, kind: str) -> str:
     """The name of the type of ``metadata``, taken from a built-in kind."""
     definition = schema.load().for_kind("", "v1", kind)
     assert definition is not None, "namespaces are built in"
-    found = definition.fields["metadata"].type.definition
-    collector.add(found)
-    return found.name
+    meta_definition = definition.fields["metadata"].type.definition
+    collector.add(meta_definition)
+    return meta_definition.name
 
 
 def _reference(version: str, name: str) -> dict[str, Any]:
     return {"$ref": V2 + name} if version == V2 else {"allOf": [{"$ref": V3 + name}]}
 
 
-def _schema(given: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _schema(structural: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     if version == V2:
-        if given.get(_PRESERVE):
+        if structural.get(_PRESERVE):
             # With arbitrary properties kubectl would reject all others.
             return {"type": "object"}
-        given = structural_as_v2(given)
-    shown = _with_embedded(given, version, metadata)
-    shown["type"] = "object"
-    shown["properties"] = {**(shown.get("properties") or {}), **_type_meta(metadata)}
-    return shown
+        structural = structural_as_v2(structural)
+    result = _with_embedded(structural, version, metadata)
+    result["type"] = "object"
+    result["properties"] = {**(result.get("properties") or {}), **_type_meta(metadata)}
+    return result
 
 
 def _type_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,49 +91,49 @@ def _type_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_embedded(given: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _with_embedded(structural: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The schema, with the fields of an object in every embedded resource (``addEmbeddedProperties``)."""
-    shown = dict(given)
-    if given.get("properties"):
-        shown["properties"] = {
-            name: _with_embedded(value, version, metadata) for name, value in given["properties"].items()
+    result = dict(structural)
+    if structural.get("properties"):
+        result["properties"] = {
+            name: _with_embedded(value, version, metadata) for name, value in structural["properties"].items()
         }
     for key in ("items", "additionalProperties"):
-        if isinstance(given.get(key), Mapping):
-            shown[key] = _with_embedded(given[key], version, metadata)
-    if given.get("x-kubernetes-embedded-resource") and not (version == V2 and given.get(_PRESERVE)):
-        shown["properties"] = {**(shown.get("properties") or {}), **_type_meta(metadata)}
-        required = list(given.get("required") or ())
-        shown["required"] = required + [name for name in ("kind", "apiVersion") if name not in required]
-    return shown
+        if isinstance(structural.get(key), Mapping):
+            result[key] = _with_embedded(structural[key], version, metadata)
+    if structural.get("x-kubernetes-embedded-resource") and not (version == V2 and structural.get(_PRESERVE)):
+        result["properties"] = {**(result.get("properties") or {}), **_type_meta(metadata)}
+        required = list(structural.get("required") or ())
+        result["required"] = required + [name for name in ("kind", "apiVersion") if name not in required]
+    return result
 
 
-def structural_as_v2(given: Mapping[str, Any]) -> dict[str, Any]:
+def structural_as_v2(structural: Mapping[str, Any]) -> dict[str, Any]:
     """A structural schema in v2: without unions, nullable values and defaults (``ToStructuralOpenAPIV2``)."""
-    shown = {key: value for key, value in given.items() if key not in _NOT_IN_V2}
-    preserves = bool(given.get(_PRESERVE))
-    if given.get("nullable") or preserves:
+    result = {key: value for key, value in structural.items() if key not in _NOT_IN_V2}
+    preserves = bool(structural.get(_PRESERVE))
+    if structural.get("nullable") or preserves:
         for key in ("items", "properties"):
-            shown.pop(key, None)
-    if given.get("nullable") or (preserves and given.get("type") == "object"):
-        shown.pop("type", None)
-    if shown.get("type") == "array" and "items" not in shown:
-        del shown["type"]
-    properties, extra = shown.get("properties") or {}, shown.get("additionalProperties")
-    required = [name for name in given.get("required") or () if not (properties.get(name) or {}).get("nullable")]
+            result.pop(key, None)
+    if structural.get("nullable") or (preserves and structural.get("type") == "object"):
+        result.pop("type", None)
+    if result.get("type") == "array" and "items" not in result:
+        del result["type"]
+    properties, extra = result.get("properties") or {}, result.get("additionalProperties")
+    required = [name for name in structural.get("required") or () if not (properties.get(name) or {}).get("nullable")]
     if isinstance(extra, Mapping) and extra.get("nullable"):
         required = []
     if required:
-        shown["required"] = required
+        result["required"] = required
     else:
-        shown.pop("required", None)
+        result.pop("required", None)
     if properties:
-        shown["properties"] = {name: structural_as_v2(value) for name, value in properties.items()}
-    if isinstance(shown.get("items"), Mapping):
-        shown["items"] = structural_as_v2(shown["items"])
+        result["properties"] = {name: structural_as_v2(value) for name, value in properties.items()}
+    if isinstance(result.get("items"), Mapping):
+        result["items"] = structural_as_v2(result["items"])
     if isinstance(extra, Mapping):
-        shown["additionalProperties"] = structural_as_v2(extra)
-    return shown
+        result["additionalProperties"] = structural_as_v2(extra)
+    return result
 
 
 _API_VERSION = (

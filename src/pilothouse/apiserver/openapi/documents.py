@@ -120,42 +120,42 @@ class OpenApi:
     def _url(self, key: str) -> str:
         return f"/openapi/v3/{key}?hash={self._hashes[key]}"
 
-    def _serve_v3(self, request: Request, key: str, desired: str) -> Response:
+    def _serve_v3(self, request: Request, key: str, requested_hash: str) -> Response:
         infos = self._by_key.get(key)
         if infos is None:
             return Response(404, _PLAIN)
-        form = _form(request, _PROTOBUF_V3)
-        if form is None:
+        media_type = _form(request, _PROTOBUF_V3)
+        if media_type is None:
             return Response(406, _PLAIN)
-        if desired and desired != self._hashes[key]:
+        if requested_hash and requested_hash != self._hashes[key]:
             return Response(301, {**_PLAIN, "location": self._url(key)})
-        headers = {"content-type": form, "vary": "Accept", "etag": f'"{self._hashes[key]}"'}
+        headers = {"content-type": media_type, "vary": "Accept", "etag": f'"{self._hashes[key]}"'}
         if request.headers.get("if-none-match", "") == headers["etag"]:
             return Response(304, headers)
-        if desired:
+        if requested_hash:
             headers["cache-control"] = "public, immutable"
             headers["expires"] = "Thu, 31 Dec 2037 23:55:55 GMT"
         else:
             headers["cache-control"] = "no-cache, private"
-        return Response(200, headers, self._v3_body(key, infos, form))
+        return Response(200, headers, self._v3_body(key, infos, media_type))
 
-    def _v3_body(self, key: str, infos: list[ResourceInfo], form: str) -> bytes:
-        cache, encode = (self._documents, _encode) if form == negotiation.JSON else (self._protobuf, _encode_v3)
+    def _v3_body(self, key: str, infos: list[ResourceInfo], media_type: str) -> bytes:
+        cache, encode = (self._documents, _encode) if media_type == negotiation.JSON else (self._protobuf, _encode_v3)
         body = cache.get(key)
         if body is None:
             body = cache[key] = encode(document(infos))
         return body
 
     def _serve_v2(self, request: Request) -> Response:
-        form = _form(request, _PROTOBUF_V2)
-        if form is None:
+        media_type = _form(request, _PROTOBUF_V2)
+        if media_type is None:
             return Response(406, _PLAIN)
         self._create_v2()
         headers = {"etag": self._second_etag, "vary": "Accept", "cache-control": "no-cache, private"}
         if request.headers.get("if-none-match", "") == self._second_etag:
             return Response(304, headers)
-        body = self._v2_json if form == negotiation.JSON else self._v2_protobuf
-        return Response(200, {**headers, "content-type": form}, body)
+        body = self._v2_json if media_type == negotiation.JSON else self._v2_protobuf
+        return Response(200, {**headers, "content-type": media_type}, body)
 
     def _create_v2(self) -> None:
         if self._v2_documents == self._table.generation:
@@ -224,8 +224,8 @@ def v2_document(table: ResourceTable) -> dict[str, Any]:
         collector.add(types.definition(name))
     paths: dict[str, Any] = {}
     for info in table:
-        known = _definition_name(info) if info.custom is None else add_custom(collector, info, V2)
-        _add_paths(paths, info, known)
+        definition_name = _definition_name(info) if info.custom is None else add_custom(collector, info, V2)
+        _add_paths(paths, info, definition_name)
     return {
         "swagger": "2.0",
         "info": _INFO,
@@ -254,11 +254,11 @@ def _add_paths(paths: dict[str, Any], info: ResourceInfo, name: str | None) -> N
         if verbs:
             paths[path] = _path_item(info, path, verbs, kind, name)
     for subresource, sub in info.subresources.items():
-        shown = {"group": sub.group or info.group, "kind": sub.kind, "version": sub.version or info.version}
+        sub_kind = {"group": sub.group or info.group, "kind": sub.kind, "version": sub.version or info.version}
         verbs = [verb for verb in ("get", "create", "update", "patch") if verb in sub.verbs]
         path = f"{item}/{subresource}"
         if verbs:
-            paths[path] = _path_item(info, path, verbs, shown, None)
+            paths[path] = _path_item(info, path, verbs, sub_kind, None)
 
 
 def _path_item(
@@ -301,5 +301,5 @@ def _tag(info: ResourceInfo) -> str:
 
 
 def _operation_name(path: str) -> str:
-    parts = [part for part in path.split("/")[3:] if part]
-    return "".join(part.strip("{}").capitalize() for part in parts)
+    segments = [segment for segment in path.split("/")[3:] if segment]
+    return "".join(segment.strip("{}").capitalize() for segment in segments)

@@ -67,13 +67,13 @@ _LOCATIONS = {"header": 1, "formData": 2, "query": 3, "path": 4}
 
 def _parameter_v2(number: int, value: Any) -> bytes:
     if value.get("in") == "body":
-        found = delimited(1, encode("v2.BodyParameter", value))
+        variant = delimited(1, encode("v2.BodyParameter", value))
     else:
         location = _LOCATIONS[value["in"]]
         # Header and path parameters lack allowEmptyValue, so the numbers of later fields differ.
         message = "v2.QueryParameter" if location in (2, 3) else "v2.PathParameter"
-        found = delimited(2, delimited(location, encode(message, value)))
-    return delimited(number, delimited(1, found))
+        variant = delimited(2, delimited(location, encode(message, value)))
+    return delimited(number, delimited(1, variant))
 
 
 def _or_reference(message: str) -> _Value:
@@ -116,8 +116,8 @@ _LIMITS: tuple[tuple[str, _Value], ...] = (
 _Fields = Mapping[str, tuple[int, _Value]]
 
 
-def _limits(first: int) -> dict[str, tuple[int, _Value]]:
-    return {name: (first + place, value) for place, (name, value) in enumerate(_LIMITS)}
+def _limits(first_number: int) -> dict[str, tuple[int, _Value]]:
+    return {name: (first_number + index, value) for index, (name, value) in enumerate(_LIMITS)}
 
 
 def _parameter_fields(unique: int) -> _Fields:
@@ -251,9 +251,9 @@ def encode(message: str, document: Mapping[str, Any]) -> bytes:
     fields = _MESSAGES[message]
     written: list[bytes] = []
     for key, value in document.items():
-        found = fields.get(key)
-        if found is not None:
-            number, write = found
+        field = fields.get(key)
+        if field is not None:
+            number, write = field
             written.append(write(number, value))
         elif key.startswith(_EXTENSIONS) and _EXTENSIONS in fields:
             number, write = fields[_EXTENSIONS]

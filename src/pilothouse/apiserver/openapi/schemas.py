@@ -64,8 +64,8 @@ def descriptions() -> Mapping[str, Mapping[str, Any]]:
     path = _descriptions_file()
     if path is None:
         return {}
-    found: Mapping[str, Mapping[str, Any]] = msgspec.json.decode(path.read_bytes())["$defs"]
-    return found
+    definitions: Mapping[str, Mapping[str, Any]] = msgspec.json.decode(path.read_bytes())["$defs"]
+    return definitions
 
 
 class SchemaCollector:
@@ -87,51 +87,51 @@ class SchemaCollector:
         """Add a definition and its references."""
         if definition.name in self.schemas:
             return
-        shown: dict[str, Any] = {"type": "object"}
-        self.schemas[definition.name] = shown
+        result: dict[str, Any] = {"type": "object"}
+        self.schemas[definition.name] = result
         described = descriptions().get(definition.name, {})
         if text := described.get("description"):
-            shown["description"] = text
+            result["description"] = text
         fields = described.get("properties") or {}
         required = [name for name, field in definition.fields.items() if field.required]
         if required:
-            shown["required"] = required
+            result["required"] = required
         if definition.fields:
-            shown["properties"] = {
+            result["properties"] = {
                 name: self._field(field, (fields.get(name) or {}).get("description", ""))
                 for name, field in sorted(definition.fields.items())
             }
         if definition.map_type:
-            shown["x-kubernetes-map-type"] = definition.map_type
+            result["x-kubernetes-map-type"] = definition.map_type
         if definition.kinds:
-            shown["x-kubernetes-group-version-kind"] = [
+            result["x-kubernetes-group-version-kind"] = [
                 {"group": group, "kind": kind, "version": version} for group, version, kind in definition.kinds
             ]
 
     def _field(self, field: Field, description: str) -> dict[str, Any]:
-        shown = self._type(field.type)
+        result = self._type(field.type)
         if description:
-            shown["description"] = description
+            result["description"] = description
         if field.list_type:
-            shown["x-kubernetes-list-type"] = field.list_type
+            result["x-kubernetes-list-type"] = field.list_type
         if field.map_keys:
-            shown["x-kubernetes-list-map-keys"] = list(field.map_keys)
+            result["x-kubernetes-list-map-keys"] = list(field.map_keys)
         if field.map_type:
-            shown["x-kubernetes-map-type"] = field.map_type
+            result["x-kubernetes-map-type"] = field.map_type
         if field.patch_strategies:
-            shown["x-kubernetes-patch-strategy"] = ",".join(field.patch_strategies)
+            result["x-kubernetes-patch-strategy"] = ",".join(field.patch_strategies)
         if field.merge_key:
-            shown["x-kubernetes-patch-merge-key"] = field.merge_key
-        return shown
+            result["x-kubernetes-patch-merge-key"] = field.merge_key
+        return result
 
     def _type(self, value: Type) -> dict[str, Any]:
         simple = _SIMPLE.get(value.name)
         if simple is not None:
             return dict(simple)
-        named = _NAMED.get(value.name)
-        if named is not None:
-            name, shown = named
-            self.schemas.setdefault(name, self._named(name, shown))
+        named_type = _NAMED.get(value.name)
+        if named_type is not None:
+            name, type_schema = named_type
+            self.schemas.setdefault(name, self._named(name, type_schema))
             return self._reference(name)
         if value.name == "object":
             self.add(value.definition)
@@ -141,12 +141,12 @@ class SchemaCollector:
             return {"type": "array", "items": self._type(value.element)}
         return {"type": "object", "additionalProperties": self._type(value.element)}
 
-    def _named(self, name: str, shown: dict[str, Any]) -> dict[str, Any]:
+    def _named(self, name: str, type_schema: dict[str, Any]) -> dict[str, Any]:
         text = descriptions().get(name, {}).get("description")
         if self._prefix == V2:
             # Swagger 2 has no unions; upstream uses strings for both.
-            shown = {"type": "string", **({"format": shown["format"]} if "format" in shown else {})}
-        return {**shown, "description": text} if text else dict(shown)
+            type_schema = {"type": "string", **({"format": type_schema["format"]} if "format" in type_schema else {})}
+        return {**type_schema, "description": text} if text else dict(type_schema)
 
     def _reference(self, name: str, default: Any = None) -> dict[str, Any]:
         reference = {"$ref": self._prefix + name}

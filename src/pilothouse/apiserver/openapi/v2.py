@@ -18,8 +18,8 @@ def path_item_as_v2(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(parameter: Mapping[str, Any]) -> dict[str, Any]:
-    rest = {key: value for key, value in parameter.items() if key != "schema"}
-    return {**rest, **parameter["schema"]}
+    other_keys = {key: value for key, value in parameter.items() if key != "schema"}
+    return {**other_keys, **parameter["schema"]}
 
 
 def _operation(operation: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,6 +49,6 @@ def _operation(operation: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _schema(shown: Mapping[str, Any]) -> dict[str, Any]:
+def _schema(body_schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of a body: any object, or a reference."""
-    return {**shown, "$ref": shown["$ref"].replace(V3, V2)} if "$ref" in shown else dict(shown)
+    return {**body_schema, "$ref": body_schema["$ref"].replace(V3, V2)} if "$ref" in body_schema else dict(body_schema)

@@ -32,12 +32,12 @@ def parse_path(text: str) -> tuple[Step, ...]:
     if text and text[0] not in ".[":
         text = "." + text
     steps: list[Step] = []
-    at = 0
-    while at < len(text):
-        match = _STEP.match(text, at)
+    position = 0
+    while position < len(text):
+        match = _STEP.match(text, position)
         if match is None:
-            raise ValueError(f"unrecognized character in path {text!r} at {at}")
-        at = match.end()
+            raise ValueError(f"unrecognized character in path {text!r} at {position}")
+        position = match.end()
         if match["field"] == "*" or match["all"] or match["star"]:
             steps.append(("all", None))
         elif match["field"] is not None:
@@ -79,13 +79,13 @@ class RowBudget:
 
 def find(value: Any, path: str, budget: RowBudget) -> list[Any]:
     """Every value at the path; none if a part of it is missing, or if there are more than the budget allows."""
-    found = [value]
+    values = [value]
     for kind, argument in parse_path(path):
-        budget.values -= len(found)
+        budget.values -= len(values)
         if budget.is_spent:
             return []
-        found = [inner for outer in found for inner in _step(outer, kind, argument, budget)]
-    return found
+        values = [inner for outer in values for inner in _step(outer, kind, argument, budget)]
+    return values
 
 
 def _step(value: Any, kind: str, argument: Any, budget: RowBudget) -> Sequence[Any]:
@@ -100,39 +100,41 @@ def _step(value: Any, kind: str, argument: Any, budget: RowBudget) -> Sequence[A
     if kind == "index":
         return [value[argument]] if -len(value) <= argument < len(value) else ()
     left, operator, right = argument
-    kept = []
+    matching = []
     for item in value:
         values = find(item, left, budget)
         if values and (values[0] == right) == (operator == "=="):
-            kept.append(item)
-    return kept
+            matching.append(item)
+    return matching
 
 
 def cells(value: Any, columns: Sequence[Mapping[str, Any]], now: datetime.datetime, size: int) -> list[Any]:
     """The cells of an object that has so many bytes."""
     budget = RowBudget(size)
-    return [cell(value, each.get("jsonPath", ""), each.get("type", "string"), now, budget) for each in columns]
+    return [cell(value, column.get("jsonPath", ""), column.get("type", "string"), now, budget) for column in columns]
 
 
 def cell(value: Any, path: str, kind: str, now: datetime.datetime, budget: RowBudget) -> Any:
     """The cell of a column: None without a value, or if the value has another type, and once the budget is spent."""
     if budget.is_spent:
         return None
-    found = find(value, path, budget)
-    if not found or found[0] is None:
+    values = find(value, path, budget)
+    if not values or values[0] is None:
         return None
-    first = found[0]
+    first_value = values[0]
     match kind:
         case "integer":
-            return int(first) if isinstance(first, int | float) and not isinstance(first, bool) else None
+            return (
+                int(first_value) if isinstance(first_value, int | float) and not isinstance(first_value, bool) else None
+            )
         case "number":
-            return first if isinstance(first, int | float) and not isinstance(first, bool) else None
+            return first_value if isinstance(first_value, int | float) and not isinstance(first_value, bool) else None
         case "boolean":
-            return first if isinstance(first, bool) else None
+            return first_value if isinstance(first_value, bool) else None
         case "date":
-            moment = parse_instant(first)
-            return "<invalid>" if moment is None else human_duration(now - moment)
-    text = " ".join(_text(item) for item in found)
+            time = parse_instant(first_value)
+            return "<invalid>" if time is None else human_duration(now - time)
+    text = " ".join(_text(item) for item in values)
     budget.characters -= len(text)
     return text
 

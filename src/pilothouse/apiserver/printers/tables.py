@@ -59,11 +59,11 @@ class TableConvertor:
         """One row for an object that begins with kind and apiVersion."""
         document = _decode(value)
         conditions = self._printer.conditions(document) if self._printer.conditions is not None else None
-        shown = value if include == "Object" else b"null" if include == "None" else partial_object(value, version)
+        obj = value if include == "Object" else b"null" if include == "None" else partial_object(value, version)
         return b'{"cells":%s,%s"object":%s}' % (
             _encode(self._printer.row(document, now, len(value))),
             b'"conditions":%s,' % _encode(conditions) if conditions else b"",
-            shown,
+            obj,
         )
 
     def bookmark_row(self, value: bytes, version: str = "v1") -> bytes:

@@ -114,8 +114,8 @@ class ObjectCodec:
         metadata["resourceVersion"] = str(revision)
         if info is not None:
             return encode_object(info, obj)
-        whole = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": ordered_metadata(metadata)}
-        return _encode(whole | {name: value for name, value in obj.items() if name not in whole})
+        document = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": ordered_metadata(metadata)}
+        return _encode(document | {name: value for name, value in obj.items() if name not in document})
 
 
 def _from_envelope(data: bytes) -> Object:
@@ -177,12 +177,12 @@ def _served() -> dict[tuple[str, str, str], ResourceInfo]:
 @cache
 def _stored() -> dict[tuple[str, str], ResourceInfo]:
     """The storage version of each built-in resource here, by group and resource of its keys."""
-    found: dict[tuple[str, str], ResourceInfo] = {}
+    by_resource: dict[tuple[str, str], ResourceInfo] = {}
     for info in (*built_in(), *(info for infos in BEHIND_GATES.values() for info in infos)):
         stored = registration_of(info.group, info.resource).strategy.stored_as(info)
         group, resource, _ = stored.prefix.split("/")
-        found[group, resource] = stored
-    return found
+        by_resource[group, resource] = stored
+    return by_resource
 
 
 def _stored_in(key: str) -> ResourceInfo | None:

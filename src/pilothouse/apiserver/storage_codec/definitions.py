@@ -37,18 +37,18 @@ def to_v1beta1(definition: Object) -> Object:
     versions = [dict(version) for version in spec.get("versions") or ()]
     if versions:
         spec["version"] = versions[0]["name"]
-        for name, above in _SHARED:
+        for name, spec_field in _SHARED:
             value = versions[0].get(name)
             if all(version.get(name) == value for version in versions):
                 for version in versions:
                     version.pop(name, None)
                 if value is not None:
-                    spec[above] = value
+                    spec[spec_field] = value
     spec["versions"] = versions
-    for holder in (spec, *versions):
-        if holder.get("additionalPrinterColumns"):
-            holder["additionalPrinterColumns"] = [
-                _column_to_v1beta1(each) for each in holder["additionalPrinterColumns"]
+    for spec_or_version in (spec, *versions):
+        if spec_or_version.get("additionalPrinterColumns"):
+            spec_or_version["additionalPrinterColumns"] = [
+                _column_to_v1beta1(column) for column in spec_or_version["additionalPrinterColumns"]
             ]
     if spec.get("conversion"):
         spec["conversion"] = _conversion_to_v1beta1(spec["conversion"])
@@ -64,15 +64,15 @@ def from_v1beta1(definition: Object) -> Object:
     versions = [dict(version) for version in spec.pop("versions", None) or ()]
     if not versions and name:
         versions = [{"name": name, "served": True, "storage": True}]
-    for field, above in _SHARED:
-        value = spec.pop(above, None)
+    for field, spec_field in _SHARED:
+        value = spec.pop(spec_field, None)
         if value is not None:
             for version in versions:
                 version[field] = value
     for version in versions:
         if version.get("additionalPrinterColumns"):
             version["additionalPrinterColumns"] = [
-                _column_from_v1beta1(each) for each in version["additionalPrinterColumns"]
+                _column_from_v1beta1(column) for column in version["additionalPrinterColumns"]
             ]
     ordered: Object = {field: spec.pop(field) for field in ("group", "names", "scope") if field in spec}
     ordered["versions"] = versions
@@ -80,8 +80,8 @@ def from_v1beta1(definition: Object) -> Object:
     ordered["conversion"] = _conversion_from_v1beta1(conversion)
     if spec.pop("preserveUnknownFields", True):  # the default of v1beta1
         ordered["preserveUnknownFields"] = True
-    left = {field: value for field, value in definition.items() if field not in ("kind", "apiVersion")}
-    return {**left, "spec": {**ordered, **spec}}
+    other_fields = {field: value for field, value in definition.items() if field not in ("kind", "apiVersion")}
+    return {**other_fields, "spec": {**ordered, **spec}}
 
 
 def _column_to_v1beta1(column: Object) -> Object:
@@ -93,21 +93,21 @@ def _column_from_v1beta1(column: Object) -> Object:
 
 
 def _conversion_to_v1beta1(conversion: Object) -> Object:
-    found: Object = {"strategy": conversion["strategy"]}
+    converted: Object = {"strategy": conversion["strategy"]}
     webhook = conversion.get("webhook") or {}
     if webhook.get("clientConfig") is not None:
-        found["webhookClientConfig"] = webhook["clientConfig"]
+        converted["webhookClientConfig"] = webhook["clientConfig"]
     if webhook.get("conversionReviewVersions"):
-        found["conversionReviewVersions"] = webhook["conversionReviewVersions"]
-    return found
+        converted["conversionReviewVersions"] = webhook["conversionReviewVersions"]
+    return converted
 
 
 def _conversion_from_v1beta1(conversion: Object) -> Object:
-    found: Object = {"strategy": conversion["strategy"]}
+    converted: Object = {"strategy": conversion["strategy"]}
     client, reviews = conversion.get("webhookClientConfig"), conversion.get("conversionReviewVersions")
     if client is not None or reviews is not None:
-        webhook = found["webhook"] = {}
+        webhook = converted["webhook"] = {}
         if client is not None:
             webhook["clientConfig"] = client
         webhook["conversionReviewVersions"] = reviews
-    return found
+    return converted

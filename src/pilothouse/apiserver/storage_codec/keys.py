@@ -51,15 +51,15 @@ def resource_of(key: str) -> tuple[str, str] | None:
 @cache
 def _prefixes() -> Mapping[str, str]:
     """etcd's prefix of each stored resource below the root → this server's prefix."""
-    found = {}
+    prefixes = {}
     for info in (*built_in(), *(info for infos in BEHIND_GATES.values() for info in infos)):
         if info.group in _SEPARATE or "create" not in info.verbs or "list" not in info.verbs:
             continue
         declared = registration_of(info.group, info.resource).etcd_prefix
-        found[f"{declared or info.resource}/"] = storage_prefix(info.group, info.resource)
-    found["ranges/"] = range_allocations.PREFIX
-    found["masterleases/"] = MASTER_LEASES
-    return found
+        prefixes[f"{declared or info.resource}/"] = storage_prefix(info.group, info.resource)
+    prefixes["ranges/"] = range_allocations.PREFIX
+    prefixes["masterleases/"] = MASTER_LEASES
+    return prefixes
 
 
 @cache
@@ -72,12 +72,12 @@ def location_of(options: "EtcdOptions") -> Callable[[str], int]:
     the ranges of addresses and ports are with the Services that take them, as upstream
     (``pkg/registry/core/rest/storage_core.go``, v1.36)."""
     services = etcd_options.location_of(options, "", "services")
-    found = {range_allocations.PREFIX: services}
+    locations = {range_allocations.PREFIX: services}
     for own in _own_prefixes():
         if own not in NO_RESOURCES:
             group, resource, _rest = own.split("/")
-            found[own] = etcd_options.location_of(options, group, resource)
-    return lambda prefix: found.get(prefix, 0)
+            locations[own] = etcd_options.location_of(options, group, resource)
+    return lambda prefix: locations.get(prefix, 0)
 
 
 class KeyLayout:
@@ -89,26 +89,26 @@ class KeyLayout:
 
     def etcd_key(self, key: str) -> str:
         """The key in etcd of an object."""
-        group, resource, rest = key.split("/", 2)
+        group, resource, relative_key = key.split("/", 2)
         own = f"{group}/{resource}/"
-        return f"{self.root}{_own_prefixes().get(own, own)}{rest}"
+        return f"{self.root}{_own_prefixes().get(own, own)}{relative_key}"
 
     def key(self, etcd_key: str) -> str | None:
         """The key of the object with this key in etcd; None if it is no object of a resource served here."""
         if not etcd_key.startswith(self.root):
             return None
         path = etcd_key[len(self.root) :]
-        first, _, rest = path.partition("/")
-        second, _, third = rest.partition("/")
-        known = _prefixes()
-        own = known.get(f"{first}/")
+        first_segment, _, after_first = path.partition("/")
+        second_segment, _, after_second = after_first.partition("/")
+        prefixes = _prefixes()
+        own = prefixes.get(f"{first_segment}/")
         if own is not None:
-            return own + rest if rest else None
-        if not third:
+            return own + after_first if after_first else None
+        if not after_second:
             return None
-        own = known.get(f"{first}/{second}/")
+        own = prefixes.get(f"{first_segment}/{second_segment}/")
         if own is not None:
-            return own + third
+            return own + after_second
         # Groups of custom resources contain a dot, names of built-in resources do not (``apiextensions`` validates
         # both).
-        return path if "." in first else None
+        return path if "." in first_segment else None

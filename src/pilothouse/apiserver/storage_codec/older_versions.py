@@ -27,20 +27,20 @@ def _disruption_budget(obj: Object) -> Object:
 
 def _endpoint_slice(obj: Object) -> Object:
     """``topology`` was replaced by three fields (``pkg/apis/discovery/v1beta1/conversion.go``)."""
-    return {**obj, "endpoints": [_endpoint(each) for each in obj.get("endpoints") or ()]}
+    return {**obj, "endpoints": [_endpoint(endpoint) for endpoint in obj.get("endpoints") or ()]}
 
 
 def _endpoint(endpoint: Object) -> Object:
-    left = {key: value for key, value in endpoint.items() if key != "topology"}
+    converted = {key: value for key, value in endpoint.items() if key != "topology"}
     topology = dict(endpoint.get("topology") or {})
     hostname, zone = topology.pop(_HOSTNAME, None), topology.pop(_ZONE, None)
-    if hostname and not left.get("nodeName"):
-        left["nodeName"] = hostname
+    if hostname and not converted.get("nodeName"):
+        converted["nodeName"] = hostname
     if zone:
-        left["zone"] = zone
+        converted["zone"] = zone
     if topology:
-        left["deprecatedTopology"] = topology
-    return left
+        converted["deprecatedTopology"] = topology
+    return converted
 
 
 def _priority_level(obj: Object) -> Object:
@@ -76,11 +76,11 @@ def _rule(rule: Object) -> Object:
 
 
 def _backend(backend: Object) -> Object:
-    left = {key: value for key, value in backend.items() if key not in ("serviceName", "servicePort")}
+    converted = {key: value for key, value in backend.items() if key not in ("serviceName", "servicePort")}
     name, port = backend.get("serviceName"), backend.get("servicePort")
     if name or port:
-        left["service"] = {"name": name or "", "port": {"name" if isinstance(port, str) else "number": port}}
-    return left
+        converted["service"] = {"name": name or "", "port": {"name" if isinstance(port, str) else "number": port}}
+    return converted
 
 
 def _signing_request(obj: Object) -> Object:
@@ -89,7 +89,9 @@ def _signing_request(obj: Object) -> Object:
     spec = {"signerName": "kubernetes.io/legacy-unknown", **(obj.get("spec") or {})}
     status = dict(obj.get("status") or {})
     if status.get("conditions"):
-        status["conditions"] = [{**each, "status": each.get("status") or "True"} for each in status["conditions"]]
+        status["conditions"] = [
+            {**condition, "status": condition.get("status") or "True"} for condition in status["conditions"]
+        ]
     return {**obj, "spec": spec, "status": status}
 
 
