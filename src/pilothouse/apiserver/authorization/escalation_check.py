@@ -225,7 +225,7 @@ def _non_resource_url_covers(owner_paths: tuple[str, ...], url: str) -> bool:
 
 
 def _compact_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Parts of the same resource combined, for messages (``CompactRules``)."""
+    """Rules of the same resource combined, for messages (``CompactRules``)."""
     verbs_by_resource: dict[tuple[Any, ...], list[str]] = {}
     for rule in rules:
         if rule.non_resource_urls:
