@@ -69,6 +69,11 @@ def invalid(field: str, value: object, detail: str) -> FieldError:
     return FieldError(field, "FieldValueInvalid", f"{text}: {detail}" if detail else text)
 
 
+def all_invalid(field: str, value: object, details: Iterable[str]) -> ErrorList:
+    """``Invalid value`` for each detail."""
+    return [invalid(field, value, detail) for detail in details]
+
+
 def invalid_omitting_value(field: str, detail: str) -> FieldError:
     """``Invalid value``, without the value (``OmitValueType``)."""
     return FieldError(field, "FieldValueInvalid", f"Invalid value: {detail}")

@@ -32,6 +32,14 @@ def ensure_object(obj: Object, field: str) -> Object:
     return value
 
 
+def set_or_remove(obj: Object, field: str, value: Any) -> None:
+    """Set a field, or remove it if the value is None."""
+    if value is None:
+        obj.pop(field, None)
+    else:
+        obj[field] = value
+
+
 def validate_immutable_fields(obj: Object, old: Object, path: str, fields: Mapping[str, str]) -> ErrorList:
     """``field is immutable`` for each changed field (``ValidateImmutableField``). ``fields`` maps names to
     internal types (``internal_types``); ``path`` is that of the object, "" at the top."""

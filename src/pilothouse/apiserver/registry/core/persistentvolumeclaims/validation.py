@@ -10,7 +10,7 @@ from pilothouse.apiserver.registry.generic.meta_validation import (
     validate_label_selector,
     validate_labels,
 )
-from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, validate_immutable_fields
+from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, set_or_remove, validate_immutable_fields
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, qualified_name_errors
 from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quantity
 
@@ -239,19 +239,12 @@ def _munge_mutable_fields(
     """
     new_clone, old_clone = dict(spec), dict(old_spec)
     if not old_spec.get("volumeName"):
-        _set_or_remove(old_clone, "volumeName", spec.get("volumeName"))
+        set_or_remove(old_clone, "volumeName", spec.get("volumeName"))
     if old_spec.get("storageClassName") is None and annotation in (None, spec.get("storageClassName")):
-        _set_or_remove(new_clone, "storageClassName", None)
+        set_or_remove(new_clone, "storageClassName", None)
     if is_bound:
-        _set_or_remove(new_clone, _ATTRIBUTES_CLASS, old_spec.get(_ATTRIBUTES_CLASS))
+        set_or_remove(new_clone, _ATTRIBUTES_CLASS, old_spec.get(_ATTRIBUTES_CLASS))
         if _requests(spec):
             requests = {**_requests(spec), "storage": _requests(old_spec).get("storage", "0")}
             new_clone["resources"] = {**spec["resources"], "requests": requests}
     return new_clone, old_clone
-
-
-def _set_or_remove(spec: Object, field: str, value: Any) -> None:
-    if value is None:
-        spec.pop(field, None)
-    else:
-        spec[field] = value

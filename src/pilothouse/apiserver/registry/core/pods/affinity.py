@@ -4,9 +4,18 @@ After ``validateAffinity``, ``ValidateNodeSelector``, ``validateTopologySpreadCo
 in kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from pilothouse.apiserver.field_errors import ErrorList, duplicate, forbidden, invalid, named, not_supported, required
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    all_invalid,
+    duplicate,
+    forbidden,
+    invalid,
+    named,
+    not_supported,
+    required,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.label_keys import validate_label_keys
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
@@ -16,10 +25,6 @@ _UNSATISFIABLE_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_POLICIES = ("Honor", "Ignore")
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _POSITIVE = "must be greater than zero"
-
-
-def _all_invalid(path: str, value: str, msgs: Iterable[str]) -> ErrorList:
-    return [invalid(path, value, msg) for msg in msgs]
 
 
 def validate_affinity(affinity: Object, path: str) -> ErrorList:
@@ -90,9 +95,9 @@ def _validate_node_selector_term(term: Object, path: str, *, validate_values: bo
         elif operator not in _NODE_OPERATORS:
             errors.append(invalid(f"{child_path}.operator", named(operator), "not a valid selector operator"))
         key = requirement.get("key") or ""
-        errors += _all_invalid(f"{child_path}.key", key, qualified_name_errors(key))
+        errors += all_invalid(f"{child_path}.key", key, qualified_name_errors(key))
         for index, value in enumerate(values if validate_values else ()):
-            errors += _all_invalid(f"{child_path}.values[{index}]", value, label_value_errors(value))
+            errors += all_invalid(f"{child_path}.values[{index}]", value, label_value_errors(value))
     for position, requirement in enumerate(term.get("matchFields") or ()):
         errors += _validate_node_field_selector_requirement(requirement, f"{path}.matchFields[{position}]")
     return errors
@@ -114,7 +119,7 @@ def _validate_node_field_selector_requirement(requirement: Object, path: str) ->
     if key != "metadata.name":
         return [*errors, invalid(f"{path}.key", key, "not a valid field selector key")]
     for index, value in enumerate(values):
-        errors += _all_invalid(f"{path}.values[{index}]", value, dns_subdomain_errors(value))
+        errors += all_invalid(f"{path}.values[{index}]", value, dns_subdomain_errors(value))
     return errors
 
 
@@ -124,13 +129,13 @@ def _validate_pod_affinity_term(term: Object, path: str) -> ErrorList:
         if term.get(field) is not None:
             errors += validate_label_selector(term[field], f"{path}.{field}")
     for name in term.get("namespaces") or ():
-        errors += _all_invalid(f"{path}.namespace", name, dns_label_errors(name))
+        errors += all_invalid(f"{path}.namespace", name, dns_label_errors(name))
     errors += validate_label_keys(term, path)
     key = term.get("topologyKey") or ""
     if not key:
         errors.append(required(f"{path}.topologyKey", "can not be empty"))
     # Upstream also validates an empty key.
-    return errors + _all_invalid(f"{path}.topologyKey", key, qualified_name_errors(key))
+    return errors + all_invalid(f"{path}.topologyKey", key, qualified_name_errors(key))
 
 
 def validate_topology_spread_constraints(constraints: Sequence[Object], path: str) -> ErrorList:

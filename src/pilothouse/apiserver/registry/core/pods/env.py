@@ -4,9 +4,9 @@ After ``ValidateEnv``, ``ValidateEnvFrom`` and the functions they call in kubern
 ``pkg/apis/core/validation/validation.go`` (v1.36).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from pilothouse.apiserver.field_errors import ErrorList, invalid, not_found, required
+from pilothouse.apiserver.field_errors import ErrorList, all_invalid, invalid, not_found, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.field_references import (
     ENV_FIELD_PATHS,
@@ -64,17 +64,13 @@ def _validate_env_var_value_from(variable: Object, source: Object, path: str) ->
     return errors
 
 
-def _all_invalid(path: str, value: str, msgs: Iterable[str]) -> ErrorList:
-    return [invalid(path, value, msg) for msg in msgs]
-
-
 def _validate_key_selector(reference: Object, path: str) -> ErrorList:
     """A key of a ConfigMap or Secret. An empty name is reported as invalid."""
     name, key = reference.get("name") or "", reference.get("key") or ""
-    all_errors = _all_invalid(f"{path}.name", name, dns_subdomain_errors(name))
+    all_errors = all_invalid(f"{path}.name", name, dns_subdomain_errors(name))
     if not key:
         return [*all_errors, required(f"{path}.key")]
-    return all_errors + _all_invalid(f"{path}.key", key, config_key_errors(key))
+    return all_errors + all_invalid(f"{path}.key", key, config_key_errors(key))
 
 
 def _validate_file_key_selector(reference: Object, path: str) -> ErrorList:
@@ -88,7 +84,7 @@ def _validate_file_key_selector(reference: Object, path: str) -> ErrorList:
     if not volume:
         errors.append(required(f"{path}.volumeName"))
     else:
-        errors += _all_invalid(f"{path}.volumeName", volume, dns_label_errors(volume))
+        errors += all_invalid(f"{path}.volumeName", volume, dns_label_errors(volume))
     if not file:
         errors.append(required(f"{path}.path"))
     elif ".." in file.split("/"):
@@ -110,7 +106,7 @@ def validate_env_from(sources: Sequence[Object], path: str) -> ErrorList:
             else:
                 # Upstream validates the name as a prefix, which may end with a hyphen.
                 masked = name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
-                errors += _all_invalid(f"{child_path}.{field}.name", name, dns_subdomain_errors(masked))
+                errors += all_invalid(f"{child_path}.{field}.name", name, dns_subdomain_errors(masked))
         # Upstream's path is that of the list.
         if not sources_set:
             errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))

@@ -4,10 +4,11 @@ After ``ValidatePodSpec`` and the functions it calls in kubernetes' ``pkg/apis/c
 in its order. ``validation`` has the common fields and calls the functions here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pilothouse.apiserver.field_errors import (
     ErrorList,
+    all_invalid,
     duplicate,
     forbidden,
     invalid,
@@ -42,10 +43,6 @@ _TRAILING_FIELDS = frozenset(("runtimeClassName", "overhead", "os", "schedulingG
 _COMMON_PREEMPTION_POLICIES = (None, "PreemptLowerPriority")
 
 
-def _all_invalid(path: str, value: str, msgs: Iterable[str]) -> ErrorList:
-    return [invalid(path, value, msg) for msg in msgs]
-
-
 def validate_leading_fields(spec: Object, path: str, *, independent: bool) -> ErrorList:
     """The less common fields that upstream validates first: ``securityContext`` to ``hostnameOverride``.
     ``independent``: no container has fields whose validation depends on the pod."""
@@ -58,7 +55,7 @@ def validate_leading_fields(spec: Object, path: str, *, independent: bool) -> Er
     errors += _validate_pod_dns_config(spec, path)
     for position, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType") or ""
-        errors += _all_invalid(f"{path}.readinessGates[{position}].conditionType", kind, qualified_name_errors(kind))
+        errors += all_invalid(f"{path}.readinessGates[{position}].conditionType", kind, qualified_name_errors(kind))
     errors += _validate_scheduling_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
     errors += validate_topology_spread_constraints(
         spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints"
@@ -73,7 +70,7 @@ def validate_host_aliases(aliases: Sequence[Object], path: str) -> ErrorList:
         child_path = f"{path}[{position}]"
         errors += validate_ip_for_legacy_field(alias.get("ip") or "", f"{child_path}.ip")
         for index, name in enumerate(alias.get("hostnames") or ()):
-            errors += _all_invalid(f"{child_path}.hostnames[{index}]", name, dns_subdomain_errors(name))
+            errors += all_invalid(f"{child_path}.hostnames[{index}]", name, dns_subdomain_errors(name))
     return errors
 
 
@@ -85,7 +82,7 @@ def validate_trailing_fields(spec: Object, path: str) -> ErrorList:
     errors: ErrorList = []
     name = spec.get("runtimeClassName")
     if name is not None:
-        errors += _all_invalid(f"{path}.runtimeClassName", name, dns_subdomain_errors(name))
+        errors += all_invalid(f"{path}.runtimeClassName", name, dns_subdomain_errors(name))
     if policy == "":
         errors.append(required(f"{path}.preemptionPolicy"))
     elif policy is not None and policy not in _PREEMPTION_POLICIES:
@@ -102,7 +99,7 @@ def _validate_scheduling_group(group: Object, path: str) -> ErrorList:
     name = group.get("podGroupName")
     if name is None:
         return [invalid(path, None, "must specify one of: `podGroupName`")]
-    return _all_invalid(path, name, dns_subdomain_errors(name))
+    return all_invalid(path, name, dns_subdomain_errors(name))
 
 
 def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
@@ -132,7 +129,7 @@ def _validate_pod_dns_config(spec: Object, path: str) -> ErrorList:
     for position, search in enumerate(searches):
         domain = search.removesuffix(".")
         if search != ".":
-            errors += _all_invalid(f"{child_path}.searches[{position}]", domain, dns_search_errors(domain))
+            errors += all_invalid(f"{child_path}.searches[{position}]", domain, dns_search_errors(domain))
     errors += [
         required(f"{child_path}.options[{position}]", "must not be empty")
         for position, option in enumerate(config.get("options") or ())
@@ -146,7 +143,7 @@ def _validate_scheduling_gates(gates: Sequence[Object], path: str) -> ErrorList:
     names: set[str] = set()
     for position, gate in enumerate(gates):
         name = gate.get("name") or ""
-        errors += _all_invalid(f"{path}[{position}]", name, qualified_name_errors(name))
+        errors += all_invalid(f"{path}[{position}]", name, qualified_name_errors(name))
         if name in names:
             errors.append(duplicate(f"{path}[{position}]", name))
         names.add(name)
@@ -165,7 +162,7 @@ def _validate_hostname_override(spec: Object, path: str) -> ErrorList:
     ]
     if len(name.encode()) > _MAX_HOSTNAME_LENGTH:
         errors.append(too_long(path, _MAX_HOSTNAME_LENGTH))
-    return errors + _all_invalid(path, name, dns_subdomain_errors(name))
+    return errors + all_invalid(path, name, dns_subdomain_errors(name))
 
 
 def validate_image_whitespace(container: Object, path: str) -> ErrorList:

@@ -11,6 +11,7 @@ from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_dif
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.pod_spec import validate_image_whitespace
 from pilothouse.apiserver.registry.core.validation import validate_tolerations
+from pilothouse.apiserver.registry.generic.object_fields import set_or_remove
 
 _IMMUTABLE_FIELDS_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -81,7 +82,7 @@ def _validate_gated_update(munged_spec: Object, old_spec: Object) -> ErrorList:
             bad_value = internal_value("{}string", munged_spec.get("nodeSelector"))
             detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             errors.append(invalid("spec.nodeSelector", bad_value, detail))
-        _set_or_remove(munged_spec, "nodeSelector", old_spec.get("nodeSelector"))
+        set_or_remove(munged_spec, "nodeSelector", old_spec.get("nodeSelector"))
     affinity, old_affinity = munged_spec.get("affinity"), old_spec.get("affinity")
     node_affinity, old_node_affinity = ((a or {}).get("nodeAffinity") for a in (affinity, old_affinity))
     if node_affinity == old_node_affinity:
@@ -91,15 +92,8 @@ def _validate_gated_update(munged_spec: Object, old_spec: Object) -> ErrorList:
         munged_spec.pop("affinity", None)
     else:
         munged_spec["affinity"] = dict(affinity or {})
-        _set_or_remove(munged_spec["affinity"], "nodeAffinity", old_node_affinity)
+        set_or_remove(munged_spec["affinity"], "nodeAffinity", old_node_affinity)
     return errors
-
-
-def _set_or_remove(obj: Object, field: str, value: Any) -> None:
-    if value is None:
-        obj.pop(field, None)
-    else:
-        obj[field] = value
 
 
 def _validate_node_affinity_update(node_affinity: Object | None, old_node_affinity: Object | None) -> ErrorList:

@@ -10,6 +10,7 @@ import msgspec
 
 from pilothouse.apiserver.field_errors import (
     ErrorList,
+    all_invalid,
     duplicate,
     forbidden,
     invalid,
@@ -130,26 +131,22 @@ def validate_pod_spec(spec: Object, path: str, *, meta: Object | None = None) ->
     errors += validate_leading_fields(spec, path, independent=independent)
     for field in ("serviceAccountName", "nodeName"):
         if spec.get(field):
-            errors += _all_invalid(f"{path}.{field}", spec[field], dns_subdomain_errors(spec[field]))
+            errors += all_invalid(f"{path}.{field}", spec[field], dns_subdomain_errors(spec[field]))
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2147483647:
         errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive"))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
-            errors += _all_invalid(f"{path}.{field}", spec[field], dns_label_errors(spec[field]))
+            errors += all_invalid(f"{path}.{field}", spec[field], dns_label_errors(spec[field]))
     if spec.get("tolerations"):
         errors += validate_tolerations(spec["tolerations"], f"{path}.tolerations")
     if spec.get("hostAliases"):
         errors += validate_host_aliases(spec["hostAliases"], f"{path}.hostAliases")
     if spec.get("priorityClassName"):
         name = spec["priorityClassName"]
-        errors += _all_invalid(f"{path}.priorityClassName", name, dns_subdomain_errors(name))
+        errors += all_invalid(f"{path}.priorityClassName", name, dns_subdomain_errors(name))
     errors += validate_trailing_fields(spec, path)
     return errors if independent else errors + validate_file_key_ref_volumes(spec, path)
-
-
-def _all_invalid(path: str, value: str, msgs: Iterable[str]) -> ErrorList:
-    return [invalid(path, value, msg) for msg in msgs]
 
 
 def _validate_resource_claims(claims: Sequence[Object], path: str, meta: Object | None) -> ErrorList:
@@ -188,11 +185,11 @@ def _validate_volumes(
         if pod_name and name and "ephemeral" in volume:
             claim_name = f"{pod_name}-{name}"
             msgs = [f"PVC name {quote(claim_name)}: {msg}" for msg in dns_subdomain_errors(claim_name)]
-            volume_errors += _all_invalid(f"{child_path}.name", name, msgs)
+            volume_errors += all_invalid(f"{child_path}.name", name, msgs)
         if not name:
             volume_errors.append(required(f"{child_path}.name"))
         else:
-            volume_errors += _all_invalid(f"{child_path}.name", name, dns_label_errors(name))
+            volume_errors += all_invalid(f"{child_path}.name", name, dns_label_errors(name))
         if name in valid_volumes:
             volume_errors.append(duplicate(f"{child_path}.name", name))
         if volume_errors:
@@ -375,7 +372,7 @@ def _validate_container_common(
     if not name:
         all_errors.append(required(f"{path}.name"))
     else:
-        all_errors += _all_invalid(f"{path}.name", name, dns_label_errors(name))
+        all_errors += all_invalid(f"{path}.name", name, dns_label_errors(name))
     if not container.get("image"):
         all_errors.append(required(f"{path}.image"))
     policy = container.get("terminationMessagePolicy")
@@ -416,7 +413,7 @@ def _validate_container_ports(ports: Iterable[Object], path: str, all_errors: Er
         if port.get("name"):
             name = port["name"]
             msgs = port_name_errors(name)
-            all_errors += _all_invalid(f"{child_path}.name", name, msgs)
+            all_errors += all_invalid(f"{child_path}.name", name, msgs)
             if not msgs and name in names:
                 all_errors.append(duplicate(f"{child_path}.name", name))
             names.add(name)

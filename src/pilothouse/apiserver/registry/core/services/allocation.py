@@ -32,6 +32,7 @@ from pilothouse.apiserver.registry.core.services.service_types import (
     needs_node_port,
 )
 from pilothouse.apiserver.registry.core.services.strategy import normalize_cluster_ips, patch_allocated_values
+from pilothouse.apiserver.registry.generic.object_fields import set_or_remove
 from pilothouse.apiserver.resources import ResourceTable
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
@@ -316,16 +317,9 @@ def _requested_values(spec: Object) -> Object:
 def _restore_requested_values(spec: Object, requested: Object) -> None:
     for name in ("clusterIP", "healthCheckNodePort", "clusterIPs"):
         value = requested[name]
-        _set_or_remove(spec, name, list(value) if isinstance(value, list) else value)
+        set_or_remove(spec, name, list(value) if isinstance(value, list) else value)
     for port, node_port in zip(spec.get("ports") or (), requested["nodePorts"], strict=False):
-        _set_or_remove(port, "nodePort", node_port)
-
-
-def _set_or_remove(obj: Object, name: str, value: object) -> None:
-    if value is None:
-        obj.pop(name, None)
-    else:
-        obj[name] = value
+        set_or_remove(port, "nodePort", node_port)
 
 
 def _is_service_write(write: AdmissionAttributes) -> bool:
