@@ -371,7 +371,6 @@ async def test_stored_objects_are_pruned_and_defaulted_by_the_current_schema(api
     ended = [type_ for type_, _obj in await events.rest()]
     labelled = await api.patch(FOOS + "/f?fieldValidation=Strict", {"metadata": {"labels": {"a": "b"}}})
     _type, seen = await (await api.watch(FOOS)).next()
-    (read, labelled) = [read, labelled]
     shown = {"listed": listed.body["items"][0]["spec"], "seen": seen["spec"]}
     spec = {"size": 1, "replicas": 2, "shape": "round"}
     assert (read.body["spec"], shown) == (spec, {"listed": spec, "seen": spec})

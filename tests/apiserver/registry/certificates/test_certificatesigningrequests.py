@@ -131,11 +131,13 @@ async def test_certificate_can_be_set_once(api: Api) -> None:
     await api.create(REQUESTS, _request())
     await api.patch(REQUESTS + "/r/approval", {"status": {"conditions": [_condition()]}})
     signed = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": certificate}})
-    other = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(_certificate("b"))}})
+    changed = await api.patch(REQUESTS + "/r/status", {"status": {"certificate": _encoded(_certificate("b"))}})
     removed = await api.patch(REQUESTS + "/r/status", {"status": {"conditions": []}})
     assert signed.body["status"]["certificate"] == certificate
     assert signed.body["status"]["conditions"][0]["type"] == "Approved"
-    assert other.message.endswith("status.certificate: Forbidden: updates may not modify existing certificate content")
+    assert changed.message.endswith(
+        "status.certificate: Forbidden: updates may not modify existing certificate content"
+    )
     assert removed.message.endswith(
         'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'
     )

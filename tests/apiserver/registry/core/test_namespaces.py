@@ -48,27 +48,19 @@ async def test_metadata_name_label_is_restored(api: Api) -> None:
 async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
     created = await api.create(NAMESPACES, _namespace())
     await api.create(f"{NAMESPACES}/n/configmaps", config_map())
-    marked = await api.delete(f"{NAMESPACES}/n")
+    deleted = await api.delete(f"{NAMESPACES}/n")
     deleted_again = await api.delete(f"{NAMESPACES}/n")
     rejected = await api.post(f"{NAMESPACES}/n/configmaps", config_map("d"))
     updated = await api.patch(f"{NAMESPACES}/n/configmaps/c", {"data": {"a": "b"}})
-    emptied = await api.delete(f"{NAMESPACES}/n/configmaps")
+    collection_deleted = await api.delete(f"{NAMESPACES}/n/configmaps")
     finalized = await api.put(
         f"{NAMESPACES}/n/finalize", {"metadata": {"name": "n", "uid": created["metadata"]["uid"]}}
     )
-    marked, deleted_again, rejected, updated, emptied, finalized, gone = [
-        marked,
-        deleted_again,
-        rejected,
-        updated,
-        emptied,
-        finalized,
-        await api.get(f"{NAMESPACES}/n"),
-    ]
-    assert marked.body["status"] == {"phase": "Terminating"}
-    assert marked.meta["deletionTimestamp"] == "2026-01-01T00:00:00Z"
-    assert "deletionGracePeriodSeconds" not in marked.meta
-    assert deleted_again.body == marked.body
+    after_finalize = await api.get(f"{NAMESPACES}/n")
+    assert deleted.body["status"] == {"phase": "Terminating"}
+    assert deleted.meta["deletionTimestamp"] == "2026-01-01T00:00:00Z"
+    assert "deletionGracePeriodSeconds" not in deleted.meta
+    assert deleted_again.body == deleted.body
     assert (rejected.status, rejected.body["reason"]) == (403, "Forbidden")
     assert rejected.message == (
         'configmaps "d" is forbidden: unable to create new content in namespace n because it is being terminated'
@@ -81,10 +73,10 @@ async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
         }
     ]
     assert updated.status == 200
-    assert emptied.status == 200
+    assert collection_deleted.status == 200
     assert finalized.status == 200
     assert finalized.body["spec"] == {}
-    assert gone.status == 404
+    assert after_finalize.status == 404
 
 
 async def test_metadata_finalizer_keeps_the_namespace_after_finalize(api: Api) -> None:
@@ -93,11 +85,11 @@ async def test_metadata_finalizer_keeps_the_namespace_after_finalize(api: Api) -
     finalized = await api.put(
         f"{NAMESPACES}/n/finalize", {"metadata": {"name": "n", "finalizers": ["a.b/c"]}, "spec": {}}
     )
-    kept = await api.get(f"{NAMESPACES}/n")
+    after_finalize = await api.get(f"{NAMESPACES}/n")
     without_finalizers = await api.patch(f"{NAMESPACES}/n", {"metadata": {"finalizers": None}})
-    finalized, kept, without_finalizers, gone = [finalized, kept, without_finalizers, await api.get(f"{NAMESPACES}/n")]
-    assert finalized.body == kept.body
-    assert (without_finalizers.status, gone.status) == (200, 404)
+    after_patch = await api.get(f"{NAMESPACES}/n")
+    assert finalized.body == after_finalize.body
+    assert (without_finalizers.status, after_patch.status) == (200, 404)
 
 
 async def test_spec_finalizers_change_only_through_finalize(api: Api) -> None:
@@ -105,7 +97,7 @@ async def test_spec_finalizers_change_only_through_finalize(api: Api) -> None:
     created["spec"] = {"finalizers": []}
     updated = await api.put(f"{NAMESPACES}/n", created)
     created["spec"] = {"finalizers": ["kubernetes", "x.y/z"]}
-    updated, finalized = [updated, await api.put(f"{NAMESPACES}/n/finalize", created)]
+    finalized = await api.put(f"{NAMESPACES}/n/finalize", created)
     assert updated.body["spec"] == {"finalizers": ["kubernetes"]}
     assert finalized.body["spec"] == {"finalizers": ["kubernetes", "x.y/z"]}
 
@@ -142,12 +134,12 @@ async def test_status_update_does_not_remove_the_namespace(api: Api) -> None:
     await api.create(NAMESPACES, _namespace())
     body = (await api.delete(f"{NAMESPACES}/n")).body
     body["status"]["conditions"] = [condition]
-    written = await api.put(f"{NAMESPACES}/n/status", body)
+    updated = await api.put(f"{NAMESPACES}/n/status", body)
     # It has no finalizers in metadata, but still has spec.finalizers.
     await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {"a": "b"}}})
     namespace = await api.get(f"{NAMESPACES}/n")
     stored_condition = {**condition, "lastTransitionTime": None}
-    assert written.body["status"] == {"phase": "Terminating", "conditions": [stored_condition]}
+    assert updated.body["status"] == {"phase": "Terminating", "conditions": [stored_condition]}
     assert namespace.status == 200
 
 

@@ -235,9 +235,9 @@ async def test_managed_fields_are_extracted_from_any_stored_object(api: Api) -> 
         obj = json.loads(value)
         expected = obj["metadata"].pop("managedFields")
         for encoded in (value, value + b"\n"):  # with a remembered size and without
-            plain, entries = split_managed_fields(encoded)
+            without_managed_fields, entries = split_managed_fields(encoded)
             assert json.loads(entries) == expected
-            assert json.loads(plain) == obj
+            assert json.loads(without_managed_fields) == obj
 
 
 async def test_lease_is_owned_by_its_holder(api: Api) -> None:

@@ -97,12 +97,12 @@ async def test_spec_is_immutable(env: Env) -> None:
     await api.post(MIGRATIONS, migration())
     path = f"{MIGRATIONS}/m"
     labeled = await api.patch(path, {"metadata": {"labels": {"a": "b"}}})
-    other = await api.patch(path, {"spec": {"resource": {"group": "new.example.com"}}})
+    changed = await api.patch(path, {"spec": {"resource": {"group": "new.example.com"}}})
     unconditional = await api.put(path, migration())
     assert labeled.status == 200
-    assert other.status == 422
-    assert "spec: Invalid value: " in other.message
-    assert other.message.endswith("field is immutable")
+    assert changed.status == 422
+    assert "spec: Invalid value: " in changed.message
+    assert changed.message.endswith("field is immutable")
     assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in unconditional.message
 
 

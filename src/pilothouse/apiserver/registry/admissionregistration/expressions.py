@@ -52,10 +52,10 @@ def validate_variables(spec: Object) -> ErrorList:
             errors.append(invalid(f"{path}.name", name, "must be a valid CEL identifier"))
         # A variable may use the variables before it. Only those that it uses are declared: there may be thousands.
         expression = variable.get("expression") or ""
-        used = [
+        used_variables = [
             declared[used_name] for used_name in dict.fromkeys(_VARIABLE.findall(expression)) if used_name in declared
         ]
-        scope = _scope(params, used) if used else scope_without_variables
+        scope = _scope(params, used_variables) if used_variables else scope_without_variables
         errors += _validate_expression(scope, expression, f"{path}.expression", ())
         declared[name] = variable
     return errors

@@ -77,12 +77,12 @@ def _validate_resources(resources: list[str], path: str) -> ErrorList:
         if not slash:
             has_plain_resource = res_sub != "*"  # as upstream, only the last entry without a subresource counts
             continue
-        for is_included, form in (
+        for is_included, pattern in (
             (resource in resources_with_all_subresources, f"{resource}/*"),
             (subresource in subresources_of_all_resources, f"*/{subresource}"),
         ):
             if is_included:
-                errors.append(invalid(child_path, res_sub, f"if '{form}' is present, must not specify {res_sub}"))
+                errors.append(invalid(child_path, res_sub, f"if '{pattern}' is present, must not specify {res_sub}"))
         if subresource == "*":
             resources_with_all_subresources.add(resource)
         if resource == "*":

@@ -103,16 +103,16 @@ _HUGE_PAGES_PREFIX = "hugepages-"
 _QUOTA_HUGE_PAGES = (_HUGE_PAGES_PREFIX, f"requests.{_HUGE_PAGES_PREFIX}")
 
 
-def validate_resource_quantity(name: str, amount: object, path: str) -> ErrorList:
+def validate_resource_quantity(name: str, value: object, path: str) -> ErrorList:
     """The errors in a quantity (``ValidateResourceQuantityValue``). Object counts of quotas (``count/pods``) are
     extended resources."""
     try:
-        quantity = parse_quantity(str(amount))
+        quantity = parse_quantity(str(value))
     except QuantityError as error:
-        return [invalid(path, amount, str(error))]
-    errors = [invalid(path, amount, NON_NEGATIVE)] if quantity.mantissa < 0 else []
+        return [invalid(path, value, str(error))]
+    errors = [invalid(path, value, NON_NEGATIVE)] if quantity.mantissa < 0 else []
     if not quantity.is_whole and (name in INTEGER_RESOURCES or is_extended_resource_name(name)):
-        errors.append(invalid(path, amount, "must be an integer"))
+        errors.append(invalid(path, value, "must be an integer"))
     return errors
 
 
@@ -201,31 +201,31 @@ def is_overcommit_allowed(name: str) -> bool:
     return _is_native_resource(name) and not name.startswith(_HUGE_PAGES_PREFIX)
 
 
-def _validate_against_limit(name: str, amount: object, limits: Object, path: str) -> ErrorList:
+def _validate_against_limit(name: str, request_value: object, limits: Object, path: str) -> ErrorList:
     may_overcommit = is_overcommit_allowed(name)
     limit = limits.get(name)
     if limit is None:
         if may_overcommit:
             return []
         return [required(f"{path}.limits", "Limit must be set for non overcommitable resources")]
-    if amount == limit:
+    if request_value == limit:
         return []
     try:
-        request, max_request = parse_quantity(str(amount)), parse_quantity(str(limit))
+        request, max_request = parse_quantity(str(request_value)), parse_quantity(str(limit))
     except QuantityError:
         return []  # reported already
     if not may_overcommit and request != max_request:
-        return [invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")]
+        return [invalid(f"{path}.requests", request_value, f"must be equal to {name} limit of {limit}")]
     if request > max_request:
-        return [invalid(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")]
+        return [invalid(f"{path}.requests", request_value, f"must be less than or equal to {name} limit of {limit}")]
     return []
 
 
-def _is_multiple_of_page_size(name: str, amount: object) -> bool:
+def _is_multiple_of_page_size(name: str, value: object) -> bool:
     """``IsHugePageResourceValueDivisible``."""
     try:
         size = parse_quantity(name.removeprefix(_HUGE_PAGES_PREFIX))
-        quantity = parse_quantity(str(amount))
+        quantity = parse_quantity(str(value))
     except QuantityError:
         return True  # the invalid name or quantity is reported elsewhere
     return size.value > 0 and quantity.is_whole and quantity.value % size.value == 0

@@ -95,9 +95,9 @@ def _subjects(kind: str, *names: str) -> list[Object]:
 
 
 def _rule_for_all_requests(subjects: list[Object]) -> Object:
-    everything: dict[str, Any] = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True}
+    resource_rule: dict[str, Any] = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True}
     return {
         "subjects": subjects,
-        "resourceRules": [{**everything, "namespaces": ["*"]}],
+        "resourceRules": [{**resource_rule, "namespaces": ["*"]}],
         "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
     }

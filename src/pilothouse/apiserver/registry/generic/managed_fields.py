@@ -154,14 +154,14 @@ def _filter_pod_resize(fields: FieldSet, _version: str) -> FieldSet:
     spec: FieldSet = {}
     for list_name in _CONTAINERS:
         containers = {}
-        for name, fields_of_container in fields.get("f:spec", {}).get(list_name, {}).items():
-            owned = {
-                field: fields_of_container[field]
+        for name, container_fields in fields.get("f:spec", {}).get(list_name, {}).items():
+            owned_fields = {
+                field: container_fields[field]
                 for field in ("f:resources", "f:resizePolicy")
-                if field in fields_of_container
+                if field in container_fields
             }
-            if owned:
-                containers[name] = owned
+            if owned_fields:
+                containers[name] = owned_fields
         if containers:
             spec[list_name] = containers
     return {"f:spec": spec} if spec else {}
@@ -389,7 +389,7 @@ class FieldManager:
     def update_on_server_update(self, info: ResourceInfo, old: bytes, obj: Object, subresource: str = "") -> None:
         """Update the managed fields for a write of the server itself. ``old`` is the stored object; managedFields of
         ``obj`` are replaced."""
-        plain, live_entries = split_managed_fields(self._core.view(info, old))
+        value, live_entries = split_managed_fields(self._core.view(info, old))
         obj["metadata"].pop("managedFields", None)
         if live_entries:
             entries = managed_fields.decode_entries(live_entries)
@@ -397,7 +397,7 @@ class FieldManager:
             writer = Writer(SERVER, info.api_version, subresource)
             now = self._core.time.now
             result = managed_fields.update_entries(
-                entries, decode(plain), obj, tracker.versions, tracker.filter_fields, writer, now, tracker.skip
+                entries, decode(value), obj, tracker.versions, tracker.filter_fields, writer, now, tracker.skip
             )
             set_managed_fields(obj, managed_fields.encode_entries(result) if result else b"")
 
@@ -519,12 +519,12 @@ class FieldManager:
         result = scale_fields.to_object(entries, new_scale_entries, paths, call.info.api_version)
         return scale, managed_fields.encode_entries(result) if result else b""
 
-    def scale_managed_fields(self, info: ResourceInfo, owners: list[Any]) -> list[Any]:
-        """The managedFields of the Scale of an object with the managedFields ``owners``."""
-        entries = managed_fields.read_entries(owners) or []
+    def scale_managed_fields(self, info: ResourceInfo, object_entries: list[Any]) -> list[Any]:
+        """The managedFields of the Scale of an object with the managedFields ``object_entries``."""
+        entries = managed_fields.read_entries(object_entries) or []
         scale_entries = scale_fields.to_scale(entries, self._replica_paths(info))
-        plain: list[Any] = msgspec.json.decode(managed_fields.encode_entries(scale_entries))
-        return plain
+        result: list[Any] = msgspec.json.decode(managed_fields.encode_entries(scale_entries))
+        return result
 
     def _scale_type(self, _version: str) -> MergeType | None:
         return merge_types.of_kind("autoscaling", "v1", "Scale")

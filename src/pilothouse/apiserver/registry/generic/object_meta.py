@@ -259,12 +259,12 @@ def _validate_object_meta_change(metadata: Object, old: Object) -> ErrorList:
         old_finalizers = set(old.get("finalizers") or ())
         new_finalizers = sorted({name for name in metadata.get("finalizers") or () if name not in old_finalizers})
         if new_finalizers:
-            listed = ", ".join(shown(name) for name in new_finalizers)
+            finalizers_text = ", ".join(shown(name) for name in new_finalizers)
             errors.append(
                 forbidden(
                     "metadata.finalizers",
                     "no new finalizers can be added if the object is being deleted, found new finalizers "
-                    f"[]string{{{listed}}}",
+                    f"[]string{{{finalizers_text}}}",
                 )
             )
     return errors + [

@@ -125,10 +125,10 @@ def parse_instant(timestamp: Any) -> datetime.datetime | None:
     if not isinstance(timestamp, str) or not timestamp:
         return None
     try:
-        moment = datetime.datetime.fromisoformat(timestamp)
+        instant = datetime.datetime.fromisoformat(timestamp)
     except ValueError:
         return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=datetime.UTC)
 
 
 def human_duration(elapsed: datetime.timedelta) -> str:
@@ -165,8 +165,8 @@ def _two_units(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
 
 def age(timestamp: Any, now: datetime.datetime) -> str:
     """The time since a timestamp; ``<unknown>`` without one."""
-    moment = parse_instant(timestamp)
-    return UNKNOWN if moment is None else human_duration(now - moment)
+    instant = parse_instant(timestamp)
+    return UNKNOWN if instant is None else human_duration(now - instant)
 
 
 def format_labels(labels: Mapping[str, str] | None) -> str:
@@ -201,9 +201,9 @@ def format_selector(selector: Mapping[str, Any] | None) -> str:
 
 def join_with_limit(items: Iterable[str], limit: int) -> str:
     """The first ``limit`` items and the number of the others."""
-    listed = list(items)
-    text = ",".join(listed[:limit])
-    return f"{text} + {len(listed) - limit} more..." if len(listed) > limit else text
+    values = list(items)
+    text = ",".join(values[:limit])
+    return f"{text} + {len(values) - limit} more..." if len(values) > limit else text
 
 
 def print_replicas(value: Doc, _now: Now) -> Row:

@@ -78,8 +78,8 @@ async def test_stored_service_cidr_takes_precedence_over_the_flag(
 async def test_concurrent_creates_get_unique_addresses_and_ports(api: Api) -> None:
     conflicting = [_service(f"a{n}", clusterIP="10.0.0.9", type="NodePort") for n in range(2)]
     answers = await asyncio.gather(*(api.post(SERVICES, body) for body in conflicting))
-    others = [_service(f"b{n}", type="NodePort") for n in range(20)]
-    created = await asyncio.gather(*(api.create(SERVICES, body) for body in others))
+    concurrent_services = [_service(f"b{n}", type="NodePort") for n in range(20)]
+    created = await asyncio.gather(*(api.create(SERVICES, body) for body in concurrent_services))
     specs = [body["spec"] for body in created]
     assert sorted(answer.status for answer in answers) == [201, 422]
     assert len({spec["clusterIP"] for spec in specs}) == 20

@@ -19,11 +19,11 @@ class ValidatingAdmissionPolicyBindingStrategy(MutatingAdmissionPolicyBindingStr
     def _validate_kind_specific(self, spec: Object) -> ErrorList:
         actions, path = spec.get("validationActions") or [], "spec.validationActions"
         errors: ErrorList = []
-        again = repeated(actions)
+        duplicates = repeated(actions)
         for position, action in enumerate(actions):
             if action not in _ACTIONS:
                 errors.append(not_supported(f"{path}[{position}]", action, _ACTIONS))
-            if position in again:
+            if position in duplicates:
                 errors.append(duplicate(f"{path}[{position}]", action))
         if "Deny" in actions and "Warn" in actions:
             errors.append(invalid(path, actions, _DENY_AND_WARN))

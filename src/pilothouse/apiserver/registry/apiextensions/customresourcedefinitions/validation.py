@@ -364,8 +364,10 @@ def _validate_schema_root(schema: Object, path: str) -> ErrorList:
         reason = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
         return [invalid(f"{path}.openAPIV3Schema.type", kind, reason)]
     if forbidden_keywords:
-        listed = " ".join(name for name, _keyword in _ALLOWED_AT_ROOT)
-        reason = f"only [{listed}] fields are allowed at the root of the schema if the status subresource is enabled"
+        allowed_fields = " ".join(name for name, _keyword in _ALLOWED_AT_ROOT)
+        reason = (
+            f"only [{allowed_fields}] fields are allowed at the root of the schema if the status subresource is enabled"
+        )
         return [invalid(f"{path}.openAPIV3Schema", internal_value("apiextensions.JSONSchemaProps", schema), reason)]
     return []
 

@@ -93,10 +93,10 @@ def to_v2(obj: Object) -> Object:
     current_utilization = status.pop("currentCPUUtilizationPercentage", None)
     if current_utilization is not None:
         status["currentMetrics"] = [cpu_metric(current_utilization, "current")]
-    annotated = _objects_from_annotation(meta, CURRENT_METRICS)
-    if annotated is not None:
+    annotation_metrics = _objects_from_annotation(meta, CURRENT_METRICS)
+    if annotation_metrics is not None:
         # The annotation overrides the field.
-        status["currentMetrics"] = [_convert_metric(metric, _status_from_v1) for metric in annotated]
+        status["currentMetrics"] = [_convert_metric(metric, _status_from_v1) for metric in annotation_metrics]
     conditions = _objects_from_annotation(meta, CONDITIONS)
     if conditions is not None:
         status["conditions"] = conditions
@@ -129,8 +129,8 @@ def to_v1(obj: Object) -> Object:
     if conditions:
         annotations[CONDITIONS] = conditions
     if annotations:
-        texts = {name: _go_json(value) for name, value in annotations.items()}
-        meta = {**meta, "annotations": {**(meta.get("annotations") or {}), **texts}}
+        encoded_annotations = {name: _go_json(value) for name, value in annotations.items()}
+        meta = {**meta, "annotations": {**(meta.get("annotations") or {}), **encoded_annotations}}
     return {"metadata": meta, "spec": spec, "status": status}
 
 

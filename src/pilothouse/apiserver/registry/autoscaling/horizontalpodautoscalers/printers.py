@@ -37,10 +37,10 @@ def _autoscaler_targets(spec: Doc, status: Doc) -> str:
     metrics = spec.get("metrics") or ()
     if not metrics:
         return NONE
-    currents = status.get("currentMetrics") or ()
-    listed = [_metric(m, currents[i] if i < len(currents) else {}) for i, m in enumerate(metrics)]
-    text = ", ".join(listed[:2])
-    return f"{text} + {len(listed) - 2} more..." if len(listed) > 2 else text
+    current_metrics = status.get("currentMetrics") or ()
+    targets = [_metric(m, current_metrics[i] if i < len(current_metrics) else {}) for i, m in enumerate(metrics)]
+    text = ", ".join(targets[:2])
+    return f"{text} + {len(targets) - 2} more..." if len(targets) > 2 else text
 
 
 def _metric(metric: Doc, current: Doc) -> str:

@@ -52,11 +52,11 @@ def validate_probe(container: Object, path: str) -> ErrorList:
 
 
 def validate_lifecycle(container: Object, path: str, grace_period: int | None) -> ErrorList:
-    hooks = container.get("lifecycle") or {}
+    lifecycle = container.get("lifecycle") or {}
     errors: ErrorList = []
     for name in ("postStart", "preStop"):
-        if hooks.get(name) is not None:
-            errors += _validate_handler(hooks[name], f"{path}.lifecycle.{name}", _HOOK_HANDLERS, grace_period)
+        if lifecycle.get(name) is not None:
+            errors += _validate_handler(lifecycle[name], f"{path}.lifecycle.{name}", _HOOK_HANDLERS, grace_period)
     return errors
 
 

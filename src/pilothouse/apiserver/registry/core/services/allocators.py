@@ -277,11 +277,11 @@ def _offsets(env: Env, network: Network) -> Iterator[int]:
     # The last address of an IPv4 range is the broadcast address.
     end = size - 1 if network.version == 4 else size
     static_size = min(max(16, size // 16), 256) if size > 16 else 0
-    upper = range(static_size + 1, end)
-    if upper:
-        start = env.stream("apiserver service addresses").randrange(len(upper))
-        for step in range(len(upper)):
-            yield upper[(start + step) % len(upper)]
+    upper_band = range(static_size + 1, end)
+    if upper_band:
+        start = env.stream("apiserver service addresses").randrange(len(upper_band))
+        for step in range(len(upper_band)):
+            yield upper_band[(start + step) % len(upper_band)]
     yield from range(1, min(static_size + 1, end))
 
 
@@ -308,9 +308,9 @@ class PortAllocator:
     def find_free(self, except_for: Iterable[int]) -> int:
         """A free port that is not in ``except_for``; 0 when there is none."""
         excluded = frozenset(except_for)
-        upper = NODE_PORTS[_STATIC_PORTS:]
-        start = self._env.stream("apiserver node ports").randrange(len(upper))
-        for candidates in (upper[start:], upper[:start], NODE_PORTS[:_STATIC_PORTS]):
+        upper_band = NODE_PORTS[_STATIC_PORTS:]
+        start = self._env.stream("apiserver node ports").randrange(len(upper_band))
+        for candidates in (upper_band[start:], upper_band[:start], NODE_PORTS[:_STATIC_PORTS]):
             for port in candidates:
                 if (
                     port not in excluded

@@ -87,14 +87,14 @@ class RangeAllocation:
         """Whether the offset is allocated."""
         return offset >= 0 and bool(self.bits() >> offset & 1)
 
-    def stage(self, new_range: str, take: Iterable[int], release: Iterable[int]) -> Staged | None:
-        """Stage the RangeAllocation with the offsets of ``take`` set and those of ``release`` cleared. ``new_range``:
-        the range of a new RangeAllocation. None if nothing changes."""
+    def stage(self, new_range: str, allocate: Iterable[int], release: Iterable[int]) -> Staged | None:
+        """Stage the RangeAllocation with the offsets of ``allocate`` set and those of ``release`` cleared.
+        ``new_range``: the range of a new RangeAllocation. None if nothing changes."""
         record, old_bits = self.record, self.bits()
         bits = old_bits
         for offset in release:
             bits &= ~(1 << offset)
-        for offset in take:
+        for offset in allocate:
             bits |= 1 << offset
         if bits == old_bits and record is not None:
             return None
@@ -145,10 +145,10 @@ class SharedRanges:
     ) -> Staged | None:
         """Stage the changed allocations of a Service. Returns the last write."""
         first_port, ports, staged = self._range.start, frozenset(new_ports), None
-        take = [port - first_port for port in ports if port in self._range]
+        allocate = [port - first_port for port in ports if port in self._range]
         release = [port - first_port for port in old_ports if port in self._range and port not in ports]
-        if take or release or self._ports.record is None:
-            staged = self._ports.stage(f"{first_port}-{self._range.stop - 1}", take, release)
+        if allocate or release or self._ports.record is None:
+            staged = self._ports.stage(f"{first_port}-{self._range.stop - 1}", allocate, release)
         network = self._addresses.network()
         if network is not None:
             addresses = frozenset(new_addresses)

@@ -41,10 +41,10 @@ def patch_allocated_values(spec: Object, old_spec: Object) -> None:
 
 def _patch_node_ports(ports: Sequence[Object], old_ports: Sequence[Object]) -> None:
     old_node_ports = {port.get("name") or "": port.get("nodePort") or 0 for port in old_ports}
-    used = {port.get("nodePort") for port in ports if port.get("nodePort")} & set(old_node_ports.values())
+    used_node_ports = {port.get("nodePort") for port in ports if port.get("nodePort")} & set(old_node_ports.values())
     for port in ports:
         node_port = old_node_ports.get(port.get("name") or "")
-        if not port.get("nodePort") and node_port and node_port not in used:
+        if not port.get("nodePort") and node_port and node_port not in used_node_ports:
             port["nodePort"] = node_port
 
 

@@ -86,12 +86,12 @@ def validate_service_cluster_ips_related_fields(spec: Object, old_spec: Object |
 
 def _validate_ip_families(families: Sequence[str], policy: str | None) -> ErrorList:
     errors: ErrorList = []
-    again = repeated(families)
+    duplicates = repeated(families)
     for position, family in enumerate(families):
         path = f"spec.ipFamilies[{position}]"
         if family not in _FAMILIES:
             errors.append(not_supported(path, family, _FAMILIES))
-        if position in again:
+        if position in duplicates:
             errors.append(duplicate(path, family))
     if policy is not None and policy not in _IP_FAMILY_POLICIES:
         errors.append(not_supported("spec.ipFamilyPolicy", policy, _IP_FAMILY_POLICIES))
