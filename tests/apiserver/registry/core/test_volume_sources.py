@@ -203,7 +203,7 @@ REFERENCES: list[tuple[Object, Causes]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "expected"), REFERENCES, ids=[str(given)[:60] for given, _ in REFERENCES])
+@pytest.mark.parametrize(("source", "expected"), REFERENCES, ids=[str(source)[:60] for source, _ in REFERENCES])
 async def test_downward_api(api: Api, source: Any, expected: Causes) -> None:
     container = {"name": "c", "image": "i", "env": [{"name": "A", "valueFrom": source}]}
     assert causes(await api.post(PODS, pod(containers=[container]))) == expected

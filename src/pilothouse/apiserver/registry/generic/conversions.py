@@ -14,7 +14,7 @@ from pilothouse.machinery.apply import ConversionFailed
 
 Key = tuple[ResourceInfo, bytes]
 """The target version, and the object as JSON."""
-conversion_results: ContextVar[dict[Key, Object | StatusError] | None] = ContextVar("known", default=None)
+conversion_results: ContextVar[dict[Key, Object | StatusError] | None] = ContextVar("conversion_results", default=None)
 """The results of conversions for the current computation; None outside of ``Core.run_converting``."""
 
 
