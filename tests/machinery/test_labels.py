@@ -1,5 +1,7 @@
 """Label selectors: upstream's grammar and errors (apimachinery 0.36, pkg/labels/selector_test.go; texts of v1.36.2)."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -211,3 +213,25 @@ def test_selectors_of_many_labels_are_not_cached() -> None:
     many = LabelSelector(match_labels={f"k{number}": "v" for number in range(100)})
     assert selector_from(many).matches(many.match_labels)
     assert labels._cached_selector.cache_info().misses == before
+
+
+@cases(
+    "text, expected",
+    {
+        "equalities": ("a=1,b==2", [("a", "1"), ("b", "2")]),
+        "a set of one": ("a in (1)", [("a", "1")]),
+        "others": ("a in (1,2),b!=2,c,!d,e notin (1)", []),
+        "the first of a key counts": ("a!=1,a=2,b=1,b=2", [("b", "1")]),
+    },
+)
+def test_exact_labels(text: str, expected: list[tuple[str, str]]) -> None:
+    selector = parse_selector(text)
+    assert [*selector.exact_labels()] == expected
+    assert [(key, selector.exact(key)) for key, _value in expected] == expected
+
+
+def test_exact_labels_of_a_long_selector() -> None:
+    selector = Selector([Requirement(f"k{number}", "notin", ("a",)) for number in range(20_000)])
+    began = time.process_time()
+    assert not [*selector.exact_labels()]
+    assert time.process_time() - began < 0.5

@@ -1,12 +1,13 @@
 """The pod template hash equals upstream's."""
 
+import time
 from typing import Any
 
 import msgspec
 from tests.tables import cases
 
 from pilothouse.machinery.go_dump import dump_for_hash
-from pilothouse.machinery.template_hash import fnv32a, safe_text, template_hash
+from pilothouse.machinery.template_hash import fnv32, fnv32a, safe_text, template_hash
 
 
 def template(app: str, image: str, **spec: Any) -> bytes:
@@ -91,3 +92,10 @@ def test_hashed_fields_are_known() -> None:
     assert fnv32a(b"") == 2166136261
     assert fnv32a(b"a") == 0xE40C292C  # from the FNV test vectors
     assert safe_text("0123456789") == "456789bcdf"
+
+
+def test_the_hash_of_large_templates_takes_little_time() -> None:
+    began = time.process_time()
+    assert fnv32(b"x" * 20_000_000) != fnv32(b"y" * 20_000_000)
+    assert fnv32a(b"x" * 20_000_000) != fnv32a(b"y" * 20_000_000)
+    assert time.process_time() - began < 1.0

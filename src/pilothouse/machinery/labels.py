@@ -6,7 +6,7 @@ them.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -90,6 +90,15 @@ class Selector:
                 fixed = requirement.operator in ("=", "==", "in") and len(requirement.values) == 1
                 return requirement.values[0] if fixed else None
         return None
+
+    def exact_labels(self) -> Iterator[tuple[str, str]]:
+        """The labels that the selector requires to have one value, as ``exact``."""
+        previous = None
+        for requirement in self.requirements:  # sorted by key
+            key = requirement.key
+            if key != previous and requirement.operator in ("=", "==", "in") and len(requirement.values) == 1:
+                yield key, requirement.values[0]
+            previous = key
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))

@@ -23,11 +23,7 @@ def index_by_label(pod: Pod) -> tuple[str, ...]:
 
 def required_label(selector: Selector) -> tuple[str, str] | None:
     """A label that every matching pod has, if the selector requires one."""
-    for requirement in selector.requirements:
-        value = selector.exact(requirement.key)
-        if value is not None:
-            return requirement.key, value
-    return None
+    return next(selector.exact_labels(), None)
 
 
 def pods_selected(pods: Cache[Pod], namespace: str, selector: Selector) -> list[Pod]:
@@ -37,11 +33,7 @@ def pods_selected(pods: Cache[Pod], namespace: str, selector: Selector) -> list[
     """
     if selector.selects_nothing:
         return []
-    required = [
-        label_index_value(namespace, requirement.key, value)
-        for requirement in selector.requirements
-        if (value := selector.exact(requirement.key)) is not None
-    ]
+    required = [label_index_value(namespace, key, value) for key, value in selector.exact_labels()]
     if not required:
         candidates = pods.list(namespace)
     else:
