@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.apiserver.recorded.player import Player
-from tests.apiserver.recorded.recording import LONG, SHORT, scenarios
+from tests.apiserver.recorded.recording import LONG, MORE_NEWER_KINDS, NEWER_KINDS, SHORT, scenarios
 from tests.apiserver.recorded.rows import ROWS, table
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
 
@@ -50,6 +50,11 @@ def test_recorded_requests_get_the_recorded_responses(player: Player) -> None:
     assert player.report.requests > 10_500
 
 
+def test_recorded_requests_of_newer_kinds_get_the_recorded_responses(player: Player) -> None:
+    _play(player, NEWER_KINDS)
+    assert player.report.requests > 4_900
+
+
 @pytest.mark.slow
 @pytest.mark.real
 def test_recorded_requests_get_the_same_responses_on_etcd(tmp_path: Path, soak: bool) -> None:
@@ -79,6 +84,14 @@ def test_long_recording(player: Player, soak: bool) -> None:
     assert player.report.requests > 30_000
 
 
+@pytest.mark.timeout(1800)
+def test_long_recording_of_newer_kinds(player: Player, soak: bool) -> None:
+    if not soak:
+        pytest.skip("the long recording is played with --soak")
+    _play(player, MORE_NEWER_KINDS)
+    assert player.report.requests > 19_000
+
+
 def test_chosen_seeds(player: Player, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]) -> None:
     chosen: str = pytestconfig.getoption("--recorded")
     if not chosen:
@@ -86,7 +99,7 @@ def test_chosen_seeds(player: Player, pytestconfig: pytest.Config, capsys: pytes
     first, many, last = chosen.partition("-")
     wanted = range(int(first), int(last or first) + 1)
     with capsys.disabled():
-        for file in (SHORT, LONG):
+        for file in (SHORT, LONG, NEWER_KINDS, MORE_NEWER_KINDS):
             for scenario in scenarios(file):
                 if scenario.seed in wanted:
                     player.play(scenario, verbose=not many)

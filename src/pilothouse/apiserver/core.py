@@ -14,6 +14,7 @@ from pilothouse.apiserver.alarms import Alarms
 from pilothouse.apiserver.authorization.authorizer import AlwaysAllow, Authorizer
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.errors import StatusError
+from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.long_work import LongWork
 from pilothouse.apiserver.metrics import ServerMetrics
 from pilothouse.apiserver.objects import Object, Timestamps
@@ -49,6 +50,8 @@ _TURN_BYTES = 256 * 1024
 _KEEP_UP_ATTEMPTS = 10
 _log = Log("apiserver")
 Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]
+FieldAuthorizer = Callable[[Call, Object, Object | None], ErrorList]
+"""The errors of fields that the user may not set: (call, object, the old one if it is updated)."""
 """Handles one verb of one resource or subresource; raises ``StatusError`` for every failure."""
 
 
@@ -79,6 +82,8 @@ class Core:
         self.admission = Chain()
         self.authorizer: Authorizer = AlwaysAllow()
         """Authorizer for the expressions of admission policies; set by a ``HandlerChain``."""
+        self.field_authorizers: dict[str, FieldAuthorizer] = {}
+        """Authorize the fields of new and changed objects, as a part of their validation; by resource and group."""
         self.attributes = AttributeCache(store)
         self.managed_fields = FieldManager(self)
         self.long_work = LongWork()
@@ -118,6 +123,11 @@ class Core:
             callbacks, self.idle_watches = self.idle_watches, {}
             for notify_written in callbacks:
                 notify_written()
+
+    def authorize_fields(self, call: Call, obj: Object, old: Object | None = None) -> ErrorList:
+        """The errors of fields that the user may not set."""
+        authorizer = self.field_authorizers.get(call.info.group_resource) if self.field_authorizers else None
+        return [] if authorizer is None else authorizer(call, obj, old)
 
     def strategy(self, info: ResourceInfo) -> Strategy:
         """The strategy of the resource."""

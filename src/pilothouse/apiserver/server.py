@@ -15,7 +15,6 @@ from pilothouse.api.usage import Metering
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.built_in import new_from_plugins
-from pilothouse.apiserver.admission.device_admin_access import DeviceAdminAccess
 from pilothouse.apiserver.aggregation.autoregistration import GroupServices
 from pilothouse.apiserver.aggregation.availability import Availability
 from pilothouse.apiserver.apiextensions.controller import CustomResources
@@ -24,6 +23,7 @@ from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.controllers import bootstrap_objects
 from pilothouse.apiserver.controllers.event_expiry import EventExpiry
+from pilothouse.apiserver.controllers.flow_schema_status import FlowSchemaStatus
 from pilothouse.apiserver.controllers.resource_metrics import ResourceMetrics
 from pilothouse.apiserver.core import Core, Handler
 from pilothouse.apiserver.endpoints import create, delete, get, patch, subresources, undecided, update, watch
@@ -32,8 +32,10 @@ from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.endpoints.healthz import CallingCheck, KmsHealth, is_health
 from pilothouse.apiserver.endpoints.history import history_documents
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
+from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.long_work import LONG_BYTES
 from pilothouse.apiserver.metrics.requests import ClientMetrics
+from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import ServerOptions, read_write_options
 from pilothouse.apiserver.origins import begin_writes, end_writes, own_writes, stamp_origin
 from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     from pilothouse.apiserver import lagging, tracing
     from pilothouse.apiserver.endpoints import approval, connect, eviction, logs, pod_subresources
+    from pilothouse.apiserver.registry.resource.resourceclaims import authorization as claim_authorization
 
 
 _log = Log("apiserver")
@@ -150,10 +153,11 @@ class ApiServer:
         self._find: Find = self._handler if self.tracing is None else self.tracing.spans_of(self._handler)
         store.on_stage.append(stamp_origin)
         self.core.handlers.update(_VIRTUAL)
+        for resource in ("resourceclaims", "resourceclaimtemplates"):
+            self.core.field_authorizers[f"{resource}.resource.k8s.io"] = self._authorize_claim
         self._addresses = ServiceAddresses(env, store, self.core.table, self.options.service_range)
         self.core.admission.plugins += [
             *new_from_plugins(self.core, self.options.admission_plugins),
-            DeviceAdminAccess(self.core.store),
             self._addresses,
         ]
         self.presenter: Presenter = NegotiatingPresenter(env.now, self.core.long_work)
@@ -178,12 +182,16 @@ class ApiServer:
         self._events = EventExpiry(self.core)
         self._group_services = GroupServices(self.core)
         self._availability = Availability(self.core)
+        self._flow_schema_status = FlowSchemaStatus(self.core)
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """Additional tasks of ``run``, by name."""
         self.custom_resources = CustomResources(self.core)
         self.metrics_sources.append(self.custom_resources.metrics)
         self._unsettled = bootstrap_objects.stage_objects(self.core)
         self._lagging: LaggingReads | None = None
+
+    def _authorize_claim(self, call: Call, obj: Object, old: Object | None) -> ErrorList:
+        return claim_authorization.authorize(self.core, call, obj, old)
 
     def transport(
         self,
@@ -228,6 +236,7 @@ class ApiServer:
                 group.start(self._events.run(), name="event expiry")
             group.start(self._group_services.run(), name="API services of custom groups")
             group.start(self._availability.run(), name="availability of API services")
+            group.start(self._flow_schema_status.run(), name="status of flow schemas")
             for name, work in self.background.items():
                 group.start(work(), name=name)
             await asyncio.get_running_loop().create_future()

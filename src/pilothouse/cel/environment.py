@@ -127,7 +127,9 @@ class Environment:
                 self._checker = _checker(self._variables, self._messages)
             checked = self._checker.compile(source.text)
         except RuntimeError as error:
-            return Compiled(error=_compile_error_text(str(error), source.lines_before))
+            detail = _compile_error_text(str(error), source.lines_before)
+            # An empty text has no position in cel-go.
+            return Compiled(error=detail if source.text else detail.replace(":1:1:", ":1:0:", 1))
         except TypeError as error:  # of the messages' descriptors: thousands of fields
             return Compiled(error=f"{NO_LOCATION} the types of the variables are too large: {error}")
         kind = checked.return_type().name().lower()

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.machinery import field_sets
+from pilothouse.machinery.deep_equal import with_distinct_booleans
 from pilothouse.machinery.field_merge import (
     ensure_named_fields_are_members,
     merge,
@@ -134,7 +135,8 @@ def apply(
     managers[manager] = VersionedSet(ignore_filter(field_set(config, type_), version), version, True)
     if last_set is not None and last_set.fields:
         new = _prune(new, versions, managers, last_set)
-    _remove_changed_from_others(live, new, versions, managers, manager, ignore_filter, force=force)
+    compared = with_distinct_booleans(live, new)
+    _remove_changed_from_others(live, compared, versions, managers, manager, ignore_filter, force=force)
     return new, managers
 
 

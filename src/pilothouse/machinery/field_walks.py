@@ -130,7 +130,7 @@ def added_or_modified(
             below = added_or_modified(before, value, type_.map)
             if below:
                 node[path_element] = below
-        elif before != value:
+        elif before != value or (type(before) is bool) is not (type(value) is bool):
             modified: FieldSet = {}
             added: FieldSet = {}
             _compare_values(before, value, type_, path_element, {}, modified, added)

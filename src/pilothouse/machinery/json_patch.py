@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.machinery.deep_equal import deep_equal
 from pilothouse.machinery.patches import PatchNotApplicable, PatchSyntaxError, PatchTooLarge
 
 MAX_OPERATIONS = 10_000
@@ -198,14 +199,5 @@ def _copy(draft: _Draft, source: str, path: str) -> None:
 
 def _test(draft: _Draft, path: str, value: Any) -> None:
     current = draft.root if path == "" else draft.value(path)
-    if not _equal(current, value):
+    if not deep_equal(current, value):
         raise PatchNotApplicable(f"testing value {path!r} failed")
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Equality of JSON values; unlike in Python, true is not 1."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)

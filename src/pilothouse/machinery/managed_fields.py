@@ -25,6 +25,7 @@ from pilothouse.machinery.apply import (
     update,
 )
 from pilothouse.machinery.bounded_cache import bounded_cache
+from pilothouse.machinery.deep_equal import with_distinct_booleans
 from pilothouse.machinery.field_merge import reconcile_field_set_with_schema
 from pilothouse.machinery.field_sets import FieldsError, FieldSet, Path, covers, difference, union
 from pilothouse.machinery.field_walks import added_or_modified, all_errors, compare, field_set
@@ -517,7 +518,7 @@ def _apply_once(
             managers[identifier] = VersionedSet(fields, manager_set.version, True)
         else:
             del managers[identifier]
-    unchanged = new == live
+    unchanged = new == live and with_distinct_booleans(live, new) is new
     if not unchanged:
         by_identifier[identifier] = msgspec.structs.replace(by_identifier[identifier], time=now)
     return live if unchanged else new, sort_and_cap(_to_entries(managers, by_identifier))

@@ -13,6 +13,7 @@ from tests.tables import cases
 
 from pilothouse.env import Env
 
+APPLY = "application/apply-patch+yaml"
 DEFINITION = DEFINITIONS + "/foos.example.com"
 FOOS = "/apis/example.com/v1/namespaces/default/foos"
 
@@ -597,3 +598,26 @@ async def test_resource_named_namespaces(api: Api) -> None:
     assert (await api.get("/api/v1/namespaces/default")).status == 200
     for path in ("default/namespaces", "default/namespaces/kube-system"):
         assert (await api.get(f"/api/v1/namespaces/{path}")).status == 404
+
+
+async def test_boolean_that_replaces_a_number_is_stored(api: Api) -> None:
+    """Python takes ``True`` for 1; Go does not."""
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo(open={"on": 1, "deep": {"off": [0]}}))
+    for spec, generation in (({"on": True}, 2), ({"deep": {"off": [False]}}, 3), ({"on": 1}, 4), ({"on": 1.0}, 5)):
+        answer = await api.patch(FOOS + "/f", {"spec": {"open": spec}})
+        assert (answer.status, answer.meta["generation"]) == (200, generation)
+    assert '"open":{"on":1,"deep":{"off":[false]}}' in (await api.get(FOOS + "/f")).text
+
+
+async def test_apply_of_a_boolean_conflicts_with_the_manager_of_the_number(api: Api) -> None:
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo(open={"on": 1}))
+    config = {**foo(), "spec": {"open": {"on": True}}}
+    conflict = await api.patch(FOOS + "/f?fieldManager=m", config, APPLY)
+    assert (conflict.status, conflict.body["details"]["causes"][0]["field"]) == (409, ".spec.open.on")
+    forced = await api.patch(FOOS + "/f?fieldManager=m&force=true", config, APPLY)
+    assert '"open":{"on":true}' in forced.text
+    managers = {entry["manager"]: entry["fieldsV1"] for entry in forced.meta["managedFields"]}
+    assert managers["m"] == {"f:spec": {"f:open": {"f:on": {}}}}
+    assert "f:on" not in managers["test"]["f:spec"]["f:open"]

@@ -14,6 +14,10 @@ SHORT = "requests-v1.36.2.jsonl.xz"
 """760 scenarios."""
 LONG = "more-requests-v1.36.2.jsonl.xz"
 """2,200 more, for long runs."""
+NEWER_KINDS = "newer-kinds-v1.36.2.jsonl.xz"
+"""376 scenarios of the kinds that the others lack."""
+MORE_NEWER_KINDS = "more-newer-kinds-v1.36.2.jsonl.xz"
+"""1,468 more, for long runs."""
 PARTIAL = {
     kind: f"application/json;as={kind};g=meta.k8s.io;v=v1"
     for kind in ("PartialObjectMetadata", "PartialObjectMetadataList")

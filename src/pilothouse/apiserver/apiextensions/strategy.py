@@ -12,6 +12,7 @@ from pilothouse.apiserver.registry.generic.object_meta import STANDARD_FINALIZER
 from pilothouse.apiserver.registry.generic.selection_predicate import Fields
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.deep_equal import deep_equal
 from pilothouse.machinery.go_text import quote
 
 _TERMINATING = "create not allowed while custom resource definition is terminating"
@@ -80,7 +81,7 @@ class CustomStrategy(Strategy):
         return warnings
 
     def increments_generation(self, obj: Object, old: Object) -> bool:
-        return _without(obj, self._untracked) != _without(old, self._untracked)
+        return not deep_equal(_without(obj, self._untracked), _without(old, self._untracked))
 
     def stored_as(self, info: ResourceInfo) -> ResourceInfo:
         return self.storage

@@ -80,7 +80,7 @@ async def create_object(
     strategy.prepare_for_create(obj, now)
     if "ownerReferences" in meta:
         call.warnings += object_meta.dedup_owner_references(meta, admitted=True)
-    call.warnings += await core.long_work.run(call.size, _check, call, obj)
+    call.warnings += await core.long_work.run(call.size, _check, core, call, obj)
     write.name = meta["name"]
     await core.admission.validate(write)
     if revision and _is_revision(revision) and not options.dry_run:
@@ -114,9 +114,9 @@ def _complete(
         set_managed_fields(obj, owners)
 
 
-def _check(call: Call, obj: Object) -> Iterable[str]:
+def _check(core: Core, call: Call, obj: Object) -> Iterable[str]:
     """Add the warnings about a new object; raises 422 if it is invalid."""
-    all_errors = validate_create(call.strategy, obj)
+    all_errors = core.authorize_fields(call, obj) + validate_create(call.strategy, obj)
     if all_errors:
         group, name = call.strategy.error_group(call.info), obj["metadata"].get("name") or ""
         raise errors.invalid(group, call.info.kind, name, all_errors)

@@ -49,6 +49,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.bodies import JSON_TYPES
 from pilothouse.apiserver.serializers.results import ObjectResult
 from pilothouse.machinery import resource_versions
+from pilothouse.machinery.deep_equal import deep_equal
 from pilothouse.storage import Mismatch, Record
 
 _ATTEMPTS = 5
@@ -305,10 +306,10 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     call.warnings += object_meta.dedup_owner_references(meta, admitted=True)
     self_link = obj["metadata"].get("selfLink") if options.dry_run else None
     meta = obj["metadata"] = ordered_metadata(obj["metadata"])
-    if attempt.uid:
+    if attempt.uid and not (subresource == "status" and strategy.kept_on_status_update == "metadata"):
         # A PUT names the uid as a precondition; to a patch it is a field like others.
         meta["uid"] = attempt.uid
-    call.warnings += await core.long_work.run(attempt.size, _check, call, obj, old, part, subresource)
+    call.warnings += await core.long_work.run(attempt.size, _check, core, call, obj, old, part, subresource)
     await admission.validate(write)
     strategy.canonicalize(obj)
     warnings = tuple(call.warnings)
@@ -318,7 +319,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     is_stored_as_served = record.value.startswith(stored_as.head) and core.view(stored_as, record.value) == record.value
     is_defaulted_when_read = record.created == record.revision and strategy.defaulted_when_read(obj)
     if (
-        obj == old
+        deep_equal(obj, old)
         and is_stored_as_served
         and not self_link
         and not is_defaulted_when_read
@@ -360,20 +361,22 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     return ObjectResult(200, info, await core.shown(info, value), warnings)
 
 
-def _check(call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> Iterable[str]:
+def _check(core: Core, call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> Iterable[str]:
     """Warnings about the change; raises 422 if it is invalid."""
-    all_errors = _validate(call, obj, old, part, subresource)
+    all_errors = _validate(core, call, obj, old, part, subresource)
     if all_errors:
         raise errors.invalid(call.strategy.error_group(call.info), call.info.kind, call.name, all_errors)
     return call.strategy.warnings(obj) if part is None and subresource != "status" else ()
 
 
-def _validate(call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> ErrorList:
+def _validate(core: Core, call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> ErrorList:
     strategy = call.strategy
     if part is not None:
         return validate_update(strategy, obj, old, part.steps, part.validate) if part.validate is not None else []
     if subresource == "status":
-        return validate_update(strategy, obj, old, strategy.status_steps, strategy.validate_status_update)
+        unauthorized = core.authorize_fields(call, obj, old)
+        errors = validate_update(strategy, obj, old, strategy.status_steps, strategy.validate_status_update)
+        return unauthorized + errors if unauthorized else errors
     return validate_update(strategy, obj, old, strategy.update_steps, strategy.validate_update)
 
 
@@ -408,7 +411,12 @@ def _prepare_status(core: Core, call: Call, obj: Object, old: Object) -> None:
     kept_metadata = call.strategy.kept_on_status_update
     if kept_metadata == "labels":
         object_meta.keep_user_fields(meta, old_meta, ("labels",))
-    elif kept_metadata in ("user metadata", "metadata"):
+    elif kept_metadata == "metadata":
+        managed_fields = meta.get("managedFields")
+        meta.clear()
+        meta.update(old_meta)
+        meta["managedFields"] = managed_fields
+    elif kept_metadata == "user metadata":
         object_meta.keep_user_fields(meta, old_meta, _ALL_USER_FIELDS)
         # Nor when it is to go (metav1.ResetObjectMetaForStatus, apimachinery v0.36).
         _take(meta, old_meta, "deletionTimestamp")

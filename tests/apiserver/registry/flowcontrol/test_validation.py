@@ -119,7 +119,7 @@ def _queued(**queuing: int) -> Object:
 @cases(
     "spec, expected",
     {
-        "no type": ({}, ["type: Required value"]),
+        "no type": ({}, ['type: Unsupported value: "": supported values: "Exempt", "Limited"']),
         "Exempt with another name": (
             {"type": "Exempt"},
             ["type: Invalid value: \"Exempt\": must be 'Exempt' if and only if `name` is 'exempt'"],
@@ -143,7 +143,10 @@ def _queued(**queuing: int) -> Object:
             _limited(limitResponse={"type": "Reject", "queuing": {}}),
             ["limited.limitResponse.queuing: Forbidden: must be nil if limited.limitResponse.type is not Limited"],
         ),
-        "limit response without type": (_limited(limitResponse={}), ["limited.limitResponse.type: Required value"]),
+        "limit response without type": (
+            _limited(limitResponse={}),
+            ['limited.limitResponse.type: Unsupported value: "": supported values: "Queue", "Reject"'],
+        ),
         "queues": (
             _queued(queues=10000001, handSize=-1, queueLengthLimit=-1),
             [

@@ -98,8 +98,12 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
     keys: set[str] = set()
     for position, annotation in enumerate(annotations):
         child_path, key = f"{path}[{position}]", annotation.get("key") or ""
-        qualified_key, value = f"{policy}/{key}", annotation.get("valueExpression") or ""
-        errors += [invalid(f"{child_path}.key", qualified_key, msg) for msg in qualified_name_errors(qualified_key)]
+        value = annotation.get("valueExpression") or ""
+        if policy:
+            qualified_key = f"{policy}/{key}"
+            errors += [invalid(f"{child_path}.key", qualified_key, msg) for msg in qualified_name_errors(qualified_key)]
+        else:
+            errors.append(invalid(f"{child_path}.key", key, "requires metadata.name be non-empty"))
         value_path = f"{child_path}.valueExpression"
         if not value.strip():
             errors.append(required(value_path, "valueExpression is not specified"))

@@ -22,6 +22,7 @@ from pilothouse.env import Log
 from pilothouse.machinery import field_sets, managed_fields, merge_types, scale_fields
 from pilothouse.machinery.apply import ApplyConflicts, ConversionFailed, Versions
 from pilothouse.machinery.bounded_cache import bounded_cache
+from pilothouse.machinery.deep_equal import with_distinct_booleans
 from pilothouse.machinery.field_sets import FieldSet
 from pilothouse.machinery.field_walks import ItemError, all_errors, error_text
 from pilothouse.machinery.managed_fields import Entries, Writer
@@ -474,6 +475,26 @@ class FieldManager:
             raise errors.plain(f"{failure}: failed to convert new object {object_text} to smd typed: {text}") from None
         return new, managed_fields.encode_entries(result) if result else b""
 
+    def apply_on_server(
+        self, info: ResourceInfo, old: bytes, config: Object, manager: str, subresource: str = ""
+    ) -> Object:
+        """The stored object ``old`` after a forced server-side apply by the server itself."""
+        plain, live_entries = split_managed_fields(self._core.view(info, old))
+        tracker = self.tracker(info, subresource)
+        obj, entries = managed_fields.apply_config(
+            managed_fields.decode_entries(live_entries) if live_entries else [],
+            tracker.zero,
+            decode(plain),
+            config,
+            tracker.versions,
+            tracker.filter_fields,
+            Writer(manager, info.api_version, subresource),
+            self._core.time.now(),
+            force=True,
+        )
+        set_managed_fields(obj, managed_fields.encode_entries(entries) if entries else b"")
+        return obj
+
     def update_scale(
         self,
         call: Call,
@@ -552,6 +573,8 @@ class FieldManager:
         tracker = self.tracker(call.info, subresource)
         writer = Writer(manager or "unknown", call.info.api_version, subresource)
         obj = call.strategy.round_tripped(obj)
+        if call.info.custom is not None:
+            obj = with_distinct_booleans(old, obj)
         call.untracked = ""
         try:
             result = managed_fields.update_entries(

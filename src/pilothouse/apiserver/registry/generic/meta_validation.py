@@ -28,6 +28,10 @@ from pilothouse.machinery.names import (
 )
 
 _PATH_FORMAT = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_FORBIDDEN_IN_TEMPLATES = (
+    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
+)
 _PATH = re.compile(_PATH_FORMAT)
 _INVALID_PATH = f"Invalid path (regex used for validation is '{_PATH_FORMAT}')"
 
@@ -130,3 +134,15 @@ def validate_conditions(conditions: Sequence[Object], path: str) -> ErrorList:
             if len((condition.get(field) or "").encode()) > limit
         ]
     return errors
+
+
+def validate_template_object_meta(meta: Object, path: str) -> ErrorList:
+    """The errors in the metadata of a template for objects, which has labels and annotations only
+    (``ValidateTemplateObjectMeta``)."""
+    errors = validate_annotations(meta.get("annotations") or {}, f"{path}.annotations")
+    errors += validate_labels(meta.get("labels") or {}, f"{path}.labels")
+    return errors + [
+        forbidden(f"{path}.{'uID' if field == 'uid' else field}", "cannot be set")  # upstream derives it from Go's UID
+        for field in _FORBIDDEN_IN_TEMPLATES
+        if meta.get(field)
+    ]

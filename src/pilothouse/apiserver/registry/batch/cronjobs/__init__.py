@@ -2,6 +2,7 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.batch.jobs.defaults import set_defaults_pod_failure_policy
 from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.registration import Registration
@@ -15,7 +16,8 @@ with lazy_imports():
 
 
 class CronJobStrategy(Strategy):
-    """Only the pod template of ``jobTemplate`` is defaulted; the other defaults are set when a Job is created."""
+    """Of ``jobTemplate`` only the pod template and the pod failure policy are defaulted; the other defaults are set
+    when a Job is created."""
 
     generation_fields = ("spec",)
     disabled_gates = GATES
@@ -48,7 +50,9 @@ def set_defaults_cron_job(obj: Object) -> None:
     )
     job = ensure_object(spec, "jobTemplate")
     ensure_object(job, "metadata")
-    default_template(ensure_object(ensure_object(job, "spec"), "template"))
+    job_spec = ensure_object(job, "spec")
+    set_defaults_pod_failure_policy(job_spec)
+    default_template(ensure_object(job_spec, "template"))
 
 
 REGISTRATION = Registration(

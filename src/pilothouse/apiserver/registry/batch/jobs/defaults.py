@@ -25,8 +25,13 @@ def set_defaults_job(obj: Object) -> None:
             "podReplacementPolicy": replacement_policy,
         },
     )
+    set_defaults_pod_failure_policy(spec)
+    default_template(ensure_object(spec, "template"))
+    default_labels(obj)
+
+
+def set_defaults_pod_failure_policy(spec: Object) -> None:
+    """``SetDefaults_PodFailurePolicyOnPodConditionsPattern``, also of the Jobs of CronJobs."""
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for condition in rule.get("onPodConditions") or ():
             condition["status"] = condition.get("status") or "True"
-    default_template(ensure_object(spec, "template"))
-    default_labels(obj)

@@ -6,9 +6,8 @@ from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_dif
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import validate_resource_quantity
 from pilothouse.apiserver.registry.generic.meta_validation import (
-    validate_annotations,
     validate_label_selector,
-    validate_labels,
+    validate_template_object_meta,
 )
 from pilothouse.apiserver.registry.generic.object_fields import IMMUTABLE, set_or_remove, validate_immutable_fields
 from pilothouse.machinery.names import dns_label_errors, dns_subdomain_errors, qualified_name_errors
@@ -25,10 +24,6 @@ _ATTRIBUTES_CLASS = "volumeAttributesClassName"
 _RESIZE_STATUSES = (
     *("ControllerResizeInProgress", "ControllerResizeInfeasible"),
     *("NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"),
-)
-_FORBIDDEN_IN_TEMPLATES = (
-    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
-    *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
 )
 _ZERO = parse_quantity("0")
 
@@ -84,14 +79,7 @@ def validate_persistent_volume_claim_spec(
 
 
 def validate_persistent_volume_claim_template(template: Object, path: str) -> ErrorList:
-    meta = template.get("metadata") or {}
-    errors = validate_annotations(meta.get("annotations") or {}, f"{path}.metadata.annotations")
-    errors += validate_labels(meta.get("labels") or {}, f"{path}.metadata.labels")
-    errors += [
-        forbidden(f"{path}.metadata.{'uID' if field == 'uid' else field}", "cannot be set")
-        for field in _FORBIDDEN_IN_TEMPLATES
-        if meta.get(field)
-    ]
+    errors = validate_template_object_meta(template.get("metadata") or {}, f"{path}.metadata")
     return errors + validate_persistent_volume_claim_spec(template.get("spec") or {}, f"{path}.spec")
 
 
@@ -219,7 +207,8 @@ def _validate_data_source(spec: Object, path: str, *, allow_invalid_api_group: b
             (data_source.get(required_field) or None) != (data_source_ref.get(required_field) or None)
             for required_field in ("apiGroup", "kind", "name")
         ):
-            errors.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
+            # Upstream's value is the path of the field, a struct that is printed without its private fields.
+            errors.append(invalid(path, {}, "must match dataSourceRef"))
     return errors
 
 

@@ -34,6 +34,8 @@ class EndpointSliceStrategy(Strategy):
 
     def set_defaults(self, obj: Object) -> None:
         set_defaults_endpoint_slice(obj)
+        for endpoint in obj.get("endpoints") or ():
+            ensure_object(endpoint, "conditions")
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         _drop_topology(obj)
@@ -41,9 +43,14 @@ class EndpointSliceStrategy(Strategy):
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         _drop_topology(obj)
 
+    def increments_generation(self, obj: Object, old: Object) -> bool:
+        """Also for labels, whose changes consumers of slices must not miss."""
+        if (obj["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
+            return True
+        return any((obj.get(name) or None) != (old.get(name) or None) for name in self.generation_fields)
+
     def canonicalize(self, obj: Object) -> None:
-        for endpoint in obj.setdefault("endpoints", None) or ():
-            ensure_object(endpoint, "conditions")
+        obj.setdefault("endpoints", None)
         obj.setdefault("ports", None)
 
     def validate(self, obj: Object) -> ErrorList:

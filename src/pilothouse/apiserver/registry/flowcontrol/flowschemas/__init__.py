@@ -27,7 +27,7 @@ class FlowSchemaStrategy(Strategy):
     """``flowcontrol.apiserver.k8s.io`` FlowSchemas."""
 
     generation_fields = ("spec",)
-    kept_on_status_update = "user metadata"
+    kept_on_status_update = "metadata"
     update_steps = ("object meta", "object")
     status_steps = ("update",)
 

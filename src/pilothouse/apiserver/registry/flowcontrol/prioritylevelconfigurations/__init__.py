@@ -29,7 +29,7 @@ class PriorityLevelConfigurationStrategy(Strategy):
     """``flowcontrol.apiserver.k8s.io`` PriorityLevelConfigurations."""
 
     generation_fields = ("spec",)
-    kept_on_status_update = "user metadata"
+    kept_on_status_update = "metadata"
     update_steps = ("object meta", "object")
     status_steps = ("update",)
 

@@ -57,8 +57,7 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
             errors += _validate_share(exempt, "spec.exempt") + _validate_percent(exempt, "spec.exempt")
         return errors
     if kind != "Limited":
-        error = not_supported("spec.type", kind, _TYPES) if kind else required("spec.type")
-        return [*errors, error]
+        return [*errors, not_supported("spec.type", kind, _TYPES)]
     if exempt is not None:
         errors.append(forbidden("spec.exempt", "must be nil if the type is Limited"))
     if limited is None:
@@ -93,7 +92,7 @@ def _validate_limit_response(response: Object, path: str) -> ErrorList:
             else [forbidden(child_path, "must be nil if limited.limitResponse.type is not Limited")]
         )
     if kind != "Queue":
-        return [not_supported(f"{path}.type", kind, _LIMIT_RESPONSES) if kind else required(f"{path}.type")]
+        return [not_supported(f"{path}.type", kind, _LIMIT_RESPONSES)]
     if queuing is None:
         return [required(child_path, "must not be empty if limited.limitResponse.type is Limited")]
     return _validate_queuing_configuration(queuing, child_path)

@@ -3,7 +3,7 @@
 from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, not_supported
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions, validate_label_selector
-from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object, validate_nonnegative_fields
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns, nested_field
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -26,8 +26,11 @@ class PodDisruptionBudgetStrategy(Strategy):
     update_steps = ("object",)
     status_steps = ("update",)
 
+    def set_defaults(self, obj: Object) -> None:
+        ensure_object(obj, "spec")
+
     def validate(self, obj: Object) -> ErrorList:
-        spec = obj.get("spec") or {}
+        spec = obj["spec"]
         errors: ErrorList = []
         if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
             bad_value = internal_value("policy.PodDisruptionBudgetSpec", spec)

@@ -2,6 +2,7 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.object_fields import ensure_object
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -18,11 +19,14 @@ class DeviceClassStrategy(Strategy):
     update_steps = ("object meta", "object meta update", "object")
     validates_generate_name = False
 
+    def set_defaults(self, obj: Object) -> None:
+        ensure_object(obj, "spec")
+
     def validate(self, obj: Object) -> ErrorList:
-        return claim_validation.validate_device_class(obj.get("spec") or {}, None)
+        return claim_validation.validate_device_class(obj["spec"], None)
 
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
-        return claim_validation.validate_device_class(obj.get("spec") or {}, old.get("spec") or {})
+        return claim_validation.validate_device_class(obj["spec"], old.get("spec") or {})
 
 
 REGISTRATION = Registration(

@@ -40,6 +40,9 @@ class ResourceClaimStrategy(Strategy):
 
     def set_defaults(self, obj: Object) -> None:
         set_defaults_devices(ensure_object(obj, "spec"))
+        allocation = (obj.get("status") or {}).get("allocation")
+        if allocation is not None:
+            ensure_object(allocation, "devices")
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
         claim_status_validation.drop_deallocated_devices(ensure_object(obj, "status"), old.get("status") or {})

@@ -5,10 +5,10 @@ After kubernetes' ``pkg/apis/resource/validation`` (v1.36). ``status_validation`
 
 from collections.abc import Mapping, Set
 
-from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required
+from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import is_extended_resource_name
-from pilothouse.apiserver.registry.generic.meta_validation import validate_annotations, validate_labels
+from pilothouse.apiserver.registry.generic.meta_validation import validate_template_object_meta
 from pilothouse.apiserver.registry.resource.selectors import validate_selectors
 from pilothouse.apiserver.registry.resource.validation import (
     request_names,
@@ -29,14 +29,7 @@ _ONE_OF_REQUEST_TYPES = "exactly one of `exactly` or `firstAvailable` is require
 
 
 def validate_resource_claim_template(spec: Object) -> ErrorList:
-    metadata = spec["metadata"]
-    errors = validate_annotations(metadata.get("annotations") or {}, "spec.metadata.annotations")
-    errors += validate_labels(metadata.get("labels") or {}, "spec.metadata.labels")
-    errors += [
-        forbidden(f"spec.metadata.{name}", "cannot be set")
-        for name, value in metadata.items()
-        if value and name not in ("annotations", "labels")
-    ]
+    errors = validate_template_object_meta(spec["metadata"], "spec.metadata")
     return errors + validate_resource_claim_spec(spec["spec"].get("devices") or {}, "spec.spec.devices")
 
 

@@ -28,12 +28,11 @@ def validate_csi_node(obj: Object) -> ErrorList:
 
 def validate_csi_node_update(obj: Object, old: Object) -> ErrorList:
     old_drivers, drivers = (((o.get("spec") or {}).get("drivers") or ()) for o in (old, obj))
-    by_name = {driver.get("name"): driver for driver in drivers}  # names are unique: ``validate_csi_node``
     return [
         invalid("spec.drivers", internal_value("storage.CSINodeDriver", _immutable_fields(driver)), IMMUTABLE)
         for old_driver in old_drivers
-        if (driver := by_name.get(old_driver.get("name"))) is not None
-        and _immutable_fields(driver) != _immutable_fields(old_driver)
+        for driver in drivers
+        if driver.get("name") == old_driver.get("name") and _immutable_fields(driver) != _immutable_fields(old_driver)
     ]
 
 
