@@ -2,7 +2,6 @@
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.batch.jobs.defaults import set_defaults_pod_failure_policy
 from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
 from pilothouse.apiserver.registry.generic.registration import Registration
@@ -13,6 +12,7 @@ from pilothouse.semantics.pod_defaults import default_template
 with lazy_imports():
     from pilothouse.apiserver.registry.batch.cronjobs import printers as cron_job_printers
     from pilothouse.apiserver.registry.batch.cronjobs import validation as cron_job_validation
+    from pilothouse.apiserver.registry.batch.jobs import defaults as job_defaults
 
 
 class CronJobStrategy(Strategy):
@@ -51,7 +51,7 @@ def set_defaults_cron_job(obj: Object) -> None:
     job = ensure_object(spec, "jobTemplate")
     ensure_object(job, "metadata")
     job_spec = ensure_object(job, "spec")
-    set_defaults_pod_failure_policy(job_spec)
+    job_defaults.set_defaults_pod_failure_policy(job_spec)
     default_template(ensure_object(job_spec, "template"))
 
 
