@@ -6,14 +6,15 @@ allocation or reservation requires permission for ``resourceclaims/binding``, a 
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from pilothouse.apiserver.authentication.identity import Identity
-from pilothouse.apiserver.authorization.authorizer import Attributes
+from pilothouse.apiserver.authorization.authorizer import Attributes, Authorizer
 from pilothouse.apiserver.authorization.authorizer import forbidden as access_forbidden
 from pilothouse.apiserver.call import Call
-from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.field_errors import ErrorList, forbidden
 from pilothouse.apiserver.objects import Object, decode
+from pilothouse.storage import Record
 
 _GROUP, _RESOURCE = "resource.k8s.io", "resourceclaims"
 _ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
@@ -27,34 +28,42 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 DeviceKey = tuple[str, str, str, str]
 
 
-def authorize(core: Core, call: Call, obj: Object, old: Object | None) -> ErrorList:
+class Server(Protocol):
+    """The parts of ``core.Core`` that this module uses."""
+
+    authorizer: Authorizer
+
+    def namespace(self, name: str) -> Record | None: ...
+
+
+def authorize(server: Server, call: Call, obj: Object, old: Object | None) -> ErrorList:
     """The errors of fields that the user may not set, in a write to a claim or a template."""
     if old is None:
-        return _authorized_for_admin(core, call.namespace, _requested_admin_access(obj))
+        return _authorized_for_admin(server, call.namespace, _requested_admin_access(obj))
     if call.request_info.subresource != "status":
         return []
     status: Object = obj.get("status") or {}
     old_status: Object = old.get("status") or {}
-    errors = _authorized_for_admin(core, call.namespace, _allocated_admin_access(status, old_status))
-    errors += _authorized_for_binding(core, call, status, old_status)
+    errors = _authorized_for_admin(server, call.namespace, _allocated_admin_access(status, old_status))
+    errors += _authorized_for_binding(server, call, status, old_status)
     if status.get("allocation") is not None:
-        errors += _authorized_for_device_status(core, call, status, old_status)
+        errors += _authorized_for_device_status(server, call, status, old_status)
     return errors
 
 
-def _authorized_for_admin(core: Core, namespace: str, path: str) -> ErrorList:
+def _authorized_for_admin(server: Server, namespace: str, path: str) -> ErrorList:
     if not path:
         return []
-    record = core.namespace(namespace)
+    record = server.namespace(namespace)
     labels = (decode(record.value)["metadata"].get("labels") or {}) if record is not None else {}
     return [] if labels.get(_ADMIN_ACCESS_LABEL) == "true" else [forbidden(path, _NO_ADMIN_ACCESS)]
 
 
-def _authorized_for_binding(core: Core, call: Call, status: Object, old_status: Object) -> ErrorList:
+def _authorized_for_binding(server: Server, call: Call, status: Object, old_status: Object) -> ErrorList:
     if all((status.get(field) or None) == (old_status.get(field) or None) for field in _BINDING_FIELDS):
         return []
     verb = call.request_info.verb
-    denial = _denial(core, call.identity, Attributes(verb, _GROUP, "v1", _RESOURCE, "binding"))
+    denial = _denial(server, call.identity, Attributes(verb, _GROUP, "v1", _RESOURCE, "binding"))
     if not denial:
         return []
     requirement = f'requires resource="resourceclaims/binding", verb="{verb}" permission'
@@ -62,34 +71,34 @@ def _authorized_for_binding(core: Core, call: Call, status: Object, old_status: 
     return [forbidden("status.allocation", detail)]
 
 
-def _authorized_for_device_status(core: Core, call: Call, status: Object, old_status: Object) -> ErrorList:
+def _authorized_for_device_status(server: Server, call: Call, status: Object, old_status: Object) -> ErrorList:
     drivers = modified_drivers(status.get("devices") or (), old_status.get("devices") or ())
     verbs = [f"arbitrary-node:{call.request_info.verb}"]
     if drivers and is_service_account_of_node(call.identity, allocated_node(status["allocation"])):
         verbs.insert(0, f"associated-node:{call.request_info.verb}")
     errors: ErrorList = []
     for driver in sorted(drivers):
-        denial = _first_denial(core, call, verbs, driver)
+        denial = _first_denial(server, call, verbs, driver)
         if denial:
             requirement = f'requires resource="resourceclaims/driver", verb="[{" ".join(verbs)}]" permission'
             errors.append(forbidden("status.devices", f"changing status.devices {requirement}: {denial}"))
     return errors
 
 
-def _first_denial(core: Core, call: Call, verbs: Sequence[str], driver: str) -> str:
+def _first_denial(server: Server, call: Call, verbs: Sequence[str], driver: str) -> str:
     """Why none of the verbs is allowed for the driver: the reason for the first; "" if one is."""
     denials = []
     for verb in verbs:
         attributes = Attributes(verb, _GROUP, "v1", _RESOURCE, "driver", namespace=call.namespace, name=driver)
-        denial = _denial(core, call.identity, attributes)
+        denial = _denial(server, call.identity, attributes)
         if not denial:
             return ""
         denials.append(denial)
     return denials[0]
 
 
-def _denial(core: Core, identity: Identity, attributes: Attributes) -> str:
-    decision = core.authorizer.authorize(identity, attributes)
+def _denial(server: Server, identity: Identity, attributes: Attributes) -> str:
+    decision = server.authorizer.authorize(identity, attributes)
     if decision.allowed:
         return ""
     reason = ": ".join(part for part in (decision.error, decision.reason) if part)
