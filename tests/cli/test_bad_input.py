@@ -48,6 +48,10 @@ KUBECONFIG = {
         ("up --nodes=-1", "--nodes must not be negative, got -1"),
         ("up --port=70000", "--port must be between 0 and 65535"),
         ("up --kubeconfig=", "--kubeconfig must name a file"),
+        ("create clster", "`pilothouse create cluster [NAME]`"),
+        ("bugs lst", 'expected "pilothouse bugs list" or "pilothouse bugs run BUG", got lst'),
+        ("new operater x", 'expected "pilothouse new operator NAME", got operater x\nSee "pilothouse new --help" for'),
+        ("snapshot drian FILE", '"pilothouse snapshot drain FILE NODE...", got drian FILE'),
         ("up --wait", "--wait needs manifests to wait for: use -f"),
         ("nodes --node-prefix=A_", '--node-prefix "A_" can\'t begin the name of a node'),
         (

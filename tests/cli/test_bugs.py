@@ -97,8 +97,8 @@ def test_a_run_that_is_not_as_declared_is_an_error(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "list or run?"),
-        (("show",), '"show" is neither list nor run'),
+        ((), 'expected "pilothouse bugs list" or "pilothouse bugs run BUG", got nothing'),
+        (("show",), 'expected "pilothouse bugs list" or "pilothouse bugs run BUG", got show'),
         (("list", "129795"), 'list takes no name, got "129795"'),
         (("run",), "run takes the name of a bug, or --all"),
         (("run", "129795", "--all"), "run takes the name of a bug, or --all"),

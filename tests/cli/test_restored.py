@@ -59,7 +59,7 @@ def test_up_continues_the_restored_cluster(saved: Path, tmp_path: Path, in_memor
             "--snapshot and --data-dir can't be used together",
         ),
         "missing file": (["--snapshot", "/nowhere"], 1, "--snapshot /nowhere: No such file or directory"),
-        "not a snapshot": (["--snapshot", "EMPTY"], 1, "this is no snapshot: it is not compressed by gzip"),
+        "not a snapshot": (["--snapshot", "EMPTY"], 1, "this is no snapshot: the file is empty"),
         "names": (["--snapshot", "FILE", "--nodes=1"], 2, "--node-prefix: there is a node node-0 already"),
     },
 )

@@ -3,15 +3,22 @@
 A name that is too long stands for a folder that may not be entered: the system refuses that to root, too.
 """
 
+import errno
 from pathlib import Path
 
 import pytest
+from tests.snapshots.files import config_map, snapshot_of
+from tests.tables import cases
 
-from pilothouse.cli import manifests, restored
+from pilothouse.cli import main, manifests, restored
 from pilothouse.cli.output_files import why_unwritable
 from pilothouse.cli.program import UserError
 from pilothouse.client import connect
 from pilothouse.client.errors import ConfigError
+from pilothouse.env import Env
+from pilothouse.serving.certificates import create_authority
+from pilothouse.serving.client_certificates import Authorities
+from pilothouse.serving.tls import Files, ServerTls
 
 TOO_LONG = "x" * 300
 
@@ -38,3 +45,64 @@ def test_output_files(tmp_path: Path) -> None:
     assert why_unwritable(str(tmp_path / "none" / "new.html")) == "No such file or directory"
     assert why_unwritable(str(tmp_path / "old.html" / "new.html")) == "Not a directory"
     assert why_unwritable(str(tmp_path / TOO_LONG)) == "File name too long"
+
+
+BINARY = bytes(range(128, 256))
+
+
+@cases(
+    "command, error",
+    {
+        "token file": ("up --port=0 --token-auth-file=BINARY", "--token-auth-file BINARY: it is not UTF-8 text"),
+        "manager's file": ("manager --config=BINARY", "--config BINARY: it is not UTF-8 text"),
+        "manager's YAML": ("manager --config=YAML", "--config YAML: not valid YAML: line 2, column 1: "),
+        "kubeconfig": ("get pods --kubeconfig=BINARY", "BINARY: the kubeconfig is not YAML: "),
+        "kubeconfig's YAML": ("get pods --kubeconfig=YAML", "YAML: the kubeconfig is not YAML: line 2, column 1: "),
+        "etcd's CA": (
+            "up --port=0 --etcd-servers=https://127.0.0.1:1 --etcd-cafile=FOLDER",
+            "--etcd-cafile FOLDER: Is a directory",
+        ),
+        "etcd's key": (
+            "up --port=0 --etcd-servers=https://127.0.0.1:1 --etcd-certfile=PEM --etcd-keyfile=BINARY",
+            "--etcd-keyfile BINARY: there is no PEM block in it",
+        ),
+        "empty snapshot": ("snapshot show EMPTY", "EMPTY: this is no snapshot: the file is empty"),
+    },
+)
+def test_errors_of_files_are_one_line_with_the_file_and_the_reason(
+    command: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("BINARY").write_bytes(BINARY)
+    Path("YAML").write_text("a: [\n")
+    Path("PEM").write_text("-----BEGIN CERTIFICATE-----\n")
+    Path("EMPTY").touch()
+    Path("FOLDER").mkdir()
+    assert main(command.split()) in {1, 2}
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"Error: {error}")
+    assert [line for line in rest if not line.startswith("See ")] == []
+
+
+def test_the_data_directory_of_a_restore_is_named_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = tmp_path / "s"
+    snapshot_of(snapshot, config_map("a"))
+    (tmp_path / "file").touch()
+    assert main(["snapshot", "restore", str(snapshot), "--data-dir", str(tmp_path / "file")]) == 1
+    assert capsys.readouterr().err == f"Error: the data directory {tmp_path / 'file'} can't be used: it is a file\n"
+
+
+@pytest.mark.parametrize("missing", ["cert", "key"])
+def test_the_certificate_or_the_key_that_cannot_be_read_is_named(tmp_path: Path, missing: str) -> None:
+    files = {name: tmp_path / name for name in ("cert", "key")}
+    create_authority("ca", Env().now()).save(files["cert"], files["key"])
+    files[missing].unlink()
+    files[missing].mkdir()
+    with pytest.raises(IsADirectoryError) as raised:
+        ServerTls(Files(files["cert"], files["key"]))
+    assert (raised.value.errno, raised.value.filename) == (errno.EISDIR, str(files[missing]))
+
+
+def test_a_client_authority_without_certificates() -> None:
+    with pytest.raises(ValueError, match=r"^the client CA is not a PEM certificate: Unable to load PEM file\. \w+$"):
+        Authorities(b"")

@@ -28,6 +28,29 @@ def test_versions(capsys: pytest.CaptureFixture[str], words: list[str], printed:
     assert capsys.readouterr().out.strip() == printed
 
 
+@cases(
+    "words, code, out, err",
+    {
+        "version": (["version"], 0, f"pilothouse v{__version__} (", ""),
+        "--version": (["--version"], 0, f"pilothouse v{__version__} (", ""),
+        "--help": (["version", "--help"], 0, "Prints the version.", ""),
+        "help": (["help", "version"], 0, "Prints the version.", ""),
+        "a flag": (["version", "--client"], 2, "", "Error: unknown flag: --client\n"),
+        "an argument": (
+            ["version", "x"],
+            2,
+            "",
+            'Error: "pilothouse version" does not take any arguments, got ["x"]',
+        ),
+    },
+)
+def test_the_command(capsys: pytest.CaptureFixture[str], words: list[str], code: int, out: str, err: str) -> None:
+    assert main(words) == code
+    printed = capsys.readouterr()
+    assert printed.out.startswith(out)
+    assert printed.err.startswith(err)
+
+
 def test_the_raw_version_has_every_field(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["manager", "--version=v1.36.2+abc", "--version=raw"]) == 0
     assert capsys.readouterr().out.startswith(

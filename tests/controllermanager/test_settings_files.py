@@ -83,7 +83,7 @@ def test_settings_of_the_file_count_as_set(tmp_path: Path) -> None:
         "a setting twice": ("kube-api-qps: 1\nkube_api_qps: 2", "are the same setting"),
         "not a mapping": ("- a", "expected one document with a mapping"),
         "two documents": ("a: 1\n---\nb: 2", "expected one document with a mapping"),
-        "invalid YAML": ("a: [", "no YAML"),
+        "invalid YAML": ("a: [", "not valid YAML: line 2, column 1: "),
     },
 )
 def test_unusable_config_file(tmp_path: Path, text: str, message: str) -> None:

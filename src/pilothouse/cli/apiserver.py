@@ -12,7 +12,7 @@ from pilothouse.cli import admission_config
 from pilothouse.cli.audit_flags import add_audit_flags, audit_options
 from pilothouse.cli.clientside import common_flags, traced
 from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE
-from pilothouse.cli.etcd_flags import add_etcd_flags, etcd_options, missing_extra
+from pilothouse.cli.etcd_flags import add_etcd_flags, check_files, etcd_options, missing_extra
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.bounded_files import read_text
@@ -247,6 +247,8 @@ def open_server(
         history_bytes=parsed["history-max-bytes"],
         quota=parsed["quota-backend-bytes"] or DEFAULT_QUOTA_BYTES,
     )
+    if options.etcd is not None:
+        check_files(parsed)
     try:
         return served.ServedApiServer(env, options, records)
     except audit_log_options.AuditLogError as error:

@@ -80,7 +80,7 @@ def _usage_error(verb: str, names: list[str], parsed: Parsed) -> str:
     if parsed["output"] not in {"text", "json"}:
         return f'-o is text or json, got "{parsed["output"]}"'
     if verb not in {"list", "run"}:
-        return f'"{verb}" is neither list nor run' if verb else "list or run?"
+        return f'expected "pilothouse bugs list" or "pilothouse bugs run BUG", got {verb or "nothing"}'
     if parsed["report"] and (reason := output_files.why_unwritable(parsed["report"])):
         return f"--report {parsed['report']}: {reason}"
     if parsed["report"] and parsed["all"]:

@@ -89,7 +89,7 @@ def _main(words: list[str]) -> int:
         return 0 if words else 2
     name, rest = words[0], words[1:]
     if name in {"version", "--version"}:
-        return _version()
+        return _version(rest)
     if name not in COMMANDS:
         similar = flags.closest(name, list(COMMANDS))
         hint = f" (did you mean {similar}?)" if similar else ""
@@ -133,7 +133,16 @@ def _run(name: str, words: Sequence[str], program: str = "") -> int:
         return 130
 
 
-def _version() -> int:
+def _version(words: Sequence[str]) -> int:
+    """Without flags: those of the module would take longer than the command."""
+    if words and words[0] in {"-h", "--help"}:
+        print("Prints the version.\n\nUsage:\n  pilothouse version")
+        return 0
+    if words:
+        error = '"pilothouse version" does not take any arguments, got ["{}"]'
+        error = "unknown flag: {}" if words[0].startswith("-") else error
+        print(f'Error: {error.format(words[0])}\nSee "pilothouse version --help" for usage.', file=sys.stderr)
+        return 2
     print(f"pilothouse v{pilothouse.__version__} (Kubernetes {pilothouse.KUBERNETES_VERSION})")
     return 0
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pilothouse.storage.etcd.options import EtcdOptions
 
 with lazy_imports():
+    from pilothouse.env import bounded_files
     from pilothouse.storage.etcd import options as etcd
 
 NEEDS_GRPC = "--etcd-servers needs gRPC: pip install 'pilothouse[etcd]'"
@@ -155,3 +156,15 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
     except ValueError as error:
         raise UserError(str(error), code=2) from error
     return options
+
+
+def check_files(parsed: Parsed) -> None:
+    """Check the files for TLS. Raises ``UserError``: gRPC logs on its own, and reports failed connections."""
+    for flag in ("etcd-cafile", "etcd-certfile", "etcd-keyfile"):
+        if path := parsed[flag]:
+            try:
+                content = bounded_files.read_bytes(path)
+            except OSError as error:
+                raise UserError(f"--{flag} {path}: {error.strerror or error}") from error
+            if b"-----BEGIN " not in content:
+                raise UserError(f"--{flag} {path}: there is no PEM block in it")

@@ -65,7 +65,7 @@ def print_text(
     try:
         print(make(parsed), end="")
     except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        _print_error(str(error), program, error.code)
         return error.code
     return 0
 

@@ -94,7 +94,8 @@ def run(program: str, words: Sequence[str]) -> int:
 async def _run(parsed: Parsed, program: str) -> int:
     actions = {"save": _save, "show": _show, "restore": _restore}
     if len(parsed.arguments) != 2 or parsed.arguments[0] not in actions:
-        expected = ", ".join(f'"{program} {name} FILE"' for name in (*actions, "drain"))
+        usages = [*(f"{name} FILE" for name in actions), "drain FILE NODE..."]
+        expected = ", ".join(f'"{program} {usage}"' for usage in usages)
         raise UserError(f"expected one of {expected}, got {' '.join(parsed.arguments) or 'nothing'}", code=2)
     action, path = parsed.arguments
     if parsed["data-dir"] and action != "restore":
@@ -157,7 +158,12 @@ async def _restore(parsed: Parsed, path: Path) -> int:
     if not directory:
         raise UserError("restore needs --data-dir: the data directory to make", code=2)
     restored = opening.restored(path)
-    data_directory.create(directory, restored)
+    try:
+        data_directory.create(directory, restored)
+    except OSError as error:
+        # Not of the file: a ``DataDirectoryError`` names the directory, other errors what they could not write.
+        text = str(error) if error.errno is None else f"{error.filename or directory}: {error.strerror}"
+        raise UserError(text) from error
     print(f"restored {len(restored.records):,} objects into {directory}: start it with")
     print(f"  pilothouse up --data-dir {directory}")
     print_skipped(restored.skipped, "is not in it")

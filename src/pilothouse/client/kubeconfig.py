@@ -309,8 +309,10 @@ def load(paths: Sequence[Path], *, explicit: bool) -> Kubeconfig:
 def _parse(path: Path, content: bytes) -> _File:
     try:
         document = yaml.load(content, Loader=yaml_loader.BoundedLoader)  # noqa: S506  # a safe loader
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the kubeconfig is not YAML: {' '.join(str(error).split())}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: the kubeconfig is not YAML: {yaml_loader.yaml_error_text(error)}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: the kubeconfig is not YAML: it is not UTF-8 text") from error
     if document is None:
         return _File()
     try:

@@ -25,6 +25,8 @@ with lazy_imports():
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
+    from pilothouse.machinery import pem_errors
+
 _log = Log("client")
 
 
@@ -204,7 +206,7 @@ def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
     except ValueError as error:
-        raise ConfigError(f"{pair.origin} is not a PEM certificate: {error}") from error
+        raise ConfigError(f"{pair.origin} is not a PEM certificate: {pem_errors.error_text(error)}") from error
     if certificate.not_valid_after_utc <= now:
         # The server would reject it anyway, with an alert or a 401 without the reason.
         raise ConfigError(
@@ -215,7 +217,9 @@ def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -
         serialization.load_pem_private_key(pair.key, None)
     except (ValueError, TypeError) as error:
         # Otherwise OpenSSL would ask for the passphrase of an encrypted key on the terminal.
-        raise ConfigError(f"{pair.origin}: its key is not an unencrypted PEM private key: {error}") from error
+        raise ConfigError(
+            f"{pair.origin}: its key is not an unencrypted PEM private key: {pem_errors.error_text(error)}"
+        ) from error
     # OpenSSL can only load files. A temporary private directory is portable.
     with tempfile.TemporaryDirectory(prefix="pilothouse-") as folder:
         path = Path(folder) / "pair.pem"

@@ -37,7 +37,7 @@ def read_mapping(path: str) -> dict[str, Any]:
         # The subclass is derived from the safe loader.
         documents = [document for document in yaml.load_all(text, Loader=Loader) if document is not None]
     except yaml.YAMLError as error:
-        raise ValueError(f"no YAML: {error}") from error
+        raise ValueError(f"not valid YAML: {yaml_loader.yaml_error_text(error)}") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ValueError("expected one document with a mapping")
     return documents[0]

@@ -24,6 +24,17 @@ def read_bytes(path: str | os.PathLike[str], most: int = CONFIG_BYTES) -> bytes:
     return b"".join(pieces)
 
 
+class NotText(UnicodeDecodeError):
+    """A file that is not UTF-8."""
+
+    def __str__(self) -> str:
+        return "it is not UTF-8 text"
+
+
 def read_text(path: str | os.PathLike[str], most: int = CONFIG_BYTES) -> str:
-    """The same as text. Raises ``OSError``, or ``UnicodeDecodeError`` if it is not UTF-8."""
-    return read_bytes(path, most).decode("utf-8")
+    """The same as text. Raises ``OSError``, or ``NotText`` if it is not UTF-8."""
+    content = read_bytes(path, most)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotText(*error.args) from None

@@ -1,9 +1,11 @@
 """How Go formats values, for messages that must be equal to upstream's.
 
-``quote`` is the verb %q, ``print_value`` and ``print_selector`` the verb %v, ``compact_json`` is ``encoding/json``.
+``quote`` is the verb %q, ``print_value`` and ``print_selector`` the verb %v, ``compact_json`` is ``encoding/json``,
+``open_error`` an error of ``os.Open``.
 """
 
 import math
+import os
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -22,6 +24,11 @@ _ESCAPES = {
     "\\": "\\\\",
     '"': '\\"',
 }
+
+
+def open_error(path: str | os.PathLike[str], error: OSError) -> str:
+    """``open x.yaml: no such file or directory``, as ``os.PathError`` is printed."""
+    return f"open {os.fspath(path)}: {(error.strerror or str(error)).lower()}"
 
 
 def quote(text: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from pilothouse.machinery.yaml_loader import BoundedLoader
+from pilothouse.machinery.yaml_loader import BoundedLoader, yaml_error_text
 
 MAX_VALUES = 2_000_000
 """How many values a text may have. A few lines of aliases of aliases, or of merges of merges, have thousands of
@@ -32,7 +32,7 @@ def documents_of(text: str, max_values: int = MAX_VALUES) -> list[Any]:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise ManifestError(_error_message(error)) from None
+        raise ManifestError(yaml_error_text(error)) from None
     except RecursionError:
         raise ManifestError("it is nested too deeply") from None
     except (ValueError, OverflowError) as error:
@@ -66,12 +66,6 @@ def _text(key: Any) -> str:
     if isinstance(key, str | int | float):
         return str(key)
     raise ManifestError(f"a key must be text, got {key!r}")
-
-
-def _error_message(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
-    return str(error)
 
 
 @cache

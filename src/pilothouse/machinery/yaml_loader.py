@@ -8,6 +8,15 @@ import yaml
 from pilothouse.machinery.json_bounds import MAX_DEPTH
 
 
+def yaml_error_text(error: yaml.YAMLError) -> str:
+    """Position and reason of the error, in one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"position {error.position}: {error.reason}"
+    return " ".join(str(error).split())
+
+
 class BoundedLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
     """A safe loader. Nodes that are nested too deeply are a ``ComposerError``."""
 

@@ -20,6 +20,8 @@ with lazy_imports():
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509 import oid
 
+    from pilothouse.machinery import pem_errors
+
 AUTHORITY_DAYS = 3650
 ISSUED_DAYS = 365
 """As upstream's self-signed certificates (client-go ``util/cert``, v0.36)."""
@@ -58,7 +60,7 @@ class Pair(msgspec.Struct, frozen=True):
         try:
             fits = _certificate(self.certificate).public_key() == _key(self.key).public_key()
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{certificate} and {key} can't be read: {error}") from error
+            raise ValueError(f"{certificate} and {key} can't be read: {pem_errors.error_text(error)}") from error
         if not fits:
             raise ValueError(f"{key} is not the key of the certificate {certificate}")
 

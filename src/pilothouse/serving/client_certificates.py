@@ -19,6 +19,8 @@ with lazy_imports():
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.x509 import oid
 
+    from pilothouse.machinery import pem_errors
+
 _MAX_DEPTH = 8
 _MAX_SIGNATURE_CHECKS = 20
 """The number of signatures verified for one certificate (Go's ``maxChainSignatureChecks`` is 100), for keys of up to
@@ -39,7 +41,7 @@ class Authorities:
         try:
             self._roots = x509.load_pem_x509_certificates(pem)
         except ValueError as error:
-            raise ValueError(f"the client CA is not a PEM certificate: {error}") from error
+            raise ValueError(f"the client CA is not a PEM certificate: {pem_errors.error_text(error)}") from error
 
     def verification_error(self, chain: Sequence[bytes], now: datetime.datetime) -> str | None:
         """Why the certificate, first in the client's chain (DER), is not trusted; None if it is."""

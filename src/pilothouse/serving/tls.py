@@ -235,6 +235,8 @@ def _choose(tls: ssl.SSLObject, name: str | None, by_name: dict[str, ssl.SSLCont
 
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    for path in (certificate, key):
+        path.open("rb").close()  # of the errors of OpenSSL nothing says which file it is
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
     except ssl.SSLError as error:

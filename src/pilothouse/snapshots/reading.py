@@ -128,6 +128,8 @@ class SnapshotFile:
     def _open(self) -> BinaryIO:
         with self.path.open("rb") as file:
             start = file.read(2)
+        if not start:
+            raise self.error("this is no snapshot: the file is empty")
         if start != _GZIP:
             raise self.error("this is no snapshot: it is not compressed by gzip")
         return cast(BinaryIO, gzip.open(self.path, "rb"))

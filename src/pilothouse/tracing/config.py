@@ -13,7 +13,7 @@ import msgspec
 from pilothouse.api.schema import Definition, Field, Type
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.bodies import DecodeError, decode_body
-from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.go_text import open_error, quote
 
 with lazy_imports():
     from pilothouse.machinery import yaml_text
@@ -50,7 +50,7 @@ def load_tracing_configuration(path: str) -> TracingConfiguration:
     except FileNotFoundError:
         raise TracingError(f"tracing-config-file {path} does not exist") from None
     except OSError as error:
-        why = f"open {path}: {(error.strerror or str(error)).lower()}"
+        why = open_error(path, error)
         raise TracingError(
             f"failed to read tracing config: unable to read tracing configuration from {quote(path)}: {why}"
         ) from error

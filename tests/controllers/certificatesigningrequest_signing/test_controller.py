@@ -273,8 +273,8 @@ def test_certificate_and_key_flags_must_be_set_together(options: dict[str, str],
 @cases(
     "certificate, key, text",
     {
-        "missing certificate file": (None, OURS.key, "No such file"),
-        "missing key file": (OURS.certificate, None, "No such file"),
+        "missing certificate file": (None, OURS.key, "no such file or directory"),
+        "missing key file": (OURS.certificate, None, "no such file or directory"),
         "two certificates": (OURS.certificate * 2, OURS.key, "expected 1 certificate, found 2"),
         "certificate is not PEM": (b"x", OURS.key, "can't be read"),
         "key is not PEM": (OURS.certificate, b"secret", "can't be read"),

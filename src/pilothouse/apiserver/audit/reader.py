@@ -15,6 +15,7 @@ from pilothouse.env.bounded_files import read_bytes
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.logging import Log
 from pilothouse.machinery.bodies import DecodeError, decode_body
+from pilothouse.machinery.go_text import open_error
 
 with lazy_imports():
     from pilothouse.machinery import yaml_text
@@ -35,7 +36,7 @@ def load_policy_from_file(path: str) -> Policy:
     try:
         text = read_bytes(path)
     except OSError as error:
-        cause = f"open {path}: {(error.strerror or str(error)).lower()}"
+        cause = open_error(path, error)
         raise PolicyError(f'failed to read file path "{path}": {cause}') from error
     try:
         return load_policy_from_bytes(text)

@@ -33,7 +33,7 @@ from pilothouse.apiserver.encryption_config.validation import (
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.bodies import DecodeError, decode_body
-from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.go_text import open_error, quote
 from pilothouse.storage.encryption.at_rest import Providers
 from pilothouse.storage.encryption.identity import Identity
 from pilothouse.storage.encryption.kmsv2.probe import KmsProbe
@@ -95,7 +95,7 @@ def _read(path: str) -> bytes:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        cause = f"open {path}: {(error.strerror or str(error)).lower()}"
+        cause = open_error(path, error)
         raise EncryptionConfigError(
             f"error reading encryption provider configuration file {quote(path)}: {cause}"
         ) from None

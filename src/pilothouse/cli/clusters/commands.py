@@ -30,7 +30,7 @@ from pilothouse.cli.clusters.cluster import (
 from pilothouse.cli.program import UserError, ended_by_sigterm, parse, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
-from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, Flag, FlagSet, Parsed, closest
 from pilothouse.machinery.times import format_time, parse_time
 
 CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", "timeout", "kubeconfig", "help", "v")
@@ -171,7 +171,8 @@ def _named(program: str, words: Sequence[str]) -> Sequence[str]:
         return words
     if not words or words[0] not in {"cluster", "clusters"}:
         verb = program.rpartition(" ")[2]
-        name = words[0] if words and is_name(words[0]) else "[NAME]"
+        # A misspelt "cluster" is not the name of one.
+        name = words[0] if words and is_name(words[0]) and not closest(words[0], ["cluster"]) else "[NAME]"
         raise UserError(f"{verb} what? `{program} cluster {name}`", code=2)
     if hint := kind_words.of_flags(program, words[1:]):
         raise UserError(hint, code=2)

@@ -2,9 +2,9 @@
 ``cmd/kube-controller-manager/app/certificates.go``.
 """
 
-from pathlib import Path
-
+from pilothouse.env.bounded_files import read_text
 from pilothouse.machinery.flags import STRING, Flag
+from pilothouse.machinery.go_text import open_error
 from pilothouse.runtime.errors import CannotRun
 
 ROOT_CA_FLAG = Flag(
@@ -21,8 +21,10 @@ def read_authority(file: str, otherwise: str) -> str:
     if not file:
         return otherwise
     try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(file)
+    except OSError as error:
+        raise CannotRun(f"error parsing root-ca-file at {file}: {open_error(file, error)}") from error
+    except UnicodeDecodeError as error:
         raise CannotRun(f"error parsing root-ca-file at {file}: {error}") from error
     if "-----BEGIN CERTIFICATE-----" not in text:
         raise CannotRun(

@@ -14,6 +14,7 @@ import yaml
 
 from pilothouse.machinery.durations import DurationError, parse_duration
 from pilothouse.machinery.times import TimeError, parse_time
+from pilothouse.machinery.yaml_loader import yaml_error_text
 from pilothouse.nodes.stages.stage import (
     ApplyPatch,
     ChangeFinalizers,
@@ -22,7 +23,6 @@ from pilothouse.nodes.stages.stage import (
     StageError,
     ValueFrom,
     parse_yaml,
-    yaml_error_text,
 )
 from pilothouse.nodes.stages.template_syntax import TemplateError
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from pilothouse.machinery.yaml_loader import BoundedLoader
+from pilothouse.machinery.yaml_loader import BoundedLoader, yaml_error_text
 from pilothouse.nodes.stages.expressions import ExpressionError, Results, compile_expression
 from pilothouse.nodes.stages.template import Template
 from pilothouse.nodes.stages.template_syntax import TemplateError
@@ -156,13 +156,6 @@ def parse_yaml_documents(text: str) -> list[Any]:
 def parse_yaml(text: str) -> Any:
     """Parse a text with one document."""
     return yaml.load(text, Loader=_Loader)  # noqa: S506  # _Loader is a safe loader
-
-
-def yaml_error_text(error: yaml.YAMLError) -> str:
-    """Position and reason of the error, in one line."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
-    return str(error)
 
 
 # From YAML to stages

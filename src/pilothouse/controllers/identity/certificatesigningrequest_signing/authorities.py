@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from pilothouse.controllers.identity.certificatesigningrequest_signing import SigningOptions
 from pilothouse.controllers.identity.certificatesigningrequest_signing.issuing import Authority
 from pilothouse.env import Log
+from pilothouse.machinery.go_text import open_error
 from pilothouse.runtime.errors import CannotRun
 from pilothouse.semantics.certificate_requests import (
     API_SERVER_CLIENT,
@@ -87,7 +88,8 @@ class AuthorityFiles:
         try:
             self._authority = self._read()
         except (OSError, ValueError, UnsupportedAlgorithm) as error:
-            raise InvalidAuthority(f'error reading CA cert file "{certificate}": {error}') from error
+            reason = open_error(error.filename or certificate, error) if isinstance(error, OSError) else error
+            raise InvalidAuthority(f'error reading CA cert file "{certificate}": {reason}') from error
 
     def current(self) -> Authority:
         """The content of the files when they could last be used."""

@@ -23,6 +23,7 @@ from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.root_authority import read_authority
 from pilothouse.env.bounded_files import read_bytes
 from pilothouse.machinery.causes import record_decision
+from pilothouse.machinery.go_text import open_error
 from pilothouse.machinery.jws import Signer, load_key
 from pilothouse.runtime import ControllerContext, ManagedController, Requeue, TerminalError, WorkerPool, WorkQueue
 from pilothouse.runtime.errors import CannotRun
@@ -61,8 +62,9 @@ def signer_of(options: TokenOptions) -> Signer:
     try:
         return Signer(load_key(read_bytes(file)))
     except (OSError, ValueError) as error:
+        reason = open_error(file, error) if isinstance(error, OSError) else error
         raise CannotRun(
-            f"error reading key for service account token controller: error reading private key file {file}: {error}"
+            f"error reading key for service account token controller: error reading private key file {file}: {reason}"
         ) from error
 
 
