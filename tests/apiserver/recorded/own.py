@@ -21,7 +21,7 @@ _TEXT_ADDRESS = re.compile(r'(failed to allocate IP: IPAddress.networking.k8s.io
 _PATCHED = re.compile(r'((?: "" is invalid: patch: )?Invalid value: )("(?:[^"\\]|\\.)*")(.*)$', re.DOTALL)
 _SERVICE_RANGE = "10.0."
 _ARBITRARY = frozenset({"token", "continue", "expirationTimestamp"})
-_RECORDED = ("2026-11-22T10:", "2026-11-22T11:", "2026-11-28T17:")
+_RECORDED = ("2026-11-22T10:", "2026-11-22T11:", "2026-11-28T17:", "2026-11-28T18:")
 """The hours of the recordings. Times in requests are older."""
 
 

@@ -17,7 +17,6 @@ from pilothouse.apiserver.registry.generic.managed_fields import remember_size, 
 from pilothouse.apiserver.registry.generic.validation import validate_create
 from pilothouse.apiserver.serializers.results import ObjectResult
 from pilothouse.machinery import resource_versions
-from pilothouse.machinery.names import generated_name
 from pilothouse.storage import Mismatch
 
 _RACES = 20
@@ -62,7 +61,7 @@ async def create_object(
     await core.admission.admit(write)
     generated = not meta.get("name") and bool(meta.get("generateName"))
     if generated:
-        meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
+        meta["name"] = call.strategy.generated_name(meta["generateName"], core.env.name_suffix())
     write.name = meta.get("name") or ""  # strategies may generate it differently
     core.admission.allocate(write)
 
@@ -182,5 +181,5 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
                 raise errors.already_exists(info, meta["name"], being_deleted=being_deleted)
             break
         if attempt < _NAME_ATTEMPTS - 1:
-            meta["name"] = generated_name(meta["generateName"], core.env.name_suffix())
+            meta["name"] = call.strategy.generated_name(meta["generateName"], core.env.name_suffix())
     raise errors.no_unique_name(info, meta["name"], being_deleted=being_deleted)

@@ -18,7 +18,7 @@ from pilothouse.apiserver.registry.generic.selection_predicate import (
     Fields,
 )
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.machinery.names import dns_subdomain_errors
+from pilothouse.machinery.names import dns_subdomain_errors, generated_name
 
 KeptOnStatusUpdate = Literal["spec", "labels", "user metadata", "metadata", "pod"]
 """The metadata that a write to /status does not change, in addition to all fields outside of metadata and status:
@@ -102,6 +102,8 @@ class Strategy:
     kube_finalizers = True
     """Whether finalizers without a domain must be standard finalizers (``validateKubeFinalizerName``)."""
     validates_generate_name = True
+    generated_name: Callable[[str, str], str] = staticmethod(generated_name)
+    """The name from ``generateName`` and a random suffix (``names.NameGenerator``)."""
 
     def __init__(self, **attributes: Any) -> None:
         for name, value in attributes.items():

@@ -29,6 +29,11 @@ class IPAddressStrategy(Strategy):
 
     update_steps = ("object meta", "object", "object meta update", "update")
 
+    @staticmethod
+    def generated_name(generate_name: str, _suffix: str) -> str:
+        """``generateName`` itself: no address has a random suffix (``noopNameGenerator``)."""
+        return generate_name
+
     def validate(self, obj: Object) -> ErrorList:
         parent: Object | None = (obj.get("spec") or {}).get("parentRef")
         if parent is None:
