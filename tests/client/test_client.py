@@ -20,6 +20,7 @@ from pilothouse.client import (
     merge_patch,
     strategic_merge_patch,
 )
+from pilothouse.client.decode import Decoders
 from pilothouse.client.errors import (
     AlreadyExists,
     ApiError,
@@ -37,6 +38,7 @@ from pilothouse.client.errors import (
     UndecodableObject,
     has_cause,
 )
+from pilothouse.client.watch import MAX_SHARED_BYTES
 from pilothouse.env import Env
 
 Canned = wire.Response | Exception | list[bytes | Exception]
@@ -638,3 +640,17 @@ async def test_metrics_count_errors_and_retries(env: Env) -> None:
         ("done", "GET", "h:1", "429"),
         ("retried", "GET", "h:1", "429"),
     ]
+
+
+async def test_large_objects_are_not_kept_to_be_compared(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[str] = []
+    monkeypatch.setattr(Decoders, "share", lambda _self, obj: shared.append(obj.metadata.name))
+    large = "x" * MAX_SHARED_BYTES
+    lines = [
+        line("ADDED", {"metadata": {"name": name, "uid": uid}}) for name, uid in (("small", "a"), ("large", large))
+    ]
+    client = Client(Script([*lines]), env)
+    async with client.watch(PODS) as batches:
+        async for _batch in batches:
+            pass
+    assert shared == ["small"]

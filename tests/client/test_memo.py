@@ -3,7 +3,7 @@
 import msgspec
 
 from pilothouse.client import DecodeMemo
-from pilothouse.client.memo import HALF_BYTES
+from pilothouse.client.memo import HALF_BYTES, LARGE_BYTES, LARGE_HALF_BYTES
 
 
 class _Event(msgspec.Struct):
@@ -26,10 +26,21 @@ def test_oldest_events_are_evicted() -> None:
 
 def test_few_large_events_are_kept() -> None:
     memo = DecodeMemo()
-    lines = [bytes([number]) * (HALF_BYTES // 2) for number in range(10)]
+    lines = [bytes([number]) * (LARGE_HALF_BYTES // 2) for number in range(10)]
+    for number, line in enumerate(lines):
+        memo.put(_Event, number % 2 == 0, line, _Event(0))
+    known = [memo.get(_Event, number % 2 == 0, line) is not None for number, line in enumerate(lines)]
+    assert known == [False] * 6 + [True] * 4, "of all views together"
+    assert memo.get(_Event, True, lines[9]) is None
+
+
+def test_events_of_a_view_are_bounded_in_bytes() -> None:
+    memo = DecodeMemo(capacity=10_000)
+    lines = [b"%d" % number + b" " * (LARGE_BYTES - 10) for number in range(400)]
     for line in lines:
         memo.put(_Event, False, line, _Event(0))
-    assert [memo.get(_Event, False, line) is not None for line in lines] == [False] * 6 + [True] * 4
+    known = [memo.get(_Event, False, line) is not None for line in lines].count(True)
+    assert HALF_BYTES // LARGE_BYTES <= known <= 2 * HALF_BYTES // LARGE_BYTES + 2
 
 
 def test_views_have_separate_caches() -> None:

@@ -152,15 +152,22 @@ class ExecPlugin:
         except OSError as error:
             self._report(1, "client_internal_error")
             raise ConfigError(f"{settings.origin}: cannot run {command}: {error.strerror or error}") from error
+        complaining = asyncio.create_task(_read_tail(process.stderr))
         try:
-            printed, complaint = await asyncio.gather(_read(process.stdout), _read_tail(process.stderr))
+            printed = await _read(process.stdout)
+            complaint = await complaining
             await process.wait()
         except (asyncio.CancelledError, _TooLong) as error:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+            complaining.cancel()
             await process.wait()
             if isinstance(error, asyncio.CancelledError):
                 raise
+            # The pipe is closed at its end. Another process may have inherited it.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await _read_tail(process.stdout)
             self._report(1, "plugin_execution_error")
             raise ConfigError(
                 f"{settings.origin}: executable {command} printed more than {_MAX_OUTPUT:,} bytes; an ExecCredential "

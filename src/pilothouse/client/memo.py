@@ -5,36 +5,41 @@ decoded event per view, so that manager, scheduler and nodes share one frozen ob
 objects cache their hash and are compared by identity first: a hit costs a dictionary lookup.
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
 
 HALF_BYTES = 4 * 1024 * 1024
+LARGE_BYTES = 32 * 1024
+"""Larger lines are kept apart, those of all views together: decoded they may need ten times their size."""
+LARGE_HALF_BYTES = 2 * 1024 * 1024
 
 
 class DecodeMemo:
     """Caches the last events of one process. Shared by all clients to which it is passed.
 
     Bounded by ``capacity`` events per view, and by ``HALF_BYTES`` for each half of them, of which at least the last is
-    kept. Events that were dropped are decoded again.
+    kept. Events that were dropped are decoded again. The large ones of all views are bounded together.
     """
 
-    __slots__ = ("_by_view", "capacity", "hits", "misses")
+    __slots__ = ("_by_view", "_large", "capacity", "hits", "misses")
 
     def __init__(self, capacity: int = 1024) -> None:
         self.capacity = capacity
         self.hits = 0
         self.misses = 0
         self._by_view: dict[tuple[Any, bool], _Events] = {}
+        self._large = _Events()
 
     def get(self, view: type[Any], keep_raw: bool, line: bytes) -> Any:
         """The decoded event of the line, or None."""
-        events = self._by_view.get((view, keep_raw))
         event = None
-        if events is not None:
-            event = events.newer.get(line)
-            if event is None:
-                event = events.older.get(line)
+        if len(line) > LARGE_BYTES:
+            event = self._large.get((view, keep_raw, line))
+        else:
+            events = self._by_view.get((view, keep_raw))
+            event = None if events is None else events.get(line)
         if event is None:
             self.misses += 1
         else:
@@ -43,13 +48,17 @@ class DecodeMemo:
 
     def put(self, view: type[Any], keep_raw: bool, line: bytes, event: msgspec.Struct) -> None:
         """Store the decoded event of the line."""
-        events = self._by_view.get((view, keep_raw))
-        if events is None:
-            events = self._by_view[view, keep_raw] = _Events()
-        if len(events.newer) * 2 >= self.capacity or events.size >= HALF_BYTES:
+        if len(line) > LARGE_BYTES:
+            events, half = self._large, LARGE_HALF_BYTES
+            key: Hashable = (view, keep_raw, line)
+        else:
+            key, half = line, HALF_BYTES
+            known = self._by_view.get((view, keep_raw))
+            events = known if known is not None else self._by_view.setdefault((view, keep_raw), _Events())
+        if len(events.newer) * 2 >= self.capacity or events.size >= half:
             # Drop one half at once: finding the oldest key of a dict would pass over all deleted ones.
             events.older, events.newer, events.size = events.newer, {}, 0
-        events.newer[line] = event
+        events.newer[key] = event
         events.size += len(line)
 
 
@@ -59,7 +68,12 @@ class _Events:
     __slots__ = ("newer", "older", "size")
 
     def __init__(self) -> None:
-        self.newer: dict[bytes, msgspec.Struct] = {}
-        self.older: dict[bytes, msgspec.Struct] = {}
+        self.newer: dict[Hashable, msgspec.Struct] = {}
+        self.older: dict[Hashable, msgspec.Struct] = {}
         self.size = 0
         """Bytes of the lines of the newer ones."""
+
+    def get(self, key: Hashable) -> msgspec.Struct | None:
+        """The event of a key."""
+        event = self.newer.get(key)
+        return event if event is not None else self.older.get(key)

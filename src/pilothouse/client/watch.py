@@ -65,6 +65,7 @@ for _type in _types[:3]:
 
 
 # Every watch gets one per minute, and only its version is used.
+MAX_SHARED_BYTES = 64 * 1024
 _BOOKMARK = b'{"type":"BOOKMARK"'
 _plain_bookmark = re.compile(
     rb'\{"type":"BOOKMARK","object":(\{"kind":"[A-Za-z]*","apiVersion":"[A-Za-z0-9./-]*","metadata":'
@@ -286,7 +287,8 @@ class Watch(Generic[T]):
         event = self._decode(line)
         if event is not None:
             if event.type != "BOOKMARK" and not self._decoders.is_raw:
-                if event.type != "DELETED":  # which no cache keeps
+                # No cache keeps what was deleted. Thousands of objects are kept to be compared, so not large ones.
+                if event.type != "DELETED" and len(line) <= MAX_SHARED_BYTES:
                     self._decoders.share(event.object)
                 meta = cast("Object", event.object).metadata  # every view has it
                 msgspec.structs.force_setattr(event, "key", object_key(meta))

@@ -53,8 +53,8 @@ class BudgetPods:
     def _selector_of(self, budget: PodDisruptionBudget) -> Selector:
         key, label_selector = object_key(budget.metadata), budget.spec.selector
         cached = self._selectors.get(key)
-        if cached is not None and cached[0] is label_selector:
-            return cached[1]
+        if cached is not None and (cached[0] is label_selector or cached[0] == label_selector):
+            return cached[1]  # equal in each version of a budget, and expensive to compile if it is long
         selector = selector_from(label_selector)
         if len(self._selectors) > 2 * len(self._budgets) + _FEW:
             self._selectors = {
