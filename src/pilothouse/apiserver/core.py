@@ -44,10 +44,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NO_PLUGINS = Chain()
-_MOST_CONVERSIONS = 100
-_TURN_BYTES = 256 * 1024
+_MAX_CONVERSIONS = 100
+_BYTES_PER_TURN = 256 * 1024
 """How many bytes of a list are converted before yielding, some 3 ms."""
-_KEEP_UP_ATTEMPTS = 10
+_COMMIT_ATTEMPTS = 10
 _log = Log("apiserver")
 Handler = Callable[["Core", Call], Awaitable[Result | RawResult]]
 FieldAuthorizer = Callable[[Call, Object, Object | None], ErrorList]
@@ -195,7 +195,7 @@ class Core:
                 await self.commit(staged)
             return
         mismatch: Mismatch | None = None
-        for _ in range(_KEEP_UP_ATTEMPTS):
+        for _ in range(_COMMIT_ATTEMPTS):
             staged = staged or stage()
             if staged is None:
                 return
@@ -227,7 +227,7 @@ class Core:
         if self.store.is_shared:
             await self.store.store_for(prefix).catch_up()
 
-    def is_from_before(self, record: Record) -> bool:
+    def is_from_before_start(self, record: Record) -> bool:
         """Whether a record was stored before this server began, by another process, maybe by other rules."""
         return record.revision <= self._start_revisions[self.store.store_for(record.key)]
 
@@ -235,7 +235,7 @@ class Core:
         """A stored object in the version of ``info``; no webhook may be needed to convert it. Objects are stored once,
         whatever the served versions."""
         if info.custom is not None:
-            assert not self.needs_webhook(info, value), "what a webhook has to convert is shown by `shown`"
+            assert not self.needs_webhook(info, value), "`from_storage` calls the webhook"
             converted: bytes = info.custom.from_stored(value)
             return converted
         if value.startswith(info.head):
@@ -249,27 +249,27 @@ class Core:
         """Whether a conversion webhook is needed to return a stored object in the version of ``info``."""
         return info.custom is not None and info.custom.converter is not None and not value.startswith(info.head)
 
-    async def shown(self, info: ResourceInfo, value: bytes, *, fresh: bool = False) -> bytes:
-        """A stored object in the version of ``info``. ``fresh``: call a conversion webhook even if the conversion is
-        cached. Raises ``StatusError`` if it cannot be converted."""
+    async def from_storage(self, info: ResourceInfo, value: bytes, *, bypass_cache: bool = False) -> bytes:
+        """A stored object in the version of ``info``. ``bypass_cache``: call a conversion webhook even if the
+        conversion is cached. Raises ``StatusError`` if it cannot be converted."""
         if not self.needs_webhook(info, value):
             return self.view(info, value)
         if why_unreadable(value) is not None:
             raise errors.unreadable(value, "", "")
-        shown: list[bytes] = await info.custom.converter.shown(info, [value], fresh=fresh)
+        shown: list[bytes] = await info.custom.converter.from_storage(info, [value], bypass_cache=bypass_cache)
         return shown[0]
 
-    async def shown_all(self, info: ResourceInfo, values: Sequence[bytes]) -> list[bytes]:
-        """As ``viewed`` for several objects, which are converted together."""
+    async def list_from_storage(self, info: ResourceInfo, values: Sequence[bytes]) -> list[bytes]:
+        """As ``from_storage`` for several objects, which are converted together."""
         if info.custom is not None and info.custom.converter is not None:
             errors.check_readable(values)
-            converted: list[bytes] = await info.custom.converter.shown(info, values)
+            converted: list[bytes] = await info.custom.converter.from_storage(info, values)
             return converted
         viewed, size = list[bytes](), 0
         for value in values:
             viewed.append(self.view(info, value))
             size += len(value)
-            if size >= _TURN_BYTES:
+            if size >= _BYTES_PER_TURN:
                 size = 0
                 await asyncio.sleep(0)  # other requests have waited
         return viewed
@@ -279,7 +279,7 @@ class Core:
         about ``size`` bytes. Raises ``StatusError`` if it cannot be converted."""
         strategy = self.strategy(info)
         if info.custom is not None and info.custom.converter is not None and strategy.stored_as(info) is not info:
-            stored: Object = await info.custom.converter.stored(info, obj)
+            stored: Object = await info.custom.converter.to_storage(info, obj)
             return stored
         if info.custom is not None:
             # All of its values are copied.
@@ -296,7 +296,7 @@ class Core:
         results: dict[conversions.Key, Object | StatusError] = {}
         token = conversions.conversion_results.set(results)
         try:
-            for _ in range(_MOST_CONVERSIONS):
+            for _ in range(_MAX_CONVERSIONS):
                 try:
                     return await self.long_work.run(size, function, *args, **kwargs)
                 except conversions.ConversionNeeded as error:
@@ -309,7 +309,7 @@ class Core:
         finally:
             conversions.conversion_results.reset(token)
         raise errors.plain(
-            f"managedFields are in too many versions: they need more than {_MOST_CONVERSIONS} conversions"
+            f"managedFields are in too many versions: they need more than {_MAX_CONVERSIONS} conversions"
         )
 
     def namespace(self, name: str) -> Record | None:

@@ -15,8 +15,8 @@ from pilothouse.api.usage import Metering
 from pilothouse.api.wire import Request, Response, Stream, Transport
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.built_in import new_from_plugins
-from pilothouse.apiserver.aggregation.autoregistration import GroupServices
-from pilothouse.apiserver.aggregation.availability import Availability
+from pilothouse.apiserver.aggregation.autoregistration import AutoRegistrationController
+from pilothouse.apiserver.aggregation.availability import AvailableConditionController
 from pilothouse.apiserver.apiextensions.controller import CustomResources
 from pilothouse.apiserver.audit.context import MAX_OBJECT, add_audit_annotation, audit_context
 from pilothouse.apiserver.authentication.identity import Identity
@@ -180,8 +180,8 @@ class ApiServer:
         self.calling_checks: list[CallingCheck] = []
         """Health checks that make a call."""
         self._events = EventExpiry(self.core)
-        self._group_services = GroupServices(self.core)
-        self._availability = Availability(self.core)
+        self._group_services = AutoRegistrationController(self.core)
+        self._availability = AvailableConditionController(self.core)
         self._flow_schema_status = FlowSchemaStatus(self.core)
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """Additional tasks of ``run``, by name."""

@@ -137,8 +137,8 @@ class _Accepted:
             self._tree.append(rules.rule_tree(self._node))
         if self._tree[0] is None:
             return True
-        run = rules.Run()
-        run.check(self._tree[0], obj)
+        run = rules.RuleEvaluation()
+        run.validate(self._tree[0], obj)
         return not run.all_errors
 
 

@@ -91,7 +91,7 @@ class Objects:
         )
         if not value:
             return {"exists": False, "gone": False}
-        shown = await self._core.shown(found_object.info, value)
+        shown = await self._core.from_storage(found_object.info, value)
         document = await self._core.long_work.run(len(shown), msgspec.json.decode, shown)
         revision = (
             found_object.record.revision

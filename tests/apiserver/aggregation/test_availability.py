@@ -56,7 +56,7 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 def test_available_condition(spec: Object, service: Any, slices: list[Object], reason: str, message: str) -> None:
     condition = available_condition(spec, service, slices)
     assert (condition.reason, condition.message) == (reason, message)
-    assert condition.holds is (reason == "Local")
+    assert condition.is_true is (reason == "Local")
 
 
 async def test_false_insecure_skip_tls_verify_is_omitted(api: Api) -> None:

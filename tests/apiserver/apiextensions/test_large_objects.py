@@ -26,7 +26,7 @@ async def serving_things(api: Api) -> None:
 async def test_list_and_watch_are_made_in_turns(api: Api) -> None:
     running = asyncio.ensure_future(api.server.run())
     await serving_things(api)
-    size = core._TURN_BYTES // 2 + 1
+    size = core._BYTES_PER_TURN // 2 + 1
     for number in range(8):
         await api.create(THINGS, thing(f"t{number}", size))
 
@@ -68,11 +68,11 @@ async def test_values_of_a_large_object_are_copied_by_the_worker(api: Api) -> No
 
 
 def test_recently_shown_objects_are_limited_in_bytes() -> None:
-    seen = serving.RecentlyShown()
-    values = [bytes([number]) * (serving._SEEN_BYTES // 8) for number in range(4)]
+    seen = serving.RecentConversions()
+    values = [bytes([number]) * (serving._RECENT_BYTES // 8) for number in range(4)]
     for value in values:
         seen.add(value, value)
     assert [seen.get(value) is not None for value in values] == [False, False, False, True]
-    for number in range(serving._SEEN_BYTES // serving._SEEN_OVERHEAD + 10):
+    for number in range(serving._RECENT_BYTES // serving._ENTRY_OVERHEAD + 10):
         seen.add(b"%d" % number, b"")
     assert seen.get(values[3]) is None

@@ -9,7 +9,7 @@ from tests.custom_resources import DEFINITIONS, schema, version
 from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
-from pilothouse.apiserver.apiextensions.rules import ABSENT, Run, rule_tree
+from pilothouse.apiserver.apiextensions.rules import ABSENT, RuleEvaluation, rule_tree
 from pilothouse.apiserver.apiextensions.schema import validate, validate_list
 from pilothouse.apiserver.apiextensions.structural import validate_schema
 
@@ -46,8 +46,8 @@ def ruled(rule: str, **more: Any) -> Object:
 def run(schema: Object, value: Any, old: Any = ABSENT) -> tuple[list[str], list[str]]:
     tree = rule_tree({"type": "object", "properties": {"spec": schema}})
     assert tree is not None
-    done = Run()
-    done.check(tree, {"spec": value}, old if old is ABSENT else {"spec": old})
+    done = RuleEvaluation()
+    done.validate(tree, {"spec": value}, old if old is ABSENT else {"spec": old})
     return [str(problem) for problem in done.all_errors], done.warnings
 
 

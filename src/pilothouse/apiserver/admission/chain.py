@@ -201,14 +201,14 @@ class Chain:
             for index, step in enumerate(steps):  # the handler below reads the index of the rejecting plugin
                 pending = step(write)
                 if pending is not None:
-                    return self._run_rest(phase, clock, began, steps[index:], index, pending, write)
+                    return self._run_remaining(phase, clock, began, steps[index:], index, pending, write)
         except errors.StatusError:
             phase.rejected(index, clock() - began)
             raise
         phase.passed(clock() - began)
         return None
 
-    async def _run_rest(
+    async def _run_remaining(
         self,
         phase: Phase,
         clock: Callable[[], float],

@@ -28,7 +28,7 @@ class RuntimeClass(Plugin):
         spec = _new_pod_spec(write)
         if spec is None:
             return
-        runtime_class = self._class(write, spec)
+        runtime_class = self._get_runtime_class(write, spec)
         if runtime_class is None:
             return
         pod_fixed = (runtime_class.get("overhead") or {}).get("podFixed")
@@ -44,7 +44,7 @@ class RuntimeClass(Plugin):
         spec = _new_pod_spec(write)
         if spec is None or not (spec.get("overhead") or spec.get("runtimeClassName")):
             return
-        runtime_class = self._class(write, spec)
+        runtime_class = self._get_runtime_class(write, spec)
         pod_fixed = None if runtime_class is None else (runtime_class.get("overhead") or {}).get("podFixed")
         if pod_fixed:
             if amounts(spec.get("overhead")) != amounts(pod_fixed):
@@ -54,7 +54,7 @@ class RuntimeClass(Plugin):
                 write, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
             )
 
-    def _class(self, write: AdmissionAttributes, spec: Object) -> Object | None:
+    def _get_runtime_class(self, write: AdmissionAttributes, spec: Object) -> Object | None:
         name = spec.get("runtimeClassName")
         if name is None:
             return None
@@ -96,7 +96,7 @@ def merge_tolerations(tolerations: list[dict[str, Any]]) -> list[dict[str, Any]]
     """
     positions: dict[tuple[str, ...], list[int]] = {}
     for position, toleration in enumerate(tolerations):
-        positions.setdefault(_group(toleration), []).append(position)
+        positions.setdefault(_group_key(toleration), []).append(position)
     merged: list[dict[str, Any]] = []
     merged_of: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for position, toleration in enumerate(tolerations):
@@ -112,18 +112,18 @@ def merge_tolerations(tolerations: list[dict[str, Any]]) -> list[dict[str, Any]]
         if any(superset != toleration and _is_superset(superset, toleration) for superset in later):
             continue
         merged.append(toleration)
-        merged_of.setdefault(_group(toleration), []).append(toleration)
+        merged_of.setdefault(_group_key(toleration), []).append(toleration)
     return merged
 
 
-def _group(toleration: dict[str, Any]) -> tuple[str, ...]:
+def _group_key(toleration: dict[str, Any]) -> tuple[str, ...]:
     key, effect = toleration.get("key") or "", toleration.get("effect") or ""
     operator = toleration.get("operator") or "Equal"
     return (key, effect, operator) if operator == "Exists" else (key, effect, operator, toleration.get("value") or "")
 
 
 def _groups_of_supersets(toleration: dict[str, Any]) -> list[tuple[str, ...]]:
-    own = _group(toleration)
+    own = _group_key(toleration)
     key, effect, *operator_and_value = own
     groups = [own, (key, "", *operator_and_value)]
     groups += [(wide_key, wide_effect, "Exists") for wide_key in (key, "") for wide_effect in (effect, "")]

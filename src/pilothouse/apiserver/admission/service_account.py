@@ -81,7 +81,7 @@ class ServiceAccount(Plugin):
             return None
         if name != DEFAULT:
             raise _account_not_found(write, name)
-        return self._wait(write, spec)
+        return self._admit_with_retries(write, spec)
 
     def validate(self, write: AdmissionAttributes) -> None:
         info, pod = write.info, write.obj
@@ -113,7 +113,7 @@ class ServiceAccount(Plugin):
             cached = self._cache[record.key] = (record.revision, _read(record.value))
         return cached[1]
 
-    async def _wait(self, write: AdmissionAttributes, spec: Object) -> None:
+    async def _admit_with_retries(self, write: AdmissionAttributes, spec: Object) -> None:
         """Retry ten times, as upstream's ``getServiceAccount``: pods are often created directly after their namespace,
         before the account exists."""
         pause = 0.1 + 0.1 * self._env.stream("apiserver waits for accounts").random()

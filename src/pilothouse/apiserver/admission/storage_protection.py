@@ -59,8 +59,8 @@ class PersistentVolumeClaimResize(Plugin):
             )
 
     def _allows_expansion(self, claim: Object, old: Object) -> bool:
-        name = _class(claim)
-        if not name or name != _class(old):
+        name = _get_claim_class(claim)
+        if not name or name != _get_claim_class(old):
             return False
         record = self._store.staged(storage_prefix("storage.k8s.io", "storageclasses") + name)
         return record is not None and bool(decode(record.value).get("allowVolumeExpansion"))
@@ -71,6 +71,6 @@ def _size(claim: Object) -> Quantity:
     return parse_quantity(str(requests.get("storage", "0")))
 
 
-def _class(claim: Object) -> str:
+def _get_claim_class(claim: Object) -> str:
     annotated = (claim["metadata"].get("annotations") or {}).get(_CLASS)
     return str(annotated if annotated is not None else (claim.get("spec") or {}).get("storageClassName") or "")

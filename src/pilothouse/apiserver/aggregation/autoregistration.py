@@ -49,7 +49,7 @@ _read_definition = msgspec.json.Decoder(_Definition).decode
 _read_service = msgspec.json.Decoder(_Service).decode
 
 
-class GroupServices(Follower):
+class AutoRegistrationController(Follower):
     """Syncs the APIServices of custom groups with the CustomResourceDefinitions."""
 
     reason = "each group version of the CustomResourceDefinitions has an APIService"

@@ -19,14 +19,14 @@ _GROUP = "apiregistration.k8s.io"
 _RESOURCE = "apiservices"
 _KEYS = storage_prefix(_GROUP, _RESOURCE)
 _SERVICES = storage_prefix("", "services")
-_SLICES = storage_prefix("discovery.k8s.io", "endpointslices")
+_ENDPOINT_SLICES = storage_prefix("discovery.k8s.io", "endpointslices")
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class Condition(NamedTuple):
     """The condition without its transition time."""
 
-    holds: bool
+    is_true: bool
     reason: str
     message: str
 
@@ -66,7 +66,7 @@ def _has_endpoint(endpoint_slice: Object, port_name: str) -> bool:
     return ready and any((port.get("name") or "") == port_name and port.get("port") is not None for port in ports)
 
 
-class Availability(Follower):
+class AvailableConditionController(Follower):
     """Syncs the conditions when an APIService, or the Service or EndpointSlices of a remote one, change."""
 
     reason = "the Services of the APIServices, and their responses, determine which are available"
@@ -77,7 +77,7 @@ class Availability(Follower):
         self._has_remote = False
         core.store.follow(_KEYS, self.notify)
         core.store.follow(_SERVICES, self._notify_for_remote)
-        core.store.follow(_SLICES, self._notify_for_remote)
+        core.store.follow(_ENDPOINT_SLICES, self._notify_for_remote)
 
     def _notify_for_remote(self, changes: Sequence[Change]) -> None:
         # Services change often, and hardly any is the backend of an APIService.
@@ -94,19 +94,19 @@ class Availability(Follower):
             service, slices = None, list[Object]()
             if target is not None:
                 self._has_remote = True
-                service, slices = self._backend(target.get("namespace") or "", target.get("name") or "")
+                service, slices = self._service_and_slices(target.get("namespace") or "", target.get("name") or "")
             condition = available_condition(obj["spec"], service, slices)
-            available[obj["metadata"]["name"]] = condition.holds
-            staged = self._note(record, obj, condition) or staged
+            available[obj["metadata"]["name"]] = condition.is_true
+            staged = self._update_status(record, obj, condition) or staged
         if self._core.metrics is not None:
             self._core.metrics.aggregation.show(available)
         return staged
 
-    def _backend(self, namespace: str, name: str) -> tuple[Object | None, list[Object]]:
+    def _service_and_slices(self, namespace: str, name: str) -> tuple[Object | None, list[Object]]:
         store = self._core.store
         record = store.staged(f"{_SERVICES}{namespace}/{name}")
         namespace_slices = [
-            decode(slice_record.value) for slice_record in readable_records(store, f"{_SLICES}{namespace}/")
+            decode(slice_record.value) for slice_record in readable_records(store, f"{_ENDPOINT_SLICES}{namespace}/")
         ]
         slices = [
             endpoint_slice
@@ -115,11 +115,13 @@ class Availability(Follower):
         ]
         return None if record is None or not is_readable(record.value) else decode(record.value), slices
 
-    def _note(self, record: Record, obj: Object, condition: Condition) -> Staged | None:
+    def _update_status(self, record: Record, obj: Object, condition: Condition) -> Staged | None:
         old_status: Object = obj.get("status") or {}
         status = dict(old_status)
         was_available = _is_available(old_status)
-        set_condition(status, self._core.time.now(), "Available", condition.holds, condition.reason, condition.message)
+        set_condition(
+            status, self._core.time.now(), "Available", condition.is_true, condition.reason, condition.message
+        )
         if status == old_status:
             return None
         obj["status"] = status
@@ -128,7 +130,7 @@ class Availability(Follower):
             staged = stage_object(self._core.store, self._info, record.key, obj, expected=record.revision)
         except Mismatch:
             return None  # a concurrent write; its commit triggers the next sync
-        if was_available and not condition.holds and self._core.metrics is not None:
+        if was_available and not condition.is_true and self._core.metrics is not None:
             self._core.metrics.aggregation.became_unavailable(obj["metadata"]["name"], condition.reason)
         return staged
 

@@ -12,14 +12,14 @@ from pilothouse.machinery.go_text import quote
 
 ANNOTATION = "api-approved.kubernetes.io"
 CONDITION = "KubernetesAPIApprovalPolicyConformant"
-_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+_SEE_ALSO = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 class Approval(msgspec.Struct, frozen=True):
     """Status, reason and message of the condition ``KubernetesAPIApprovalPolicyConformant``."""
 
-    given: str
-    holds: bool
+    annotation: str
+    is_true: bool
     reason: str
     message: str
 
@@ -36,7 +36,7 @@ def approval_of(definition: Object) -> Approval | None:
         return None
     annotation = (definition["metadata"].get("annotations") or {}).get(ANNOTATION) or ""
     if not annotation:
-        message = f"protected groups must have approval annotation {quote(ANNOTATION)}, {_SEE}"
+        message = f"protected groups must have approval annotation {quote(ANNOTATION)}, {_SEE_ALSO}"
         return Approval(annotation, False, "MissingAnnotation", message)
     if annotation.startswith("unapproved"):
         return Approval(annotation, False, "UnapprovedAnnotation", f"not approved: {quote(annotation)}")
@@ -44,4 +44,4 @@ def approval_of(definition: Object) -> Approval | None:
     if url.scheme and url.netloc:
         return Approval(annotation, True, "ApprovedAnnotation", f"approved in {annotation}")
     message = f"protected groups must have approval annotation {quote(ANNOTATION)} with either a URL or a reason "
-    return Approval(annotation, False, "InvalidAnnotation", f'{message}starting with "unapproved", {_SEE}')
+    return Approval(annotation, False, "InvalidAnnotation", f'{message}starting with "unapproved", {_SEE_ALSO}')

@@ -264,7 +264,7 @@ class CustomResources:
             set_condition(status, now, "Established", usable, *detail)
         approval = approval_of(definition)
         if approval is not None:
-            set_condition(status, now, CONDITION, approval.holds, approval.reason, approval.message)
+            set_condition(status, now, CONDITION, approval.is_true, approval.reason, approval.message)
         if status == definition.get("status"):
             return
         await self._write(record, {**definition, "status": status})
@@ -337,7 +337,7 @@ class CustomResources:
         """
         records = self._core.store.list(prefix).records
         try:
-            await self._core.shown_all(storage, [record.value for record in records])
+            await self._core.list_from_storage(storage, [record.value for record in records])
             for record in records:
                 await self._delete_instance(storage, record)
         except errors.StatusError as error:

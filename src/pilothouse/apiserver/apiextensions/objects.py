@@ -17,7 +17,7 @@ from pilothouse.machinery.names import dns_1035_label_errors, path_segment_error
 
 Node = Mapping[str, Any]
 EMBEDDED = "x-kubernetes-embedded-resource"
-_LARGEST = (1 << 31) - 1
+_MAX_INT32 = (1 << 31) - 1
 
 
 class ScalePaths(msgspec.Struct, frozen=True):
@@ -94,53 +94,54 @@ def validate_scale(obj: Object, paths: ScalePaths | None) -> ErrorList:
         return []
     errors: ErrorList = []
     for path in (paths.spec_replicas, paths.status_replicas):
-        value, detail = _at(obj, path)
+        value, detail = _nested_field(obj, path)
         if not detail and value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            detail = f"{path} accessor error: {_go(value)} is of the type {_go_type(value)}, expected int64"
+            detail = _accessor_error(path, value, "int64")
         if detail:
             errors.append(field_errors.invalid(path, 0, detail))
         elif value is not None and value < 0:
             errors.append(field_errors.invalid(path, value, "should be a non-negative integer"))
-        elif value is not None and value > _LARGEST:
-            errors.append(field_errors.invalid(path, value, f"should be less than or equal to {_LARGEST}"))
+        elif value is not None and value > _MAX_INT32:
+            errors.append(field_errors.invalid(path, value, f"should be less than or equal to {_MAX_INT32}"))
     if paths.label_selector:
-        value, detail = _at(obj, paths.label_selector)
+        value, detail = _nested_field(obj, paths.label_selector)
         if not detail and value is not None and not isinstance(value, str):
-            detail = (
-                f"{paths.label_selector} accessor error: {_go(value)} is of the type {_go_type(value)}, expected string"
-            )
+            detail = _accessor_error(paths.label_selector, value, "string")
         if detail:
             errors.append(field_errors.invalid(paths.label_selector, "", detail))
     return errors
 
 
-def _at(obj: Any, path: str) -> tuple[Any, str]:
+def _nested_field(obj: Any, path: str) -> tuple[Any, str]:
     """The value at a path, and the error of the accessor if there is one."""
     node, prefix = obj, ""
     for segment in path.removeprefix(".").split("."):
         if not isinstance(node, dict):
             if node is None:
                 return None, ""
-            expected = "expected map[string]interface{}"
-            return None, f"{prefix}.{segment} accessor error: {_go(node)} is of the type {_go_type(node)}, {expected}"
+            return None, _accessor_error(f"{prefix}.{segment}", node, "map[string]interface{}")
         node, prefix = node.get(segment), f"{prefix}.{segment}"
     return node, ""
 
 
-def _go(value: Any) -> str:
+def _accessor_error(path: str, value: Any, expected: str) -> str:
+    return f"{path} accessor error: {_format_value(value)} is of the type {_go_type_name(value)}, expected {expected}"
+
+
+def _format_value(value: Any) -> str:
     """A value as Go's ``%v`` formats it, for the types that occur."""
     if value is True or value is False:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, list):
-        return f"[{' '.join(map(_go, value))}]"
+        return f"[{' '.join(map(_format_value, value))}]"
     if isinstance(value, dict):
-        return f"map[{' '.join(f'{name}:{_go(value[name])}' for name in sorted(value))}]"
+        return f"map[{' '.join(f'{name}:{_format_value(value[name])}' for name in sorted(value))}]"
     return str(value)
 
 
-def _go_type(value: Any) -> str:
+def _go_type_name(value: Any) -> str:
     for type_, name in ((bool, "bool"), (int, "int64"), (float, "float64"), (str, "string"), (list, "[]interface {}")):
         if isinstance(value, type_):
             return name

@@ -13,14 +13,14 @@ from pilothouse.apiserver.field_errors import ErrorList
 
 Node = Mapping[str, Any]
 
-_ONE_RULE = 10_000_000
-_ALL_RULES = 100_000_000
-_MOST_SHOWN = 4
-_MOST = 2**64 - 1
-_SHARE = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+_STATIC_ESTIMATED_COST_LIMIT = 10_000_000
+_STATIC_ESTIMATED_CRD_COST_LIMIT = 100_000_000
+_MAX_REPORTED_RULES = 4
+_MAX_COST = 2**64 - 1
+_CONTRIBUTED_TO_TOTAL = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
 
 
-def repeats_below(node: Node, above: int | None) -> int | None:
+def max_cardinality_below(node: Node, above: int | None) -> int | None:
     """The maximum number of values below a node of which there are up to ``above``; None for no limit."""
     factor: int | None = 1
     if node.get("type") == "object" and node.get("additionalProperties") is not None:
@@ -29,15 +29,15 @@ def repeats_below(node: Node, above: int | None) -> int | None:
         factor = node.get("maxItems")
     if above is None or factor is None:
         return None
-    return min(above * max(factor, 0), _MOST)
+    return min(above * max(factor, 0), _MAX_COST)
 
 
 class RuleCosts:
-    """Adds up the costs of the rules of a schema. ``known``: the schema is stored already, and the limit per rule does
-    not apply."""
+    """Adds up the costs of the rules of a schema. ``is_stored``: the schema is stored already, and the limit per rule
+    does not apply."""
 
-    def __init__(self, *, known: bool = False) -> None:
-        self._known = known
+    def __init__(self, *, is_stored: bool = False) -> None:
+        self._is_stored = is_stored
         self._total = 0
         self._expensive: list[tuple[int, str]] = []
 
@@ -50,27 +50,27 @@ class RuleCosts:
         return self._observe("estimated messageExpression cost", cost, path)
 
     def _observe(self, description: str, cost: int, path: str) -> ErrorList:
-        cost = min(cost, _MOST)
-        self._total = min(self._total + cost, _MOST)
-        if cost >= _ALL_RULES // 100:
+        cost = min(cost, _MAX_COST)
+        self._total = min(self._total + cost, _MAX_COST)
+        if cost >= _STATIC_ESTIMATED_CRD_COST_LIMIT // 100:
             self._expensive.append((cost, path))
-        if self._known or cost <= _ONE_RULE:
+        if self._is_stored or cost <= _STATIC_ESTIMATED_COST_LIMIT:
             return []
-        return [field_errors.forbidden(path, _exceeds(description, cost, _ONE_RULE))]
+        return [field_errors.forbidden(path, _exceeded_message(description, cost, _STATIC_ESTIMATED_COST_LIMIT))]
 
     def total(self, path: str) -> ErrorList:
         """The errors of the total."""
-        if self._total <= _ALL_RULES:
+        if self._total <= _STATIC_ESTIMATED_CRD_COST_LIMIT:
             return []
-        most_expensive = sorted(self._expensive, key=lambda cost_and_path: -cost_and_path[0])[:_MOST_SHOWN]
+        most_expensive = sorted(self._expensive, key=lambda cost_and_path: -cost_and_path[0])[:_MAX_REPORTED_RULES]
         description = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
         return [
-            *(field_errors.forbidden(rule_path, _SHARE) for _cost, rule_path in most_expensive),
-            field_errors.forbidden(path, _exceeds(description, self._total, _ALL_RULES)),
+            *(field_errors.forbidden(rule_path, _CONTRIBUTED_TO_TOTAL) for _cost, rule_path in most_expensive),
+            field_errors.forbidden(path, _exceeded_message(description, self._total, _STATIC_ESTIMATED_CRD_COST_LIMIT)),
         ]
 
 
-def _exceeds(description: str, cost: int, limit: int) -> str:
+def _exceeded_message(description: str, cost: int, limit: int) -> str:
     factor = cost / limit
     times = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
     return (

@@ -87,15 +87,15 @@ def rule_tree(schema: Node) -> RuleNode | None:
     thread_pool = elsewhere.get()
     if thread_pool is not None:
         thread_pool.compiles_here(len(encoded) // 32)  # CEL types are derived from the whole schema
-    return _compiled(encoded)
+    return _compiled_tree(encoded)
 
 
 @lru_cache(maxsize=128)
-def _compiled(schema: bytes) -> RuleNode | None:
-    return _tree(msgspec.json.decode(schema), root=True)
+def _compiled_tree(schema: bytes) -> RuleNode | None:
+    return _build_tree(msgspec.json.decode(schema), root=True)
 
 
-def _tree(node: Node, *, root: bool, rules: Node | None = None) -> RuleNode | None:
+def _build_tree(node: Node, *, root: bool, rules: Node | None = None) -> RuleNode | None:
     """The tree of a node; ``rules`` are given if they are not the node's own (allOf)."""
     rules_node = node if rules is None else rules
     result = RuleNode(node)
@@ -104,28 +104,30 @@ def _tree(node: Node, *, root: bool, rules: Node | None = None) -> RuleNode | No
         result.convert = schemas.converter(node, root=root)
     for name, child_rules in (rules_node.get("properties") or {}).items():
         child_schema = (node.get("properties") or {}).get(name)
-        if child_schema is not None and (child := _below(child_schema, child_rules)) is not None:
+        if child_schema is not None and (child := _build_child(child_schema, child_rules)) is not None:
             result.properties[name] = child
     for keyword in ("additionalProperties", "items"):
         child_rules, child_schema = rules_node.get(keyword), node.get(keyword)
         if (
             isinstance(child_rules, dict)
             and isinstance(child_schema, dict)
-            and (child := _below(child_schema, child_rules)) is not None
+            and (child := _build_child(child_schema, child_rules)) is not None
         ):
             if keyword == "items":
                 result.items = child
             else:
                 result.additional = child
-    branches = [_tree(node, root=root, rules=branch) for branch in rules_node.get("allOf") or () if has_rules(branch)]
+    branches = [
+        _build_tree(node, root=root, rules=branch) for branch in rules_node.get("allOf") or () if has_rules(branch)
+    ]
     result.all_of = tuple(branch for branch in branches if branch is not None)
     return result if result.rules or result.properties or result.additional or result.items or result.all_of else None
 
 
-def _below(schema: Node, rules: Node) -> RuleNode | None:
+def _build_child(schema: Node, rules: Node) -> RuleNode | None:
     if not has_rules(rules):
         return None
-    return _tree(schema, root=bool(schema.get("x-kubernetes-embedded-resource")), rules=rules)
+    return _build_tree(schema, root=bool(schema.get("x-kubernetes-embedded-resource")), rules=rules)
 
 
 def compile_rules(node: Node, rules: Any, *, root: bool) -> list[Rule]:
@@ -135,14 +137,14 @@ def compile_rules(node: Node, rules: Any, *, root: bool) -> list[Rule]:
     if kind is None:
         raise UntypedNode
     environment = cel_environment.Environment({"self": kind, "oldSelf": kind}, types.serialized(), optional="oldSelf")
-    return [_compile(environment, node, rule) for rule in rules]
+    return [_compile_rule(environment, node, rule) for rule in rules]
 
 
 class UntypedNode(ValueError):
     """A rule at a node without a type."""
 
 
-def _compile(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
+def _compile_rule(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
     text, message = source.get("rule") or "", source.get("messageExpression") or ""
     old = _OLD_SELF.search(_STRINGS.sub("''", text)) is not None
     rule = Rule(source, old)
@@ -173,9 +175,9 @@ def _rule_error(prefix: str, text: str, wrong_type: str) -> str:
     return prefix + text if text.startswith("ERROR: ") else wrong_type
 
 
-class Run:
-    """One validation of an object by the rules: ``problems`` reject the object, ``warnings`` do not. Stops when a cost
-    limit is exceeded."""
+class RuleEvaluation:
+    """One validation of an object by the rules: ``all_errors`` reject the object, ``warnings`` do not. Stops when a
+    cost limit is exceeded."""
 
     def __init__(self) -> None:
         self.all_errors: ErrorList = []
@@ -183,7 +185,7 @@ class Run:
         self._stopped = False
         self._budget = Budget()
 
-    def check(self, tree: RuleNode, value: Any, old: Any = ABSENT, path: str = "") -> None:
+    def validate(self, tree: RuleNode, value: Any, old: Any = ABSENT, path: str = "") -> None:
         """Validate a whole object, against the old one if it is an update."""
         self._visit(tree, value, old, path, unchanged=not isinstance(old, Absent) and old == value)
 
@@ -195,7 +197,7 @@ class Run:
         if not isinstance(old, Absent):
             unchanged = old == value
         if tree.rules:
-            self._run(tree, value, old, path, unchanged=unchanged)
+            self._evaluate_rules(tree, value, old, path, unchanged=unchanged)
         for branch in tree.all_of:
             self._visit(branch, value, old, path, unchanged=False)
         if isinstance(value, list) and tree.items is not None:
@@ -226,7 +228,7 @@ class Run:
                     unchanged=unchanged if not correlatable else False,
                 )
 
-    def _run(self, tree: RuleNode, value: Any, old: Any, path: str, *, unchanged: bool) -> None:
+    def _evaluate_rules(self, tree: RuleNode, value: Any, old: Any, path: str, *, unchanged: bool) -> None:
         def to_cel(value: Any) -> Any:
             return value if tree.convert is None or value is None else tree.convert(value)
 
@@ -244,17 +246,17 @@ class Run:
                 self._stop(tree, path, str(error))
                 return
             except EvaluationError as error:
-                self._failed_to_run(tree, rule, str(error), path)
+                self._handle_evaluation_error(tree, rule, str(error), path)
                 if self._stopped:
                     return
                 continue
             error_path = path
             if rule.field_path:
                 error_path = _join_path(path, rule.field_path)
-            detail = self._detail(tree, rule, variables, extent, path)
+            detail = self._message(tree, rule, variables, extent, path)
             if self._stopped:
                 return
-            rule_error = _error(error_path or "<nil>", detail, rule.source.get("reason"))
+            rule_error = _failed_rule_error(error_path or "<nil>", detail, rule.source.get("reason"))
             if unchanged and not rule.uses_old_self:
                 self.warnings.append(str(rule_error))
             else:
@@ -264,7 +266,7 @@ class Run:
         self._stopped = True
         self.all_errors.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", detail))
 
-    def _failed_to_run(self, tree: RuleNode, rule: Rule, error: str, path: str) -> None:
+    def _handle_evaluation_error(self, tree: RuleNode, rule: Rule, error: str, path: str) -> None:
         if error.startswith("no such overload"):
             text = (
                 f"'{error}': call arguments did not match a supported operator, function or macro signature for rule: "
@@ -276,7 +278,7 @@ class Run:
             text = f"{error} evaluating rule: "
         self.all_errors.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", text + rule.text))
 
-    def _detail(self, tree: RuleNode, rule: Rule, values: Mapping[str, Any], extent: Extent, path: str) -> str:
+    def _message(self, tree: RuleNode, rule: Rule, values: Mapping[str, Any], extent: Extent, path: str) -> str:
         """The message of a failed rule: the result of its message expression if that is valid, else its message."""
         if rule.message is not None:
             try:
@@ -296,7 +298,7 @@ class Run:
         return f"failed rule: {rule.text}"
 
 
-def _error(path: str, detail: str, reason: str | None) -> FieldError:
+def _failed_rule_error(path: str, detail: str, reason: str | None) -> FieldError:
     """The error of a failed rule, by its ``reason``. It has no value, as upstream's since 1.34."""
     match reason:
         case "FieldValueForbidden":

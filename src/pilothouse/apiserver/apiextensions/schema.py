@@ -20,11 +20,11 @@ _EMBEDDED = "x-kubernetes-embedded-resource"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _LIST_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
 _OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
-_NOTHING: Node = {}
+_EMPTY_SCHEMA: Node = {}
 
 
 class _Missing:
-    """The type of ``MISSING``: no value, as opposed to a null."""
+    """The type of ``_MISSING``: no value, as opposed to a null."""
 
 
 _MISSING = _Missing()
@@ -38,7 +38,7 @@ def prune(value: Any, node: Node, path: str = "", *, root: bool = True) -> list[
     """Remove fields that the schema does not specify, in place; returns ``unknown field "spec.x"`` for each."""
     removed: list[str] = []
     if isinstance(value, list):
-        items = node.get("items") or _NOTHING
+        items = node.get("items") or _EMPTY_SCHEMA
         for position, item in enumerate(value):
             removed += prune(item, items, f"{path}[{position}]", root=False)
         return removed
@@ -46,7 +46,7 @@ def prune(value: Any, node: Node, path: str = "", *, root: bool = True) -> list[
         return removed
     preserves_unknown = bool(node.get(_PRESERVE))
     is_resource = root or bool(node.get(_EMBEDDED))
-    properties = node.get("properties") or _NOTHING
+    properties = node.get("properties") or _EMPTY_SCHEMA
     additional = node.get("additionalProperties")
     for name in list(value):
         if is_resource and name in _OBJECT_FIELDS:
@@ -65,7 +65,7 @@ def prune(value: Any, node: Node, path: str = "", *, root: bool = True) -> list[
 def prune_nulls(value: Any, node: Node) -> None:
     """Remove nulls of non-nullable fields without a default, in place (``PruneNonNullableNullsWithoutDefaults``)."""
     if isinstance(value, dict):
-        properties, additional = node.get("properties") or _NOTHING, node.get("additionalProperties")
+        properties, additional = node.get("properties") or _EMPTY_SCHEMA, node.get("additionalProperties")
         for name in list(value):
             member_schema = properties.get(name, additional)
             if not isinstance(member_schema, dict):
@@ -82,7 +82,7 @@ def prune_nulls(value: Any, node: Node) -> None:
 def apply_defaults(value: Any, node: Node) -> None:
     """Apply defaults, top down, in place; nulls that are not nullable are replaced by the default or removed."""
     if isinstance(value, dict):
-        properties = node.get("properties") or _NOTHING
+        properties = node.get("properties") or _EMPTY_SCHEMA
         for name, property_schema in properties.items():
             present = name in value
             if present and value[name] is None and not property_schema.get("nullable"):
@@ -108,12 +108,12 @@ def apply_defaults(value: Any, node: Node) -> None:
 
 def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> ErrorList:
     """The errors in a value. Parts that are equal to ``old`` are not validated again (ratcheting)."""
-    if not isinstance(old, _Missing) and same(value, old):
+    if not isinstance(old, _Missing) and json_equal(value, old):
         return []
     errors = _validate_type(value, node, path)
     # In the order of kube-openapi's validators (``pkg/validation/validate/schema.go``); all of them run.
     if value is not None:
-        errors += _validate_junction(value, node, path, old)
+        errors += _validate_junctors(value, node, path, old)
     if isinstance(value, str):
         errors += _validate_string(value, node, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -121,7 +121,7 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> Err
     elif isinstance(value, list):
         errors += _validate_list(value, node, path, old if isinstance(old, list) else _MISSING)
     enum = node.get("enum")
-    if enum and not any(same(value, allowed) for allowed in enum if allowed is not None):
+    if enum and not any(json_equal(value, allowed) for allowed in enum if allowed is not None):
         # Upstream reports the enum as strings. It rejects null even if the enum contains it.
         text = [allowed if isinstance(allowed, str) else field_errors.shown(allowed) for allowed in enum]
         errors.append(field_errors.not_supported(path, value, text, plain=True))
@@ -130,34 +130,34 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> Err
     return errors
 
 
-def same(first: Any, second: Any) -> bool:
+def json_equal(first: Any, second: Any) -> bool:
     """Whether two JSON values are equal. In Python ``True == 1``."""
     if first != second:
         return False
     if isinstance(first, dict):
-        return all(same(value, second[name]) for name, value in first.items())
+        return all(json_equal(value, second[name]) for name, value in first.items())
     if isinstance(first, list):
-        return all(map(same, first, second))
+        return all(map(json_equal, first, second))
     return isinstance(first, bool) == isinstance(second, bool)
 
 
 def _validate_type(value: Any, node: Node, path: str) -> ErrorList:
     expected = ["integer", "string"] if node.get(_INT_OR_STRING) else [node["type"]] if node.get("type") else []
     if value is None:
-        return [_wrong_type(path, ",".join(expected), "null")] if expected and not node.get("nullable") else []
+        return [_type_error(path, ",".join(expected), "null")] if expected and not node.get("nullable") else []
     actual, detail = _type_of(value)
     fits = actual in expected or (actual == "integer" and "number" in expected)
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT
     fits = fits or (is_whole and "integer" in expected)
     format_ = _effective_format(node, expected)
     if format_ and not isinstance(value, str | list) and not fits and detail != format_:
-        return [_wrong_type(path, format_, detail)]
+        return [_type_error(path, format_, detail)]
     if format_ and isinstance(value, str | list) and expected in ([], ["string"]):
         return []  # strings are validated by the format
-    return [_wrong_type(path, ",".join(expected), actual)] if expected and not fits else []
+    return [_type_error(path, ",".join(expected), actual)] if expected and not fits else []
 
 
-def _wrong_type(path: str, expected: str, actual: str) -> FieldError:
+def _type_error(path: str, expected: str, actual: str) -> FieldError:
     return field_errors.type_invalid(
         path, actual, f"{path} in body must be of type {expected}: {field_errors.shown(actual)}"
     )
@@ -197,7 +197,7 @@ _MAX_EXACT = (1 << 53) - 1
 
 def _validate_object(value: dict[str, Any], node: Node, path: str, old: Any) -> ErrorList:
     errors = _validate_count(len(value), node, path, "Properties", "properties")
-    properties = node.get("properties") or _NOTHING
+    properties = node.get("properties") or _EMPTY_SCHEMA
     additional = node.get("additionalProperties")
     for name, member in value.items():
         member_schema = properties.get(name)
@@ -225,7 +225,7 @@ def _validate_count(count: int, node: Node, path: str, suffix: str, noun: str) -
 
 def _validate_list(value: list[Any], node: Node, path: str, old: Any) -> ErrorList:
     errors: ErrorList = []
-    items, keys = node.get("items") or _NOTHING, node.get(_KEYS) or ()
+    items, keys = node.get("items") or _EMPTY_SCHEMA, node.get(_KEYS) or ()
     old_items: dict[str, Any] = {}
     if node.get(_LIST_TYPE) == "map" and not isinstance(old, _Missing):
         old_items = {_identity(item, keys): item for item in old if isinstance(item, dict)}
@@ -239,7 +239,7 @@ def _identity(item: Any, keys: Any) -> str:
     """The values of a list item's keys (lists of type map)."""
     if not isinstance(item, dict):
         return field_errors.shown({})
-    return field_errors.shown([item.get(key, _NOTHING) for key in keys])
+    return field_errors.shown([item.get(key, _EMPTY_SCHEMA) for key in keys])
 
 
 def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
@@ -255,7 +255,7 @@ def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
             for position, item in enumerate(value):
                 errors += validate_list(item, node["items"], f"{path}[{position}]")
     elif isinstance(value, dict):
-        properties, additional = node.get("properties") or _NOTHING, node.get("additionalProperties")
+        properties, additional = node.get("properties") or _EMPTY_SCHEMA, node.get("additionalProperties")
         for name, member in value.items():
             if name in properties:
                 errors += validate_list(member, properties[name], _join(path, name))
@@ -351,7 +351,7 @@ def _is_multiple(value: float, factor: float) -> bool:
     return abs(quotient) <= _MAX_EXACT and math.isclose(quotient, round(quotient), rel_tol=1e-9)
 
 
-def _validate_junction(value: Any, node: Node, path: str, old: Any) -> ErrorList:
+def _validate_junctors(value: Any, node: Node, path: str, old: Any) -> ErrorList:
     """Validate anyOf, oneOf, allOf and not. Upstream reports these without a field."""
     errors: ErrorList = []
     for keyword, text in (

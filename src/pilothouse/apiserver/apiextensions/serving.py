@@ -14,7 +14,7 @@ from pilothouse.apiserver.apiextensions.objects import (
     validate_embedded,
     validate_scale,
 )
-from pilothouse.apiserver.apiextensions.rules import ABSENT, RuleNode, Run, rule_tree
+from pilothouse.apiserver.apiextensions.rules import ABSENT, RuleEvaluation, RuleNode, rule_tree
 from pilothouse.apiserver.apiextensions.strategy import CustomStrategy
 from pilothouse.apiserver.endpoints.discovery import version_rank
 from pilothouse.apiserver.field_errors import ErrorList, FieldError
@@ -39,26 +39,26 @@ _UNCHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
     "validation"
 )
-_SEEN_BYTES, _SEEN_OVERHEAD = 8 * 1024 * 1024, 200
+_RECENT_BYTES, _ENTRY_OVERHEAD = 8 * 1024 * 1024, 200
 _READ_WRITE = ("get", "patch", "update")
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
-class RecentlyShown:
-    """Stored bytes → the object fitted to the current schema, up to a number of bytes."""
+class RecentConversions:
+    """Stored bytes → the object pruned and defaulted by the current schema, up to ``_RECENT_BYTES``."""
 
     def __init__(self) -> None:
-        self._shown: dict[bytes, bytes] = {}
+        self._entries: dict[bytes, bytes] = {}
         self._size = 0
-        self.get = self._shown.get
+        self.get = self._entries.get
 
     def add(self, value: bytes, converted: bytes) -> None:
-        """Remember an object; all others are forgotten if they have become too many."""
-        size = len(value) + len(converted) + _SEEN_OVERHEAD
-        if self._size + size > _SEEN_BYTES:
-            self._shown.clear()
+        """Add a conversion; if the size exceeds the limit, all others are removed."""
+        size = len(value) + len(converted) + _ENTRY_OVERHEAD
+        if self._size + size > _RECENT_BYTES:
+            self._entries.clear()
             self._size = 0
-        self._shown[value] = converted
+        self._entries[value] = converted
         self._size += size
 
 
@@ -80,7 +80,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
     versions: dict[str, ResourceInfo] = {}
     converter: Any = None
     """The ``Converter`` of the definition."""
-    seen: "RecentlyShown" = msgspec.field(default_factory=lambda: RecentlyShown())
+    recent: "RecentConversions" = msgspec.field(default_factory=lambda: RecentConversions())
 
     def from_stored(self, value: bytes) -> bytes:
         """A stored object in this version, if no webhook is needed to convert it.
@@ -89,7 +89,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
         are those of the version that it is stored in (apiextensions ``pkg/apiserver/customresource_handler.go``, the
         codec of the storage, v0.36).
         """
-        converted = self.seen.get(value)
+        converted = self.recent.get(value)
         if converted is None:
             obj = decode(value)
             stored_as = self.versions.get(obj["apiVersion"])
@@ -101,7 +101,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
             obj["apiVersion"] = self.api_version
             text = encode(obj)
             converted = value if text == value else text
-            self.seen.add(value, converted)
+            self.recent.add(value, converted)
         return converted
 
     def prune_and_default(self, obj: Object) -> None:
@@ -114,7 +114,7 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
         for invalid embedded resources."""
         schema.prune(obj, self.openapi)
         schema.prune_nulls(obj, self.openapi)
-        self._embedded(obj, self.openapi, "")
+        self._prune_embedded(obj, self.openapi, "")
 
     def prune(self, obj: Object) -> list[str]:
         """Remove fields that the schema does not specify; returns them as errors of strict decoding.
@@ -122,9 +122,9 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
         Raises ``DecodeError`` for invalid metadata, apiVersion or kind.
         """
         unknown = _check_metadata(obj) + sorted(schema.prune(obj, self.openapi))
-        return unknown + self._embedded(obj, self.openapi, "")
+        return unknown + self._prune_embedded(obj, self.openapi, "")
 
-    def _embedded(self, value: Any, node: Any, path: str) -> list[str]:
+    def _prune_embedded(self, value: Any, node: Any, path: str) -> list[str]:
         """``_check_metadata`` for embedded resources."""
         removed: list[str] = []
         for member_path, member_schema, member in children(value, node, path):
@@ -134,11 +134,11 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
                         raise DecodeError(
                             str(field_errors.invalid(f"{member_path}.{field}", member[field], "must be a string"))
                         )
-                removed += self._embedded_metadata(member, member_path)
-            removed += self._embedded(member, member_schema, member_path)
+                removed += self._prune_embedded_metadata(member, member_path)
+            removed += self._prune_embedded(member, member_schema, member_path)
         return removed
 
-    def _embedded_metadata(self, member: Object, path: str) -> list[str]:
+    def _prune_embedded_metadata(self, member: Object, path: str) -> list[str]:
         if member.get("metadata") is None:
             return []
         try:
@@ -176,15 +176,15 @@ def resource_infos(definition: Object, converter: "Converter | None" = None) -> 
     spec = definition["spec"]
     storage = next(version for version in spec["versions"] if version.get("storage"))
     versions: dict[str, ResourceInfo] = {} if converter is None else converter.versions
-    stored_as = _row(definition, storage, None, versions, converter)
+    stored_as = _resource_info(definition, storage, None, versions, converter)
     rows = [
-        stored_as if version is storage else _row(definition, version, stored_as, versions, converter)
+        stored_as if version is storage else _resource_info(definition, version, stored_as, versions, converter)
         for version in spec["versions"]
     ]
     return tuple(row for row, version in zip(rows, spec["versions"], strict=True) if version.get("served"))
 
 
-def _row(
+def _resource_info(
     definition: Object,
     version: Object,
     stored_as: ResourceInfo | None,
@@ -208,7 +208,7 @@ def _row(
     }
 
     trees: list[RuleNode | None] = []
-    """The rules once an object has been written: none may be."""
+    """The compiled rules, set by the first validation; None if the schema has none."""
 
     def validate(obj: Object, old: Object | None, warnings: list[str]) -> ErrorList:
         if not trees:
@@ -222,8 +222,8 @@ def _row(
         if any(error.reason in _BLOCKING for error in errors):
             # Rules rely on a valid schema.
             return [*errors, FieldError("<nil>", "FieldValueInvalid", f"Invalid value: null: {_UNCHECKED}")]
-        run = Run()
-        run.check(tree, without_managed_fields(obj), ABSENT if old is None else without_managed_fields(old))
+        run = RuleEvaluation()
+        run.validate(tree, without_managed_fields(obj), ABSENT if old is None else without_managed_fields(old))
         warnings += run.warnings
         return errors + run.all_errors
 

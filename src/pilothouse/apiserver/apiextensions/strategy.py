@@ -19,7 +19,7 @@ _TERMINATING = "create not allowed while custom resource definition is terminati
 
 
 class _Warnings(threading.local):
-    """Warnings of a validation, kept for the thread that has validated until it collects them."""
+    """The warnings of a validation, per thread, until ``CustomStrategy.warnings`` returns them."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
@@ -53,7 +53,7 @@ class CustomStrategy(Strategy):
         self._validate = validate
         self._default = default
         self.terminating = terminating
-        self._found = _Warnings()
+        self._validation_warnings = _Warnings()
         super().__init__()
 
     def set_defaults(self, obj: Object) -> None:
@@ -64,20 +64,20 @@ class CustomStrategy(Strategy):
             raise errors.forbidden(self.storage, obj["metadata"].get("name") or "", _TERMINATING)
 
     def validate(self, obj: Object) -> ErrorList:
-        self._found.warnings = finalizer_warnings(obj["metadata"], {})
-        return self._validate(obj, None, self._found.warnings)
+        self._validation_warnings.warnings = finalizer_warnings(obj["metadata"], {})
+        return self._validate(obj, None, self._validation_warnings.warnings)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
-        self._found.warnings = finalizer_warnings(obj["metadata"], old["metadata"])
-        return self._validate(obj, old, self._found.warnings)
+        self._validation_warnings.warnings = finalizer_warnings(obj["metadata"], old["metadata"])
+        return self._validate(obj, old, self._validation_warnings.warnings)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
-        self._found.warnings = []
-        return self._validate(obj, old, self._found.warnings)
+        self._validation_warnings.warnings = []
+        return self._validate(obj, old, self._validation_warnings.warnings)
 
     def warnings(self, obj: Object) -> Sequence[str]:
-        # The validation just before has collected the failed rules whose values are unchanged.
-        warnings, self._found.warnings = self._found.warnings, []
+        # Set by the preceding validation in this thread: finalizers, and failed rules whose values are unchanged.
+        warnings, self._validation_warnings.warnings = self._validation_warnings.warnings, []
         return warnings
 
     def increments_generation(self, obj: Object, old: Object) -> bool:

@@ -13,11 +13,11 @@ from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.apiextensions import schema as values
 from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
 from pilothouse.apiserver.apiextensions.objects import validate_embedded
-from pilothouse.apiserver.apiextensions.rule_costs import RuleCosts, repeats_below
+from pilothouse.apiserver.apiextensions.rule_costs import RuleCosts, max_cardinality_below
 from pilothouse.apiserver.apiextensions.rules import (
     ABSENT,
     Rule,
-    Run,
+    RuleEvaluation,
     UntypedNode,
     compile_rules,
     has_rules,
@@ -40,12 +40,12 @@ _INT_OR_STRING = "x-kubernetes-int-or-string"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _LIST_TYPE, _MAP_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
 _RULES = "x-kubernetes-validations"
-_JUNCTIONS = ("allOf", "anyOf", "oneOf")
+_JUNCTORS = ("allOf", "anyOf", "oneOf")
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _META = ("metadata", "kind", "apiVersion")
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _NULL: tuple[Any, ...] = (None,)
-_EMPTY_IS_NONE = ("id", "patternProperties", "definitions")
+_UNSET_IF_EMPTY = ("id", "patternProperties", "definitions")
 _UNSUPPORTED = {
     "id": "id is not supported",
     "patternProperties": "patternProperties is not supported",
@@ -56,17 +56,18 @@ _UNSUPPORTED = {
 }
 
 
-def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorList:
+def validate_schema(schema: Node, path: str, *, is_stored: bool = False) -> ErrorList:
     """Validate a schema. CEL rules are only checked if there are no other errors; the limit per rule does not apply if
-    the schema is ``known`` (stored already)."""
+    the schema is stored already (``is_stored``)."""
     errors = []
     if schema.get("nullable"):
         errors.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     if _is_convertible(schema):
         structure = sorted(
-            [*_validate_structure(schema, path, "root"), *_validate_completeness(schema, schema, path, path)], key=_text
+            [*_validate_structure(schema, path, "root"), *_validate_completeness(schema, schema, path, path)],
+            key=_error_text,
         )
-        errors += structure or _defaults(schema, path, root=True)
+        errors += structure or _validate_defaults(schema, path, root=True)
     checked = _KeywordValidator()
     checked.visit(schema, path, root=True)
     errors += checked.all_errors
@@ -74,7 +75,7 @@ def validate_schema(schema: Node, path: str, *, known: bool = False) -> ErrorLis
         # Everything else that upstream's conversion rejects has been reported above.
         errors.append(field_errors.invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"))
     if not errors:
-        rules = _RuleValidator(RuleCosts(known=known))
+        rules = _RuleValidator(RuleCosts(is_stored=is_stored))
         rules.visit(schema, path, "", root=True)
         errors += rules.all_errors + rules.costs.total(path)
     if not errors and has_rules(schema):
@@ -87,7 +88,7 @@ def _is_convertible(node: Any) -> bool:
     if not isinstance(node, Mapping):
         return not isinstance(node, list)
     if any(
-        node.get(keyword) not in (_NOTHING_SAID if keyword in _EMPTY_IS_NONE else _NULL) for keyword in _UNSUPPORTED
+        node.get(keyword) not in (_UNSET_VALUES if keyword in _UNSET_IF_EMPTY else _NULL) for keyword in _UNSUPPORTED
     ):
         return False
     children = [
@@ -96,11 +97,11 @@ def _is_convertible(node: Any) -> bool:
         node.get("not"),
         *(node.get("properties") or {}).values(),
     ]
-    children += [branch for junction in _JUNCTIONS for branch in node.get(junction) or ()]
+    children += [branch for junctor in _JUNCTORS for branch in node.get(junctor) or ()]
     return not node.get("$schema") and all(map(_is_convertible, children))
 
 
-def _text(error: FieldError) -> str:
+def _error_text(error: FieldError) -> str:
     return str(error)
 
 
@@ -122,21 +123,21 @@ def _validate_structure(node: Node, path: str, level: str) -> Iterator[FieldErro
             yield field_errors.forbidden(f"{path}.additionalProperties", "must not be used at the root")
         if isinstance(additional, Mapping):
             yield from _validate_structure(additional, f"{path}.additionalProperties", "field")
-    yield from _extensions(node, path)
-    yield from _junctions(node, path, spine=True)
-    yield from _kind(node, path, level)
+    yield from _validate_extensions(node, path)
+    yield from _validate_junctors(node, path, outside_branches=True)
+    yield from _validate_type(node, path, level)
     if level == "root" or node.get(_EMBEDDED):
-        yield from _object_fields(node, path, level)
+        yield from _validate_object_fields(node, path, level)
 
 
-def _extensions(node: Node, path: str) -> Iterator[FieldError]:
+def _validate_extensions(node: Node, path: str) -> Iterator[FieldError]:
     if node.get(_INT_OR_STRING):
         for keyword in (_PRESERVE, _EMBEDDED):
             if node.get(keyword):
                 yield field_errors.invalid(f"{path}.{keyword}", True, f"must be false if {_INT_OR_STRING} is true")
 
 
-def _kind(node: Node, path: str, level: str) -> Iterator[FieldError]:
+def _validate_type(node: Node, path: str, level: str) -> Iterator[FieldError]:
     kind, type_path = node.get("type") or "", f"{path}.type"
     if node.get(_EMBEDDED) and kind != "object":
         detail = f"must be object if {_EMBEDDED} is true"
@@ -153,7 +154,7 @@ def _kind(node: Node, path: str, level: str) -> Iterator[FieldError]:
 _PATTERN = "must be a valid regular expression, but isn't: "
 
 
-def _pattern(node: Node, path: str) -> Iterator[FieldError]:
+def _validate_pattern(node: Node, path: str) -> Iterator[FieldError]:
     if node.get("pattern"):
         try:
             compiled(node["pattern"])
@@ -161,7 +162,7 @@ def _pattern(node: Node, path: str) -> Iterator[FieldError]:
             yield field_errors.invalid(f"{path}.pattern", node["pattern"], f"{_PATTERN}{error}")
 
 
-def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
+def _validate_object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
     properties = node.get("properties") or {}
     for name in ("kind", "apiVersion"):
         if name in properties and properties[name].get("type") != "string":
@@ -175,7 +176,7 @@ def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
         if level == "root":
             allowed = ("type", "properties", "default")
             extra = [
-                keyword for keyword, value in metadata.items() if keyword not in allowed and value not in _NOTHING_SAID
+                keyword for keyword, value in metadata.items() if keyword not in allowed and value not in _UNSET_VALUES
             ]
             if extra or any(name not in ("name", "generateName") for name in metadata.get("properties") or ()):
                 yield field_errors.forbidden(
@@ -188,8 +189,8 @@ def _object_fields(node: Node, path: str, level: str) -> Iterator[FieldError]:
         )
 
 
-_NOTHING_SAID: tuple[Any, ...] = (None, False, "", [], {})
-_EMPTY = (
+_UNSET_VALUES: tuple[Any, ...] = (None, False, "", [], {})
+_FORBIDDEN_IN_VALUE_VALIDATIONS = (
     ("type", "empty"),
     ("additionalProperties", "undefined"),
     ("default", "undefined"),
@@ -203,30 +204,32 @@ _EMPTY = (
     (_LIST_TYPE, "undefined"),
     (_MAP_TYPE, "undefined"),
 )
-_INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_INT_OR_STRING_ANY_OF = [{"type": "integer"}, {"type": "string"}]
 
 
-def _junctions(node: Node, path: str, *, spine: bool = False, any_of: bool = True) -> Iterator[FieldError]:
-    """Value validations must not specify structure. Outside of branches (``spine``) the usual forms of int-or-string
-    are allowed. ``any_of`` False: the anyOf is part of such a form."""
-    for keyword in _JUNCTIONS:
+def _validate_junctors(
+    node: Node, path: str, *, outside_branches: bool = False, any_of: bool = True
+) -> Iterator[FieldError]:
+    """Value validations must not specify structure. Outside of branches (``outside_branches``) the usual forms of
+    int-or-string are allowed. ``any_of`` False: the anyOf is part of such a form."""
+    for keyword in _JUNCTORS:
         branches = node.get(keyword) or ()
-        if keyword == "anyOf" and (not any_of or (spine and branches == _INTEGER_OR_STRING)):
+        if keyword == "anyOf" and (not any_of or (outside_branches and branches == _INT_OR_STRING_ANY_OF)):
             continue
         for position, branch in enumerate(branches):
-            is_first_all_of = spine and keyword == "allOf" and position == 0
-            is_int_or_string_form = is_first_all_of and branch.get("anyOf") == _INTEGER_OR_STRING
+            is_first_all_of = outside_branches and keyword == "allOf" and position == 0
+            is_int_or_string_form = is_first_all_of and branch.get("anyOf") == _INT_OR_STRING_ANY_OF
             yield from _validate_value_validations(
                 branch, f"{path}.{keyword}[{position}]", any_of=not is_int_or_string_form
             )
     if isinstance(node.get("not"), Mapping):
         yield from _validate_value_validations(node["not"], f"{path}.not")
-    yield from _pattern(node, path)
+    yield from _validate_pattern(node, path)
 
 
 def _validate_value_validations(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldError]:
-    for keyword, detail in _EMPTY:
-        if node.get(keyword) not in _NOTHING_SAID:
+    for keyword, detail in _FORBIDDEN_IN_VALUE_VALIDATIONS:
+        if node.get(keyword) not in _UNSET_VALUES:
             yield field_errors.forbidden(f"{path}.{keyword}", f"must be {detail} to be structural")
     if node.get(_RULES):
         yield field_errors.forbidden(f"{path}.{_RULES}", "must be empty to be structural")
@@ -237,13 +240,13 @@ def _validate_value_validations(node: Node, path: str, *, any_of: bool = True) -
         yield from _validate_value_validations(property_schema, property_path)
     if isinstance(node.get("items"), Mapping):
         yield from _validate_value_validations(node["items"], f"{path}.items")
-    yield from _junctions(node, path, any_of=any_of)
+    yield from _validate_junctors(node, path, any_of=any_of)
 
 
 def _validate_completeness(node: Node, checked: Node, path: str, checked_path: str) -> Iterator[FieldError]:
     """Fields that are validated in allOf, anyOf, oneOf or not must be specified outside of them. Upstream checks from
     the root only (``validateStructuralCompleteness``)."""
-    for keyword in (*_JUNCTIONS, "not"):
+    for keyword in (*_JUNCTORS, "not"):
         branches = checked.get(keyword) or ()
         for position, branch in enumerate([branches] if keyword == "not" and branches else branches):
             branch_path = f"{checked_path}.{keyword}" if keyword == "not" else f"{checked_path}.{keyword}[{position}]"
@@ -269,15 +272,15 @@ def _validate_specified(node: Node, checked: Node, path: str, checked_path: str)
 # Defaults
 
 
-def _defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
+def _validate_defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
     """A default must be valid and have no unknown fields. Upstream does not descend into additionalProperties."""
     if node.get("default") is not None and not root:
         yield from _validate_default(node, f"{path}.default")
     if isinstance(node.get("items"), Mapping):
-        yield from _defaults(node["items"], f"{path}.items")
+        yield from _validate_defaults(node["items"], f"{path}.items")
     for name, property_schema in (node.get("properties") or {}).items():
         if not (root and name in _META):
-            yield from _defaults(property_schema, f"{path}.properties[{name}]")
+            yield from _validate_defaults(property_schema, f"{path}.properties[{name}]")
 
 
 def _validate_default(node: Node, path: str) -> Iterator[FieldError]:
@@ -302,8 +305,8 @@ def _validate_defaults_with_rules(node: Node, path: str, *, root: bool = False) 
     if node.get("default") is not None and not root and (tree := rule_tree(node)) is not None:
         default = node["default"]
         for old in (default, ABSENT):
-            run = Run()
-            run.check(tree, default, old, f"{path}.default")
+            run = RuleEvaluation()
+            run.validate(tree, default, old, f"{path}.default")
             yield from run.all_errors
             if run.all_errors:
                 break
@@ -332,7 +335,7 @@ class _KeywordValidator:
         if no_default and "default" in node:
             add(field_errors.forbidden(f"{path}.default", f"must not be set {no_default}"))
         for keyword, detail in _UNSUPPORTED.items():
-            if node.get(keyword) not in (_NOTHING_SAID if keyword in _EMPTY_IS_NONE else _NULL):
+            if node.get(keyword) not in (_UNSET_VALUES if keyword in _UNSET_IF_EMPTY else _NULL):
                 add(field_errors.forbidden(f"{path}.{keyword}", detail))
         kind = node.get("type") or ""
         if kind and kind not in _TYPES:
@@ -346,13 +349,13 @@ class _KeywordValidator:
         if node.get("uniqueItems"):
             detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
             add(field_errors.forbidden(f"{path}.uniqueItems", detail))
-        self._below(node, path, root=root, no_default=no_default, in_meta=in_meta)
+        self._visit_children(node, path, root=root, no_default=no_default, in_meta=in_meta)
         if node.get(_PRESERVE) is False:
             add(field_errors.invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
-        self._lists(node, path, kind)
-        self._rules(node, path)
+        self._validate_list_and_map_types(node, path, kind)
+        self._validate_rules(node, path)
 
-    def _below(self, node: Node, path: str, *, root: bool, no_default: str, in_meta: bool) -> None:
+    def _visit_children(self, node: Node, path: str, *, root: bool, no_default: str, in_meta: bool) -> None:
         properties, additional = node.get("properties") or {}, node.get("additionalProperties")
         if additional is not None:
             if properties and additional is not True:
@@ -366,12 +369,12 @@ class _KeywordValidator:
             self.visit(child, f"{path}.properties[{name}]", no_default=reason, in_meta=in_meta or meta)
         if node.get("not") is not None:
             self.visit(node["not"], f"{path}.not", no_default=no_default, in_meta=in_meta)
-        for keyword in _JUNCTIONS:
+        for keyword in _JUNCTORS:
             for position, child in enumerate(node.get(keyword) or ()):
                 self.visit(child, f"{path}.{keyword}[{position}]", no_default=no_default, in_meta=in_meta)
         self.visit(node.get("items"), f"{path}.items", no_default=no_default, in_meta=in_meta)
 
-    def _lists(self, node: Node, path: str, kind: str) -> None:
+    def _validate_list_and_map_types(self, node: Node, path: str, kind: str) -> None:
         add = self.all_errors.append
         for keyword, expected, choices in (
             (_MAP_TYPE, "object", ("atomic", "granular")),
@@ -404,15 +407,15 @@ class _KeywordValidator:
                 else field_errors.invalid(error_path, list_type, detail)
             )
         if list_type == "map":
-            self._map_list(items, keys, path)
+            self._validate_map_list(items, keys, path)
         if list_type in ("map", "set") and isinstance(items, Mapping):
             if items.get("nullable"):
                 detail = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
                 add(field_errors.forbidden(f"{path}.items.nullable", detail))
             if list_type == "map":
-                self._map_keys(items, keys, path)
+                self._validate_map_list_keys(items, keys, path)
 
-    def _map_list(self, items: Any, keys: list[str], path: str) -> None:
+    def _validate_map_list(self, items: Any, keys: list[str], path: str) -> None:
         add = self.all_errors.append
         if not keys:
             add(field_errors.required(f"{path}.{_KEYS}", f"must not be empty if {_LIST_TYPE} is map"))
@@ -436,7 +439,7 @@ class _KeywordValidator:
             if position in duplicates:
                 add(field_errors.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
 
-    def _map_keys(self, items: Node, keys: list[str], path: str) -> None:
+    def _validate_map_list_keys(self, items: Node, keys: list[str], path: str) -> None:
         """Keys of a list map must be required or have a default."""
         add = self.all_errors.append
         for key in keys:
@@ -450,7 +453,7 @@ class _KeywordValidator:
                 detail = f"this property is in {_KEYS}, so it cannot be nullable"
                 add(field_errors.forbidden(f"{path}.items.properties[{key}].nullable", detail))
 
-    def _rules(self, node: Node, path: str) -> None:
+    def _validate_rules(self, node: Node, path: str) -> None:
         add = self.all_errors.append
         for position, rule in enumerate(node.get(_RULES) or ()):
             rule_path = f"{path}.{_RULES}[{position}]"
@@ -498,20 +501,27 @@ class _RuleValidator:
         self.all_errors: ErrorList = []
         self.costs = costs
 
-    def visit(self, node: Any, path: str, uncorrelated: str, *, root: bool = False, repeats: int | None = 1) -> None:
-        """``uncorrelated`` is the path below which old values cannot be correlated, if there is one above; ``repeats``
-        the maximum number of such values in an object, if there is a limit."""
+    def visit(
+        self, node: Any, path: str, uncorrelated: str, *, root: bool = False, max_cardinality: int | None = 1
+    ) -> None:
+        """``uncorrelated`` is the path below which old values cannot be correlated, if there is one above;
+        ``max_cardinality`` the maximum number of such values in an object, if there is a limit."""
         if not isinstance(node, Mapping):
             return
-        below_repeats = repeats_below(node, repeats)
+        cardinality_below = max_cardinality_below(node, max_cardinality)
         self.visit(
-            node.get("additionalProperties"), f"{path}.additionalProperties", uncorrelated, repeats=below_repeats
+            node.get("additionalProperties"),
+            f"{path}.additionalProperties",
+            uncorrelated,
+            max_cardinality=cardinality_below,
         )
         for name, property_schema in (node.get("properties") or {}).items():
             child_uncorrelated = uncorrelated or (path if node.get(_MAP_TYPE) == "atomic" else "")
-            self.visit(property_schema, f"{path}.properties[{name}]", child_uncorrelated, repeats=below_repeats)
+            self.visit(
+                property_schema, f"{path}.properties[{name}]", child_uncorrelated, max_cardinality=cardinality_below
+            )
         child_uncorrelated = uncorrelated or ("" if node.get(_LIST_TYPE) == "map" else path)
-        self.visit(node.get("items"), f"{path}.items", child_uncorrelated, repeats=below_repeats)
+        self.visit(node.get("items"), f"{path}.items", child_uncorrelated, max_cardinality=cardinality_below)
         if not node.get(_RULES):
             return
         is_resource = root or bool(node.get(_EMBEDDED))
@@ -522,20 +532,20 @@ class _RuleValidator:
             self.all_errors.append(FieldError(f"{path}.{_RULES}", "InternalError", f"Internal error: {detail}"))
             return
         sizes = cel_sizes.sized(node, root=is_resource)
-        assert sizes is not None, "what has no type has no compiled rules"
+        assert sizes is not None, "a node without a type has no compiled rules"
         for position, rule in enumerate(compiled):
             rule_path = f"{path}.{_RULES}[{position}]"
-            self._cost(rule, rule_path, sizes, repeats)
-            self._compiled(rule, rule_path, uncorrelated)
+            self._add_cost(rule, rule_path, sizes, max_cardinality)
+            self._report_compiled(rule, rule_path, uncorrelated)
 
-    def _cost(self, rule: Rule, path: str, sizes: "Sized", repeats: int | None) -> None:
+    def _add_cost(self, rule: Rule, path: str, sizes: "Sized", max_cardinality: int | None) -> None:
         if rule.program is not None:
-            times = sizes.repeats if repeats is None else repeats
+            times = sizes.repeats if max_cardinality is None else max_cardinality
             self.all_errors += self.costs.rule(rule.program.cost(sizes.size) * times, f"{path}.rule")
         if rule.message is not None:
             self.all_errors += self.costs.message(rule.message.cost(sizes.size), f"{path}.messageExpression")
 
-    def _compiled(self, rule: Rule, path: str, uncorrelated: str) -> None:
+    def _report_compiled(self, rule: Rule, path: str, uncorrelated: str) -> None:
         for field, detail in (("rule", rule.rule_error), ("messageExpression", rule.message_error)):
             if detail:
                 value = field_errors.internal_value("apiextensions.ValidationRule", rule.source)

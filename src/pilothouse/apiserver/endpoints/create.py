@@ -162,7 +162,7 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
         if options.dry_run:
             existing = store.staged(key)
             if existing is None:
-                converted = await core.shown(info, encode_object(stored_as, stored))
+                converted = await core.from_storage(info, encode_object(stored_as, stored))
                 return ObjectResult(201, info, converted, tuple(call.warnings))
         else:
             try:
@@ -173,7 +173,7 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
                     raise
             else:
                 warn_untracked(call)
-                return ObjectResult(201, info, await core.shown(info, value), tuple(call.warnings))
+                return ObjectResult(201, info, await core.from_storage(info, value), tuple(call.warnings))
         assert existing is not None, "a create only fails on an object that is there"
         being_deleted = b'"deletionTimestamp":"' in existing.value
         if not generated:

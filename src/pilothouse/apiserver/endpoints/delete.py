@@ -75,24 +75,26 @@ async def delete(core: Core, call: Call) -> Result:
     if strategy.delete_warning and options.propagation_policy is None and options.orphan_dependents is None:
         call.warnings.append(strategy.delete_warning)
     # Upstream reads the object from etcd, not from the watch cache.
-    value, removed = await delete_one(core, call, options, fresh=True)
+    value, removed = await delete_one(core, call, options, bypass_cache=True)
     code = 202 if not removed and options.orphan_dependents is False else 200
     warnings = tuple(call.warnings)
     if removed and not strategy.return_deleted_object:
         group = {"group": info.group} if info.group else {}
         details = {"name": call.name, **group, "kind": info.resource, "uid": read_head(value).metadata.uid}
         return StatusResult(code, msgspec.json.encode(errors.success(details)), warnings)
-    return ObjectResult(code, info, await core.shown(info, value), warnings)
+    return ObjectResult(code, info, await core.from_storage(info, value), warnings)
 
 
-async def delete_one(core: Core, call: Call, options: DeleteOptions, *, fresh: bool = False) -> tuple[bytes, bool]:
+async def delete_one(
+    core: Core, call: Call, options: DeleteOptions, *, bypass_cache: bool = False
+) -> tuple[bytes, bool]:
     """Delete an object, or start its graceful deletion. Returns its current (or last) state, and whether it was
-    removed. ``fresh`` as in ``Core.shown``."""
+    removed. ``bypass_cache`` as in ``Core.from_storage``."""
     for _attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
-        obj = await read_stored(core, call, record, fresh=fresh)
+        obj = await read_stored(core, call, record, bypass_cache=bypass_cache)
         check_preconditions(call, obj, options)
         write = AdmissionAttributes(
             operation="DELETE",

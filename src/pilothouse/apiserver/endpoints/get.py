@@ -40,7 +40,7 @@ async def get(core: Core, call: Call) -> ObjectResult:
     if record is None:
         raise errors.not_found(call.info, call.name)
     # Without a version upstream does not read from the watch cache (``cacher/delegator.go``, v1.36).
-    return ObjectResult(200, call.info, await core.shown(call.info, record.value, fresh=not desired))
+    return ObjectResult(200, call.info, await core.from_storage(call.info, record.value, bypass_cache=not desired))
 
 
 def parse_revision(text: str, *, cached: bool = True) -> int:
@@ -123,7 +123,7 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     head = info.head
     values = [record.value for record in records] if converted is None else converted
     if values and converted is None and (info.custom is not None or not values[0].startswith(head)):
-        values = await core.shown_all(info, values)
+        values = await core.list_from_storage(info, values)
     if core.metrics is not None:
         core.metrics.storage.listed(info, len(values), len(values))
     return ListResult(info, values, revision, continue_, remaining, tuple(call.warnings))
@@ -239,7 +239,7 @@ async def _select_converted(
     converted: list[bytes] = []
     for start in range(0, len(records), _CONVERTED_AT_ONCE):
         batch = records[start : start + _CONVERTED_AT_ONCE]
-        values = await core.shown_all(call.info, [record.value for record in batch])
+        values = await core.list_from_storage(call.info, [record.value for record in batch])
         for record, value in zip(batch, values, strict=True):
             if not selection.matches(reader.read(value)):
                 continue

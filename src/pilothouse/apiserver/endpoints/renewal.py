@@ -218,7 +218,9 @@ def _is_written_here(core: Core, call: Call, record: Record) -> bool:
     here, and is then updated as a whole."""
     info = call.info
     return (
-        not core.is_from_before(record) and record.value.startswith(info.head) and call.strategy.stored_as(info) is info
+        not core.is_from_before_start(record)
+        and record.value.startswith(info.head)
+        and call.strategy.stored_as(info) is info
     )
 
 

@@ -34,7 +34,9 @@ def _existing(core: Core, call: Call) -> Record:
 
 async def get_status(core: Core, call: Call) -> ObjectResult:
     """GET of /status: returns the whole object."""
-    return ObjectResult(200, call.info, await core.shown(call.info, _existing(core, call).value, fresh=True))
+    return ObjectResult(
+        200, call.info, await core.from_storage(call.info, _existing(core, call).value, bypass_cache=True)
+    )
 
 
 # scale

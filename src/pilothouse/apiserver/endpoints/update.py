@@ -101,7 +101,7 @@ def _reader(core: Core, call: Call, options: WriteOptions, record: Record) -> Ca
     if (
         info.custom is not None
         or call.content_type not in JSON_TYPES
-        or core.is_from_before(record)
+        or core.is_from_before_start(record)
         or not record.value.startswith(info.head)
         or call.strategy.stored_as(info) is not info
     ):
@@ -210,7 +210,7 @@ async def apply_change(core: Core, call: Call, change: Change, options: WriteOpt
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
-        plain, owners = split_managed_fields(await core.shown(call.info, record.value))
+        plain, owners = split_managed_fields(await core.from_storage(call.info, record.value))
         size = call.size + len(plain)
         old, obj, new_owners = await core.run_converting(call.info, size, make, plain, owners, record.key)
         meta: Object = obj.setdefault("metadata", {})
@@ -251,10 +251,10 @@ def _patched_version(meta: Object, old: Object) -> str:
     return "" if version == old["resourceVersion"] else version
 
 
-async def read_stored(core: Core, call: Call, record: Record, *, fresh: bool = False) -> Object:
-    """A stored object in the version of the call, free to be changed; its managedFields stay encoded. ``fresh`` as in
-    ``Core.shown``."""
-    plain, owners = split_managed_fields(await core.shown(call.info, record.value, fresh=fresh))
+async def read_stored(core: Core, call: Call, record: Record, *, bypass_cache: bool = False) -> Object:
+    """A stored object in the version of the call, free to be changed; its managedFields stay encoded. ``bypass_cache``
+    as in ``Core.from_storage``."""
+    plain, owners = split_managed_fields(await core.from_storage(call.info, record.value, bypass_cache=bypass_cache))
     obj = decode(plain, record.key)
     set_managed_fields(obj, owners)
     return obj
@@ -339,14 +339,14 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         and (not core.store.is_shared or await _is_current(core, record, options))
     ):
         # Only its shown form has changed.
-        return ObjectResult(200, info, await core.shown(info, record.value), warnings)
+        return ObjectResult(200, info, await core.from_storage(info, record.value), warnings)
     if options.dry_run:
         if self_link:
             # Nothing but storage drops it (apiserver pkg/storage/api_object_versioner.go, v1.36).
             stored["metadata"] = {**ordered_metadata(stored["metadata"]), "selfLink": self_link}
-            converted = await core.shown(info, encode_object(stored_as, stored, ordered=True))
+            converted = await core.from_storage(info, encode_object(stored_as, stored, ordered=True))
             return ObjectResult(200, info, converted, warnings)
-        return ObjectResult(200, info, await core.shown(info, encode_object(stored_as, stored)), warnings)
+        return ObjectResult(200, info, await core.from_storage(info, encode_object(stored_as, stored)), warnings)
     is_ordered = stored["metadata"] is meta
     meta = stored["metadata"]
 
@@ -358,7 +358,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
 
     value = await core.commit(core.store.stage(record.key, encode, expected=record.revision))
     warn_untracked(call)
-    return ObjectResult(200, info, await core.shown(info, value), warnings)
+    return ObjectResult(200, info, await core.from_storage(info, value), warnings)
 
 
 def _check(core: Core, call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> Iterable[str]:

@@ -167,7 +167,7 @@ class Watch:
         if self._first is None or self._watcher is None:
             return
         records, self._initial_records = self._initial_records, []
-        values = await self._core.shown_all(self.info, [record.value for record in records])
+        values = await self._core.list_from_storage(self.info, [record.value for record in records])
         read = self._call.strategy.attributes.read
         selection = self._selection
         initial = [WatchEvent("ADDED", value) for value in values if selection.empty or selection.matches(read(value))]
@@ -186,7 +186,7 @@ class Watch:
                 values.append(change.value)
             if change.before is not None and (needs_old or change.type == "DELETED"):
                 values.append(change.before.value)
-        converted_values = dict(zip(values, await self._core.shown_all(self.info, values), strict=True))
+        converted_values = dict(zip(values, await self._core.list_from_storage(self.info, values), strict=True))
         converted = []
         for change in changes:
             memo = change.memo

@@ -7,7 +7,7 @@ from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.conversion import reviews
 from pilothouse.apiserver.apiextensions.conversion.reviews import (
-    MOST_TEXT,
+    MAX_TEXT,
     ReviewError,
     conversion_review,
     converted_object,
@@ -200,7 +200,7 @@ EXPECTED = "expected webhook response of apiextensions.k8s.io/v1, Kind=Conversio
         "a message of any length is cut": (
             "v1",
             {**V1, "response": {"uid": "uid", "result": {"message": "x" * 100_000}}},
-            "x" * MOST_TEXT + "…",
+            "x" * MAX_TEXT + "…",
         ),
     },
 )
@@ -332,4 +332,4 @@ def test_webhook_messages_are_truncated() -> None:
     for given in (answered({"name": "x" * 100_000}), {"apiVersion": "x" * 100_000}, answered(kind="k" * 100_000)):
         with pytest.raises(ReviewError) as raised:
             converted_object(ORIGINAL, given, "example.com/v2", 0, of_list=False)
-        assert len(str(raised.value)) < 2 * reviews.MOST_TEXT
+        assert len(str(raised.value)) < 2 * reviews.MAX_TEXT

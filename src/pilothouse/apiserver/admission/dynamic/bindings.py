@@ -123,11 +123,11 @@ async def _collect_params(
     if param_ref.get("name"):
         record = core.store.staged(info.key(param_namespace, param_ref["name"]))
         if record is not None:
-            params.append(decode(await core.shown(info, record.value)))
+            params.append(decode(await core.from_storage(info, record.value)))
     elif param_ref.get("selector") is not None:
         matches = selector_from(msgspec.convert(param_ref["selector"], LabelSelector)).matches
         records = core.store.list(info.list_prefix(param_namespace)).records
-        for value in await core.shown_all(info, [record.value for record in records]):
+        for value in await core.list_from_storage(info, [record.value for record in records]):
             obj = decode(value)
             if matches(obj["metadata"].get("labels") or {}):
                 params.append(obj)

@@ -47,7 +47,7 @@ class Configurations(Generic[T]):
         self._unreadable: set[str] = set()
         for record in core.store.list(self._prefix).records:
             # The plugin may have been loaded after the start of the server, with the first object of the resource.
-            if not self._update(record.key, record.value) and core.is_from_before(record):
+            if not self._update(record.key, record.value) and core.is_from_before_start(record):
                 self._unreadable.add(record.key)
         core.store.follow(self._prefix, self._on_commit)
 

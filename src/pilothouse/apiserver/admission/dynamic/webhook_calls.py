@@ -82,7 +82,7 @@ def find_target(core: Core, config: Object, timeout: int) -> Target:
     server_name = f"{name}.{namespace}.svc"
     url = f"https://{server_name}:{port}{path}{query}"
     try:
-        host, number = _resolve(core, namespace, name, port)
+        host, number = _resolve_endpoint(core, namespace, name, port)
     except CallError as error:
         raise CallError(f"Post {quote(url)}: {error}") from None
     return Target(url, host, number, server_name, path + query, ca_bundle)
@@ -96,7 +96,7 @@ def _clean_path(path: str) -> str:
     return percent(posixpath.normpath("/" + path.lstrip("/")), safe="/$&+,:;=@")
 
 
-def _resolve(core: Core, namespace: str, name: str, port: int) -> tuple[str, int]:
+def _resolve_endpoint(core: Core, namespace: str, name: str, port: int) -> tuple[str, int]:
     record = core.store.staged(f"{storage_prefix('', 'services')}{namespace}/{name}")
     if record is None:
         raise CallError(f"service {quote(name)} not found")
@@ -203,7 +203,7 @@ async def _round_trip(target: Target, method: str, body: bytes) -> "_Response":
 
 async def _open(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the webhook. May be cancelled at any time by the caller's timeout."""
-    loop, context = asyncio.get_running_loop(), await _context(target.ca_bundle)
+    loop, context = asyncio.get_running_loop(), await _ssl_context(target.ca_bundle)
     sock = await connect(loop, await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM), _set_no_delay)
     # The limit is high enough that reading never pauses: asyncio's TLS loses data if the peer closes while it is paused
     # (``sslproto._do_flush``, Python 3.11 to 3.13).
@@ -275,14 +275,14 @@ _MAX_CONTEXTS = 64
 _contexts: dict[str, ssl.SSLContext] = {}
 
 
-async def _context(ca_bundle: str) -> ssl.SSLContext:
+async def _ssl_context(ca_bundle: str) -> ssl.SSLContext:
     """The TLS context for a ``caBundle``, cached. A bundle may have thousands of certificates: it is parsed in chunks,
     so that other tasks can run in between."""
     cached = _contexts.get(ca_bundle)
     if cached is not None:
         return cached
     try:
-        first_chunk, *remaining_chunks = _chunks(base64.b64decode(ca_bundle).decode("ascii"))
+        first_chunk, *remaining_chunks = _split_bundle(base64.b64decode(ca_bundle).decode("ascii"))
         context = ssl.create_default_context(cadata=first_chunk or None)
         for chunk in remaining_chunks:
             await asyncio.sleep(0)
@@ -296,7 +296,7 @@ async def _context(ca_bundle: str) -> ssl.SSLContext:
     return context
 
 
-def _chunks(bundle: str) -> list[str]:
+def _split_bundle(bundle: str) -> list[str]:
     """The text of a bundle in chunks of certificates; text after the last certificate is part of the last chunk."""
     texts = bundle.split(_END)
     if len(texts) <= _CERTIFICATES_PER_CHUNK:

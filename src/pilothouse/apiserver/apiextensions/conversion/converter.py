@@ -3,7 +3,7 @@
 Reads follow the storage codec of apiextensions ``pkg/apiserver/customresource_handler.go`` (v0.36): an object is pruned
 and defaulted by the schema of the version that it is stored in, converted, and pruned by the schema of the requested
 version. Written objects are converted, and pruned by the schema of the storage version. The objects of a list are sent
-in batches of up to ``_MOST_BYTES`` and ``_MOST_OBJECTS``; upstream's cache calls the webhook for each object.
+in batches of up to ``_MAX_BATCH_BYTES`` and ``_MAX_BATCH_OBJECTS``; upstream's cache calls the webhook for each object.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.apiextensions.conversion.cache import ConversionCache
-from pilothouse.apiserver.apiextensions.conversion.reviews import cut
+from pilothouse.apiserver.apiextensions.conversion.reviews import truncate
 from pilothouse.apiserver.apiextensions.conversion.webhook_converter import WebhookConverter
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
@@ -20,9 +20,9 @@ from pilothouse.apiserver.registry.generic.managed_fields import with_decoded_ma
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.bodies import DecodeError
 
-_MOST_BYTES = 1 << 20
-_MOST_OBJECTS = 1000
-_Shown = dict[bytes, bytes]
+_MAX_BATCH_BYTES = 1 << 20
+_MAX_BATCH_OBJECTS = 1000
+_Converted = dict[bytes, bytes]
 """Stored bytes → the object in the requested version."""
 
 
@@ -35,19 +35,21 @@ class Converter:
         self.webhook = webhook
         self._core = core
         self._cache = cache
-        self._pending: dict[tuple[str, ResourceInfo, bytes], asyncio.Future[_Shown | StatusError | None]] = {}
+        self._pending: dict[tuple[str, ResourceInfo, bytes], asyncio.Future[_Converted | StatusError | None]] = {}
         """Pending calls by caller and object; requests for the same object wait for the same call. The result None
         means that the call was cancelled and has to be repeated."""
 
     # Reading
 
-    async def shown(self, target: ResourceInfo, values: Sequence[bytes], *, fresh: bool = False) -> list[bytes]:
-        """Convert stored objects to the version of ``target``. ``fresh``: call the webhook even if the conversion is
-        cached.
+    async def from_storage(
+        self, target: ResourceInfo, values: Sequence[bytes], *, bypass_cache: bool = False
+    ) -> list[bytes]:
+        """Convert stored objects to the version of ``target``. ``bypass_cache``: call the webhook even if the
+        conversion is cached.
 
         Raises ``StatusError`` if one of them cannot be converted.
         """
-        converted: _Shown = {}
+        converted: _Converted = {}
         remaining: list[bytes] = []
         for value in dict.fromkeys(values):
             if value.startswith(target.head):
@@ -57,18 +59,18 @@ class Converter:
         if remaining:
             converted |= (
                 await self._convert_batches(target, remaining)
-                if fresh
+                if bypass_cache
                 else await self._convert_with_cache(target, remaining)
             )
         return [converted[value] for value in values]
 
-    async def _convert_with_cache(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
+    async def _convert_with_cache(self, target: ResourceInfo, values: Sequence[bytes]) -> _Converted:
         """Convert with the cache, with pending calls, and with a call of its own for the remaining objects."""
-        converted: _Shown = {}
+        converted: _Converted = {}
         caller = self._core.webhook_caller()
         while len(converted) < len(values):
             remaining: list[bytes] = []
-            pending_calls: dict[asyncio.Future[_Shown | StatusError | None], None] = {}
+            pending_calls: dict[asyncio.Future[_Converted | StatusError | None], None] = {}
             for value in values:
                 if value in converted:
                     continue
@@ -89,11 +91,11 @@ class Converter:
                 converted |= {value: result[value] for value in values if value in result} if result else {}
         return converted
 
-    async def _convert_for_all_waiters(self, caller: str, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
-        call: asyncio.Future[_Shown | StatusError | None] = asyncio.get_running_loop().create_future()
+    async def _convert_for_all_waiters(self, caller: str, target: ResourceInfo, values: Sequence[bytes]) -> _Converted:
+        call: asyncio.Future[_Converted | StatusError | None] = asyncio.get_running_loop().create_future()
         for value in values:
             self._pending[caller, target, value] = call
-        result: _Shown | StatusError | None = None
+        result: _Converted | StatusError | None = None
         try:
             result = await self._convert_batches(target, values)
         except StatusError as error:
@@ -105,8 +107,8 @@ class Converter:
             call.set_result(result)
         return result
 
-    async def _convert_batches(self, target: ResourceInfo, values: Sequence[bytes]) -> _Shown:
-        result: _Shown = {}
+    async def _convert_batches(self, target: ResourceInfo, values: Sequence[bytes]) -> _Converted:
+        result: _Converted = {}
         work = self._core.long_work
         for batch in _batches(values):
             size = sum(map(len, batch))
@@ -124,7 +126,7 @@ class Converter:
             obj = decode(value)
             stored_as = self.versions.get(obj.get("apiVersion") or "")
             if stored_as is None:
-                api_version = cut(str(obj.get("apiVersion") or ""))
+                api_version = truncate(str(obj.get("apiVersion") or ""))
                 if len(values) == 1:
                     raise errors.plain(f"request to convert CR from an invalid group/version: {api_version}")
                 detail = f"list index {position} has invalid group/version: {api_version}"
@@ -139,7 +141,7 @@ class Converter:
 
     # Writing
 
-    async def stored(self, source: ResourceInfo, obj: Object) -> Object:
+    async def to_storage(self, source: ResourceInfo, obj: Object) -> Object:
         """An object in the version of ``source``, converted to the storage version; ``obj`` is not changed."""
         storage: ResourceInfo = source.custom.strategy.storage
         converted = await self.convert({**obj, "kind": source.kind, "apiVersion": source.api_version}, storage)
@@ -173,7 +175,7 @@ def _batches(values: Sequence[bytes]) -> Iterator[list[bytes]]:
     batch: list[bytes] = []
     size = 0
     for value in values:
-        if batch and (size + len(value) > _MOST_BYTES or len(batch) == _MOST_OBJECTS):
+        if batch and (size + len(value) > _MAX_BATCH_BYTES or len(batch) == _MAX_BATCH_OBJECTS):
             yield batch
             batch, size = [], 0
         batch.append(value)

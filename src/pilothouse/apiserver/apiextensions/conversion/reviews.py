@@ -1,7 +1,7 @@
 """ConversionReviews: encodes requests to conversion webhooks, and validates and reads their responses.
 
 After apiextensions-apiserver's ``pkg/apiserver/conversion/webhook_converter.go`` (v0.36), with its messages. Text that
-a webhook returned is cut at ``MOST_TEXT`` characters in errors.
+a webhook returned is cut at ``MAX_TEXT`` characters in errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from pilothouse.machinery.go_text import quote
 
 GROUP = "apiextensions.k8s.io"
 KIND = "ConversionReview"
-MOST_TEXT = 4096
+MAX_TEXT = 4096
 _VERSIONS = ("v1", "v1beta1")
 _JSON_TYPES = {list: "array", str: "string", bool: "bool", dict: "object"}
 _FIELDS = (
@@ -100,15 +100,15 @@ def converted_objects(review: Object, version: str, uid: str) -> list[Any]:
         gvk = f"{review.get('apiVersion') or ''}, Kind={review.get('kind') or ''}"
         if gvk != f"{GROUP}/v1, Kind={KIND}":
             gvk = gvk if "/" in gvk.partition(",")[0] else f"/{gvk}"
-            raise ReviewError(cut(f"expected webhook response of {GROUP}/v1, Kind={KIND}, got {gvk}"))
+            raise ReviewError(truncate(f"expected webhook response of {GROUP}/v1, Kind={KIND}, got {gvk}"))
     if response is None:
         raise ReviewError("no response provided")
     if version == "v1" and (response.get("uid") or "") != uid:
-        raise ReviewError(cut(f"expected response.uid={quote(uid)}, got {quote(response.get('uid') or '')}"))
+        raise ReviewError(truncate(f"expected response.uid={quote(uid)}, got {quote(response.get('uid') or '')}"))
     result = response.get("result") or {}
     if result.get("status") != "Success":
         message = result.get("message") or f"response.result.status was '{result.get('status') or ''}', not 'Success'"
-        raise ReviewError(cut(message))
+        raise ReviewError(truncate(message))
     objects: list[Any] = response.get("convertedObjects") or []
     return objects
 
@@ -121,16 +121,16 @@ def converted_object(original: Object, received: Any, desired_api_version: str, 
     """
     invalid = f"returned invalid converted object at index {index}" if of_list else "returned invalid object at index 0"
     try:
-        converted = _typed(received)
+        converted = _decode_object(received)
     except ReviewError as error:
         raise ReviewError(f"{invalid}: {error}" if of_list else str(error), names_webhook=of_list) from None
-    version = _text(converted, "apiVersion")
+    version = _nested_string(converted, "apiVersion")
     if version != desired_api_version:
         reason = f"invalid groupVersion (expected {desired_api_version}, received {version})"
-        raise ReviewError(cut(f"{invalid}: {reason}"))
-    expected, kind = _text(original, "kind"), _text(converted, "kind")
+        raise ReviewError(truncate(f"{invalid}: {reason}"))
+    expected, kind = _nested_string(original, "kind"), _nested_string(converted, "kind")
     if kind != expected:
-        raise ReviewError(cut(f"{invalid}: invalid kind (expected {expected}, received {kind})"))
+        raise ReviewError(truncate(f"{invalid}: invalid kind (expected {expected}, received {kind})"))
     try:
         validate_converted_object(original, converted)
     except ReviewError as error:
@@ -142,20 +142,20 @@ def converted_object(original: Object, received: Any, desired_api_version: str, 
         raise ReviewError(f"returned invalid metadata{location}: {error}") from None
 
 
-def _typed(received: Any) -> Object:
+def _decode_object(received: Any) -> Object:
     if received is None:
         raise ReviewError("unexpected end of JSON input")
     if not isinstance(received, dict):
         raise ReviewError(
             f"json: cannot unmarshal {_json_type(received)} into Go value of type struct {{ Items json.RawMessage }}"
         )
-    if not _text(received, "kind"):
+    if not _nested_string(received, "kind"):
         text = msgspec.json.encode(received).decode()
-        raise ReviewError(cut(f"Object 'Kind' is missing in '{text}'"))
+        raise ReviewError(truncate(f"Object 'Kind' is missing in '{text}'"))
     return received
 
 
-def _text(node: Any, *path: str) -> str:
+def _nested_string(node: Any, *path: str) -> str:
     """The string at a path, "" if it is absent (``unstructured.NestedString``)."""
     for name in path:
         node = node.get(name) if isinstance(node, dict) else None
@@ -170,9 +170,9 @@ def validate_converted_object(original: Object, converted: Object) -> None:
         ("namespace", ("metadata", "namespace")),
         ("UID", ("metadata", "uid")),
     ):
-        original_value, converted_value = _text(original, *path), _text(converted, *path)
+        original_value, converted_value = _nested_string(original, *path), _nested_string(converted, *path)
         if original_value != converted_value:
-            raise ReviewError(cut(f"must have the same {noun}: {original_value} != {converted_value}"))
+            raise ReviewError(truncate(f"must have the same {noun}: {original_value} != {converted_value}"))
 
 
 def restored_metadata(original: Object, converted: Object) -> Object:
@@ -192,18 +192,18 @@ def restored_metadata(original: Object, converted: Object) -> Object:
         values = converted_metadata.get(field)
         if values is None:
             continue
-        _validate_texts(field, values, original_metadata.get(field) or {})
+        _validate_metadata_field(field, values, original_metadata.get(field) or {})
         result[field] = values
     return result
 
 
-def _validate_texts(field: str, values: Any, original_values: Mapping[str, Any]) -> None:
+def _validate_metadata_field(field: str, values: Any, original_values: Mapping[str, Any]) -> None:
     if not isinstance(values, dict):
         raise ReviewError(f"invalid metadata.{field} of type {go_values.type_name(values)} in converted object")
     for key, value in values.items():
         if not isinstance(value, str):
             detail = f"must be a string, but is {go_values.type_name(value)} in converted object"
-            raise ReviewError(cut(f"metadata.{field}[{key}] {detail}"))
+            raise ReviewError(truncate(f"metadata.{field}[{key}] {detail}"))
     if values == original_values:
         return
     # The path of annotations is in the singular upstream, too.
@@ -214,9 +214,9 @@ def _validate_texts(field: str, values: Any, original_values: Mapping[str, Any])
     )
     if errors:
         texts = list(dict.fromkeys(map(str, errors)))
-        raise ReviewError(cut(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"))
+        raise ReviewError(truncate(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"))
 
 
-def cut(text: str) -> str:
-    """Limit a text of a webhook to ``MOST_TEXT`` characters."""
-    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
+def truncate(text: str) -> str:
+    """Limit a text of a webhook to ``MAX_TEXT`` characters."""
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"

@@ -110,7 +110,7 @@ class WebhookConverter:
         try:
             body = await self._call(await work.run(size, msgspec.json.encode, review))
         except CallError as error:
-            raise _CallError("call", f"failed: {reviews.cut(str(error))}") from None
+            raise _CallError("call", f"failed: {reviews.truncate(str(error))}") from None
         try:
             response_review = await work.run(len(body), reviews.read_review, body, version)
         except ReviewError as error:

@@ -225,8 +225,8 @@ def _validate_approval(obj: Object) -> ErrorList:
     approval, path = approvals.approval_of(obj), f"metadata.annotations[{approvals.ANNOTATION}]"
     if approval is None or not approval.invalid:
         return []
-    if approval.given:
-        return [invalid(path, approval.given, approval.message)]
+    if approval.annotation:
+        return [invalid(path, approval.annotation, approval.message)]
     return [required(path, approval.message)]
 
 
@@ -303,7 +303,7 @@ def _validate_subresources_and_columns(
         if status or "status" in (version.get("subresources") or {}):
             errors += _validate_schema_root(schema, path)
         is_unchanged = version.get("name") in unchanged
-        errors += structural.validate_schema(schema, f"{path}.openAPIV3Schema", known=is_unchanged)
+        errors += structural.validate_schema(schema, f"{path}.openAPIV3Schema", is_stored=is_unchanged)
     if "subresources" in fields:
         errors += _validate_subresource_scale(version, parent)
     if "additionalPrinterColumns" in fields:
