@@ -54,7 +54,7 @@ async def write_with_worker(
         "a large JSON patch": ("PATCH", [{"op": "replace", "path": "/data", "value": LARGE["data"]}], JSON_PATCH, SMALL,
                      ["patch_function", "make", "complete", "_check"]),
         "a large apply": ("PATCH", LARGE, APPLY, None,
-                     ["read_config", "check_config", "applied", "_validate_merged", "_complete", "_check"]),
+                     ["read_config", "check_config", "apply", "_validate_merged", "_complete", "_check"]),
         "a small patch": ("PATCH", {"data": {"a": "c"}}, MERGE, SMALL, []),
     },
 )  # fmt: skip
