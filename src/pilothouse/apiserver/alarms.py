@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Sleeper(Protocol):
-    """Gets the callback."""
+    """Has the callback of an alarm."""
 
     def ring(self, now: float) -> None:
         """Called when the time has come; ``now`` is that of the running loop."""

@@ -16,7 +16,7 @@ from pilothouse.apiserver.authentication.authenticator import Authenticator, Tok
 from pilothouse.apiserver.authentication.bootstrap_tokens import BootstrapTokenAuthenticator
 from pilothouse.apiserver.authentication.identity import ANONYMOUS, Identity
 from pilothouse.apiserver.authentication.service_account_tokens import ServiceAccountTokens
-from pilothouse.apiserver.authentication.token_use import TokenUse
+from pilothouse.apiserver.authentication.token_use import LegacyTokenTracker
 from pilothouse.apiserver.authorization.authorizer import (
     RBAC_GROUP,
     ROLE_RESOURCES,
@@ -32,7 +32,7 @@ from pilothouse.apiserver.authorization.authorizer import (
 from pilothouse.apiserver.authorization.bootstrap_policy import node_rules
 from pilothouse.apiserver.authorization.parameter_rights import ParameterRights
 from pilothouse.apiserver.controllers.bootstrap_objects import recreate_deleted_endpoints, stage_endpoints, stage_roles
-from pilothouse.apiserver.controllers.identity_lease import keep_lease
+from pilothouse.apiserver.controllers.identity_lease import renew_identity_lease
 from pilothouse.apiserver.endpoints.documents import Documents
 from pilothouse.apiserver.endpoints.healthz import CallingCheck, Check, Health
 from pilothouse.apiserver.endpoints.history import history_documents
@@ -103,7 +103,7 @@ class HandlerChain:
         )
         core.admission.metrics = self.metrics.admission
         self._clock = clock
-        use = TokenUse(server)
+        use = LegacyTokenTracker(server)
         server.background["use of tokens"] = use.run
         self.tokens = ServiceAccountTokens(
             signing_key,
@@ -197,7 +197,7 @@ class HandlerChain:
             recreate_deleted_endpoints(core, host, port)
 
         self._server.background["endpoints of this server"] = publish_endpoints
-        self._server.background["identity lease"] = lambda: keep_lease(core, f"{host}:{port}")
+        self._server.background["identity lease"] = lambda: renew_identity_lease(core, f"{host}:{port}")
 
     async def _bootstrap(self) -> None:
         core = self._server.core

@@ -99,5 +99,5 @@ class _InWorker:
 
     @property
     def _sandbox(self) -> Evaluator:
-        assert self._work.sandbox is not None, "where there is a worker there is one"
+        assert self._work.sandbox is not None, "a server with a worker has a sandbox"
         return self._work.sandbox

@@ -88,22 +88,24 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("scale", "get"): subresources.get_scale,
     ("scale", "update"): subresources.update_scale,
     ("scale", "patch"): subresources.patch_scale,
-    ("finalize", "update"): lambda core, call: subresources.update_part(core, call, subresources.FINALIZE),
+    ("finalize", "update"): lambda core, call: subresources.update_subresource(core, call, subresources.FINALIZE),
     ("binding", "create"): subresources.bind,
     ("eviction", "create"): lambda core, call: eviction.evict(core, call),
     ("ephemeralcontainers", "get"): subresources.get_status,
-    ("ephemeralcontainers", "update"): lambda core, call: subresources.update_part(
+    ("ephemeralcontainers", "update"): lambda core, call: subresources.update_subresource(
         core, call, pod_subresources.EPHEMERAL_CONTAINERS
     ),
-    ("ephemeralcontainers", "patch"): lambda core, call: subresources.patch_part(
+    ("ephemeralcontainers", "patch"): lambda core, call: subresources.patch_subresource(
         core, call, pod_subresources.EPHEMERAL_CONTAINERS
     ),
     ("resize", "get"): subresources.get_status,
-    ("resize", "update"): lambda core, call: subresources.update_part(core, call, pod_subresources.RESIZE),
-    ("resize", "patch"): lambda core, call: subresources.patch_part(core, call, pod_subresources.RESIZE),
+    ("resize", "update"): lambda core, call: subresources.update_subresource(core, call, pod_subresources.RESIZE),
+    ("resize", "patch"): lambda core, call: subresources.patch_subresource(core, call, pod_subresources.RESIZE),
     ("approval", "get"): subresources.get_status,
-    ("approval", "update"): lambda core, call: subresources.update_part(core, call, approval.approval(core, call)),
-    ("approval", "patch"): lambda core, call: subresources.patch_part(core, call, approval.approval(core, call)),
+    ("approval", "update"): lambda core, call: subresources.update_subresource(
+        core, call, approval.approval(core, call)
+    ),
+    ("approval", "patch"): lambda core, call: subresources.patch_subresource(core, call, approval.approval(core, call)),
     ("log", "get"): lambda core, call: logs.get_log(core, call),
     ("exec", "get"): lambda core, call: connect.connect_pod(core, call),
     ("exec", "create"): lambda core, call: connect.connect_pod(core, call),
@@ -341,7 +343,7 @@ class ApiServer:
                 origin = begin_writes(call, self.env)
                 try:
                     if self.store.is_shared:
-                        result = await undecided.carry_out(core, call, handler)
+                        result = await undecided.run_write_handler(core, call, handler)
                     else:
                         result = await handler(core, call)
                 finally:

@@ -243,7 +243,7 @@ class _TracedBatches(_TracedStream):
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """The pieces, in batches as they arrived."""
-        assert isinstance(self._stream, _Batches), "it is wrapped for that"
+        assert isinstance(self._stream, _Batches), "only streams with batches are wrapped"
         try:
             async for batch in self._stream.batches():
                 yield batch if self._commits is None else [with_traceparent(chunk, self._commits) for chunk in batch]

@@ -35,7 +35,7 @@ from pilothouse.storage.store import newest_revision
 if TYPE_CHECKING:
     from pilothouse.apiserver.audit.filter import Audit
     from pilothouse.apiserver.audit.options import AuditLogOptions
-    from pilothouse.apiserver.controllers.cluster_authentication_trust import AuthenticationConfig
+    from pilothouse.apiserver.controllers.cluster_authentication_trust import ClusterAuthenticationTrustController
     from pilothouse.apiserver.encryption_config.opened import OpenedEncryption
     from pilothouse.cel.sandbox import Sandbox
     from pilothouse.plane.plain_http import App
@@ -165,9 +165,11 @@ class ServedApiServer:
             signing_key=load_key(_read(options.signing_key)) if options.signing_key else _signing_key(directory),
             public_keys=[load_public_key(_read(path)) for path in options.verification_keys],
         )
-        self._authentication: AuthenticationConfig | None = None
+        self._authentication: ClusterAuthenticationTrustController | None = None
         if self.authority is not None:
-            self._authentication = cluster_authentication_trust.AuthenticationConfig(self.server, self._trusted)
+            self._authentication = cluster_authentication_trust.ClusterAuthenticationTrustController(
+                self.server, self._trusted
+            )
             self.server.background["authentication for others"] = self._authentication.run
         self.server.process_metrics.append(_process_metrics(options.server.gates))
         self._application = Application(env, self.handler_chain)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from tests.apiserver.api import Api, Object
 
-from pilothouse.apiserver.controllers.cluster_authentication_trust import AuthenticationConfig
+from pilothouse.apiserver.controllers.cluster_authentication_trust import ClusterAuthenticationTrustController
 from pilothouse.env import Env, TaskGroup
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
@@ -23,7 +23,7 @@ OURS, THEIRS = pem("b3Vycw=="), pem("dGhlaXJz")
 async def running(env: Env, scenario: Callable[[Api], Awaitable[None]]) -> None:
     """On a server with an authority, at work in the background."""
     api = Api(env)
-    api.server.background["authentication"] = AuthenticationConfig(api.server, OURS.encode()).run
+    api.server.background["authentication"] = ClusterAuthenticationTrustController(api.server, OURS.encode()).run
     async with TaskGroup("server") as group:
         group.start(api.server.run())
         await asyncio.sleep(0.1)
@@ -47,7 +47,7 @@ async def test_config_map_has_the_client_ca_and_no_request_header_fields(env: En
 
 async def test_sync_creates_the_config_map_once(env: Env) -> None:
     api = Api(env)
-    config = AuthenticationConfig(api.server, OURS.encode())
+    config = ClusterAuthenticationTrustController(api.server, OURS.encode())
     await config.sync()
     assert await data(api) == {"client-ca-file": OURS}
     revision = (await api.get(PATH)).meta["resourceVersion"]

@@ -8,7 +8,7 @@ import pytest
 from tests.apiserver.application import JANE, World, config_map
 from tests.tables import cases
 
-from pilothouse.apiserver.endpoints.history import _AT_ONCE, _BYTES_AT_ONCE
+from pilothouse.apiserver.endpoints.history import _PAGE_BYTES, _PAGE_CHANGES
 from pilothouse.client import Client
 from pilothouse.client.history import recorded_changes
 from pilothouse.env import Env
@@ -146,20 +146,20 @@ async def test_invalid_cause_header_is_rejected(world: World) -> None:
 
 
 async def test_changes_are_paged(world: World) -> None:
-    for number in range(_AT_ONCE + 3):
+    for number in range(_PAGE_CHANGES + 3):
         await world.request("POST", CONFIG_MAPS, config_map(f"m{number}"))
     newest = await _changes(world, "&namespace=default&limit=1000")
-    assert (len(newest["changes"]), newest["more"]) == (_AT_ONCE, True)
+    assert (len(newest["changes"]), newest["more"]) == (_PAGE_CHANGES, True)
     oldest = await _changes(world, f"&namespace=default&limit=1000&before={newest['changes'][0]['resourceVersion']}")
     assert ([each["name"] for each in oldest["changes"]], "more" in oldest) == (["m0", "m1", "m2"], False)
     assert oldest["changes"][-1]["resourceVersion"] == newest["begins"]
     client = Client(world.core.transport("admin", ("system:masters",)), world.env)
     read = await recorded_changes(client, "", "configmaps", "default")
-    assert [each.name for each in read] == [f"m{number}" for number in range(_AT_ONCE + 3)]
+    assert [each.name for each in read] == [f"m{number}" for number in range(_PAGE_CHANGES + 3)]
 
 
 async def test_page_size_is_bounded_in_bytes(world: World) -> None:
-    large = {**config_map("large"), "data": {"a": "x" * (_BYTES_AT_ONCE // 10)}}
+    large = {**config_map("large"), "data": {"a": "x" * (_PAGE_BYTES // 10)}}
     _status, made = await world.request("POST", CONFIG_MAPS, large)
     for number in range(15):
         await world.request(

@@ -250,7 +250,7 @@ class _AuditedBatches(_AuditedStream):
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """The pieces, in batches as they arrived."""
-        assert isinstance(self._stream, _Batches), "it is wrapped for that"
+        assert isinstance(self._stream, _Batches), "only streams with batches are wrapped"
         async for batch in self._stream.batches():
             yield batch
         await self._audited.complete()

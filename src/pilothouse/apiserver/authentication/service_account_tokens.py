@@ -32,8 +32,8 @@ _DELETION_LEEWAY = 60
 """Seconds after the end of an object's grace period during which a token bound to it is still valid (kubernetes
 ``pkg/serviceaccount/claims.go``)."""
 
-_REMEMBERED = 4096
-_LONGEST_REMEMBERED = 4096
+_MAX_CACHED_TOKENS = 4096
+_MAX_CACHED_TOKEN_LENGTH = 4096
 """How many verified tokens are cached, and the maximum length of each in characters."""
 
 
@@ -103,19 +103,19 @@ class ServiceAccountTokens:
         find: FindObject,
         used: Callable[[Mapping[str, Any]], object] = lambda _secret: None,
     ) -> None:
-        self._given = key
-        self._more_keys = tuple(public_keys)
+        self._signing_key = key
+        self._additional_public_keys = tuple(public_keys)
         self.issuer = issuer
         self.audiences = tuple(audiences) or (issuer,)
         self._now = now
         self._new_id = new_id
         self._find = find
-        self._used = used
-        self._seen: dict[str, _Claims] = {}
+        self._on_secret_use = used
+        self._cached_claims: dict[str, _Claims] = {}
 
     @cached_property
     def _key(self) -> PrivateKey:
-        return self._given or new_key()
+        return self._signing_key or new_key()
 
     @cached_property
     def signer(self) -> Signer:
@@ -124,7 +124,7 @@ class ServiceAccountTokens:
 
     @cached_property
     def _public(self) -> dict[str, PublicKey]:
-        return {key_id(public): public for public in (self._key.public_key(), *self._more_keys)}
+        return {key_id(public): public for public in (self._key.public_key(), *self._additional_public_keys)}
 
     def issue(
         self,
@@ -187,7 +187,7 @@ class ServiceAccountTokens:
         private = claims.private
         namespace, account = private.namespace, private.serviceaccount
         stored = self._find("serviceaccounts", namespace, account.name)
-        if not self._is_same(stored, account.uid):
+        if not self._exists_with_uid(stored, account.uid):
             return None
         extra: dict[str, tuple[str, ...]] = {f"{_PREFIX}/credential-id": (f"JTI={claims.jti}",)}
         for kind, resource, bound in (
@@ -199,7 +199,7 @@ class ServiceAccountTokens:
                 continue
             if kind != "node" or private.pod is None:
                 bound_object = self._find(resource, "" if kind == "node" else namespace, bound.name)
-                if not self._is_same(bound_object, bound.uid):
+                if not self._exists_with_uid(bound_object, bound.uid):
                     return None
             if kind != "secret":
                 for field, value in (("name", bound.name), ("uid", bound.uid)):
@@ -208,7 +208,7 @@ class ServiceAccountTokens:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
         return Identity(user_name(namespace, account.name), groups, account.uid, extra)
 
-    def meant_for(self, token: str) -> Sequence[str]:
+    def audiences_of(self, token: str) -> Sequence[str]:
         """The audiences of a valid token; those of the API server if it has none."""
         claims = self._claims(token)
         return (claims.audiences if claims is not None else ()) or self.audiences
@@ -221,7 +221,7 @@ class ServiceAccountTokens:
         namespace, name, uid = claims.legacy_namespace, claims.legacy_account, claims.legacy_account_uid
         if claims.sub != user_name(namespace, name):
             return None
-        if not self._is_same(self._find("serviceaccounts", namespace, name), uid):
+        if not self._exists_with_uid(self._find("serviceaccounts", namespace, name), uid):
             return None
         secret = self._find("secrets", namespace, claims.legacy_secret)
         encoded_token = base64.b64encode(token.encode()).decode()
@@ -232,11 +232,11 @@ class ServiceAccountTokens:
             or (secret.get("data") or {}).get("token") != encoded_token
         ):
             return None
-        self._used(secret)
+        self._on_secret_use(secret)
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
         return Identity(user_name(namespace, name), groups, uid)
 
-    def _is_same(self, stored: Mapping[str, Any] | None, uid: str) -> bool:
+    def _exists_with_uid(self, stored: Mapping[str, Any] | None, uid: str) -> bool:
         """Whether the object exists with this UID, and is not deleted beyond its grace period."""
         if stored is None or stored["metadata"].get("uid") != uid:
             return False
@@ -247,7 +247,7 @@ class ServiceAccountTokens:
 
     def _claims(self, token: str) -> _Claims | None:
         """The claims of a token that was signed with one of our keys. Each signature is verified once."""
-        cached = self._seen.get(token)
+        cached = self._cached_claims.get(token)
         if cached is not None:
             return cached
         segments = token.split(".", 3)
@@ -262,10 +262,10 @@ class ServiceAccountTokens:
         # Msgspec's errors are ``ValueError``s; deep nesting raises ``RecursionError``.
         except (ValueError, RecursionError):
             return None
-        if len(token) <= _LONGEST_REMEMBERED:
-            if len(self._seen) >= _REMEMBERED:
-                self._seen.clear()
-            self._seen[token] = claims
+        if len(token) <= _MAX_CACHED_TOKEN_LENGTH:
+            if len(self._cached_claims) >= _MAX_CACHED_TOKENS:
+                self._cached_claims.clear()
+            self._cached_claims[token] = claims
         return claims
 
     def _candidates(self, head: _Head) -> Iterable[PublicKey]:

@@ -16,29 +16,33 @@ from pilothouse.apiserver.server import ApiServer
 from pilothouse.env import Log
 from pilothouse.semantics.service_accounts import LAST_USED
 
-_MOST = 1000
+_MAX_WAITING = 1000
 """The maximum number of Secrets that wait for their label. Further ones are recorded at their next use."""
 
 
-class TokenUse:
+class LegacyTokenTracker:
     """Records the use of one server's tokens. ``run`` it as long as the server."""
 
     def __init__(self, server: ApiServer) -> None:
         self._env = server.env
         self._transport = server.transport("system:apiserver", ("system:masters",))
-        self._waiting: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue(_MOST)
-        self._known: dict[str, str] = {}
+        self._waiting: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue(_MAX_WAITING)
+        self._recorded: dict[str, str] = {}
         self._log = Log("token use")
 
     def note(self, secret: Mapping[str, Any]) -> None:
         """Record the use of the token in the Secret."""
         meta, today = secret["metadata"], self._env.now().date().isoformat()
         uid = meta["uid"]
-        if (meta.get("labels") or {}).get(LAST_USED) == today or self._known.get(uid) == today or self._waiting.full():
+        if (
+            (meta.get("labels") or {}).get(LAST_USED) == today
+            or self._recorded.get(uid) == today
+            or self._waiting.full()
+        ):
             return
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        self._known[uid] = today
+        if len(self._recorded) >= _MAX_WAITING:
+            self._recorded.clear()
+        self._recorded[uid] = today
         self._waiting.put_nowait((meta["namespace"], meta["name"], uid))
 
     async def run(self) -> None:
@@ -51,7 +55,7 @@ class TokenUse:
             headers = {"content-type": "application/merge-patch+json"}
             response = await self._transport.request(Request("PATCH", path, headers, body))
             if response.status >= 400:
-                self._known.pop(uid, None)
+                self._recorded.pop(uid, None)
                 self._log.info(
                     "Could not record when a token was used", v=2, secret=f"{namespace}/{name}", code=response.status
                 )

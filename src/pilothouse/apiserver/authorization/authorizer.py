@@ -19,11 +19,11 @@ RBAC_GROUP = "rbac.authorization.k8s.io"
 ROLE_RESOURCES = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 """Matches every verb, group, resource or path."""
 _SELECTING = ("list", "watch", "deletecollection")
-_REMEMBERED = 10_000
+_MAX_CACHED_DECISIONS = 10_000
 MAX_RULES = 50_000
 """How many rules of a user in a namespace are considered, ones with many members several times. Upstream considers all,
 in a thread of its own."""
-_LONGEST_REMEMBERED = 1024
+_MAX_CACHED_LENGTH = 1024
 """The number of cached decisions, and the maximum length of a cached question in characters: 10 MB in all."""
 
 
@@ -271,8 +271,8 @@ class RbacAuthorizer:
         decision = self._decisions.get(key)
         if decision is None:
             decision = self._authorize(identity, attributes)
-            if _length(identity, attributes) <= _LONGEST_REMEMBERED:
-                if len(self._decisions) >= _REMEMBERED:
+            if _length(identity, attributes) <= _MAX_CACHED_LENGTH:
+                if len(self._decisions) >= _MAX_CACHED_DECISIONS:
                     self._decisions.clear()
                 self._decisions[key] = decision
         return decision
@@ -282,13 +282,13 @@ class RbacAuthorizer:
         for granted in self._compiled().granted(identity, "" if attributes.path else attributes.namespace, errors):
             if granted.rule.allows(attributes):
                 return Decision(allowed=True, reason=f"RBAC: allowed by {granted.reason}")
-        return Decision(allowed=False, reason=f"RBAC: {_joined(errors)}" if errors else "")
+        return Decision(allowed=False, reason=f"RBAC: {_aggregate_errors(errors)}" if errors else "")
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
         """The rules of every role bound to the user in the namespace."""
         errors: list[str] = []
         rules = [granted.rule for granted in self._compiled().granted(identity, namespace, errors)]
-        return rules, _joined(errors)
+        return rules, _aggregate_errors(errors)
 
     def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
         """The rules of a ``Role`` in the namespace or of a ``ClusterRole``; None if it does not exist."""
@@ -305,7 +305,7 @@ def _length(identity: Identity, attributes: Attributes) -> int:
     return len(identity.user) + sum(map(len, identity.groups)) + sum(map(len, msgspec.structs.astuple(attributes)))
 
 
-def _joined(errors: Sequence[str]) -> str:
+def _aggregate_errors(errors: Sequence[str]) -> str:
     return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
 
 

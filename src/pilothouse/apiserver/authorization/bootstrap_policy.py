@@ -20,7 +20,7 @@ _KINDS = {
     "rolebindings": "RoleBinding",
 }
 _UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
-_BEHIND_GATES: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
+_GATED_CONTROLLERS: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
     # As in KEP-5677 (v1.36). The controller records no events.
     "DRAResourcePoolStatus": (
         "resourcepoolstatusrequest-controller",
@@ -75,7 +75,7 @@ _BEHIND_GATES: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
     ),
 }
 """Feature gate → the controller that it enables, and its rules."""
-_MORE_RULES: dict[str, dict[str, list[dict[str, list[str]]]]] = {
+_GATED_RULES: dict[str, dict[str, list[dict[str, list[str]]]]] = {
     # plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, v1.36.
     "GenericWorkload": {
         "system:aggregate-to-view": [
@@ -111,7 +111,7 @@ def bootstrap_objects(gates: Iterable[str] = ()) -> Iterator[tuple[str, dict[str
     """(resource, object) for every role and binding, roles before bindings. The caller may change the objects.
     ``gates`` are those enabled beyond the defaults."""
     gates = tuple(gates)
-    gated_entries = _of_gates(gates)
+    gated_entries = _gated_objects(gates)
     for resource, kind in _KINDS.items():
         for key, entry in (*_table()[resource].items(), *gated_entries.get(resource, {}).items()):
             namespace, _, name = key.rpartition("/")
@@ -123,19 +123,19 @@ def bootstrap_objects(gates: Iterable[str] = ()) -> Iterator[tuple[str, dict[str
                     metadata[field] = dict(entry[field])
             fields = {name: value for name, value in entry.items() if name not in ("labels", "annotations")}
             if resource == "clusterroles":
-                gated_rules = [rule for gate in gates for rule in _MORE_RULES.get(gate, {}).get(name, ())]
+                gated_rules = [rule for gate in gates for rule in _GATED_RULES.get(gate, {}).get(name, ())]
                 fields = {**fields, "rules": [*(fields.get("rules") or ()), *gated_rules]} if gated_rules else fields
             fields_copy = msgspec.json.decode(msgspec.json.encode(fields))
             yield resource, {"kind": kind, "apiVersion": f"{RBAC_GROUP}/v1", "metadata": metadata, **fields_copy}
 
 
-def _of_gates(gates: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
+def _gated_objects(gates: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
     roles: dict[str, dict[str, Any]] = {}
     bindings: dict[str, dict[str, Any]] = {}
     metadata = {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}, "annotations": {_UPDATE: "true"}}
     for gate in gates:
-        if gate in _BEHIND_GATES:
-            account, rules = _BEHIND_GATES[gate]
+        if gate in _GATED_CONTROLLERS:
+            account, rules = _GATED_CONTROLLERS[gate]
             name = f"system:controller:{account}"
             roles[name] = {**metadata, "rules": rules}
             bindings[name] = {

@@ -105,7 +105,7 @@ class EscalationCheck(Plugin):
         if not missing:
             return
         groups = " ".join(map(quote, identity.groups))
-        listed = "\n".join(sorted(dict.fromkeys(map(_shown, _compact_rules(missing)))))
+        listed = "\n".join(sorted(dict.fromkeys(map(_format_rule, _compact_rules(missing)))))
         reason = (
             f"user {quote(identity.user)} (groups=[{groups}]) is attempting to grant RBAC permissions "
             f"not currently held:\n{listed}"
@@ -236,7 +236,7 @@ def _compact_rules(rules: Iterable[Rule]) -> Iterator[Rule]:
         yield Rule(tuple(verbs), groups, resources, names)
 
 
-def _shown(rule: Rule) -> str:
+def _format_rule(rule: Rule) -> str:
     fields = [
         f"{label}:[{' '.join(map(quote, values))}]" for label, field in _FIELDS if (values := getattr(rule, field))
     ]

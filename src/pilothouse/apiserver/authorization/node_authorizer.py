@@ -33,18 +33,18 @@ class NodeAuthorizer:
         self._core = core
         self._rules = rules
         self._authorizers: dict[tuple[str, str], Callable[[str, Attributes], str]] = {
-            ("", "secrets"): self._read,
-            ("", "configmaps"): self._read,
-            ("", "persistentvolumeclaims"): self._claim,
-            ("", "persistentvolumes"): self._get,
-            ("resource.k8s.io", "resourceclaims"): self._get,
-            ("storage.k8s.io", "volumeattachments"): self._get,
-            ("", "serviceaccounts"): self._account,
-            ("coordination.k8s.io", "leases"): self._lease,
-            ("storage.k8s.io", "csinodes"): self._csi_node,
-            ("resource.k8s.io", "resourceslices"): self._slice,
-            ("", "nodes"): self._node,
-            ("", "pods"): self._pod,
+            ("", "secrets"): self._authorize_read_namespaced_object,
+            ("", "configmaps"): self._authorize_read_namespaced_object,
+            ("", "persistentvolumeclaims"): self._authorize_status_update,
+            ("", "persistentvolumes"): self._authorize_get,
+            ("resource.k8s.io", "resourceclaims"): self._authorize_get,
+            ("storage.k8s.io", "volumeattachments"): self._authorize_get,
+            ("", "serviceaccounts"): self._authorize_create_token,
+            ("coordination.k8s.io", "leases"): self._authorize_lease,
+            ("storage.k8s.io", "csinodes"): self._authorize_csi_node,
+            ("resource.k8s.io", "resourceslices"): self._authorize_resource_slice,
+            ("", "nodes"): self._authorize_node,
+            ("", "pods"): self._authorize_pod,
         }
 
     def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
@@ -58,41 +58,41 @@ class NodeAuthorizer:
         if authorize is None:
             return Decision(any(rule.allows(attributes) for rule in self._rules()))
         reason = authorize(node, attributes)
-        return Decision(allowed=not reason, reason="" if reason == _SILENT else reason)
+        return Decision(allowed=not reason, reason="" if reason == _NO_REASON else reason)
 
     # One per resource: "" allows, anything else is the reason of the denial.
 
-    def _read(self, node: str, attributes: Attributes) -> str:
+    def _authorize_read_namespaced_object(self, node: str, attributes: Attributes) -> str:
         if attributes.verb not in _READ:
             return "can only read resources of this type"
         if attributes.subresource:
             return "cannot read subresource"
         if not attributes.namespace:
             return "can only read namespaced object of this type"
-        return self._related(node, attributes)
+        return self._authorize_by_reference(node, attributes)
 
-    def _get(self, node: str, attributes: Attributes) -> str:
+    def _authorize_get(self, node: str, attributes: Attributes) -> str:
         if attributes.verb != "get":
             return "can only get individual resources of this type"
-        return "cannot get subresource" if attributes.subresource else self._related(node, attributes)
+        return "cannot get subresource" if attributes.subresource else self._authorize_by_reference(node, attributes)
 
-    def _claim(self, node: str, attributes: Attributes) -> str:
+    def _authorize_status_update(self, node: str, attributes: Attributes) -> str:
         if attributes.subresource != "status":
-            return self._get(node, attributes)
+            return self._authorize_get(node, attributes)
         if attributes.verb not in ("get", "update", "patch"):
             return "can only get/update/patch this type"
-        return self._related(node, attributes)
+        return self._authorize_by_reference(node, attributes)
 
-    def _account(self, node: str, attributes: Attributes) -> str:
+    def _authorize_create_token(self, node: str, attributes: Attributes) -> str:
         if not attributes.subresource:
-            return self._get(node, attributes)
+            return self._authorize_get(node, attributes)
         if attributes.verb != "create" or not attributes.name:
             return "can only create tokens for individual service accounts"
         if attributes.subresource != "token":
             return "can only create token subresource of service account"
-        return self._related(node, attributes)
+        return self._authorize_by_reference(node, attributes)
 
-    def _lease(self, node: str, attributes: Attributes) -> str:
+    def _authorize_lease(self, node: str, attributes: Attributes) -> str:
         if attributes.verb not in _OWN:
             return "can only get, create, update, patch, or delete a node lease"
         if attributes.namespace != _LEASES:
@@ -102,7 +102,7 @@ class NodeAuthorizer:
             return "can only access node lease with the same name as the requesting node"
         return ""
 
-    def _csi_node(self, node: str, attributes: Attributes) -> str:
+    def _authorize_csi_node(self, node: str, attributes: Attributes) -> str:
         if attributes.subresource:
             return "cannot authorize CSINode subresources"
         if attributes.verb not in _OWN:
@@ -111,11 +111,11 @@ class NodeAuthorizer:
             return "can only access CSINode with the same name as the requesting node"
         return ""
 
-    def _slice(self, node: str, attributes: Attributes) -> str:
+    def _authorize_resource_slice(self, node: str, attributes: Attributes) -> str:
         if attributes.subresource:
             return "cannot authorize ResourceSlice subresources"
         if attributes.verb in ("list", "watch", "deletecollection"):
-            if _selected(attributes, "spec.nodeName") == node:
+            if _selected_value(attributes, "spec.nodeName") == node:
                 return ""
             return "can only list/watch/deletecollection resourceslices with spec.nodeName field selector"
         if attributes.verb == "create":
@@ -124,17 +124,17 @@ class NodeAuthorizer:
             return "can only the verbs get, create, update, patch, or delete a ResourceSlice"
         resource_slice = self._object("resource.k8s.io", "resourceslices", attributes.name)
         is_own = resource_slice is not None and (resource_slice.get("spec") or {}).get("nodeName") == node
-        return "" if is_own else _unrelated(node)
+        return "" if is_own else _no_relationship(node)
 
-    def _node(self, node: str, attributes: Attributes) -> str:
+    def _authorize_node(self, node: str, attributes: Attributes) -> str:
         if attributes.subresource == "status":
-            return "" if attributes.verb in ("update", "patch") else _SILENT
+            return "" if attributes.verb in ("update", "patch") else _NO_REASON
         if attributes.subresource:
-            return _SILENT
+            return _NO_REASON
         if attributes.verb in ("create", "update", "patch"):
             return ""  # admission checks which one
         if attributes.verb not in _READ:
-            return _SILENT
+            return _NO_REASON
         # By name, so that a node can get itself before it exists.
         if attributes.name == node:
             return ""
@@ -142,21 +142,21 @@ class NodeAuthorizer:
             return f"node '{node}' cannot read all nodes, only its own Node object"
         return f"node '{node}' cannot read '{attributes.name}', only its own Node object"
 
-    def _pod(self, node: str, attributes: Attributes) -> str:
+    def _authorize_pod(self, node: str, attributes: Attributes) -> str:
         if attributes.subresource:
             allowed = {"status": ("update", "patch"), "eviction": ("create",)}.get(attributes.subresource, ())
-            return "" if attributes.verb in allowed else _SILENT
+            return "" if attributes.verb in allowed else _NO_REASON
         if attributes.verb == "get":
-            return self._get(node, attributes)
+            return self._authorize_get(node, attributes)
         if attributes.verb in ("list", "watch"):
-            if _selected(attributes, "spec.nodeName") == node:
+            if _selected_value(attributes, "spec.nodeName") == node:
                 return ""
             return "can only list/watch pods with spec.nodeName field selector"
-        return "" if attributes.verb in ("create", "delete") else _SILENT
+        return "" if attributes.verb in ("create", "delete") else _NO_REASON
 
     # References
 
-    def _related(self, node: str, attributes: Attributes) -> str:
+    def _authorize_by_reference(self, node: str, attributes: Attributes) -> str:
         if not attributes.name:
             return "No Object name found"
         if attributes.resource == "volumeattachments":
@@ -166,12 +166,12 @@ class NodeAuthorizer:
             persistent_volume = self._object("", "persistentvolumes", attributes.name)
             claim = ((persistent_volume or {}).get("spec") or {}).get("claimRef") or {}
             key = (claim.get("namespace") or "", claim.get("name") or "")
-            related = self._refers(node, "persistentvolumeclaims", key)
+            related = self._is_referenced_by_pods(node, "persistentvolumeclaims", key)
         else:
-            related = self._refers(node, attributes.resource, (attributes.namespace, attributes.name))
-        return "" if related else _unrelated(node)
+            related = self._is_referenced_by_pods(node, attributes.resource, (attributes.namespace, attributes.name))
+        return "" if related else _no_relationship(node)
 
-    def _refers(self, node: str, resource: str, key: tuple[str, str]) -> bool:
+    def _is_referenced_by_pods(self, node: str, resource: str, key: tuple[str, str]) -> bool:
         return any(key in references(pod).get(resource, ()) for pod in self._pods(node))
 
     def _pods(self, node: str) -> Iterator[Object]:
@@ -188,15 +188,15 @@ class NodeAuthorizer:
         return None if record is None else decode(record.value)
 
 
-_SILENT = "-"
+_NO_REASON = "-"
 """Not allowed, without a reason."""
 
 
-def _unrelated(node: str) -> str:
+def _no_relationship(node: str) -> str:
     return f"no relationship found between node '{node}' and this object"
 
 
-def _selected(attributes: Attributes, field: str) -> str:
+def _selected_value(attributes: Attributes, field: str) -> str:
     try:
         return parse_field_selector(attributes.field_selector).exact(field) or ""
     except FieldSelectorError:
@@ -209,13 +209,13 @@ def references(pod: Object) -> References:
     namespace = meta.get("namespace") or ""
     names: dict[str, set[str]] = {"pods": {meta["name"]}}
     if _MIRROR not in (meta.get("annotations") or {}):
-        for resource, name in _named(pod, spec):
+        for resource, name in _referenced_names(pod, spec):
             if name:
                 names.setdefault(resource, set()).add(name)
     return {resource: {(namespace, name) for name in resource_names} for resource, resource_names in names.items()}
 
 
-def _named(pod: Object, spec: Object) -> Iterator[tuple[str, str]]:
+def _referenced_names(pod: Object, spec: Object) -> Iterator[tuple[str, str]]:
     yield "serviceaccounts", spec.get("serviceAccountName") or ""
     for resource, names in (
         ("secrets", secret_names(spec)),

@@ -14,7 +14,7 @@ from pilothouse.apiserver.resources import storage_prefix
 
 _GROUP = "admissionregistration.k8s.io"
 _POLICIES = ("validatingadmissionpolicies", "mutatingadmissionpolicies")
-_OF_BINDINGS = {
+_BINDINGS = {
     "validatingadmissionpolicybindings": "validatingadmissionpolicies",
     "mutatingadmissionpolicybindings": "mutatingadmissionpolicies",
 }
@@ -23,7 +23,7 @@ _OF_BINDINGS = {
 class ParameterRights(Plugin):
     """Rejects policies whose paramKind, and bindings whose paramRef, the writer may not get."""
 
-    resources = frozenset(f"{resource}.{_GROUP}" for resource in (*_POLICIES, *_OF_BINDINGS))
+    resources = frozenset(f"{resource}.{_GROUP}" for resource in (*_POLICIES, *_BINDINGS))
 
     def __init__(self, core: Core, authorizer: Authorizer) -> None:
         self._core = core
@@ -39,53 +39,54 @@ class ParameterRights(Plugin):
                 self._authorize_policy(write, kind)
             return
         reference = spec.get("paramRef")
-        if reference is not None and _parameters_of(spec) != _parameters_of(old_spec):
+        if reference is not None and _params_of(spec) != _params_of(old_spec):
             self._authorize_binding(write, spec, reference)
 
     def _authorize_policy(self, write: AdmissionAttributes, kind: Object) -> None:
-        if self._may_get(write.identity, kind, "*", "*"):
+        if self._is_authorized_to_get(write.identity, kind, "*", "*"):
             return
         text = (
-            f'user {_shown(write.identity)} must have "get" permission on all objects of the referenced paramKind '
-            f"(kind={kind.get('kind') or ''}, apiVersion={kind.get('apiVersion') or ''})"
+            f'user {_format_user(write.identity)} must have "get" permission on all objects of the referenced '
+            f"paramKind (kind={kind.get('kind') or ''}, apiVersion={kind.get('apiVersion') or ''})"
         )
         _reject(write, "spec.paramKind", text)
 
     def _authorize_binding(self, write: AdmissionAttributes, spec: Object, reference: Object) -> None:
-        policies = storage_prefix(_GROUP, _OF_BINDINGS[write.info.resource])
+        policies = storage_prefix(_GROUP, _BINDINGS[write.info.resource])
         record = self._core.store.staged(policies + (spec.get("policyName") or ""))
         kind = (decode(record.value).get("spec") or {}).get("paramKind") if record is not None else None
         namespace, name = reference.get("namespace") or "", reference.get("name") or ""
-        if not self._may_get(write.identity, kind, namespace, name):
-            text = f'user {_shown(write.identity)} does not have "get" permission on the object referenced by paramRef'
+        if not self._is_authorized_to_get(write.identity, kind, namespace, name):
+            user = _format_user(write.identity)
+            text = f'user {user} does not have "get" permission on the object referenced by paramRef'
             _reject(write, "spec.paramRef", text)
 
-    def _may_get(self, identity: Identity, kind: Object | None, namespace: str, name: str) -> bool:
+    def _is_authorized_to_get(self, identity: Identity, kind: Object | None, namespace: str, name: str) -> bool:
         """An unknown kind is authorized as all resources of its group and version, or everything."""
         group, version, resource = "*", "*", "*"
         if kind is not None:
             group, _slash, version = (kind.get("apiVersion") or "").rpartition("/")
-            resources = (info.resource for info in self._core.table if _is_of(info.api_version, info.kind, kind))
+            resources = (info.resource for info in self._core.table if _has_kind(info.api_version, info.kind, kind))
             resource = next(resources, "*")
         attributes = Attributes("get", group, version, resource, "", namespace, name)
         return self._authorizer.authorize(identity, attributes).allowed
 
 
-def _is_of(api_version: str, name: str, kind: Object) -> bool:
+def _has_kind(api_version: str, name: str, kind: Object) -> bool:
     return (api_version, name) == (kind.get("apiVersion"), kind.get("kind"))
 
 
-def _parameters_of(spec: Object) -> tuple[object, object]:
+def _params_of(spec: Object) -> tuple[object, object]:
     return spec.get("policyName"), spec.get("paramRef")
 
 
 def _reject(write: AdmissionAttributes, field: str, text: str) -> None:
-    assert write.obj is not None, "what is rejected has been sent"
+    assert write.obj is not None, "a rejected write has an object"
     name = str(write.obj["metadata"].get("name") or "")
     raise errors.invalid(write.info.group, write.info.kind, name, [field_errors.forbidden(field, text)])
 
 
-def _shown(identity: Identity) -> str:
+def _format_user(identity: Identity) -> str:
     """A user as Go prints it."""
     extra = " ".join(f"{name}:[{' '.join(values)}]" for name, values in sorted(identity.extra.items()))
     return f"&{{{identity.user} {identity.uid} [{' '.join(identity.groups)}] map[{extra}]}}"

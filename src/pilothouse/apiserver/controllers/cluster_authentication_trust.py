@@ -29,7 +29,7 @@ _BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", 
 _log = Log("apiserver")
 
 
-class AuthenticationConfig:
+class ClusterAuthenticationTrustController:
     """Keeps the ConfigMap up to date. Existing CAs are kept: they may be those of another server."""
 
     def __init__(self, server: ApiServer, authority: bytes) -> None:
@@ -37,9 +37,9 @@ class AuthenticationConfig:
         self._transport = server.transport("system:apiserver", ("system:masters",), user_agent="pilothouse-apiserver")
         self._authority = authority.decode("ascii", "replace")
         self._changed = asyncio.Event()
-        server.store.follow("/configmaps/", self._follow)
+        server.store.follow("/configmaps/", self._on_commit)
 
-    def _follow(self, changes: list[Change]) -> None:
+    def _on_commit(self, changes: list[Change]) -> None:
         if any(change.key == _KEY for change in changes):
             self._changed.set()
 
@@ -56,17 +56,17 @@ class AuthenticationConfig:
 
     async def sync(self) -> None:
         """Sync once. Errors are logged; the next sync retries."""
-        read = await self._ask("GET", f"{_PATH}/{NAME}")
+        read = await self._request("GET", f"{_PATH}/{NAME}")
         if read.status == 404:
             meta = {"name": NAME, "namespace": NAMESPACE}
             desired = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": self._data({})}
-            written = await self._ask("POST", _PATH, desired)
+            written = await self._request("POST", _PATH, desired)
         else:
             stored: Object = msgspec.json.decode(read.body)
             data = self._data(stored.get("data") or {})
             if read.status != 200 or data == stored.get("data"):
                 return
-            written = await self._ask("PUT", f"{_PATH}/{NAME}", {**stored, "data": data})
+            written = await self._request("PUT", f"{_PATH}/{NAME}", {**stored, "data": data})
         if written.status >= 400:
             _log.warning("Unable to write the client CA", answer=written.body.decode(errors="replace"))
 
@@ -77,7 +77,7 @@ class AuthenticationConfig:
             return stored
         return {**stored, "client-ca-file": "".join(f"{block}\n" for block in (*blocks, *missing))}
 
-    async def _ask(self, method: str, path: str, body: Object | None = None) -> Response:
+    async def _request(self, method: str, path: str, body: Object | None = None) -> Response:
         return await self._transport.request(
             Request(method, path, _HEADERS, b"" if body is None else msgspec.json.encode(body))
         )

@@ -20,13 +20,13 @@ class EventExpiry:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._due: list[tuple[float, int, str]] = []
+        self._queue: list[tuple[float, int, str]] = []
         self._notify: asyncio.Future[None] | None = None
         self._loaded = False
         self._decision = f"events are kept for {core.options.event_ttl_seconds:g} s (--event-ttl)"
-        core.store.follow(_PREFIX, self._follow)
+        core.store.follow(_PREFIX, self._on_commit)
 
-    def _follow(self, changes: list[Change]) -> None:
+    def _on_commit(self, changes: list[Change]) -> None:
         if not self._loaded:
             return
         for change in changes:
@@ -35,7 +35,7 @@ class EventExpiry:
 
     def _add(self, key: str, revision: int) -> None:
         expires_at = self._core.env.monotonic() + self._core.options.event_ttl_seconds
-        heapq.heappush(self._due, (expires_at, revision, key))
+        heapq.heappush(self._queue, (expires_at, revision, key))
         if self._notify is not None and not self._notify.done():
             self._notify.set_result(None)
 
@@ -47,18 +47,18 @@ class EventExpiry:
             self._add(record.key, record.revision)
         loop = asyncio.get_running_loop()
         while True:
-            if not self._due:
+            if not self._queue:
                 self._notify = loop.create_future()
                 await self._notify
                 continue
-            seconds = self._due[0][0] - loop.time()
+            seconds = self._queue[0][0] - loop.time()
             if seconds > 0:
                 # Slightly late, so that many are deleted together.
                 await asyncio.sleep(seconds + _SWEEP_SECONDS)
             await self._sweep(loop.time())
 
     async def _sweep(self, now: float) -> None:
-        queue, store = self._due, self._core.store
+        queue, store = self._queue, self._core.store
         while queue and queue[0][0] <= now:
             _expires_at, revision, key = heapq.heappop(queue)
             record = store.staged(key)

@@ -17,7 +17,7 @@ from pilothouse.machinery.times import format_micro_time
 from pilothouse.storage import Staged
 
 _RENEW_SECONDS = 10.0
-_SECONDS = 3600
+_LEASE_SECONDS = 3600
 
 
 def server_name(host: str) -> str:
@@ -31,7 +31,7 @@ def own_name() -> str:
     return server_name(socket.gethostname())
 
 
-async def keep_lease(core: Core, address: str) -> None:
+async def renew_identity_lease(core: Core, address: str) -> None:
     """Write the lease now and every ten seconds; ``address`` is the address of this server for others."""
     host = socket.gethostname()
     name = server_name(host)
@@ -46,7 +46,7 @@ async def keep_lease(core: Core, address: str) -> None:
             },
             "spec": {
                 "holderIdentity": holder_identity,
-                "leaseDurationSeconds": _SECONDS,
+                "leaseDurationSeconds": _LEASE_SECONDS,
                 "renewTime": format_micro_time(core.env.now()),
             },
         }

@@ -110,13 +110,13 @@ class LeaseReconciler:
         master_ips = sorted(filter(_is_address, lease_ips))
         if not master_ips:
             return None
-        addresses, port = self._current()
+        addresses, port = self._current_endpoints()
         if self._ports_checked and addresses == master_ips:
             # The port may be that of another server with the same address.
             return stage_endpoint_slice(self._core, master_ips, port or self._port)
         return stage_endpoints(self._core, master_ips, self._port)
 
-    def _current(self) -> tuple[list[str], int]:
+    def _current_endpoints(self) -> tuple[list[str], int]:
         """The addresses and the port of the Endpoints as they are; no address where they have another form."""
         record = self._core.store.staged("/endpoints/default/kubernetes")
         subsets = () if record is None else _read(record.value).subsets

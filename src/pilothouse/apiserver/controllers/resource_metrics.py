@@ -32,7 +32,7 @@ LOADS = {
     "cpu": "simulated.pilothouse.dev/cpu-load",
     "memory": "simulated.pilothouse.dev/memory-load",
 }
-_OWNERS = 4
+_MAX_OWNERS = 4
 """The maximum length of an owner chain that is searched for loads: pod, ReplicaSet, Deployment, and owners of that."""
 _RBAC = "rbac.authorization.k8s.io"
 _READER = "system:aggregated-metrics-reader"
@@ -70,7 +70,7 @@ class ResourceMetrics:
 
     async def _pods(self, core: Core, call: Call) -> ObjectResult | ListResult:
         info, stored = call.info, self._stored["pods"]
-        shares = _Shares(core)
+        shares = _LoadShares(core)
         if call.request_info.verb == "get":
             record = core.store.get(stored.key(call.namespace, call.name))
             if record is None:
@@ -82,12 +82,12 @@ class ResourceMetrics:
         values = [self._pod_metrics(info, record, shares) for record in _selected(core, call, stored)]
         return ListResult(info, [value for value in values if value is not None], core.store.revision)
 
-    def _pod_metrics(self, info: ResourceInfo, record: Record, shares: "_Shares") -> bytes | None:
+    def _pod_metrics(self, info: ResourceInfo, record: Record, shares: "_LoadShares") -> bytes | None:
         pod: Object = msgspec.json.decode(record.value)
         used = self._metering.containers(pod, shares.of(pod))
         if not used:
             return None
-        containers = [{"name": container.name, "usage": _shown(container.usage)} for container in used]
+        containers = [{"name": container.name, "usage": _resource_list(container.usage)} for container in used]
         return self._metrics(info, pod, {"containers": containers})
 
     async def _nodes(self, core: Core, call: Call) -> ObjectResult | ListResult:
@@ -99,31 +99,31 @@ class ResourceMetrics:
             node_records: Iterable[Record] = (record,)
         else:
             node_records = _selected(core, call, stored)
-        usage_of_pods = self._used_by_pods()
+        usage_of_pods = self._usage_by_node()
         values = []
         for node_record in node_records:
             node: Object = msgspec.json.decode(node_record.value)
             name = node["metadata"]["name"]
             node_usage = self._metering.node(name)
             if node_usage is not None:
-                pods_usage = usage_of_pods.get(name, _NOTHING)
+                pods_usage = usage_of_pods.get(name, _NO_USAGE)
                 total = Usage(node_usage.cpu + pods_usage.cpu, node_usage.memory + pods_usage.memory)
-                values.append(self._metrics(info, node, {"usage": _shown(total)}))
+                values.append(self._metrics(info, node, {"usage": _resource_list(total)}))
         if call.request_info.verb == "get":
             if not values:
                 raise errors.not_found(info, call.name)
             return ObjectResult(200, info, values[0])
         return ListResult(info, values, core.store.revision)
 
-    def _used_by_pods(self) -> dict[str, Usage]:
+    def _usage_by_node(self) -> dict[str, Usage]:
         """The usage of the pods of each node."""
         core, by_node = self._core, dict[str, Usage]()
-        shares = _Shares(core)
+        shares = _LoadShares(core)
         for record in core.store.list(self._stored["pods"].list_prefix("")).records:
             pod: Object = msgspec.json.decode(record.value)
             node = (pod.get("spec") or {}).get("nodeName") or ""
             for container in self._metering.containers(pod, shares.of(pod)) or ():
-                total = by_node.get(node, _NOTHING)
+                total = by_node.get(node, _NO_USAGE)
                 by_node[node] = Usage(total.cpu + container.usage.cpu, total.memory + container.usage.memory)
         return by_node
 
@@ -139,10 +139,10 @@ class ResourceMetrics:
         return info.head + msgspec.json.encode({"metadata": meta, "timestamp": now, "window": WINDOW, **fields})[1:]
 
 
-_NOTHING = Usage(0, 0)
+_NO_USAGE = Usage(0, 0)
 
 
-def _shown(usage: Usage) -> dict[str, str]:
+def _resource_list(usage: Usage) -> dict[str, str]:
     return {"cpu": str(Quantity(usage.cpu, -3)), "memory": str(Quantity(usage.memory, 0, BINARY))}
 
 
@@ -159,7 +159,7 @@ def _selected(core: Core, call: Call, stored: ResourceInfo) -> list[Record]:
     return [record for record in records if selection.matches(attributes(stored.prefix, strategy.attributes, record))]
 
 
-class _Shares:
+class _LoadShares:
     """Each pod's share of the load on its workload, computed once per workload and request."""
 
     def __init__(self, core: Core) -> None:
@@ -171,15 +171,15 @@ class _Shares:
     def of(self, pod: Object) -> Mapping[str, int]:
         """Empty for a pod without a loaded workload, and for a pod that is not ready."""
         owner = _controller(pod)
-        if owner is None or not _takes_work(pod):
+        if owner is None or not _is_ready(pod):
             return {}
-        top_uid, loads = self._top(owner, pod["metadata"]["namespace"])
+        top_uid, loads = self._topmost_owner(owner, pod["metadata"]["namespace"])
         if not loads:
             return {}
-        ready = self._ready_of(pod["metadata"]["namespace"])
+        ready = self._ready_pods(pod["metadata"]["namespace"])
         return {resource: load // ready[top_uid] for resource, load in loads.items()}
 
-    def _top(self, owner: Object, namespace: str) -> tuple[str, dict[str, int]]:
+    def _topmost_owner(self, owner: Object, namespace: str) -> tuple[str, dict[str, int]]:
         """The uid of the topmost owner of the chain, and the loads annotated on it.
 
         Annotations of the owners below are ignored: a ReplicaSet keeps old annotations of its Deployment.
@@ -188,11 +188,11 @@ class _Shares:
         if cached is not None:
             return cached
         top_uid, loads, reference = owner["uid"], dict[str, int](), owner
-        for _step in range(_OWNERS):
-            owner_object = self._find(reference, namespace)
+        for _step in range(_MAX_OWNERS):
+            owner_object = self._find_owner(reference, namespace)
             if owner_object is None:
                 break
-            top_uid, loads = reference["uid"], _loads(owner_object)
+            top_uid, loads = reference["uid"], _annotated_loads(owner_object)
             next_reference = _controller(owner_object)
             if next_reference is None:
                 break
@@ -200,7 +200,7 @@ class _Shares:
         self._tops[owner["uid"]] = top_uid, loads
         return top_uid, loads
 
-    def _find(self, owner: Object, namespace: str) -> Object | None:
+    def _find_owner(self, owner: Object, namespace: str) -> Object | None:
         info = self._kinds.get((owner.get("apiVersion") or "", owner.get("kind") or ""))
         record = None if info is None else self._core.store.get(info.key(namespace, owner["name"]))
         if record is None:
@@ -208,7 +208,7 @@ class _Shares:
         obj: Object = msgspec.json.decode(record.value)
         return obj if obj["metadata"].get("uid") == owner["uid"] else None
 
-    def _ready_of(self, namespace: str) -> dict[str, int]:
+    def _ready_pods(self, namespace: str) -> dict[str, int]:
         """The number of ready pods, by the uid of their topmost owner."""
         counts = self._ready.get(namespace)
         if counts is None:
@@ -217,8 +217,8 @@ class _Shares:
             for record in self._core.store.list(pods.list_prefix(namespace)).records:
                 pod: Object = msgspec.json.decode(record.value)
                 owner = _controller(pod)
-                if owner is not None and _takes_work(pod):
-                    top_uid, _loaded = self._top(owner, namespace)
+                if owner is not None and _is_ready(pod):
+                    top_uid, _loaded = self._topmost_owner(owner, namespace)
                     counts[top_uid] = counts.get(top_uid, 0) + 1
         return counts
 
@@ -231,7 +231,7 @@ def _controller(obj: Object) -> Object | None:
     return None
 
 
-def _takes_work(pod: Object) -> bool:
+def _is_ready(pod: Object) -> bool:
     status = pod.get("status") or {}
     return not pod["metadata"].get("deletionTimestamp") and any(
         condition.get("type") == "Ready" and condition.get("status") == "True"
@@ -239,7 +239,7 @@ def _takes_work(pod: Object) -> bool:
     )
 
 
-def _loads(obj: Object) -> dict[str, int]:
+def _annotated_loads(obj: Object) -> dict[str, int]:
     annotations = obj["metadata"].get("annotations") or {}
     loads = {}
     for resource, key in LOADS.items():

@@ -124,7 +124,9 @@ def parse_config(data: bytes, path: str, *, reload: bool) -> EncryptionConfigura
     if all_errors:
         raise EncryptionConfigError(all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]")
     count = sum(
-        _count(provider) for resource_configuration in config.resources for provider in resource_configuration.providers
+        _count_keys(provider)
+        for resource_configuration in config.resources
+        for provider in resource_configuration.providers
     )
     if count > MAX_PROVIDERS:
         raise EncryptionConfigError(
@@ -133,7 +135,7 @@ def parse_config(data: bytes, path: str, *, reload: bool) -> EncryptionConfigura
     return config
 
 
-def _count(provider: Provider) -> int:
+def _count_keys(provider: Provider) -> int:
     return max(1, sum(len(keys.keys) for keys in (provider.aesgcm, provider.aescbc, provider.secretbox) if keys))
 
 
@@ -208,8 +210,8 @@ class _Builder:
                 for wildcard in ((group_resource[0], "*"), ("*", "*")):
                     if wildcard in by_resource:
                         raise EncryptionConfigError(
-                            f"resource {quote(_shown(group_resource))} is masked by earlier rule "
-                            f"{quote(_shown(wildcard))}"
+                            f"resource {quote(_format_resource(group_resource))} is masked by earlier rule "
+                            f"{quote(_format_resource(wildcard))}"
                         )
                 by_resource.setdefault(group_resource, []).extend(transformers)
         return Providers(
@@ -262,7 +264,7 @@ class _Builder:
         return PrefixTransformer(f"{_PREFIX}kms:v2:{kms.name}:".encode(), transformer)
 
 
-def _shown(resource: GroupResource) -> str:
+def _format_resource(resource: GroupResource) -> str:
     group, name = resource
     if resource == ("", "*"):
         return "*."

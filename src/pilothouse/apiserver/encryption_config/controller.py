@@ -15,7 +15,7 @@ POLL_SECONDS = 60.0
 _FIRST_RETRY = 1.0
 """The delay in seconds before an invalid file is loaded again; doubled each time, up to a minute."""
 _CHECK_SECONDS = 0.1
-_LEAST_CHECK = 10.0
+_MIN_CHECK_SECONDS = 10.0
 """The minimum time in seconds for new plugins to become healthy."""
 
 _log = Log("encryption")
@@ -74,7 +74,7 @@ class ReloadController:
 async def _become_healthy(providers: Providers) -> None:
     failure = KmsUnhealthy("no answer")
     try:
-        async with asyncio.timeout(max(providers.close_after, _LEAST_CHECK)):
+        async with asyncio.timeout(max(providers.close_after, _MIN_CHECK_SECONDS)):
             while True:
                 try:
                     return await providers.check()

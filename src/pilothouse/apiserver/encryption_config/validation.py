@@ -49,7 +49,7 @@ def validate_encryption_configuration(config: EncryptionConfiguration, *, reload
             errors.append(_at_least_one(providers, providers))
         for provider_index, provider in enumerate(resource_configuration.providers):
             path = f"{providers}[{provider_index}]"
-            errors += _validate_single(provider, path)
+            errors += _validate_single_provider(provider, path)
             if provider.kms is not None:
                 errors += _validate_kms(provider.kms, f"{path}.kms", names, reload=reload)
                 names.add(provider.kms.name)
@@ -96,11 +96,11 @@ def _validate_names(resources: Sequence[str], path: str) -> ErrorList:
     return [
         invalid(f"{path}[{index}]", resource, detail)
         for index, resource in enumerate(resources)
-        if (detail := _wrong_name(resource))
+        if (detail := _resource_name_error(resource))
     ]
 
 
-def _wrong_name(resource: str) -> str:
+def _resource_name_error(resource: str) -> str:
     if resource.lower() != resource:
         return "resource name should not contain capital letters"
     if resource == "*":
@@ -120,11 +120,11 @@ def _wrong_name(resource: str) -> str:
     return ""
 
 
-def _validate_single(provider: Provider, path: str) -> ErrorList:
+def _validate_single_provider(provider: Provider, path: str) -> ErrorList:
     present = [name for name, field in _GO_NAMES if getattr(provider, field) is not None]
     if len(present) == 1:
         return []
-    value = shown_struct((name, _shown(getattr(provider, field))) for name, field in _GO_NAMES)
+    value = shown_struct((name, _without_secrets(getattr(provider, field))) for name, field in _GO_NAMES)
     if not present:
         detail = "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"
         return [invalid(path, value, detail)]
@@ -132,7 +132,7 @@ def _validate_single(provider: Provider, path: str) -> ErrorList:
     return [invalid(path, value, detail)]
 
 
-def _shown(value: object) -> object:
+def _without_secrets(value: object) -> object:
     """A provider with Go's field names, without secrets."""
     match value:
         case Keys():
@@ -219,17 +219,17 @@ def _validate_endpoint(endpoint: str, path: str) -> ErrorList:
     if not endpoint:
         return [invalid(path, "", "endpoint is a mandatory field for a kms")]
     if endpoint.startswith(":"):
-        return [invalid(path, endpoint, _no_url(endpoint, "missing protocol scheme"))]
+        return [invalid(path, endpoint, _invalid_url_message(endpoint, "missing protocol scheme"))]
     try:
         scheme = urlsplit(endpoint).scheme
     except ValueError as error:
-        return [invalid(path, endpoint, _no_url(endpoint, str(error)))]
+        return [invalid(path, endpoint, _invalid_url_message(endpoint, str(error)))]
     if scheme != "unix":
         return [invalid(path, endpoint, f"unsupported scheme {quote(scheme)} for KMS provider, only unix is supported")]
     return []
 
 
-def _no_url(endpoint: str, cause: str) -> str:
+def _invalid_url_message(endpoint: str, cause: str) -> str:
     return f"invalid endpoint for kms provider, error: parse {quote(endpoint)}: {cause}"
 
 

@@ -126,27 +126,25 @@ def handle_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) 
 
 
 def check_config(config: Object, api_version: str, kind: str, type_: MergeType) -> None:
-    """Reject a configuration of another kind, and what can't be typed."""
+    """Reject a configuration of another kind, and one that does not match the type."""
     actual_version, actual_kind = config.get("apiVersion") or "", config.get("kind") or ""
     if (actual_version, actual_kind) != (api_version, kind):
-        raise errors.bad_request(f"invalid object type: {_kind_text(actual_version, actual_kind)}")
+        raise errors.bad_request(f"invalid object type: {_gvk_text(actual_version, actual_kind)}")
     meta = config.get("metadata")
     if isinstance(meta, dict) and isinstance(meta.get("managedFields"), list):
         raise errors.bad_request("metadata.managedFields must be nil")
     type_errors = all_errors(config, type_)
     if type_errors:
-        raise errors.plain(
-            f"failed to create typed patch object ({_place_text(config)}; {_kind_text(actual_version, actual_kind)}): "
-            f"{error_text(type_errors)}"
-        )
+        config_text = f"{_object_key_text(config)}; {_gvk_text(actual_version, actual_kind)}"
+        raise errors.plain(f"failed to create typed patch object ({config_text}): {error_text(type_errors)}")
 
 
-def _kind_text(version: Any, kind: Any) -> str:
+def _gvk_text(version: Any, kind: Any) -> str:
     text = str(version)
     return f"{text if '/' in text else '/' + text}, Kind={kind}"
 
 
-def _place_text(config: Object) -> str:
+def _object_key_text(config: Object) -> str:
     meta = config.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
     return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
@@ -191,9 +189,9 @@ def _validate_merged(call: Call, new: Object, options: WriteOptions, config: Obj
             return _validate_merged(call, fitted, options, config)
         if definition is not None:
             reason = _conversion_error(new, definition) or reason
-        kind = _kind_text(info.api_version, info.kind)
+        kind = _gvk_text(info.api_version, info.kind)
         raise errors.plain(
-            f"failed to convert new object ({_place_text(config)}; {kind}) to proper version: "
+            f"failed to convert new object ({_object_key_text(config)}; {kind}) to proper version: "
             f"unable to convert unstructured object to {kind}: {reason}"
         ) from None
 

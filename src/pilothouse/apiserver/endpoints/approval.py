@@ -4,18 +4,18 @@ from typing import cast
 
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.endpoints.update import Part
+from pilothouse.apiserver.endpoints.update import SubresourceStrategy
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.certificates.certificatesigningrequests.strategy import (
     CertificateSigningRequestStrategy,
 )
 
 
-def approval(core: Core, call: Call) -> Part:
+def approval(core: Core, call: Call) -> SubresourceStrategy:
     """PUT and PATCH of certificatesigningrequests/NAME/approval."""
     strategy = cast(CertificateSigningRequestStrategy, call.strategy)
 
     def prepare(obj: Object, old: Object) -> None:
         strategy.prepare_approval(obj, old, core.time.now())
 
-    return Part(prepare, strategy.validate_approval, strategy.status_steps)
+    return SubresourceStrategy(prepare, strategy.validate_approval, strategy.status_steps)

@@ -28,12 +28,12 @@ async def connect_pod(core: Core, call: Call) -> RawResult:
     check_node(core, node)
     if "upgrade" not in call.request.headers.get("connection", "").lower():
         raise errors.bad_request("Upgrade request required")
-    raise _no_process(subresource, f'pod "{call.name}" runs on the simulated node "{node}"')
+    raise _not_implemented(subresource, f'pod "{call.name}" runs on the simulated node "{node}"')
 
 
 async def proxy_pod(core: Core, call: Call) -> RawResult:
     """pods/[SCHEME:]NAME[:PORT]/proxy."""
-    _scheme, name, _port = _split(call.name)
+    _scheme, name, _port = _split_scheme_name_port(call.name)
     pod_call = Call(call.request, call.request_info, call.info, call.strategy, call.identity, call.namespace, name)
     pod = stored_pod(core, pod_call)
     if not (pod.get("status") or {}).get("podIP"):
@@ -43,8 +43,8 @@ async def proxy_pod(core: Core, call: Call) -> RawResult:
 
 async def proxy_service(core: Core, call: Call) -> RawResult:
     """services/[SCHEME:]NAME[:PORT]/proxy."""
-    _scheme, name, _port = _split(call.name)
-    _stored(core, call.info, call.namespace, name)
+    _scheme, name, _port = _split_scheme_name_port(call.name)
+    _get_or_not_found(core, call.info, call.namespace, name)
     slices = core.table.built_in("discovery.k8s.io", "endpointslices")
     label = b'"kubernetes.io/service-name":' + field_errors.shown(name).encode()
     for record in core.store.list(slices.list_prefix(call.namespace)).records:
@@ -55,19 +55,19 @@ async def proxy_service(core: Core, call: Call) -> RawResult:
 
 async def proxy_node(core: Core, call: Call) -> RawResult:
     """nodes/[SCHEME:]NAME[:PORT]/proxy."""
-    _scheme, name, _port = _split(call.name)
-    _stored(core, call.info, "", name)
+    _scheme, name, _port = _split_scheme_name_port(call.name)
+    _get_or_not_found(core, call.info, "", name)
     raise _unreachable(f'node "{name}" is simulated and has no kubelet that listens')
 
 
-def _stored(core: Core, info: ResourceInfo, namespace: str, name: str) -> Record:
+def _get_or_not_found(core: Core, info: ResourceInfo, namespace: str, name: str) -> Record:
     record = core.store.get(info.key(namespace, name))
     if record is None:
         raise errors.not_found(info, name)
     return record
 
 
-def _split(text: str) -> tuple[str, str, str]:
+def _split_scheme_name_port(text: str) -> tuple[str, str, str]:
     """Scheme, name and port of a proxy path (apimachinery ``util/net.SplitSchemeNamePort``)."""
     segments = text.split(":")
     match segments:
@@ -80,7 +80,7 @@ def _split(text: str) -> tuple[str, str, str]:
     raise errors.bad_request(f"invalid pod request {field_errors.shown(text)}")
 
 
-def _no_process(subresource: str, location: str) -> StatusError:
+def _not_implemented(subresource: str, location: str) -> StatusError:
     return StatusError(
         501,
         "NotImplemented",

@@ -19,7 +19,7 @@ from pilothouse.apiserver.serializers.results import ObjectResult
 from pilothouse.machinery import resource_versions
 from pilothouse.storage import Mismatch
 
-_RACES = 20
+_CONFLICT_ATTEMPTS = 20
 _NAME_ATTEMPTS = 8
 _SERVER_FIELDS = ("uid", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 
@@ -88,7 +88,7 @@ async def create_object(
     if options.dry_run and revision:
         meta["resourceVersion"] = revision  # it is neither validated nor overwritten
     strategy.canonicalize(obj)
-    for attempt in range(_RACES):
+    for attempt in range(_CONFLICT_ATTEMPTS):
         try:
             return await _store(core, call, obj, options, generated=generated)
         except Mismatch:
@@ -122,7 +122,7 @@ def _check(core: Core, call: Call, obj: Object) -> Iterable[str]:
     return call.strategy.warnings(obj)
 
 
-def created_part(call: Call, obj: Object) -> AdmissionAttributes:
+def subresource_attributes(call: Call, obj: Object) -> AdmissionAttributes:
     """The admission attributes of a POST to a subresource: ``obj`` has its own kind (an Eviction, a TokenRequest),
     given by ``kind`` and ``apiVersion``."""
     return AdmissionAttributes(
@@ -174,7 +174,7 @@ async def _store(core: Core, call: Call, obj: Object, options: WriteOptions, *, 
             else:
                 warn_untracked(call)
                 return ObjectResult(201, info, await core.from_storage(info, value), tuple(call.warnings))
-        assert existing is not None, "a create only fails on an object that is there"
+        assert existing is not None, "a create only fails on an existing object"
         being_deleted = b'"deletionTimestamp":"' in existing.value
         if not generated:
             if not meta.get("generateName"):

@@ -58,10 +58,10 @@ def read_options(call: Call) -> DeleteOptions:
 def _record_options(body: bytes) -> None:
     context = audit_context()
     if body and context is not None:
-        context.log_request_object(None, lambda: _shown_options(body))
+        context.log_request_object(None, lambda: _encode_options(body))
 
 
-def _shown_options(body: bytes) -> bytes:
+def _encode_options(body: bytes) -> bytes:
     """The options of a body, for the audit."""
     document = msgspec.json.decode(body, type=dict[str, Any])
     options = {name: document[name] for name in _OPTIONS if document.get(name) is not None}
@@ -277,7 +277,7 @@ async def delete_collection(core: Core, call: Call) -> Result:
     selection_of(core, call)  # upstream parses the selectors first
     options = await core.long_work.run(call.size, read_options, call)
     page = await list_objects(core, call)
-    assert isinstance(page, ListResult), "a list answers a list"
+    assert isinstance(page, ListResult), "a list returns a ListResult"
     deleted: list[bytes] = []
     for value in page.values:
         meta = read_head(value).metadata

@@ -41,7 +41,7 @@ _STORED_AS = {
 }
 """Kinds that v1.36 stores in another version than the served one."""
 _VERBS_OF_CUSTOM = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-_VERBS_OF_GOING = ("delete", "deletecollection", "get", "list", "watch")
+_VERBS_OF_TERMINATING = ("delete", "deletecollection", "get", "list", "watch")
 _VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?$")
 
 
@@ -61,7 +61,7 @@ def storage_version_hash(group: str, version: str, kind: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
-def _stored_hash(info: ResourceInfo) -> str:
+def _storage_version_hash(info: ResourceInfo) -> str:
     if "get" not in info.verbs or info.resource == "componentstatuses":
         return ""
     if info.custom is not None:
@@ -95,7 +95,7 @@ def _verbs(info: ResourceInfo) -> list[str]:
     termination."""
     if info.custom is None:
         return list(info.verbs)
-    return list(_VERBS_OF_GOING if info.custom.terminating else _VERBS_OF_CUSTOM)
+    return list(_VERBS_OF_TERMINATING if info.custom.terminating else _VERBS_OF_CUSTOM)
 
 
 def _subresources(info: ResourceInfo) -> list[tuple[str, Subresource]]:
@@ -174,7 +174,7 @@ def resource_list(group: str, version: str, infos: Iterable[ResourceInfo]) -> di
             entry["shortNames"] = list(info.short_names)
         if info.categories:
             entry["categories"] = list(info.categories)
-        if stored := _stored_hash(info):
+        if stored := _storage_version_hash(info):
             entry["storageVersionHash"] = stored
         entries.append(entry)
         for name, sub in _subresources(info):
@@ -226,15 +226,17 @@ class Discovery:
         if core:
             if segments[1] not in self._groups[""]:
                 raise errors.no_such_resource()
-            return _shown(request, resource_list("", segments[1], self._groups[""][segments[1]]))
+            return _negotiated_response(request, resource_list("", segments[1], self._groups[""][segments[1]]))
         versions = self._groups.get(segments[1])
         if versions is None or not segments[1]:
             raise errors.PlainNotFound
         if len(segments) == 2:
-            return _shown(request, {"kind": "APIGroup", "apiVersion": "v1", **group_entry(segments[1], versions)})
+            return _negotiated_response(
+                request, {"kind": "APIGroup", "apiVersion": "v1", **group_entry(segments[1], versions)}
+            )
         if segments[2] not in versions:
             raise errors.no_such_resource() if self._table.is_built_in(segments[1]) else errors.PlainNotFound
-        return _shown(request, resource_list(segments[1], segments[2], versions[segments[2]]))
+        return _negotiated_response(request, resource_list(segments[1], segments[2], versions[segments[2]]))
 
     def _refresh(self) -> None:
         if self._generation != self._table.generation:
@@ -254,7 +256,7 @@ class Discovery:
         else:
             listed = [group_entry(group, versions) for group, versions in self._groups.items() if group]
             document = {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
-        return _shown(request, document)
+        return _negotiated_response(request, document)
 
     def _aggregated_root(self, request: Request, *, core: bool) -> Response:
         cached = self._aggregated.get(core)
@@ -278,7 +280,7 @@ def _wants_aggregated(accept: str) -> bool:
     return False
 
 
-def _shown(request: Request, document: dict[str, Any]) -> Response:
+def _negotiated_response(request: Request, document: dict[str, Any]) -> Response:
     """A legacy document as JSON or, on request, protobuf."""
     try:
         choice = negotiation.choose(request.headers.get("accept", ""), protobuf=True, table=False)

@@ -47,7 +47,7 @@ _PATHS = (
 _OPENAPI = "/openapi/"
 _ISSUER = "/.well-known/openid-configuration"
 _KEYS = "/openid/v1/jwks"
-_FOR_AN_HOUR = "public, max-age=3600"
+_CACHE_FOR_AN_HOUR = "public, max-age=3600"
 _WITH_HEAD = ("", "/metrics", "/metrics/slis")
 
 
@@ -91,7 +91,7 @@ class Documents:
         response = (
             self._discovery.answer(request, path)
             or self._health.answer(path, info.query)
-            or (self._described().answer(request, path, info.query) if path.startswith(_OPENAPI) else None)
+            or (self._open_api_documents().answer(request, path, info.query) if path.startswith(_OPENAPI) else None)
         )
         if response is not None:
             return response
@@ -103,7 +103,7 @@ class Documents:
             raise errors.method_not_allowed()
         return make()
 
-    def _described(self) -> "OpenApi":
+    def _open_api_documents(self) -> "OpenApi":
         if self._openapi is None:
             self._openapi = openapi.OpenApi(self._table)
         return self._openapi
@@ -122,12 +122,12 @@ class Documents:
 
     def _issuer(self) -> Response:
         assert self._tokens is not None, "only a server that issues tokens has this path"
-        headers = {"content-type": "application/json", "cache-control": _FOR_AN_HOUR}
+        headers = {"content-type": "application/json", "cache-control": _CACHE_FOR_AN_HOUR}
         return Response(200, headers, msgspec.json.encode(self._tokens.discovery(self._address)))
 
     def _keys(self) -> Response:
         assert self._tokens is not None, "only a server that issues tokens has this path"
-        headers = {"content-type": "application/jwk-set+json", "cache-control": _FOR_AN_HOUR}
+        headers = {"content-type": "application/jwk-set+json", "cache-control": _CACHE_FOR_AN_HOUR}
         return Response(200, headers, msgspec.json.encode(self._tokens.key_set()))
 
     def _index(self) -> Response:

@@ -16,7 +16,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.endpoints.create import created_part
+from pilothouse.apiserver.endpoints.create import subresource_attributes
 from pilothouse.apiserver.endpoints.delete import check_preconditions, delete_one
 from pilothouse.apiserver.endpoints.request_objects import read_built_in
 from pilothouse.apiserver.endpoints.update import Change, apply_change, read_stored
@@ -41,8 +41,8 @@ MAX_DISRUPTED_PODS = 2000
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.5
 _TRY_AGAIN_SECONDS = 10
-_VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
-_SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+_VIOLATES_BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+_SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 _SERVER = Identity("system:apiserver", ("system:masters",))
 """The identity that writes the budget: as upstream, the loopback client."""
 
@@ -50,7 +50,7 @@ _SERVER = Identity("system:apiserver", ("system:masters",))
 async def evict(core: Core, call: Call) -> StatusResult:
     """POST of pods/NAME/eviction."""
     eviction = await core.long_work.run(call.size, _read, call)
-    write = created_part(call, eviction)
+    write = subresource_attributes(call, eviction)
     await core.admission.admit(write)
     if eviction["metadata"].get("name") != call.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
@@ -60,14 +60,14 @@ async def evict(core: Core, call: Call) -> StatusResult:
     request_info = msgspec.structs.replace(call.request_info, subresource="status", query=NO_QUERY)
     status_call = msgspec.structs.replace(call, request_info=request_info, admitted=True)
     pod = await _pod(core, status_call)
-    attempts = 1 if _revision(options) else _ATTEMPTS
+    attempts = 1 if _resource_version(options) else _ATTEMPTS
     for attempt in range(attempts):
         if not _can_ignore_pdb(pod):
             break
         record_reason(f"pod {call.name} is evicted without a budget: {_phase(pod) or 'no phase'}, or being deleted")
         conditional = options
-        if _should_enforce_resource_version(pod) and not _revision(options):
-            conditional = _with_revision(options, pod)
+        if _should_enforce_resource_version(pod) and not _resource_version(options):
+            conditional = _with_resource_version(options, pod)
         try:
             await _add_condition_and_delete_pod(core, status_call, conditional)
         except StatusError as error:
@@ -88,7 +88,7 @@ def _evicted(call: Call) -> StatusResult:
 async def _evict_within_budget(core: Core, call: Call, pod: Object, options: DeleteOptions) -> None:
     budgets = await _get_pod_disruption_budgets(core, call, pod)
     if len(budgets) > 1:
-        raise errors.plain(_SEVERAL)
+        raise errors.plain(_SEVERAL_BUDGETS)
     if not budgets:
         record_reason(f"pod {call.name} is evicted: no PodDisruptionBudget selects it")
         await _add_condition_and_delete_pod(core, call, options)
@@ -98,9 +98,9 @@ async def _evict_within_budget(core: Core, call: Call, pod: Object, options: Del
     if not _is_ready(pod) and _may_evict_unhealthy(budget):
         record_reason(f"pod {call.name} is evicted: it is not ready, and PodDisruptionBudget {name} allows that")
         try:
-            await _add_condition_and_delete_pod(core, call, _with_revision(options, pod))
+            await _add_condition_and_delete_pod(core, call, _with_resource_version(options, pod))
         except StatusError as error:
-            if error.code == 409 and not _revision(options):
+            if error.code == 409 and not _resource_version(options):
                 # The pod has changed since and may be healthy.
                 raise _still_processed(name) from None
             raise
@@ -144,16 +144,16 @@ def _delete_options(call: Call, eviction: Object) -> DeleteOptions:
     return options
 
 
-def _revision(options: DeleteOptions) -> str:
+def _resource_version(options: DeleteOptions) -> str:
     preconditions = options.preconditions
     return (preconditions.resource_version or "") if preconditions is not None else ""
 
 
-def _with_revision(options: DeleteOptions, pod: Object) -> DeleteOptions:
+def _with_resource_version(options: DeleteOptions, pod: Object) -> DeleteOptions:
     """The options with a precondition for the resourceVersion of the pod."""
     preconditions = options.preconditions or Preconditions()
-    with_revision = msgspec.structs.replace(preconditions, resource_version=pod["metadata"]["resourceVersion"])
-    return msgspec.structs.replace(options, preconditions=with_revision)
+    with_resource_version = msgspec.structs.replace(preconditions, resource_version=pod["metadata"]["resourceVersion"])
+    return msgspec.structs.replace(options, preconditions=with_resource_version)
 
 
 # The pod
@@ -198,8 +198,8 @@ async def _add_condition_and_delete_pod(core: Core, call: Call, options: DeleteO
             return pod
 
         result = await apply_change(core, call, Change(transform=marked, tracked=False), NO_OPTIONS)
-        if _revision(options):
-            options = _with_revision(options, decode(result.value))
+        if _resource_version(options):
+            options = _with_resource_version(options, decode(result.value))
     await delete_one(core, call, options)
 
 
@@ -369,7 +369,7 @@ def _too_many_requests(name: str, reason: str, retry_after: int) -> StatusError:
     details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": reason}]}
     if retry_after:
         details["retryAfterSeconds"] = retry_after
-    return StatusError(429, "TooManyRequests", _VIOLATES, details=details)
+    return StatusError(429, "TooManyRequests", _VIOLATES_BUDGET, details=details)
 
 
 def _still_processed(name: str) -> StatusError:

@@ -129,13 +129,13 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     return ListResult(info, values, revision, continue_, remaining, tuple(call.warnings))
 
 
-def _check_readable(store: "_Lists", records: Sequence[Record]) -> None:
+def _check_readable(store: "_ListSource", records: Sequence[Record]) -> None:
     """Raises the 500 of a list with values that can't be read."""
     if store.has_unreadable:
         errors.check_readable([record.value for record in records])
 
 
-class _Lists(Protocol):
+class _ListSource(Protocol):
     """What is listed: the store, or a snapshot of an earlier revision read from etcd."""
 
     revision: int
@@ -148,7 +148,7 @@ class _Lists(Protocol):
     def get(self, key: str) -> Record | None: ...
 
 
-async def _store_of(core: Core, call: Call, prefix: str, revision: int, after: str, limit: int) -> _Lists:
+async def _store_of(core: Core, call: Call, prefix: str, revision: int, after: str, limit: int) -> _ListSource:
     """The store or snapshot of the revision. With a shared store the revision may be older than the history of this
     server (``shouldDelegateExactRV``). Raises ``Compacted``."""
     store = core.store.store_for(call.info.prefix)
@@ -170,7 +170,7 @@ def _select(
     prefix: str,
     after: str,
     revision: int,
-    store: _Lists,
+    store: _ListSource,
 ) -> tuple[list[Record], bool, int]:
     """The selected records after ``after``, at most the limit; whether there are more; and their revision."""
     reader, info = call.strategy.attributes, call.info
@@ -207,7 +207,7 @@ def _select(
     return selected, False, revision
 
 
-_CONVERTED_AT_ONCE = 500
+_CONVERSION_BATCH = 500
 """The number of objects that are converted together before the selection."""
 
 
@@ -219,7 +219,7 @@ async def _select_converted(
     after: str,
     prefix: str,
     revision: int,
-    store: _Lists,
+    store: _ListSource,
 ) -> tuple[list[Record], list[bytes], bool, int]:
     """``_select`` with conversion by webhook: the converted objects are selected. Also returns them."""
     reader, limit = call.strategy.attributes, options.limit
@@ -237,8 +237,8 @@ async def _select_converted(
         _check_readable(store, records)
     selected: list[Record] = []
     converted: list[bytes] = []
-    for start in range(0, len(records), _CONVERTED_AT_ONCE):
-        batch = records[start : start + _CONVERTED_AT_ONCE]
+    for start in range(0, len(records), _CONVERSION_BATCH):
+        batch = records[start : start + _CONVERSION_BATCH]
         values = await core.list_from_storage(call.info, [record.value for record in batch])
         for record, value in zip(batch, values, strict=True):
             if not selection.matches(reader.read(value)):

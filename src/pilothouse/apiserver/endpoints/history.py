@@ -24,8 +24,8 @@ PATH = "/debug/history"
 CHANGES_PATH = "/debug/history/changes"
 DEFAULT_CHANGES = 250
 MAX_CHANGES = 1000
-_AT_ONCE = 250
-_BYTES_AT_ONCE = 4 << 20
+_PAGE_CHANGES = 250
+_PAGE_BYTES = 4 << 20
 """The limits of one page, for some milliseconds of work. The rest is on the next page."""
 
 
@@ -128,11 +128,11 @@ def changes_response(store: Store, query: Query) -> Response:
             break
         if change.revision < before:
             size += len(change.value)
-            if len(newest) == min(limit, _AT_ONCE) or (newest and size > _BYTES_AT_ONCE):
+            if len(newest) == min(limit, _PAGE_CHANGES) or (newest and size > _PAGE_BYTES):
                 floor, has_more = change.revision, True
                 break
             newest.append(change)
-    body = _Changes(str(floor), [_shown(change) for change in reversed(newest)], has_more)
+    body = _Changes(str(floor), [_to_document(change) for change in reversed(newest)], has_more)
     return Response(200, JSON_HEADERS, msgspec.json.encode(body))
 
 
@@ -150,7 +150,7 @@ def _matching(changes: Sequence[Change], prefix: str, namespace: str, name: str)
     return reversed(changes)
 
 
-def _shown(change: Change) -> _Change:
+def _to_document(change: Change) -> _Change:
     metadata = _stored.decode(change.value).metadata
     document = _Change(str(change.revision), change.type, metadata.name, metadata.uid, metadata.namespace)
     origin = change.origin

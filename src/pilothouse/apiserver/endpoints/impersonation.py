@@ -45,20 +45,20 @@ def requested_user(headers: Mapping[str, str]) -> Identity | None:
     if user:
         return Identity(user, groups, uid, extra)
     if uid or groups or extra:
-        raise bad_request(f"requested {_go(uid, groups, extra)} without impersonating a user name")
+        raise bad_request(f"requested {_go_syntax(uid, groups, extra)} without impersonating a user name")
     return None
 
 
-def _go(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:
+def _go_syntax(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:
     """The user as Go's ``%#v`` prints it."""
     shown_extra = "map[string][]string(nil)"
     if extra:
-        pairs = ", ".join(f"{quote(key)}:{_go_list(extra[key])}" for key in sorted(extra))
+        pairs = ", ".join(f"{quote(key)}:{_go_slice(extra[key])}" for key in sorted(extra))
         shown_extra = f"map[string][]string{{{pairs}}}"
-    return f'&user.DefaultInfo{{Name:"", UID:{quote(uid)}, Groups:{_go_list(groups)}, Extra:{shown_extra}}}'
+    return f'&user.DefaultInfo{{Name:"", UID:{quote(uid)}, Groups:{_go_slice(groups)}, Extra:{shown_extra}}}'
 
 
-def _go_list(values: tuple[str, ...]) -> str:
+def _go_slice(values: tuple[str, ...]) -> str:
     return f"[]string{{{', '.join(map(quote, values))}}}" if values else "[]string(nil)"
 
 
@@ -72,7 +72,7 @@ def impersonate(
             return _Check(mode, caller, authorizer).impersonate(desired, attributes), mode
         except StatusError as error:
             first_error = first_error or error
-    assert first_error is not None, "the old way always applies"
+    assert first_error is not None, "legacy impersonation always applies"
     raise first_error
 
 
@@ -160,7 +160,7 @@ class _Check:
             if MASTERS in groups:
                 text = "impersonating the system:masters group is not allowed"
                 self._reject(self._attributes("groups", MASTERS), text)
-            if len(groups) >= _MANY and self._may(self._attributes("groups", "*")):
+            if len(groups) >= _MANY and self._is_authorized(self._attributes("groups", "*")):
                 return
         for group in groups:
             self._authorize(self._attributes("groups", group))
@@ -171,13 +171,15 @@ class _Check:
             if key_error:
                 self._reject(self._attributes("userextras", "", group=_GROUP), key_error)
             has_many_values = len(extra) >= _MANY or sum(map(len, extra.values())) >= _MANY
-            if has_many_values and self._may(self._attributes("userextras", "*", group=_GROUP, subresource="*")):
+            if has_many_values and self._is_authorized(
+                self._attributes("userextras", "*", group=_GROUP, subresource="*")
+            ):
                 return
         for key in sorted(extra):
             for value in extra[key]:
                 self._authorize(self._attributes("userextras", value, group=_GROUP, subresource=key))
 
-    def _may(self, attributes: Attributes) -> bool:
+    def _is_authorized(self, attributes: Attributes) -> bool:
         return self._authorizer.authorize(self._caller, attributes).allowed
 
     def _reject(self, attributes: Attributes, reason: str) -> None:

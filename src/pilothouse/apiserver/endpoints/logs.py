@@ -57,7 +57,7 @@ def read_log_options(query: Query, name: str, now: datetime.datetime) -> LogOpti
     if seconds is not None:
         since = add_seconds(now, -seconds)
     elif time_text:
-        since = _read_time(time_text)
+        since = _parse_time(time_text)
     return LogOptions(
         container=query.first("container"),
         follow=query.flag("follow"),
@@ -69,7 +69,7 @@ def read_log_options(query: Query, name: str, now: datetime.datetime) -> LogOpti
     )
 
 
-def _read_time(text: str) -> datetime.datetime:
+def _parse_time(text: str) -> datetime.datetime:
     try:
         time = datetime.datetime.fromisoformat(text)
         if time.tzinfo is not None:
@@ -90,9 +90,9 @@ async def get_log(core: Core, call: Call) -> RawResult:
     source = _Source(core, call, container, previous=options.previous)
     log = source.read(pod)
     if options.follow:
-        return RawResult(_Follow(core, source, options, log))
+        return RawResult(_FollowedLog(core, source, options, log))
     lines = _tail(log.lines, options)
-    return RawResult(Response(200, _HEADERS, _cut(_text(lines, options), options.limit_bytes)))
+    return RawResult(Response(200, _HEADERS, _truncate(_text(lines, options), options.limit_bytes)))
 
 
 def stored_pod(core: Core, call: Call) -> Object:
@@ -164,11 +164,11 @@ def _rfc3339_nano(time: datetime.datetime) -> str:
     return format_micro_time(time)[:-1] + "000Z"
 
 
-def _cut(text: bytes, limit: int | None) -> bytes:
+def _truncate(text: bytes, limit: int | None) -> bytes:
     return text if limit is None else text[:limit]
 
 
-class _Follow:
+class _FollowedLog:
     """A followed log, until the container ends, the pod is deleted, or the client disconnects."""
 
     def __init__(self, core: Core, source: _Source, options: LogOptions, log: ContainerLog) -> None:
@@ -187,7 +187,7 @@ class _Follow:
             sent_lines = len(self._log.lines)
             lines = _tail(self._log.lines, self._options)
             while True:
-                chunk = _cut(_text(lines, self._options), remaining_bytes)
+                chunk = _truncate(_text(lines, self._options), remaining_bytes)
                 if chunk:
                     yield chunk
                 if remaining_bytes is not None:

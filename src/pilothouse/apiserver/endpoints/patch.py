@@ -49,19 +49,19 @@ async def patch(core: Core, call: Call) -> ObjectResult:
     patched = await core.long_work.run(call.size, patch_function, call, call.info, options, owners=owners)
     with_owners = names_owners(call)
     shares_rest = call.request_info.subresource == "status" and call.info.custom is None and not with_owners
-    change = Change(transform=patched, with_owners=with_owners, shares_rest=shares_rest)
+    change = Change(transform=patched, with_owners=with_owners, copies_only_metadata=shares_rest)
     return await apply_change(core, call, change, options)
 
 
 def stored_owners(core: Core, call: Call) -> list[Any]:
-    """The managedFields of the object that a call is about, as it is stored now."""
+    """The managedFields of the stored object of a call."""
     record = core.store.staged(call.key)
     entries = b"" if record is None else split_managed_fields(record.value)[1]
     return msgspec.json.decode(entries, type=list[Any]) if entries else []
 
 
 def names_owners(call: Call) -> bool:
-    """Whether a patch is, or may be, about managedFields. Those are not decoded for any other."""
+    """Whether a patch may contain managedFields; for other patches they are not decoded."""
     body = call.request.body
     return b"managedFields" in body or (call.content_type == JSON_PATCH and _WHOLE_METADATA(body) is not None)
 
@@ -77,7 +77,7 @@ def read_patch_options(call: Call) -> WriteOptions:
 
 
 def _is_served(call: Call) -> bool:
-    """Whether there are patches of this type for the resource at all."""
+    """Whether the resource supports patches of this type."""
     if call.content_type == STRATEGIC_MERGE_PATCH:
         return call.info.custom is None
     return call.content_type in (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
@@ -112,7 +112,7 @@ def patch_function(
     if options.field_validation == "Ignore":
         strict_errors = []
     definition = _definition(info, kind)
-    patched_members = _touched(content_type, document)
+    patched_members = _patched_members(content_type, document)
     names_object = (
         content_type == STRATEGIC_MERGE_PATCH and "metadata" in patched_members and _is_precondition(document)
     )
@@ -133,7 +133,7 @@ def patch_function(
         if untyped and isinstance(result, dict):
             patched_text.sort_untyped(result, old, document, untyped)
         strategic = document if content_type == STRATEGIC_MERGE_PATCH else None
-        format_patched = None if definition is None else lambda: _shown(content_type, old, document, owners)
+        format_patched = None if definition is None else lambda: _format_patched(content_type, old, document, owners)
         if strategic is None and isinstance(result, dict):
             check_patched_kind(info, result, *old_type_meta, format_patched)
         changed_members = patched_members
@@ -144,7 +144,7 @@ def patch_function(
         result = check_patched(
             call,
             options,
-            _shaped(result, old_type_meta),
+            _with_type_meta(result, old_type_meta),
             definition,
             changed_members,
             strategic,
@@ -161,7 +161,7 @@ def patch_function(
     return apply
 
 
-def _shown(content_type: str, old: Object, document: Any, owners: Callable[[], list[Any]]) -> str:
+def _format_patched(content_type: str, old: Object, document: Any, owners: Callable[[], list[Any]]) -> str:
     """The patched object in the form of errors."""
     if content_type == STRATEGIC_MERGE_PATCH:
         return patched_text.strategic_patch_text(old, document)
@@ -197,7 +197,7 @@ def _check_shape(content_type: str, document: Any, *, strictly: bool) -> None:
     """
     prefix = "" if content_type == STRATEGIC_MERGE_PATCH or (content_type == JSON_PATCH and not strictly) else _PREFIX
     if content_type == JSON_PATCH:
-        mismatch = _not_operations(document, strictly=strictly)
+        mismatch = _operation_mismatch(document, strictly=strictly)
     else:
         mismatch = None if isinstance(document, dict) else (document, "value of type map[string]interface {}")
     if mismatch is not None:
@@ -208,13 +208,13 @@ def _check_shape(content_type: str, document: Any, *, strictly: bool) -> None:
 _PREFIX = "error decoding patch: "
 
 
-def _not_operations(document: Any, *, strictly: bool) -> tuple[Any, str] | None:
-    """The first value that can't be part of a JSON patch, and where it should have fitted."""
+def _operation_mismatch(document: Any, *, strictly: bool) -> tuple[Any, str] | None:
+    """The first value of the wrong type in a JSON patch, and the Go type that it is decoded to."""
     if not isinstance(document, list):
         return document, f"value of type {'[]handlers.jsonPatchOp' if strictly else 'jsonpatch.Patch'}"
     for operation in document:
         if operation is None:
-            continue  # the zero operation, which is of no known kind
+            continue  # the zero operation, whose kind is unknown
         if not isinstance(operation, dict):
             return operation, f"value of type {'handlers.jsonPatchOp' if strictly else 'jsonpatch.Operation'}"
         for name, value in operation.items() if strictly else ():
@@ -231,8 +231,8 @@ def _json_type(value: Any) -> str:
     return "number"
 
 
-def _touched(content_type: str, document: Any) -> Collection[str]:
-    """The members of the object that a patch is about; empty when only its effect shows them."""
+def _patched_members(content_type: str, document: Any) -> Collection[str]:
+    """The members of the object that a patch changes; empty if they are not known in advance."""
     if content_type == JSON_PATCH or not isinstance(document, dict) or any(name[:1] == "$" for name in document):
         return ()
     return document.keys()
@@ -262,13 +262,13 @@ def _status_error(error: PatchError) -> errors.StatusError:
     return errors.StatusError(error.code, error.reason, error.message, details=details)
 
 
-def _shaped(result: Any, type_meta: tuple[Any, Any]) -> Object:
+def _with_type_meta(result: Any, type_meta: tuple[Any, Any]) -> Object:
     """The result of a patch, as an object of the same kind."""
     if not isinstance(result, dict):
         raise errors.invalid("", "", "", [field_errors.invalid("patch", result, "the result is not an object")])
     meta = result.get("metadata")
     if meta is not None and not isinstance(meta, dict):
-        return result  # which its type decides
+        return result  # reported by the decoder
     if meta is None:
         meta = result["metadata"] = {}
     if (result.get("kind"), result.get("apiVersion")) != type_meta:

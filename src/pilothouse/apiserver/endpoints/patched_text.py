@@ -21,7 +21,7 @@ def sort_untyped(result: Object, old: Object, patch: Any, fields: Sequence[str])
         if name in result:
             if isinstance(patch, list):
                 for operation in patch:
-                    path = _parts(operation["path"])[:-1]
+                    path = _path_segments(operation["path"])[:-1]
                     if path[:1] == [name]:
                         result[name] = _sorted_on_path(result[name], path[1:])
             elif name in patch:
@@ -39,8 +39,8 @@ def json_patched_text(original: Object, operations: Sequence[Mapping[str, Any]])
     result = in_go_order(original)
     for operation in operations:
         if operation["op"] in ("move", "copy"):
-            result = _sorted_on_path(result, _parts(operation["from"])[:-1])
-        result = _sorted_on_path(apply_json_patch(result, [operation]), _parts(operation["path"])[:-1])
+            result = _sorted_on_path(result, _path_segments(operation["from"])[:-1])
+        result = _sorted_on_path(apply_json_patch(result, [operation]), _path_segments(operation["path"])[:-1])
     return compact_json(result)
 
 
@@ -92,7 +92,7 @@ def _sorted_by_merge(result: Any, old: Any, patch: Any) -> Any:
     }
 
 
-def _parts(path: str) -> list[str]:
+def _path_segments(path: str) -> list[str]:
     return [segment.replace("~1", "/").replace("~0", "~") for segment in path.split("/")[1:]]
 
 

@@ -6,7 +6,7 @@ of a body are dropped, except added or removed containers in a resize.
 """
 
 from pilothouse.apiserver import field_errors
-from pilothouse.apiserver.endpoints.update import Part
+from pilothouse.apiserver.endpoints.update import SubresourceStrategy
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object, next_generation
 from pilothouse.apiserver.registry.core.pods.validation import qos_class, validate_pod_spec
@@ -67,7 +67,7 @@ def _validate_ephemeral_containers(obj: Object, old: Object) -> ErrorList:
 
 
 _STEPS: tuple[Step, ...] = ("object meta update", "object meta", "update")
-EPHEMERAL_CONTAINERS = Part(_prepare_ephemeral_containers, _validate_ephemeral_containers, _STEPS)
+EPHEMERAL_CONTAINERS = SubresourceStrategy(_prepare_ephemeral_containers, _validate_ephemeral_containers, _STEPS)
 
 
 # Resize
@@ -84,7 +84,7 @@ def _prepare_resize(obj: Object, old: Object) -> None:
     spec = dict(old_spec)
     for field in _CONTAINERS:
         if spec.get(field):
-            spec[field] = _resized(spec[field], new_spec[field])
+            spec[field] = _with_new_resources(spec[field], new_spec[field])
     spec.pop("resources", None)
     if new_spec.get("resources") is not None:
         spec["resources"] = new_spec["resources"]
@@ -104,7 +104,7 @@ def _validate_resize(obj: Object, old: Object) -> ErrorList:
         # The value is the QoS class of the pod.
         detail = "Pod QOS Class may not change as a result of resizing"
         errors.append(field_errors.invalid("spec", field_errors.named(status.get("qosClass") or ""), detail))
-    if not _may_be_resized(status):
+    if not _is_resize_request_supported(status):
         errors.append(field_errors.forbidden("spec", "Pod running on node without support for resize"))
     if _has_resources(spec) or _has_resources(old_spec):
         errors += _validate_pod_level(spec.get("resources"), old_spec.get("resources"))
@@ -123,14 +123,14 @@ def _validate_resize(obj: Object, old: Object) -> ErrorList:
     errors += [
         field_errors.forbidden("spec", "only cpu and memory resources are mutable")
         for container, old_container in zip(spec["containers"], old_spec["containers"], strict=True)
-        if _without_resizable(container) != _kept(old_container)
+        if _without_resizable(container) != _with_comparable_claims(old_container)
     ]
     for position, old_container in enumerate(old_spec.get("initContainers") or ()):
         errors += _validate_init(spec["initContainers"][position], old_container, f"spec.initContainers[{position}]")
     return errors
 
 
-RESIZE = Part(_prepare_resize, _validate_resize, _STEPS)
+RESIZE = SubresourceStrategy(_prepare_resize, _validate_resize, _STEPS)
 _CONTAINERS = ("containers", "initContainers")
 
 
@@ -152,7 +152,7 @@ def _validate_container_ordering(spec: Object, old_spec: Object) -> ErrorList:
     return errors
 
 
-def _may_be_resized(status: Object) -> bool:
+def _is_resize_request_supported(status: Object) -> bool:
     """Whether the node reports the resources of containers: a node that does not cannot resize them."""
     running = (
         container_status
@@ -179,7 +179,7 @@ def _validate_pod_level(resources: Object | None, old_resources: Object | None) 
 
 def _validate_init(container: Object, old_container: Object, path: str) -> ErrorList:
     errors = []
-    if _without_resizable(container) != _kept(old_container):
+    if _without_resizable(container) != _with_comparable_claims(old_container):
         detail = "only cpu and memory resources for init or sidecar containers are mutable"
         errors.append(field_errors.forbidden(path, detail))
     if old_container.get("restartPolicy") != "Always" and container != old_container:
@@ -192,7 +192,7 @@ def _validate_init(container: Object, old_container: Object, path: str) -> Error
     return errors
 
 
-def _resized(containers: list[Object], new_containers: list[Object]) -> list[Object]:
+def _with_new_resources(containers: list[Object], new_containers: list[Object]) -> list[Object]:
     """The stored containers with the new resources and resize policies; the new containers if they are different
     ones."""
     if any(
@@ -228,7 +228,7 @@ def _not_resizable(resources: Object) -> Object:
     return {**resources, **other_amounts}
 
 
-def _kept(container: Object) -> Object:
+def _with_comparable_claims(container: Object) -> Object:
     """The old container, for comparison with ``_without_resizable``."""
     return {**container, "resources": {"claims": [], **_not_resizable(container.get("resources") or {})}}
 

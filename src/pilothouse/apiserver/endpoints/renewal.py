@@ -27,7 +27,7 @@ _SPEC = b',"spec":{'
 _RENEWED = b'"renewTime":"'
 _ENTRIES = b',"managedFields":['
 _instant = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z").fullmatch
-_MOST_KNOWN = 16_384
+_MAX_CACHED = 16_384
 _LENGTH = len("2026-01-01T00:00:00.000000Z")
 
 
@@ -208,7 +208,7 @@ def _stage(core: Core, call: Call, record: Record, owner: Owner, now: str) -> St
 
 
 def _cache_owner(core: Core, staged: Staged, owner: Owner) -> None:
-    if len(core.renewed) >= _MOST_KNOWN and staged.change.key not in core.renewed:
+    if len(core.renewed) >= _MAX_CACHED and staged.change.key not in core.renewed:
         core.renewed.clear()
     core.renewed[staged.change.key] = (staged.revision, owner)
 

@@ -157,7 +157,7 @@ def check_patched(
     ``patch_strict_errors`` are the strict errors of the patch. ``format_patched`` formats the object for errors.
     """
     if patched_members and definition is not None and not patch_strict_errors:
-        checked = _check_touched(obj, definition, patched_members)
+        checked = _check_patched_members(obj, definition, patched_members)
         if checked is not None:
             return checked
     text = msgspec.json.encode(obj)
@@ -165,7 +165,7 @@ def check_patched(
         try:
             all_strict_errors = [*patch_strict_errors, *call.info.custom.prune(obj)]
         except DecodeError as error:
-            raise _bad_patch(text.decode(), str(error)) from None
+            raise _invalid_patch(text.decode(), str(error)) from None
         if all_strict_errors:
             _handle_patch_strict_errors(call, options, text.decode(), all_strict_errors)
         return obj
@@ -177,7 +177,7 @@ def check_patched(
         decoded = decode_body(text, definition) if strategic is None else convert_document(obj, definition)
     except DecodeError as error:
         patched_text = format_patched()
-        raise _bad_patch(
+        raise _invalid_patch(
             patched_text, str(error) if strategic is not None else _first_error(patched_text, definition)
         ) from None
     if patch_strict_errors or decoded.strict_errors:
@@ -203,7 +203,7 @@ def check_patched_kind(
     type of the kind.)"""
     reason = type_meta_error(obj)
     if reason:
-        raise _bad_patch(msgspec.json.encode(obj).decode() if format_patched is None else format_patched(), reason)
+        raise _invalid_patch(msgspec.json.encode(obj).decode() if format_patched is None else format_patched(), reason)
     actual_kind, actual_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
     if actual_kind == kind and actual_version == api_version:
         return
@@ -218,10 +218,10 @@ def check_patched_kind(
     known_kinds = _known_kinds()
     if actual_kind != kind or (actual_version, actual_kind) not in known_kinds:
         text = msgspec.json.encode(obj).decode() if format_patched is None else format_patched()
-        raise _bad_patch(text, kind_mismatch(actual_version, actual_kind, kind, api_version, known_kinds))
+        raise _invalid_patch(text, kind_mismatch(actual_version, actual_kind, kind, api_version, known_kinds))
 
 
-def _check_touched(obj: Object, definition: Definition, patched_members: Collection[str]) -> Object | None:
+def _check_patched_members(obj: Object, definition: Definition, patched_members: Collection[str]) -> Object | None:
     """The object with its touched members checked, or None if they have errors.
 
     Then the whole object is decoded, because the errors depend on all of it.
@@ -242,10 +242,10 @@ def _check_touched(obj: Object, definition: Definition, patched_members: Collect
 
 def _handle_patch_strict_errors(call: Call, options: WriteOptions, patched_text: str, strict_errors: list[str]) -> None:
     if options.field_validation == "Strict":
-        raise _bad_patch(patched_text, f"strict decoding error: {', '.join(strict_errors)}")
+        raise _invalid_patch(patched_text, f"strict decoding error: {', '.join(strict_errors)}")
     if options.field_validation == "Warn":
         call.warnings += strict_errors
 
 
-def _bad_patch(patched_text: str, reason: str) -> errors.StatusError:
+def _invalid_patch(patched_text: str, reason: str) -> errors.StatusError:
     return errors.invalid("", "", "", [field_errors.invalid("patch", patched_text, reason)])

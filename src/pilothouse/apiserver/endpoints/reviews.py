@@ -22,7 +22,7 @@ from pilothouse.apiserver.authorization.selector_attributes import (
 )
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.endpoints.create import created_part
+from pilothouse.apiserver.endpoints.create import subresource_attributes
 from pilothouse.apiserver.endpoints.object_names import namespace_mismatch
 from pilothouse.apiserver.endpoints.request_objects import read_built_in
 from pilothouse.apiserver.field_errors import ErrorList
@@ -109,7 +109,7 @@ class _Reviews:
         if error:
             status["evaluationError"] = error
         review["status"] = status
-        return _answer(call, review)
+        return _created_result(call, review)
 
     async def self_rules(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read, call, "SelfSubjectRulesReview")
@@ -131,14 +131,14 @@ class _Reviews:
         # Upstream returns only the status (pkg/registry/authorization/selfsubjectrulesreview/rest.go, v1.36).
         review["spec"] = {}
         review["status"] = status
-        return _answer(call, review)
+        return _created_result(call, review)
 
     async def self_subject(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read, call, "SelfSubjectReview")
         del review["spec"]  # it has no spec
         review["metadata"]["creationTimestamp"] = core.time.now()
         review["status"] = {"userInfo": _user_info(call.identity)}
-        return _answer(call, review)
+        return _created_result(call, review)
 
     async def token(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read_owned, core, call, "TokenReview")
@@ -154,7 +154,7 @@ class _Reviews:
             review["status"] = {"authenticated": True, "user": _user_info(identity)}
             if audiences:
                 review["status"]["audiences"] = audiences
-        return _answer(call, review)
+        return _created_result(call, review)
 
     def _authenticate_token(
         self, token: str, requested_audiences: Sequence[str], api_audiences: Sequence[str]
@@ -163,7 +163,7 @@ class _Reviews:
         if self._tokens is not None:
             identity = self._tokens.identity_for(token, requested_audiences)
             if identity is not None:
-                token_audiences = self._tokens.meant_for(token)
+                token_audiences = self._tokens.audiences_of(token)
                 return authenticated(identity), [
                     audience for audience in requested_audiences if audience in token_audiences
                 ]
@@ -176,7 +176,7 @@ class _Reviews:
     async def request_token(self, core: Core, call: Call) -> ObjectResult:
         assert self._tokens is not None, "token requests are only served by a server that issues tokens"
         request = await core.long_work.run(call.size, _read, call, "TokenRequest")
-        write = created_part(call, request)
+        write = subresource_attributes(call, request)
         await core.admission.admit(write)
         spec, metadata = request["spec"], request["metadata"]
         if spec.get("expirationSeconds") is None:
@@ -232,7 +232,7 @@ class _Reviews:
         spec["audiences"] = audiences
         expires_at -= lifetime - seconds
         request["status"] = {"token": token, "expirationTimestamp": _time(expires_at)}
-        return _answer(call, request)
+        return _created_result(call, request)
 
 
 def _time(seconds: int) -> str:
@@ -381,5 +381,5 @@ def _user_info(identity: Identity) -> dict[str, Any]:
     return document
 
 
-def _answer(call: Call, document: dict[str, Any]) -> ObjectResult:
+def _created_result(call: Call, document: dict[str, Any]) -> ObjectResult:
     return ObjectResult(201, call.info, _encode(document), tuple(call.warnings))

@@ -13,7 +13,7 @@ from pilothouse.apiserver.endpoints.apply import check_config, read_config
 from pilothouse.apiserver.endpoints.object_names import check_name, namespace_mismatch
 from pilothouse.apiserver.endpoints.patch import APPLY_PATCH, patch_function, read_patch_options, stored_owners
 from pilothouse.apiserver.endpoints.request_objects import read_built_in, read_object
-from pilothouse.apiserver.endpoints.update import Change, Part, apply_change, read_stored
+from pilothouse.apiserver.endpoints.update import Change, SubresourceStrategy, apply_change, read_stored
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
@@ -42,7 +42,7 @@ async def get_status(core: Core, call: Call) -> ObjectResult:
 # scale
 
 
-def _path(obj: Object, path: str) -> Any:
+def _nested_field(obj: Object, path: str) -> Any:
     """The value at a simple path (``.spec.replicas``), or None."""
     node: Any = obj
     for segment in path.lstrip(".").split("."):
@@ -67,13 +67,13 @@ def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
     status: Object
     if info.custom is not None:
         paths = info.custom.scale
-        desired = _path(obj, paths.spec_replicas)
+        desired = _nested_field(obj, paths.spec_replicas)
         if desired is None:
             desired = not_set
         if desired is None:
             raise errors.internal(f'the spec replicas field "{paths.spec_replicas}" does not exist')
-        status = {"replicas": _path(obj, paths.status_replicas) or 0}
-        selector = _path(obj, paths.label_selector) if paths.label_selector else ""
+        status = {"replicas": _nested_field(obj, paths.status_replicas) or 0}
+        selector = _nested_field(obj, paths.label_selector) if paths.label_selector else ""
     else:
         spec = obj.get("spec") or {}
         desired = spec.get("replicas") or 0
@@ -208,37 +208,37 @@ async def bind(core: Core, call: Call) -> StatusResult:
         raise errors.plain(str(field_errors.required("target.name")))
     pod_call = Call(call.request, call.request_info, pods, core.strategy(pods), call.identity, call.namespace, name)
     change = Change(
-        transform=lambda pod: _bound(core, pod_call, pod, binding),
+        transform=lambda pod: _assign_pod(core, pod_call, pod, binding),
         revision="",
-        part=_BINDING,
+        subresource_strategy=_BINDING,
         tracked=False,
-        shares_rest=True,
+        copies_only_metadata=True,
     )
     await apply_change(core, pod_call, change, options)
     return StatusResult(201, msgspec.json.encode(errors.success(code=201)), tuple(pod_call.warnings))
 
 
-def _unchanged(_obj: Object, _old: Object) -> None:
+def _keep_all(_obj: Object, _old: Object) -> None:
     """A binding writes spec and status at once, and does not increase the generation."""
 
 
-_BINDING = Part(_unchanged)
+_BINDING = SubresourceStrategy(_keep_all)
 """Upstream bypasses the strategy of pods (``setPodNodeAndMetadata``)."""
 
 
-def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
+def _assign_pod(core: Core, call: Call, pod: Object, binding: Object) -> Object:
     meta, binding_metadata = pod["metadata"], binding.get("metadata") or {}
     if binding_metadata.get("uid") and binding_metadata["uid"] != meta["uid"]:
         raise update.wrong_uid(call.info, call.namespace, call.name, binding_metadata["uid"], meta["uid"])
     if binding_metadata.get("resourceVersion") not in (None, "", "0", meta["resourceVersion"]):
         raise errors.modified(call.info, call.name)
     if meta.get("deletionTimestamp"):
-        raise _not_bound(call, f"pod {call.name} is being deleted, cannot be assigned to a host")
+        raise _binding_conflict(call, f"pod {call.name} is being deleted, cannot be assigned to a host")
     spec = pod["spec"]
     if spec.get("nodeName"):
-        raise _not_bound(call, f'pod {call.name} is already assigned to node "{spec["nodeName"]}"')
+        raise _binding_conflict(call, f'pod {call.name} is already assigned to node "{spec["nodeName"]}"')
     if spec.get("schedulingGates"):
-        raise _not_bound(call, f"pod {call.name} has non-empty .spec.schedulingGates")
+        raise _binding_conflict(call, f"pod {call.name} has non-empty .spec.schedulingGates")
     pod["spec"] = {**spec, "nodeName": binding["target"]["name"]}
     for field in ("annotations", "labels"):
         if binding_metadata.get(field):
@@ -259,29 +259,31 @@ def _bound(core: Core, call: Call, pod: Object, binding: Object) -> Object:
     return pod
 
 
-def _not_bound(call: Call, reason: str) -> errors.StatusError:
+def _binding_conflict(call: Call, reason: str) -> errors.StatusError:
     return errors.conflict(call.info, call.name, reason, subresource="binding")
 
 
 # Subresources with their own strategy
 
 
-async def update_part(core: Core, call: Call, part: Part) -> ObjectResult:
+async def update_subresource(core: Core, call: Call, subresource_strategy: SubresourceStrategy) -> ObjectResult:
     """PUT of such a subresource."""
     options = read_write_options(call.request_info.query, "UpdateOptions")
     sent = await core.long_work.run(call.size, read_object, call, options)
     meta: Object = sent.setdefault("metadata", {})
     check_name(call, meta)
     revision = meta.get("resourceVersion") or ""
-    change = Change(transform=lambda _old: read_object(call, options), revision=revision, part=part)
+    change = Change(
+        transform=lambda _old: read_object(call, options), revision=revision, subresource_strategy=subresource_strategy
+    )
     return await apply_change(core, call, change, options)
 
 
-async def patch_part(core: Core, call: Call, part: Part) -> ObjectResult:
+async def patch_subresource(core: Core, call: Call, subresource_strategy: SubresourceStrategy) -> ObjectResult:
     """PATCH of such a subresource."""
     options = read_patch_options(call)
     patched = await core.long_work.run(call.size, patch_function, call, call.info, options)
-    return await apply_change(core, call, Change(transform=patched, part=part), options)
+    return await apply_change(core, call, Change(transform=patched, subresource_strategy=subresource_strategy), options)
 
 
 # namespaces/finalize: only here spec.finalizers can be changed
@@ -300,4 +302,4 @@ def _validate_finalize(obj: Object, _old: Object) -> ErrorList:
     return validate_finalizer_name(obj["spec"].get("finalizers") or (), "spec.finalizers")
 
 
-FINALIZE = Part(_only_finalizers, _validate_finalize)
+FINALIZE = SubresourceStrategy(_only_finalizers, _validate_finalize)

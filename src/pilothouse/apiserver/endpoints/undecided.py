@@ -17,7 +17,7 @@ from pilothouse.storage import Mismatch, Record
 _ATTEMPTS = 5
 
 
-async def carry_out(core: Core, call: Call, handler: Handler) -> Any:
+async def run_write_handler(core: Core, call: Call, handler: Handler) -> Any:
     """Call the handler of a write. Its error is only raised once the write that it may depend on is committed; if that
     write was dropped, the handler is called again."""
     store = core.store.store_for(call.info.prefix)

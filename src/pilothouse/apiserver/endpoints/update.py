@@ -81,7 +81,7 @@ async def update(core: Core, call: Call) -> ObjectResult:
     if call.strategy.allow_create_on_update and not call.request_info.subresource and record is None:
         if meta.get("uid"):
             raise wrong_uid(call.info, call.namespace, call.name, meta["uid"], "")
-        meta.pop("resourceVersion", None)  # where there is nothing no version is wrong
+        meta.pop("resourceVersion", None)  # without an object every version matches
         return await create_object(core, call, new, options)
     revision = meta.get("resourceVersion") or ""
     unused = [new]
@@ -142,7 +142,7 @@ Transform = Callable[[Object], Object]
 argument."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class SubresourceStrategy(msgspec.Struct, frozen=True):
     """A subresource with its own rules. ``prepare`` resets the fields that it does not write: (object, old).
     ``validate`` returns the errors of the others; without it nothing is validated."""
 
@@ -160,8 +160,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     revision: str | None = None
     """The resource version that the request requires, empty if it requires none. None for a patch: the patched object
     requires one if the patch has set it."""
-    part: Part | None = None
-    """Replaces the ordinary separation of spec and status."""
+    subresource_strategy: SubresourceStrategy | None = None
+    """The rules of the subresource; None for the object itself and its status."""
     main: bool = False
     """Treat it as a change of the object itself, whatever the subresource."""
     builds_on_old: bool = True
@@ -170,8 +170,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Whether managedFields are updated."""
     with_owners: bool = False
     """``transform`` reads managedFields."""
-    shares_rest: bool = False
-    """It only changes the status, and does not modify its argument, so that the rest is not copied."""
+    copies_only_metadata: bool = False
+    """``transform`` modifies nothing but metadata in place, so that only metadata is copied for it."""
 
 
 class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +195,7 @@ async def apply_change(core: Core, call: Call, change: Change, options: WriteOpt
 
     def make(plain: bytes, owners: bytes, key: str) -> tuple[Object, Object, bytes | None]:
         old = base = decode(plain, key)
-        if change.shares_rest:
+        if change.copies_only_metadata:
             base = {**old, "metadata": dict(old["metadata"])}
         elif change.builds_on_old:
             base = decode(plain, key)
@@ -220,7 +220,7 @@ async def apply_change(core: Core, call: Call, change: Change, options: WriteOpt
             raise wrong_uid(call.info, call.namespace, call.name, uid, old["metadata"]["uid"], dry_run=options.dry_run)
         if not change.builds_on_old:
             check_revision_given(call, meta)
-        version = _patched_version(meta, old["metadata"]) if change.revision is None else change.revision
+        version = _resource_version_of_patch(meta, old["metadata"]) if change.revision is None else change.revision
         if version:
             try:
                 resource_versions.parse(version)
@@ -245,8 +245,8 @@ async def apply_change(core: Core, call: Call, change: Change, options: WriteOpt
     raise AssertionError("the last attempt returns or raises")
 
 
-def _patched_version(meta: Object, old: Object) -> str:
-    """The resource version in a patched object, when the patch has put one there."""
+def _resource_version_of_patch(meta: Object, old: Object) -> str:
+    """The resource version in a patched object if the patch has set it, else ""."""
     version: str = meta.get("resourceVersion") or ""
     return "" if version == old["resourceVersion"] else version
 
@@ -261,7 +261,13 @@ async def read_stored(core: Core, call: Call, record: Record, *, bypass_cache: b
 
 
 async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, options: WriteOptions) -> ObjectResult:
-    record, old, obj, old_owners, part = attempt.record, attempt.old, attempt.obj, attempt.old_owners, change.part
+    record, old, obj, old_owners, subresource_strategy = (
+        attempt.record,
+        attempt.old,
+        attempt.obj,
+        attempt.old_owners,
+        change.subresource_strategy,
+    )
     subresource = "" if change.main else call.request_info.subresource
     info, strategy = call.info, call.strategy
     meta, old_meta = obj["metadata"], old["metadata"]
@@ -297,8 +303,8 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     admission.allocate(write)
     if owners != old_owners and equal_ignoring_timestamps(obj, old, owners, old_owners):
         obj["metadata"]["managedFields"] = old_meta["managedFields"]
-    if part is not None:
-        part.prepare(obj, old)
+    if subresource_strategy is not None:
+        subresource_strategy.prepare(obj, old)
     elif subresource == "status":
         _prepare_status(core, call, obj, old)
     else:
@@ -307,14 +313,16 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     self_link = obj["metadata"].get("selfLink") if options.dry_run else None
     meta = obj["metadata"] = ordered_metadata(obj["metadata"])
     if attempt.uid and not (subresource == "status" and strategy.kept_on_status_update == "metadata"):
-        # A PUT names the uid as a precondition; to a patch it is a field like others.
+        # In a PUT the uid is a precondition, in a patch a field like others.
         meta["uid"] = attempt.uid
-    call.warnings += await core.long_work.run(attempt.size, _check, core, call, obj, old, part, subresource)
+    call.warnings += await core.long_work.run(
+        attempt.size, _check, core, call, obj, old, subresource_strategy, subresource
+    )
     await admission.validate(write)
     strategy.canonicalize(obj)
     warnings = tuple(call.warnings)
-    if _is_gone(call, obj):
-        return await _remove(core, call, record, obj, options)
+    if _should_delete_during_update(call, obj):
+        return await _delete_without_finalizers(core, call, record, obj, options)
     stored_as = strategy.stored_as(info)
     is_stored_as_served = record.value.startswith(stored_as.head) and core.view(stored_as, record.value) == record.value
     is_defaulted_when_read = record.created == record.revision and strategy.defaulted_when_read(obj)
@@ -338,7 +346,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         and _is_stored(stored_as, stored, record)
         and (not core.store.is_shared or await _is_current(core, record, options))
     ):
-        # Only its shown form has changed.
+        # Only the converted form differs, not the stored one.
         return ObjectResult(200, info, await core.from_storage(info, record.value), warnings)
     if options.dry_run:
         if self_link:
@@ -361,18 +369,26 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     return ObjectResult(200, info, await core.from_storage(info, value), warnings)
 
 
-def _check(core: Core, call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> Iterable[str]:
+def _check(
+    core: Core, call: Call, obj: Object, old: Object, subresource_strategy: SubresourceStrategy | None, subresource: str
+) -> Iterable[str]:
     """Warnings about the change; raises 422 if it is invalid."""
-    all_errors = _validate(core, call, obj, old, part, subresource)
+    all_errors = _validate(core, call, obj, old, subresource_strategy, subresource)
     if all_errors:
         raise errors.invalid(call.strategy.error_group(call.info), call.info.kind, call.name, all_errors)
-    return call.strategy.warnings(obj) if part is None and subresource != "status" else ()
+    return call.strategy.warnings(obj) if subresource_strategy is None and subresource != "status" else ()
 
 
-def _validate(core: Core, call: Call, obj: Object, old: Object, part: Part | None, subresource: str) -> ErrorList:
+def _validate(
+    core: Core, call: Call, obj: Object, old: Object, subresource_strategy: SubresourceStrategy | None, subresource: str
+) -> ErrorList:
     strategy = call.strategy
-    if part is not None:
-        return validate_update(strategy, obj, old, part.steps, part.validate) if part.validate is not None else []
+    if subresource_strategy is not None:
+        return (
+            validate_update(strategy, obj, old, subresource_strategy.steps, subresource_strategy.validate)
+            if subresource_strategy.validate is not None
+            else []
+        )
     if subresource == "status":
         unauthorized = core.authorize_fields(call, obj, old)
         errors = validate_update(strategy, obj, old, strategy.status_steps, strategy.validate_status_update)
@@ -395,7 +411,7 @@ def _prepare(core: Core, call: Call, obj: Object, old: Object) -> None:
     """A write to the object itself: the status stays, and a changed spec raises the generation."""
     strategy = call.strategy
     if "status" in call.info.subresources:
-        _take(obj, old, "status")
+        _copy_field(obj, old, "status")
     strategy.drop_disabled_fields(obj, old)
     strategy.set_timestamps(obj, core.time.now())
     strategy.prepare_for_update(obj, old)
@@ -406,7 +422,7 @@ def _prepare(core: Core, call: Call, obj: Object, old: Object) -> None:
 def _prepare_status(core: Core, call: Call, obj: Object, old: Object) -> None:
     """A write of the status: everything else is reset, except the metadata that the resource allows."""
     for name in [name for name in {**obj, **old} if name not in ("metadata", "status", "kind", "apiVersion")]:
-        _take(obj, old, name)
+        _copy_field(obj, old, name)
     meta, old_meta = obj["metadata"], old["metadata"]
     kept_metadata = call.strategy.kept_on_status_update
     if kept_metadata == "labels":
@@ -418,21 +434,21 @@ def _prepare_status(core: Core, call: Call, obj: Object, old: Object) -> None:
         meta["managedFields"] = managed_fields
     elif kept_metadata == "user metadata":
         object_meta.keep_user_fields(meta, old_meta, _ALL_USER_FIELDS)
-        # Nor when it is to go (metav1.ResetObjectMetaForStatus, apimachinery v0.36).
-        _take(meta, old_meta, "deletionTimestamp")
+        # The deletionTimestamp is reset, too (metav1.ResetObjectMetaForStatus, apimachinery v0.36).
+        _copy_field(meta, old_meta, "deletionTimestamp")
     elif kept_metadata == "pod":
         object_meta.keep_user_fields(meta, old_meta, ("ownerReferences",))
     call.strategy.prepare_for_status_update(obj, old, core.time.now())
 
 
-def _take(obj: Object, old: Object, name: str) -> None:
+def _copy_field(obj: Object, old: Object, name: str) -> None:
     if name in old:
         obj[name] = old[name]
     else:
         obj.pop(name, None)
 
 
-def _is_gone(call: Call, obj: Object) -> bool:
+def _should_delete_during_update(call: Call, obj: Object) -> bool:
     """Whether the object was only waiting for its finalizers, and has none now."""
     meta: dict[str, Any] = obj["metadata"]
     return (
@@ -443,8 +459,10 @@ def _is_gone(call: Call, obj: Object) -> bool:
     )
 
 
-async def _remove(core: Core, call: Call, record: Record, obj: Object, options: WriteOptions) -> ObjectResult:
-    """The update that takes the last finalizer away removes the object.
+async def _delete_without_finalizers(
+    core: Core, call: Call, record: Record, obj: Object, options: WriteOptions
+) -> ObjectResult:
+    """An update that removes the last finalizer deletes the object.
 
     The response has the object as it was sent; watchers get the last stored state (apiserver
     ``pkg/registry/generic/registry/store.go``, ``deleteWithoutFinalizers``, v0.36).
@@ -455,7 +473,7 @@ async def _remove(core: Core, call: Call, record: Record, obj: Object, options: 
 
 
 async def remove(core: Core, record: Record) -> bytes:
-    """Delete a record for good; its last state with the revision of the deletion. Raises ``Mismatch``."""
+    """Delete a record; returns its last state with the revision of the deletion. Raises ``Mismatch``."""
     return await core.commit(stage_deletion(core.store, record))
 
 
@@ -465,7 +483,7 @@ def wrong_uid(
     """409, about an update that names another object's uid."""
     declared = registration_of(info.group, info.resource).etcd_prefix if info.custom is None else ""
     prefix = declared or info.resource
-    root = "" if dry_run else "/registry"  # a dry run does not reach the storage, which would know the root
+    root = "" if dry_run else "/registry"  # a dry run does not reach the storage, which adds the root
     path = f"{root}/{prefix}/{namespace}/{name}" if info.namespaced else f"{root}/{prefix}/{name}"
     return errors.conflict(
         info,

@@ -56,7 +56,7 @@ def _converted(change: Change, converted_values: Mapping[bytes, bytes], *, needs
     else:
         old = None
     if change.type == "DELETED":
-        assert old is not None, "what is deleted was there"
+        assert old is not None, "a deletion has an old object"
         value = with_revision(old.value, old.revision, change.revision)
     else:
         value = converted_values[change.value]
@@ -87,9 +87,9 @@ class Watch:
         self._watcher: Watcher | None = None
         self._closed = False
         self._prefix = self._narrow_prefix()
-        self._first: list[WatchEvent | Record] | None = None
-        """The initial events; None until they are determined. Those of records are made when they are sent."""
-        self._sent = 0
+        self._initial_events: list[WatchEvent | Record] | None = None
+        """The initial events; None until they are determined. Records are encoded when they are sent."""
+        self._sent_initial_events = 0
         """How many of them were sent."""
         self.converts = call.info.custom is not None and call.info.custom.converter is not None
         """Whether a webhook may be needed to convert objects."""
@@ -109,7 +109,7 @@ class Watch:
         self._bookmark_at = self._deadline
         self._alarm_at = -1.0
         if options.bookmarks:
-            self._plan_bookmark(now)
+            self._schedule_bookmark(now)
         core.watches[self] = self.info
         self.hand_over: Callable[[int], bool] | None = None
         """Delivers the revision of a bookmark to a reader in the same process without waking its task; false if the
@@ -119,7 +119,7 @@ class Watch:
         self.event_sizes = metrics.requests.event_sizes(call.info) if metrics is not None else None
         """Observes the size of each event in bytes."""
         if revision <= self._store.revision or not self._initial:
-            self._begin()
+            self._start()
 
     def _narrow_prefix(self) -> str:
         call, name = self._call, self._selection.name
@@ -127,7 +127,7 @@ class Watch:
             return call.info.key(call.namespace, name)
         return call.info.list_prefix(call.namespace)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         """Take the current state, and follow the history from the same revision."""
         store, info = self._store, self.info
         after = self._revision
@@ -138,33 +138,33 @@ class Watch:
         except Compacted as error:
             self._fail(errors.expired(f"too old resource version: {after} ({error.oldest})"))
             return
-        self._first = []
+        self._initial_events = []
         metrics = self._core.metrics
         if self._initial:
             if self.converts:
                 self._initial_records = self._current_records()
             else:
-                records = self._now()
+                records = self._current_selected_records()
                 if store.has_unreadable:
                     unreadable = next((record for record in records if why_unreadable(record.value)), None)
                     if unreadable is not None:
                         self._fail(errors.unreadable(unreadable.value, "", ""))
                         return
-                self._first += records
+                self._initial_events += records
             if metrics is not None:
-                metrics.storage.watch_began(info, len(self._first) + len(self._initial_records))
+                metrics.storage.watch_began(info, len(self._initial_events) + len(self._initial_records))
             if self._options.bookmarks:
                 self._bookmarked = after
-                self._first.append(self._bookmark(after, initial_end=True))
+                self._initial_events.append(self._bookmark(after, initial_end=True))
 
     def _fail(self, error: StatusError) -> None:
-        self._first = [WatchEvent("ERROR", error.body)]
+        self._initial_events = [WatchEvent("ERROR", error.body)]
         self._deadline = self._core.env.monotonic()
 
     async def convert_first(self) -> None:
         """Convert the initial events and the changes since. Raises ``StatusError``. Does nothing until they are
         determined."""
-        if self._first is None or self._watcher is None:
+        if self._initial_events is None or self._watcher is None:
             return
         records, self._initial_records = self._initial_records, []
         values = await self._core.list_from_storage(self.info, [record.value for record in records])
@@ -172,7 +172,7 @@ class Watch:
         selection = self._selection
         initial = [WatchEvent("ADDED", value) for value in values if selection.empty or selection.matches(read(value))]
         changes = await self._convert(self._watcher.take())
-        self._first = [*initial, *self._first, *self._events(changes)]
+        self._initial_events = [*initial, *self._initial_events, *self._events(changes)]
 
     async def _convert(self, changes: list[Change]) -> list[Change]:
         """The changes in the version of the watch. Watches of the same version share them."""
@@ -197,7 +197,7 @@ class Watch:
             converted.append(memo[key])
         return converted
 
-    async def _within_watch(self, converting: Coroutine[Any, Any, T]) -> T | None:
+    async def _until_watch_ends(self, converting: Coroutine[Any, Any, T]) -> T | None:
         """The result of a conversion; None if the watch ends: by timeout, ``close``, or a failure of the conversion."""
         try:
             async with asyncio.timeout_at(self._deadline) as limit:
@@ -214,7 +214,7 @@ class Watch:
         return None
 
     def _current_records(self) -> list[Record]:
-        """The records that may be selected, by what is known without decoding them."""
+        """The records that may be selected, without decoding them."""
         core, call, selection = self._core, self._call, self._selection
         store = core.store
         keys = None if selection.empty else keys_selected(core, call, selection)
@@ -223,7 +223,7 @@ class Watch:
             return store.list(prefix).records
         return [record for key in keys if key.startswith(prefix) and (record := store.get(key)) is not None]
 
-    def _now(self) -> list[Record]:
+    def _current_selected_records(self) -> list[Record]:
         core, call, selection = self._core, self._call, self._selection
         records = self._current_records()
         if selection.empty:
@@ -235,23 +235,23 @@ class Watch:
         return self
 
     async def __anext__(self) -> list[WatchEvent]:
-        if self._first is None and not self._closed:
+        if self._initial_events is None and not self._closed:
             # A watch waits for a future resource version; with initial events it must not.
             try:
                 await wait_for(self._core, self.info.prefix, self._revision)
             except StatusError as error:
                 self._fail(error)
             else:
-                self._begin()
+                self._start()
                 if self.converts:
-                    await self._within_watch(self.convert_first())
-        if self._first:
-            if self._sent:
-                await asyncio.sleep(0)  # a reader that is quick waits for nothing
+                    await self._until_watch_ends(self.convert_first())
+        if self._initial_events:
+            if self._sent_initial_events:
+                await asyncio.sleep(0)  # let other tasks run between batches
             try:
-                return self._next_of(self._first)
+                return self._next_initial_events(self._initial_events)
             except StatusError as error:
-                self._first = []
+                self._initial_events = []
                 self.stop()
                 return [WatchEvent("ERROR", error.body)]
         watcher = self._watcher
@@ -259,7 +259,7 @@ class Watch:
             changes = watcher.take()
             if changes:
                 if self.converts:
-                    changes = await self._within_watch(self._convert(changes)) or []
+                    changes = await self._until_watch_ends(self._convert(changes)) or []
                 try:
                     events = self._events(changes)
                 except StatusError as error:  # undecodable objects of another program
@@ -274,9 +274,9 @@ class Watch:
                     self._core.metrics.storage.watch_overrun(self.info)
                 break
             if now >= self._bookmark_at:
-                has_news = self._has_news
-                self._plan_bookmark(now)
-                if has_news:
+                needs_bookmark = self._needs_bookmark
+                self._schedule_bookmark(now)
+                if needs_bookmark:
                     self._bookmarked = self._store.revision
                     return [self._bookmark(self._bookmarked)]
             self._set_alarm(self._bookmark_at)
@@ -284,8 +284,8 @@ class Watch:
         self.stop()
         raise StopAsyncIteration
 
-    def _next_of(self, first: list[WatchEvent | Record]) -> list[WatchEvent]:
-        end, size = self._sent, 0
+    def _next_initial_events(self, first: list[WatchEvent | Record]) -> list[WatchEvent]:
+        end, size = self._sent_initial_events, 0
         batch: list[WatchEvent] = []
         while end < len(first) and size < _BATCH_BYTES:
             item = first[end]
@@ -293,9 +293,9 @@ class Watch:
             batch.append(event)
             size += len(event.value)
             end += 1
-        self._sent = end
+        self._sent_initial_events = end
         if end == len(first):
-            self._first = []
+            self._initial_events = []
             if self._options.send_initial_events and self._core.metrics is not None:
                 seconds = self._core.env.monotonic() - self._began
                 self._core.metrics.requests.watch_listed(self._call.request_info, seconds)
@@ -304,12 +304,12 @@ class Watch:
     # Bookmarks
 
     @property
-    def _has_news(self) -> bool:
+    def _needs_bookmark(self) -> bool:
         """Whether a bookmark is to be sent: it differs from the previous one, or is the last of this watch."""
         revision = self._store.revision
         return revision >= self._revision and (revision != self._bookmarked or self._bookmark_at >= self._last_bookmark)
 
-    def _plan_bookmark(self, now: float) -> None:
+    def _schedule_bookmark(self, now: float) -> None:
         """The next bookmark is due at a multiple of the interval since the start, the last one shortly before the
         end."""
         interval = self._core.options.bookmark_seconds
@@ -332,16 +332,16 @@ class Watch:
     def ring(self, now: float) -> None:
         """A bookmark or the end is due."""
         self._alarm_at = -1.0
-        if now < self._deadline and not self._has_news:
+        if now < self._deadline and not self._needs_bookmark:
             # The store is idle. Until the next write there is no bookmark to send each minute.
             self._core.idle_watches[self.notify_written] = None
             # A watch that waits for a future revision sends no last bookmark, and just ends.
             self._bookmark_at = self._last_bookmark if now < self._last_bookmark else self._deadline
             self._set_alarm(self._bookmark_at)
-        elif self._watcher is not None and not self._hands_over(now):
+        elif self._watcher is not None and not self._deliver_bookmark(now):
             self._watcher.nudge()
 
-    def _hands_over(self, now: float) -> bool:
+    def _deliver_bookmark(self, now: float) -> bool:
         """Whether the due bookmark was delivered to the reader directly, with nothing else to send."""
         watcher, hand_over = self._watcher, self.hand_over
         if hand_over is None or watcher is None or not watcher.idle or watcher.ended or self._closed or self.converts:
@@ -352,7 +352,7 @@ class Watch:
         if not hand_over(revision):
             return False
         self._bookmarked = revision
-        self._plan_bookmark(now)
+        self._schedule_bookmark(now)
         self._set_alarm(self._bookmark_at)
         return True
 
@@ -367,13 +367,13 @@ class Watch:
             events = self._events(changes)
         except StatusError:  # reported when the reader resumes
             return False
-        assert self._take_events is not None, "there is who takes them"
+        assert self._take_events is not None, "set by hand_events_to"
         return not events or self._take_events(events)
 
     def notify_written(self) -> None:
         """Called for the first write after an idle time: bookmarks are due again."""
         if self._bookmark_at < self._deadline:
-            self._plan_bookmark(self._core.env.monotonic())
+            self._schedule_bookmark(self._core.env.monotonic())
             self._set_alarm(self._bookmark_at)
 
     def _events(self, changes: list[Change]) -> list[WatchEvent]:
@@ -396,7 +396,7 @@ class Watch:
         key = (self.info, type_)
         event: WatchEvent | None = memo.get(key)
         if event is None:
-            event = memo[key] = WatchEvent(type_, self._show(change.value), {})
+            event = memo[key] = WatchEvent(type_, self._served_object(change.value), {})
         return event
 
     def _filtered_event(self, change: Change, selection: Selection) -> WatchEvent | None:
@@ -415,10 +415,10 @@ class Watch:
         event: WatchEvent | None = memo.get(key)
         if event is None:
             value = with_revision(change.before.value, change.before.revision, change.revision)
-            event = memo[key] = WatchEvent("DELETED", self._show(value), {})
+            event = memo[key] = WatchEvent("DELETED", self._served_object(value), {})
         return event
 
-    def _show(self, value: bytes) -> bytes:
+    def _served_object(self, value: bytes) -> bytes:
         return value if self.converts else self._core.view(self.info, value)
 
     def _attributes(self, change: Change, *, before: bool) -> Attributes:
@@ -432,7 +432,7 @@ class Watch:
         if attributes is None:
             revision, value = change.revision, change.value
             if before:
-                assert change.before is not None, "only asked for when there was something before"
+                assert change.before is not None, "the caller checks that there is an old object"
                 revision, value = change.before.revision, change.before.value
             attributes = memo[key] = self._core.attributes.at(reader, change.key, revision, value)
         return attributes

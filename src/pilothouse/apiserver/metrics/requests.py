@@ -268,7 +268,7 @@ class RequestMetrics:
     def deprecated(self, info: RequestInfo, removed_release: str) -> None:
         """A deprecated version was requested."""
         resource = info.info
-        assert resource is not None, "only what is served is deprecated"
+        assert resource is not None, "a deprecated resource is served"
         subresource = info.subresource if info.sub is not None else ""
         labels = (resource.group, resource.version, resource.resource, subresource, removed_release)
         self._deprecated.labels(*labels).set(1)
@@ -280,7 +280,7 @@ class RequestMetrics:
     def watch_listed(self, info: RequestInfo, seconds: float) -> None:
         """A watch has sent its initial events."""
         resource = info.info
-        assert resource is not None, "what is watched is served"
+        assert resource is not None, "a watched resource is served"
         labels = (resource.group, resource.version, resource.resource, _scope(info))
         self._watch_list_seconds.labels(*labels).observe(seconds)
 
