@@ -13,6 +13,7 @@ from pilothouse.api.core import PODS
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object
 from pilothouse.client import Client
+from pilothouse.client.discovery import Requester
 from pilothouse.client.errors import ConfigError, ConnectFailed
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.leader_migration import Leader, LeaderMigration
@@ -135,6 +136,17 @@ async def test_unreachable_api_server_fails_startup_after_ten_seconds(env: Env) 
     cluster.down = True
     with pytest.raises(ConnectionError, match="failed to wait for apiserver being healthy: connection refused"):
         await wait_for_api_server(cluster.client(), env)
+    assert 10 <= env.monotonic() < 12
+
+
+async def test_an_api_server_that_does_not_respond_fails_startup_after_ten_seconds(env: Env) -> None:
+    class Silent(Requester):
+        async def request(self, *_arguments: Any, **_keywords: Any) -> wire.Response:
+            await asyncio.sleep(3600)
+            raise AssertionError("nothing waits so long")
+
+    with pytest.raises(ConnectionError, match=r"healthy at https://a: no response within 10 s; is it running"):
+        await wait_for_api_server(Silent(), env, "https://a")
     assert 10 <= env.monotonic() < 12
 
 

@@ -97,6 +97,17 @@ async def test_tls_1_1_is_rejected(authority: Pair, server_pair: Pair, tmp_path:
         await run_with_tls(ServerTls.from_pair(server_pair), context, ask_twice)
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_plain_http_gets_the_response_of_gos_server(server_pair: Pair, method: str) -> None:
+    tls = ServerTls.from_pair(server_pair)
+    async with asyncio.timeout(5), Server(echo, tls=tls) as server, connected(server) as (reader, writer):
+        writer.write(f"{method} /healthz HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.0 400 Bad Request\r\n")
+        assert b"Content-Length: 48\r\n" in head
+        assert await reader.readexactly(48) == b"Client sent an HTTP request to an HTTPS server.\n"
+
+
 async def test_renewed_certificate_is_used_for_new_connections(authority: Pair, tmp_path: Path) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     issue_server(authority, ["localhost"], NOW, common_name="first").save(certificate, key)

@@ -7,7 +7,7 @@ wrong credentials are one clear error instead of a stream of them.
 import asyncio
 from typing import Any
 
-from pilothouse.client import Client
+from pilothouse.client.discovery import Requester
 from pilothouse.client.errors import ApiError, ConfigError, NotFound, Unauthorized
 from pilothouse.env import Env, Log
 
@@ -20,7 +20,7 @@ _NO_HEALTHZ = "; is this the address of a Kubernetes API server?"
 _log = Log("startup")
 
 
-async def wait_for_api_server(client: Client, env: Env, server: str = "") -> None:
+async def wait_for_api_server(client: Requester, env: Env, server: str = "") -> None:
     """Poll ``/healthz`` once a second until it returns ok. ``server`` is its address, for errors. Raises
     ``ConnectionError`` on timeout, or if retrying cannot help."""
     at = f" at {server}" if server else ""
@@ -28,7 +28,7 @@ async def wait_for_api_server(client: Client, env: Env, server: str = "") -> Non
     deadline, logged = env.monotonic() + WAIT_SECONDS, ""
     while True:
         try:
-            await client.request("GET", "/healthz")
+            await _request_health(client, max(1.0, deadline - env.monotonic()))
             return
         except Unauthorized as error:
             # /healthz is open to all but wrong credentials.
@@ -47,3 +47,14 @@ async def wait_for_api_server(client: Client, env: Env, server: str = "") -> Non
                 logged = str(error)
                 _log.info("Waiting for the API server", reason=error, **server_attributes)
         await asyncio.sleep(1.0)
+
+
+async def _request_health(client: Requester, seconds: float) -> None:
+    """Also a server that accepts connections and never responds must not be waited for longer, nor silently."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            await client.request("GET", "/healthz")
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"no response within {seconds:.0f} s") from None

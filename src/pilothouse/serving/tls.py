@@ -30,6 +30,12 @@ with lazy_imports():
     import tempfile  # not needed for certificates from files
 
 _CHECK_SECONDS = 1.0
+_PLAIN_HTTP = (
+    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 48\r\n\r\n"
+    b"Client sent an HTTP request to an HTTPS server.\n"
+)
+"""The response to a request without TLS, as Go's ``net/http`` sends it (``server.go``, ``conn.serve``); with a length,
+because the connection is closed later."""
 
 _log = Log("serving")
 
@@ -67,6 +73,7 @@ class _Handshake(ssl.SSLObject):
     """
 
     _failure: ssl.SSLError | None = None
+    outgoing: ssl.MemoryBIO | None = None
 
     def do_handshake(self) -> None:
         """One step of the handshake."""
@@ -79,6 +86,8 @@ class _Handshake(ssl.SSLObject):
         except ssl.SSLError as error:
             _log.info("TLS handshake failed", v=2, err=error)
             self._failure = error
+            if self.outgoing is not None and error.reason == "HTTP_REQUEST":
+                self.outgoing.write(_PLAIN_HTTP)
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert is to be sent") from error
 
 
@@ -87,9 +96,12 @@ class _DelegatingContext(ssl.SSLContext):
 
     owner: "ServerTls"
 
-    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> ssl.SSLObject:
         """The server side of a new connection."""
-        return self.owner.newest().wrap_bio(*args, **kwargs)
+        connection = self.owner.newest().wrap_bio(incoming, outgoing, *args, **kwargs)
+        if isinstance(connection, _Handshake):
+            connection.outgoing = outgoing
+        return connection
 
 
 class ServerTls:
