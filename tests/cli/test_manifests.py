@@ -69,12 +69,32 @@ def test_a_file_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_unusable_files_and_documents_are_reported(tmp_path: Path) -> None:
     put(tmp_path, "b.yaml")
     (tmp_path / "a.yaml").write_text("a: [")
-    (tmp_path / "c.yaml").write_text("kind: Pod\n---\napiVersion: v1\n")
+    (tmp_path / "c.yaml").write_text("kind: Pod\n---\napiVersion: v1\n---\n{apiVersion: [v1], kind: Pod}\n")
     with pytest.raises(UserError) as raised:
         load(str(tmp_path))
     lines = str(raised.value).replace(f"{tmp_path}/", "").split("\nError: ")
     assert lines[0].startswith("manifest a.yaml is not valid YAML: ")
-    assert lines[1:] == ["c.yaml, document 1: apiVersion is missing", "c.yaml, document 2: kind is missing"]
+    assert lines[1:] == [
+        "c.yaml, document 1: apiVersion is missing",
+        "c.yaml, document 2: kind is missing",
+        "c.yaml, document 3: apiVersion must be a string",
+    ]
+
+
+def test_a_manifest_without_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    put(tmp_path, "a.yaml")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="the name of a manifest is empty"):
+        load("")
+
+
+async def test_an_unknown_kind_comes_with_the_closest_one(env: Env) -> None:
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        document = {"apiVersion": "apps/v1", "kind": "Deploymnt", "metadata": {"name": "a"}}
+        with pytest.raises(UserError) as raised:
+            await apply_manifest(cluster.client, Manifest("f", document))
+    hint = " (did you mean apps/v1 Deployment?)"
+    assert str(raised.value) == f'f: no matches for kind "Deploymnt" in version "apps/v1"{hint}'
 
 
 @cases(

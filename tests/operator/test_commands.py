@@ -52,6 +52,16 @@ def test_an_error_of_the_file_is_shown_without_frames_of_pilothouse(
     assert "pilothouse" not in "".join(rest).replace(str(tmp_path), "")
 
 
+@pytest.mark.parametrize("words", [["generate", "manifests"], ["run"]])
+def test_a_file_that_ends_the_program_is_an_error(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "broken_operator.py"
+    file.write_text("raise SystemExit(3)\n")
+    assert main([*words, str(file)]) == 1
+    assert capsys.readouterr().err.startswith(f"Error: {file}, line 1: SystemExit: 3\n")
+
+
 def test_the_manifests_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["generate", "manifests", str(EXAMPLE), "-n", "sites", "--image", "example.com/sites:1"]) == 0
     objects = list(yaml.safe_load_all(capsys.readouterr().out))

@@ -160,7 +160,8 @@ async def _run(parsed: Parsed) -> int:
     if not documents:
         place = f" in namespace {namespace}" if namespace else ""
         raise UserError(
-            f"there is no {resource.group_resource} {name}{place} ({info.title}), and was none since {oldest}"
+            f"there is no {resource.group_resource} {name}{place} ({info.title}), and was none since resourceVersion "
+            f"{oldest}"
         )
     if documents[0][0] == "EXISTED":
         print(f"The history that the API server keeps begins at resourceVersion {oldest}.", file=sys.stderr)

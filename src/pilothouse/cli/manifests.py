@@ -62,6 +62,8 @@ class AppliedObject(msgspec.Struct, frozen=True):
 def load(path: str, *, recursive: bool = False) -> list[Manifest]:
     """The objects of a file, or of all manifests in a folder, in the order of their names, as kubectl takes them; ``-``
     is standard input. Lists (``kind: List``) are taken apart. Raises ``UserError``."""
+    if not path:
+        raise UserError("the name of a manifest is empty")
     files = [path]
     if path != "-" and os.path.isdir(path):
         files = [str(file) for file in _files_in(pathlib.Path(path), recursive=recursive)]
@@ -155,7 +157,8 @@ def _manifest(document: Any, source: str) -> list[Manifest]:
         raise UserError(f"{source}: expected an object, got {type(document).__name__}")
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str) or not document[field]:
-            raise UserError(f"{source}: {field} is missing")
+            wrong = "is missing" if document.get(field) in (None, "") else "must be a string"
+            raise UserError(f"{source}: {field} {wrong}")
     meta = document.get("metadata")
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
         raise UserError(f"{source}: {document['kind']} has no metadata.name")
@@ -194,5 +197,6 @@ def _reason(error: ApiError) -> str:
 def _kind_of(discovery: Discovery, document: dict[str, Any], source: str) -> Kind[Object]:
     resource = discovery.find(document["apiVersion"], document["kind"])
     if resource is None:
-        raise UserError(f'{source}: no matches for kind "{document["kind"]}" in version "{document["apiVersion"]}"')
+        version, kind = document["apiVersion"], document["kind"]
+        raise UserError(f'{source}: no matches for kind "{kind}" in version "{version}"{discovery.hint(version, kind)}')
     return resource.as_kind()

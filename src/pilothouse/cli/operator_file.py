@@ -18,14 +18,14 @@ def load_app(reference: str) -> "App":
     """The ``App`` in ``FILE`` or ``FILE:NAME``; without a name the file has exactly one.
 
     The file is executed, with its directory on the import path. Raises ``UserError`` if it cannot be read or has no
-    such app, and for exceptions of the file itself, with the traceback of its own frames.
+    such app, and for exceptions of the file itself, ``SystemExit`` too, with the traceback of its own frames.
     """
     path, _name = file_and_name(reference)
     try:
         return app_file.load_app(reference)
     except app_file.AppFileError as error:
         raise UserError(str(error), code=2) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(failure_text(error, path.resolve().parent)) from error
 
 
