@@ -349,6 +349,11 @@ def test_selector_of_a_budget_is_compiled_once(monkeypatch: pytest.MonkeyPatch) 
     changed = selecting("b0", expression("foo", "DoesNotExist"))
     budgets.put("default/b0", changed)
     assert len(members.get_pod_pod_disruption_budgets(pod("one").metadata)) == 99
+    same = selecting("b0", expression("foo", "DoesNotExist"))
+    members.may_select(same, {})
+    assert len(compiled) == 101, "an equal selector of a later version is the same"
+    members.forget(same)
+    assert "default/b0" not in members._selectors
     for number in range(100):
         budgets.drop(f"default/b{number}")
     for number in range(200):

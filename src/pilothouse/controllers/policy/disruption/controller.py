@@ -109,7 +109,7 @@ class DisruptionController(ManagedController):
         budgets.add_handler(
             lambda budget, _initial: self._enqueue(budget),
             lambda _old, budget: self._enqueue(budget),
-            lambda budget, _unknown: self._enqueue(budget),
+            self._delete_pdb,
         )
         pods.add_handler(self._add_pod, self._update_pod, self._delete_pod)
         for informer in (controllers, replica_sets, deployments, stateful_sets):
@@ -125,6 +125,10 @@ class DisruptionController(ManagedController):
             self.queue.add(key)
         else:
             self.queue.add_after(key, size * PACE_SECONDS)
+
+    def _delete_pdb(self, budget: PodDisruptionBudget, _unknown: bool) -> None:
+        self._enqueue(budget)
+        self._members.forget(budget)
 
     def _enqueue_pdbs_for_pod(self, pod: Pod, *, only_failed: bool = False) -> None:
         budgets = self._members.get_pod_pod_disruption_budgets(pod.metadata)

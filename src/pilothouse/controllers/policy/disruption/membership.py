@@ -65,6 +65,10 @@ class BudgetPods:
         self._selectors[key] = label_selector, selector
         return selector
 
+    def forget(self, budget: PodDisruptionBudget) -> None:
+        """Drop the selector of a deleted budget, which may be long."""
+        self._selectors.pop(object_key(budget.metadata), None)
+
     def get_pods_for_pdb(self, budget: PodDisruptionBudget) -> list[Pod]:
         """Its pods in any phase, sorted by name. Raises ``SelectorError``."""
         return pods_selected(self._pods, budget.metadata.namespace, self._selector_of(budget))
