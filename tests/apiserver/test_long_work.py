@@ -32,7 +32,7 @@ async def write_with_worker(
     if before is not None:
         await api.create(CONFIG_MAPS, before)
     worker = Worker()
-    api.server.core.long_work.get_sandbox = lambda: worker
+    api.server.core.long_work.get_worker = lambda: worker
     target = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/c?fieldManager=a"
     if content_type == APPLY:
         target += "&force=true"
@@ -69,7 +69,7 @@ async def test_large_bodies_are_processed_by_the_worker(
 async def test_full_worker_queue_returns_429(api: Api) -> None:
     worker = Worker()
     worker.is_full = True
-    api.server.core.long_work.get_sandbox = lambda: worker
+    api.server.core.long_work.get_worker = lambda: worker
     rejected = await api.post(CONFIG_MAPS, LARGE)
     taken = await api.post(CONFIG_MAPS, SMALL)
     assert (rejected.status, rejected.body["details"]["retryAfterSeconds"]) == (429, 1)

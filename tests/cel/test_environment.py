@@ -103,13 +103,13 @@ def test_reference_count_of_nulls_in_values() -> None:
 
 
 def test_an_optional_variable_is_none_without_a_value() -> None:
-    program = DYNAMIC.compile("oldSelf.hasValue() ? oldSelf.value() : 'none'", maybe="oldSelf")
+    program = DYNAMIC.compile("oldSelf.hasValue() ? oldSelf.value() : 'none'", optional_variable="oldSelf")
     assert (program.evaluate({}), program.evaluate({"oldSelf": "before"})) == ("none", "before")
 
 
 def test_error_positions_with_an_optional_variable() -> None:
     with pytest.raises(CompileError) as caught:
-        DYNAMIC.compile("oldSelf.nothing()", maybe="oldSelf")
+        DYNAMIC.compile("oldSelf.nothing()", optional_variable="oldSelf")
     assert str(caught.value).startswith("ERROR: <input>:1:16: undeclared reference to 'nothing'")
 
 

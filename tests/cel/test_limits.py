@@ -8,16 +8,16 @@ from tests.tables import cases
 
 from pilothouse.cel.environment import Environment
 from pilothouse.cel.limits import (
-    AT_ONCE,
     COST_EXCEEDED,
+    MAX_INLINE_WORK,
     MAX_INLINE_WORK_PER_OBJECT,
     OUT_OF_BUDGET,
     Budget,
     EvaluationError,
-    OnLoop,
+    EventLoopEvaluator,
     OutOfBudget,
     WouldBlock,
-    elsewhere,
+    blocking_evaluator,
     evaluate,
 )
 from pilothouse.cel.work import Extent, combined, measure, round_up
@@ -72,7 +72,7 @@ def doubled(times: int, doubling: str) -> str:
 )
 def test_long_evaluations_are_estimated_before(expression: str, value: Any, *, at_once: bool) -> None:
     work = DYNAMIC.compile(expression).work({"object": value}, measure(value))
-    assert (work <= AT_ONCE) is at_once, work
+    assert (work <= MAX_INLINE_WORK) is at_once, work
 
 
 def test_estimates_are_cached_for_similar_sizes() -> None:
@@ -86,9 +86,9 @@ def test_measuring_a_large_value_is_bounded() -> None:
 def test_large_expression_is_not_estimated_on_the_loop() -> None:
     large = DYNAMIC.compile(" && ".join(["object.all(x, x == 'abc')"] * 500).join("()"))
     began = time.process_time()
-    assert large.work({"object": []}, measure([])) > AT_ONCE
+    assert large.work({"object": []}, measure([])) > MAX_INLINE_WORK
     assert time.process_time() - began < 0.02
-    assert large.bound({"object": []}) < AT_ONCE
+    assert large.bound({"object": []}) < MAX_INLINE_WORK
 
 
 HEAVY = DYNAMIC.compile(f"object.matches('{REPEATED}')")
@@ -110,18 +110,18 @@ def test_without_processes_the_estimate_is_charged() -> None:
 
 def test_cheap_evaluations_add_up() -> None:
     budget = Budget()
-    assert [budget.may_run_inline(AT_ONCE) for _ in range(5)] == [True] * (MAX_INLINE_WORK_PER_OBJECT // AT_ONCE) + [
-        False
-    ]
+    assert [budget.may_run_inline(MAX_INLINE_WORK) for _ in range(5)] == [True] * (
+        MAX_INLINE_WORK_PER_OBJECT // MAX_INLINE_WORK
+    ) + [False]
 
 
 def test_long_evaluations_do_not_block_the_loop() -> None:
-    token = elsewhere.set(OnLoop())
+    token = blocking_evaluator.set(EventLoopEvaluator())
     try:
         with pytest.raises(WouldBlock):
             evaluate(HEAVY, LONG, measure(LONG), Budget())
     finally:
-        elsewhere.reset(token)
+        blocking_evaluator.reset(token)
 
 
 @pytest.mark.parametrize("other", [None, "a" * 500, [1] * 50, {"a": {"b": "c" * 40}}])

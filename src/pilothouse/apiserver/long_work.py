@@ -14,11 +14,11 @@ from pilothouse.cel.limits import (
     Compiled,
     Evaluated,
     Evaluator,
-    OnLoop,
+    EventLoopEvaluator,
     Source,
     Task,
     WouldBlock,
-    elsewhere,
+    blocking_evaluator,
 )
 
 P = ParamSpec("P")
@@ -42,53 +42,53 @@ class LongWork:
     """Decides by size where work is done."""
 
     def __init__(self) -> None:
-        self.get_sandbox: Callable[[], Worker] | None = None
-        """Starts the worker, when it is needed for the first time."""
+        self.get_worker: Callable[[], Worker] | None = None
+        """Starts the worker; called when it is needed for the first time."""
         self._worker: Worker | None = None
-        self.hire_sandbox: Callable[[], Evaluator] | None = None
-        """Creates the sandbox for expensive expressions, when it is needed for the first time."""
+        self.create_sandbox: Callable[[], Evaluator] | None = None
+        """Creates the sandbox for expensive expressions; called when it is needed for the first time."""
         self._sandbox: Evaluator | None = None
 
     @property
     def sandbox(self) -> Evaluator | None:
         """The sandbox for expensive expressions; None in virtual time."""
-        if self._sandbox is None and self.hire_sandbox is not None:
-            self._sandbox = self.hire_sandbox()
+        if self._sandbox is None and self.create_sandbox is not None:
+            self._sandbox = self.create_sandbox()
         return self._sandbox
 
     async def run(self, size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function; returns its result or raises its error. It must not use shared state; ``size`` is the size
         of its input in bytes of JSON. It is called again, by the worker, if an expression turns out to be expensive.
         Raises 429 if the queue is full."""
-        if self.get_sandbox is None:
+        if self.get_worker is None:
             return function(*args, **kwargs)
         if size < LONG_BYTES:
-            token = elsewhere.set(OnLoop())
+            token = blocking_evaluator.set(EventLoopEvaluator())
             try:
                 return function(*args, **kwargs)
             except WouldBlock:
                 pass
             finally:
-                elsewhere.reset(token)
+                blocking_evaluator.reset(token)
         if self._worker is None:
-            self._worker = self.get_sandbox()
+            self._worker = self.get_worker()
         if self._worker.is_full:
             raise errors.too_many_requests("too many large requests, please try again later")
-        token = elsewhere.set(_InWorker(self))
+        token = blocking_evaluator.set(_WorkerEvaluator(self))
         try:
             return await self._worker.run(function, *args, **kwargs)
         finally:
-            elsewhere.reset(token)
+            blocking_evaluator.reset(token)
 
 
-class _InWorker:
-    """``Elsewhere`` for code in the worker, which may block."""
+class _WorkerEvaluator:
+    """The ``BlockingEvaluator`` of the worker thread, which may block."""
 
     def __init__(self, work: LongWork) -> None:
         self._work = work
 
-    def compiles_here(self, size: int) -> bool:
-        """One by one, so that the event loop runs in between."""
+    def compiles_inline(self, size: int) -> bool:
+        """By the size of each expression: the event loop can run between two of them."""
         return size <= MAX_INLINE_COMPILE_SIZE
 
     def compile(self, source: Source) -> Compiled:

@@ -21,15 +21,15 @@ from pilothouse.cel.costs import Sizes, cost_of
 from pilothouse.cel.formats import with_formats
 from pilothouse.cel.functions import FUNCTIONS, Function, run_overloads
 from pilothouse.cel.limits import (
-    AT_ONCE,
     COST_EXCEEDED,
     MAX_INLINE_COMPILE_SIZE,
+    MAX_INLINE_WORK,
     Compiled,
     EvaluationError,
     GetEvaluator,
     Source,
     Task,
-    elsewhere,
+    blocking_evaluator,
 )
 from pilothouse.cel.work import MAX_MEASURED, Extent, Known, round_up, work_of
 from pilothouse.env.lazy import lazy_imports
@@ -77,22 +77,25 @@ class Environment:
         self._messages = messages
         self._checker: Any = None
 
-    def compile(self, source: str, *, gives: Iterable[str] = (), maybe: str = "") -> "Program":
+    def compile(self, source: str, *, gives: Iterable[str] = (), optional_variable: str = "") -> "Program":
         """Compile an expression; ``gives`` are the allowed result types, by default any.
 
-        ``maybe`` names a variable that is optional in the expression: it is bound to ``optional.of`` its value, or to
-        ``optional.none()`` if the evaluation has none. Large expressions are compiled by ``elsewhere``. Raises
-        ``CompileError``, and ``WouldBlock`` on the event loop.
+        ``optional_variable`` names a variable that is optional in the expression: it is bound to ``optional.of`` its
+        value, or to ``optional.none()`` if the evaluation has none. Large expressions are compiled by
+        ``blocking_evaluator``. Raises ``CompileError``, and ``WouldBlock`` on the event loop.
         """
-        return _program(source, self._compiled(self._source(source, maybe)), gives, maybe)
+        return _program(source, self._compiled(self._source(source, optional_variable)), gives, optional_variable)
 
     async def compile_in_background(
-        self, source: str, get_evaluator: GetEvaluator, *, gives: Iterable[str] = (), maybe: str = ""
+        self, source: str, get_evaluator: GetEvaluator, *, gives: Iterable[str] = (), optional_variable: str = ""
     ) -> "Program":
         """Compile on the event loop; a large expression is compiled in the sandbox process. Raises ``CompileError`` and
         ``Busy``."""
         return _program(
-            source, await self._compiled_in_background(self._source(source, maybe), get_evaluator), gives, maybe
+            source,
+            await self._compiled_in_background(self._source(source, optional_variable), get_evaluator),
+            gives,
+            optional_variable,
         )
 
     def check(self, source: str) -> str:
@@ -103,18 +106,19 @@ class Environment:
         """Type-check on the event loop, as ``compile_in_background``."""
         return _kind(await self._compiled_in_background(self._source(source, "", runs=False), get_evaluator))
 
-    def _source(self, source: str, maybe: str, *, runs: bool = True) -> Source:
+    def _source(self, source: str, optional_variable: str, *, runs: bool = True) -> Source:
         text = with_formats(source)
-        if maybe:
+        if optional_variable:
             # On a line of its own, so that columns in messages are those of the source.
-            text = f"cel.bind({maybe}, {maybe}__given ? optional.of({maybe}__value) : optional.none(),\n{text}\n)"
-        return Source(text, self._variables, self._messages, 1 if maybe else 0, runs)
+            value = f"{optional_variable}__given ? optional.of({optional_variable}__value) : optional.none()"
+            text = f"cel.bind({optional_variable}, {value},\n{text}\n)"
+        return Source(text, self._variables, self._messages, 1 if optional_variable else 0, runs)
 
     def _compiled(self, source: Source) -> Compiled:
-        others = elsewhere.get()
-        if others is None or others.compiles_here(source.size):
+        evaluator = blocking_evaluator.get()
+        if evaluator is None or evaluator.compiles_inline(source.size):
             return self.compiled(source)
-        return others.compile(source)
+        return evaluator.compile(source)
 
     async def _compiled_in_background(self, source: Source, get_evaluator: GetEvaluator) -> Compiled:
         evaluator = None if source.size <= MAX_INLINE_COMPILE_SIZE else get_evaluator()
@@ -143,11 +147,11 @@ class Environment:
         return Compiled(serialized, kind)
 
 
-def _program(source: str, compiled: Compiled, gives: Iterable[str], maybe: str) -> "Program":
+def _program(source: str, compiled: Compiled, gives: Iterable[str], optional_variable: str) -> "Program":
     kind, desired = _kind(compiled), tuple(gives)
     if desired and kind not in desired:
         raise CompileError(kind)
-    return Program(source, maybe, compiled.checked)
+    return Program(source, optional_variable, compiled.checked)
 
 
 def _kind(compiled: Compiled) -> str:
@@ -167,10 +171,10 @@ def runnable(checked: bytes) -> Any:
 
 
 class Program:
-    def __init__(self, source: str, maybe: str, checked: bytes) -> None:
+    def __init__(self, source: str, optional_variable: str, checked: bytes) -> None:
         self.source = source
         self._runnable: Any = None
-        self._maybe = maybe
+        self._optional_variable = optional_variable
         self._checked = checked
         self._tree: Checked | None = None
         self._bounds: dict[Extent, int] = {}
@@ -178,24 +182,24 @@ class Program:
     @classmethod
     def of_task(cls, task: Task) -> "Program":
         """The program of a task, in the sandbox process."""
-        return cls("", task.maybe, task.checked)
+        return cls("", task.optional_variable, task.checked)
 
     def task(self, values: Mapping[str, Any]) -> Task:
         """A task for the sandbox process."""
-        return Task(self._checked, self._maybe, values)
+        return Task(self._checked, self._optional_variable, values)
 
     def work(self, values: Mapping[str, Any], extent: Extent) -> int:
-        """The maximum work of an evaluation, in units of ``work``, or more than ``AT_ONCE`` if the estimate itself
-        takes long. ``extent`` is that of all values together."""
+        """The maximum work of an evaluation, in units of ``work``, or more than ``MAX_INLINE_WORK`` if the estimate
+        itself takes long. ``extent`` is that of all values together."""
         if len(self._checked) > _MAX_ESTIMATED_BYTES:
-            return AT_ONCE + 1
+            return MAX_INLINE_WORK + 1
         coarse = round_up(extent)
         bound = self._bounds.get(coarse)
         if bound is None:
             if len(self._bounds) >= _MAX_BOUNDS:
                 self._bounds.clear()
             bound = self._bounds[coarse] = work_of(self._read(), coarse)
-        if bound <= AT_ONCE or extent.weight > MAX_MEASURED:
+        if bound <= MAX_INLINE_WORK or extent.weight > MAX_MEASURED:
             return bound
         return self.bound(values)
 
@@ -212,7 +216,7 @@ class Program:
         """The maximum cost in upstream's units, from the sizes in the schema."""
         checked = read(self._checked)
         # The optional variable is bound around the expression (``compile``), which upstream does not do.
-        return cost_of(checked, sizes, checked.root.parts[3] if self._maybe else None)
+        return cost_of(checked, sizes, checked.root.parts[3] if self._optional_variable else None)
 
     def load(self) -> None:
         """Load the expression before the first evaluation."""
@@ -239,13 +243,13 @@ class Program:
         return hold_nulls(value)
 
     def _bound_values(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        if not self._maybe:
+        if not self._optional_variable:
             return values
-        has_value = self._maybe in values
+        has_value = self._optional_variable in values
         return {
             **values,
-            f"{self._maybe}__given": has_value,
-            f"{self._maybe}__value": values[self._maybe] if has_value else 0,
+            f"{self._optional_variable}__given": has_value,
+            f"{self._optional_variable}__value": values[self._optional_variable] if has_value else 0,
         }
 
 
@@ -384,8 +388,8 @@ def _receiver_call(match: re.Match[str]) -> str:
         if letter == "," and depth == 0:
             end = place
             break
-    target, others = match[4][:end], match[4][end:].removeprefix(", ")
-    return f"{match[1]}'{target}.({others})'{match[5]}"
+    target, evaluator = match[4][:end], match[4][end:].removeprefix(", ")
+    return f"{match[1]}'{target}.({evaluator})'{match[5]}"
 
 
 def _compile_error_text(text: str, lines_before: int) -> str:

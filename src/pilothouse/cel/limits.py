@@ -22,7 +22,7 @@ CHECK_COST = 350_000
 
 UNITS_PER_SECOND = 2_000_000
 """Upstream does five times as much in a second, since it need not convert and copy values."""
-AT_ONCE = 50_000
+MAX_INLINE_WORK = 50_000
 """The maximum work (``work``) of an evaluation in the calling thread, about 2.5 ms."""
 MAX_INLINE_WORK_PER_OBJECT = 200_000
 """The maximum work of all evaluations for one object in the calling thread. Few need their maximum."""
@@ -62,7 +62,7 @@ class Task(msgspec.Struct, frozen=True):
     """An evaluation for the sandbox process."""
 
     checked: bytes
-    maybe: str
+    optional_variable: str
     values: Mapping[str, Any]
 
 
@@ -99,10 +99,11 @@ class Compiled(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Elsewhere(Protocol):
-    """Runs long computations in another process and waits for it. Raises ``WouldBlock`` if the caller must not wait."""
+class BlockingEvaluator(Protocol):
+    """Compiles and evaluates in another process, and blocks the calling thread meanwhile. Raises ``WouldBlock`` if the
+    thread must not block."""
 
-    def compiles_here(self, size: int) -> bool:
+    def compiles_inline(self, size: int) -> bool:
         """Whether a ``Source`` of this size is compiled in the calling thread."""
 
     def compile(self, source: Source) -> Compiled:
@@ -112,17 +113,17 @@ class Elsewhere(Protocol):
         """Evaluate in the other process."""
 
 
-class OnLoop:
-    """``Elsewhere`` for one computation on the event loop, which must not wait. The sizes of compiled expressions are
-    added up."""
+class EventLoopEvaluator:
+    """``BlockingEvaluator`` for one function on the event loop, which must not block. The sizes of the expressions that
+    it compiles are added up."""
 
     def __init__(self) -> None:
-        self._left = MAX_INLINE_COMPILE_SIZE
+        self._remaining = MAX_INLINE_COMPILE_SIZE
 
-    def compiles_here(self, size: int) -> bool:
+    def compiles_inline(self, size: int) -> bool:
         """Raises ``WouldBlock`` if the total is too large; the caller starts again in a thread."""
-        self._left -= size
-        if self._left < 0:
+        self._remaining -= size
+        if self._remaining < 0:
             raise WouldBlock
         return True
 
@@ -135,8 +136,8 @@ class OnLoop:
         raise WouldBlock
 
 
-elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
-"""Where long computations run; None if there are no processes."""
+blocking_evaluator: ContextVar[BlockingEvaluator | None] = ContextVar("elsewhere", default=None)
+"""The evaluator of the running function; None if there are no sandbox processes."""
 
 
 Ask = Callable[[dict[str, str]], tuple[bool, str, str]]
@@ -162,55 +163,55 @@ GetEvaluator = Callable[[], Evaluator | None]
 """Returns the evaluator, created with the first call; None if there are no processes."""
 
 
-def no_process() -> None:
-    """For virtual time."""
+def no_evaluator() -> None:
+    """The ``GetEvaluator`` of virtual time: there are no processes."""
 
 
 class AuthorizationChecks:
     """The authorization checks of one evaluation. Each costs a third of the limit of a call."""
 
     def __init__(self, ask: Ask) -> None:
-        self._answer = ask
-        self._asked = 0
+        self._ask = ask
+        self._count = 0
 
     def ask(self, question: dict[str, str]) -> tuple[bool, str, str]:
         """Check. Raises ``EvaluationError`` if there are too many."""
-        self._asked += 1
+        self._count += 1
         if self._exceeded:
             raise EvaluationError(COST_EXCEEDED)
-        return self._answer(question)
+        return self._ask(question)
 
     def charge(self, budget: "Budget") -> None:
         """Charge the checks after the evaluation. Raises ``EvaluationError`` if there were too many, since an
         expression may have ignored the error."""
-        budget.charge(self._asked * CHECK_COST)
+        budget.charge(self._count * CHECK_COST)
         if self._exceeded:
             raise EvaluationError(COST_EXCEEDED)
 
     @property
     def _exceeded(self) -> bool:
-        return self._asked * CHECK_COST > PER_CALL_LIMIT
+        return self._count * CHECK_COST > PER_CALL_LIMIT
 
 
 class Budget:
     """The remaining cost of the expressions for one object."""
 
     def __init__(self, units: int = BUDGET) -> None:
-        self._left = units
-        self._at_once = MAX_INLINE_WORK_PER_OBJECT
+        self._remaining = units
+        self._remaining_inline = MAX_INLINE_WORK_PER_OBJECT
 
     def may_run_inline(self, work: int) -> bool:
         """Whether so much work may be done in the calling thread; if so, it is charged."""
-        if work > min(AT_ONCE, self._at_once):
+        if work > min(MAX_INLINE_WORK, self._remaining_inline):
             return False
-        self._at_once -= work
+        self._remaining_inline -= work
         self.charge(work // _WORK_PER_UNIT)
         return True
 
     def charge(self, units: int) -> None:
         """Charge cost units. Raises ``OutOfBudget``."""
-        self._left -= units
-        if self._left < 0:
+        self._remaining -= units
+        if self._remaining < 0:
             raise OutOfBudget
 
     def charge_bound(self, work: int) -> None:
@@ -230,7 +231,7 @@ class Program(Protocol):
     """The parts of ``environment.Program`` that are used here."""
 
     def work(self, values: Mapping[str, Any], extent: "Extent") -> int:
-        """The maximum work of an evaluation, or more than ``AT_ONCE``."""
+        """The maximum work of an evaluation, or more than ``MAX_INLINE_WORK``."""
         ...
 
     def bound(self, values: Mapping[str, Any]) -> int:
@@ -252,9 +253,9 @@ def evaluate(program: Program, values: Mapping[str, Any], extent: "Extent", budg
     work = program.work(values, extent)
     if budget.may_run_inline(work):
         return program.evaluate(values)
-    others = elsewhere.get()
-    if others is not None:
-        return charged_value(others.evaluate(program.task(values)), budget)
+    evaluator = blocking_evaluator.get()
+    if evaluator is not None:
+        return charged_value(evaluator.evaluate(program.task(values)), budget)
     budget.charge_bound(program.bound(values))
     return program.evaluate(values)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pilothouse
-from pilothouse.cel.limits import GetEvaluator, no_process
+from pilothouse.cel.limits import GetEvaluator, no_evaluator
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
 from pilothouse.controllermanager.health import Health
@@ -79,7 +79,7 @@ class Manager:
         identity: str = "",
         server: str = "",
         on_lost: "Callable[[LeadershipLost], object] | None" = None,
-        expressions: GetEvaluator = no_process,
+        expressions: GetEvaluator = no_evaluator,
     ) -> None:
         """``expressions`` compiles large CEL expressions for controllers. ``on_lost`` is called as soon as a lease is
         lost, before the controllers are stopped. ``server`` is the address of the API server, for errors."""

@@ -147,8 +147,8 @@ class ServedApiServer:
             self._serve_encryption(encryption)
         self._worker: WorkerThread | None = None
         self._sandbox: Sandbox | None = None
-        self.server.core.long_work.get_sandbox = self._hire
-        self.server.core.long_work.hire_sandbox = self._hire_sandbox
+        self.server.core.long_work.get_worker = self._get_worker
+        self.server.core.long_work.create_sandbox = self._create_sandbox
         self.token = _load_or_create(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
         self.authority = _authority(directory, env) if options.secure else None
         logins: list[TokenAuthenticator] = [StaticTokenAuthenticator({self.token: ADMIN})]
@@ -256,11 +256,11 @@ class ServedApiServer:
             self._application, self.token, (self.options.host, *self.options.extra_hosts)
         )
 
-    def _hire(self) -> "WorkerThread":
+    def _get_worker(self) -> "WorkerThread":
         self._worker = worker_thread.WorkerThread()
         return self._worker
 
-    def _hire_sandbox(self) -> "Sandbox":
+    def _create_sandbox(self) -> "Sandbox":
         self._sandbox = sandbox.Sandbox()
         return self._sandbox
 

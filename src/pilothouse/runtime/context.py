@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from pilothouse.api.kinds import Kind
-from pilothouse.cel.limits import GetEvaluator, no_process
+from pilothouse.cel.limits import GetEvaluator, no_evaluator
 from pilothouse.client import Client
 from pilothouse.env import Env, Log
 from pilothouse.machinery.metrics import Registry
@@ -38,7 +38,7 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Registry = msgspec.field(default_factory=Registry)
     options: object = None
     rest_mapper: "RestMapper | None" = None
-    expressions: GetEvaluator = no_process
+    expressions: GetEvaluator = no_evaluator
     """Compiles large expressions off the event loop."""
     log: Log = msgspec.field(default_factory=lambda: Log("controller"))
     name: str = "the controller"

@@ -101,7 +101,7 @@ class Process:
 
 
 async def evaluated_by(api: Api, process: Process, given: Object, body: Object) -> Answer:
-    api.server.core.long_work.hire_sandbox = lambda: process
+    api.server.core.long_work.create_sandbox = lambda: process
     return await post_with_policy(api, body, given, binding())
 
 
@@ -148,7 +148,7 @@ LONG = f"[{','.join(['1'] * 1000)}].size() == 1000"
 async def test_concurrent_writes_share_one_compilation(api: Api) -> None:
     process = Process()
     await post_with_policy(api, config_map(a="1"), policy({"expression": "true"}), binding())
-    api.server.core.long_work.hire_sandbox = lambda: process
+    api.server.core.long_work.create_sandbox = lambda: process
     stored = (await api.get(f"{POLICIES}/p")).body
     changed = {**stored, "spec": {**stored["spec"], "validations": [{"expression": LONG}]}}
     assert (await api.put(f"{POLICIES}/p", changed)).status == 200
@@ -219,8 +219,8 @@ class Worker:
 
 async def test_small_object_with_expensive_rules_is_validated_in_a_worker(api: Api) -> None:
     process, worker = Process(), Worker()
-    api.server.core.long_work.hire_sandbox = lambda: process
-    api.server.core.long_work.get_sandbox = lambda: worker
+    api.server.core.long_work.create_sandbox = lambda: process
+    api.server.core.long_work.get_worker = lambda: worker
     assert (await create_thing(api, "a" * 20_000)).status == 201
     assert (worker.worked, len(process.tasks)) == (["_check"], 1)
 
@@ -244,8 +244,8 @@ async def test_long_rules_are_compiled_in_a_worker_thread(
     schema["x-kubernetes-validations"] = [{"rule": rule} for rule in rules]
     definition = copy.deepcopy(DEFINITION)
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
-    api.server.core.long_work.hire_sandbox = lambda: process
-    api.server.core.long_work.get_sandbox = lambda: worker
+    api.server.core.long_work.create_sandbox = lambda: process
+    api.server.core.long_work.get_worker = lambda: worker
     assert (await create_thing(api, "b", definition)).status == 201
     assert worker.worked == ["_check", "_check"]  # the definition, and the first object
     assert (len(process.sources), len(process.tasks)) == (compiled, evaluated)

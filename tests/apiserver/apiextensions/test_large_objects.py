@@ -59,7 +59,7 @@ async def test_values_of_a_large_object_are_copied_by_the_worker(api: Api) -> No
     running = asyncio.ensure_future(api.server.run())
     await serving_things(api)
     worker = Worker()
-    api.server.core.long_work.get_sandbox = lambda: worker
+    api.server.core.long_work.get_worker = lambda: worker
     await api.create(THINGS, thing("t", LONG_BYTES))
     assert worker.names.count("to_storage") == 1
     await api.patch(f"{THINGS}/t", {"spec": {"more": 1}})

@@ -66,7 +66,7 @@ async def test_large_budgets_are_compared_by_the_worker(api: Api) -> None:
     requirements = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(800)]
     await _budget(api, spec={"selector": {"matchExpressions": requirements}}, disruptionsAllowed=1)
     worker = Worker()
-    api.server.core.long_work.get_sandbox = lambda: worker
+    api.server.core.long_work.get_worker = lambda: worker
     assert (await _evict(api)).status == 201
     assert "_budgets_that_select" in worker.names
 

@@ -15,7 +15,7 @@ import msgspec
 from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
 from pilothouse.apiserver.field_errors import ErrorList, FieldError
-from pilothouse.cel.limits import COST_EXCEEDED, Budget, EvaluationError, OutOfBudget, elsewhere, evaluate
+from pilothouse.cel.limits import COST_EXCEEDED, Budget, EvaluationError, OutOfBudget, blocking_evaluator, evaluate
 from pilothouse.cel.work import Extent, measure
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import quote
@@ -84,9 +84,9 @@ def rule_tree(schema: Node) -> RuleNode | None:
     if not has_rules(schema):
         return None
     encoded = msgspec.json.encode(schema)
-    thread_pool = elsewhere.get()
-    if thread_pool is not None:
-        thread_pool.compiles_here(len(encoded) // 32)  # CEL types are derived from the whole schema
+    evaluator = blocking_evaluator.get()
+    if evaluator is not None:
+        evaluator.compiles_inline(len(encoded) // 32)  # CEL types are derived from the whole schema
     return _compiled_tree(encoded)
 
 
@@ -152,7 +152,7 @@ def _compile_rule(environment: Any, node: Node, source: Mapping[str, Any]) -> Ru
         return rule
     optional_variable = "oldSelf" if source.get("optionalOldSelf") else ""
     try:
-        rule.program = environment.compile(text, gives=("bool",), maybe=optional_variable)
+        rule.program = environment.compile(text, gives=("bool",), optional_variable=optional_variable)
     except cel_environment.CompileError as error:
         rule.rule_error = _rule_error("compilation failed: ", str(error), "cel expression must evaluate to a bool")
         return rule
@@ -163,7 +163,7 @@ def _compile_rule(environment: Any, node: Node, source: Mapping[str, Any]) -> Ru
             rule.rule_error = f"failed to parse fieldPath: {error}"
     if message.strip():
         try:
-            rule.message = environment.compile(message, gives=("string",), maybe=optional_variable)
+            rule.message = environment.compile(message, gives=("string",), optional_variable=optional_variable)
         except cel_environment.CompileError as error:
             rule.message_error = _rule_error(
                 "messageExpression compilation failed: ", str(error), "messageExpression must evaluate to a string"

@@ -19,8 +19,8 @@ from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.cel import scopes
 from pilothouse.cel.limits import (
-    AT_ONCE,
     BUDGET_OF_MATCH_CONDITIONS,
+    MAX_INLINE_WORK,
     AuthorizationChecks,
     Budget,
     Busy,
@@ -190,7 +190,7 @@ class Activation:
                 raise _too_many_expressions() from None
             questions.charge(budget)
             return charged_value(result, budget)
-        if work > AT_ONCE:
+        if work > MAX_INLINE_WORK:
             budget.charge_bound(program.bound(values))
         authorizers.asking.set(questions.ask)
         try:

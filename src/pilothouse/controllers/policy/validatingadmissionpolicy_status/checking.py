@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pilothouse.api.admissionregistration import Variable
-from pilothouse.cel.limits import GetEvaluator, no_process
+from pilothouse.cel.limits import GetEvaluator, no_evaluator
 from pilothouse.controllers.policy.validatingadmissionpolicy_status.types import ANYTHING, Schema
 from pilothouse.env.lazy import lazy_imports
 
@@ -80,7 +80,7 @@ class Checker:
     returns to the loop. Every method raises ``Busy``.
     """
 
-    def __init__(self, schema: Schema, params: Schema | None, get_evaluator: GetEvaluator = no_process) -> None:
+    def __init__(self, schema: Schema, params: Schema | None, get_evaluator: GetEvaluator = no_evaluator) -> None:
         self._schemas = {"object": schema, "oldObject": schema, "request": REQUEST, "namespaceObject": NAMESPACE}
         if params is not None:
             self._schemas["params"] = params
