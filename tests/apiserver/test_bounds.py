@@ -77,7 +77,7 @@ def test_only_short_targets_are_cached() -> None:
     long = f"/api/v1/pods?labelSelector={'x' * 300}"
     for target in ("/api/v1/pods", long):
         assert reader.read("GET", target) is reader.read("GET", target)
-    assert list(reader._known) == [("GET", "/api/v1/pods")]
+    assert list(reader._cached) == [("GET", "/api/v1/pods")]
 
 
 async def test_too_many_query_parameters_are_rejected(world: World) -> None:
@@ -90,7 +90,7 @@ async def test_too_many_query_parameters_are_rejected(world: World) -> None:
 def test_number_of_path_segments_is_bounded() -> None:
     info = read_request("GET", "/api/v1/namespaces/a/pods/x/proxy" + "/%41" * 1000, TABLE)
     assert (info.name, info.subresource) == ("x", "proxy")
-    assert len(info.parts_after) < 20
+    assert len(info.trailing_segments) < 20
 
 
 def test_overlong_accept_header_is_not_acceptable() -> None:

@@ -12,7 +12,7 @@ from tests.tables import cases
 
 from pilothouse.apiserver.asgi import LONG_BYTES, REQUEST_SECONDS, _join_small
 from pilothouse.apiserver.request_bodies import UNFINISHED_BYTES
-from pilothouse.apiserver.serializers.json import Pieces
+from pilothouse.apiserver.serializers.json import ChunkedResponse
 from pilothouse.serving.budget import Budget
 from pilothouse.serving.peer import AUTHENTICATED
 
@@ -252,9 +252,9 @@ async def test_client_not_reading_a_large_response_is_disconnected(world: World,
 def test_chunks_add_up_to_the_response(
     values: tuple[bytes, ...], options: dict[str, Any], whole: bytes, size: int
 ) -> None:
-    pieces = Pieces(200, {}, values, **options)
-    assert pieces.whole() == b"".join(pieces.pieces(size)) == whole
-    assert pieces.length == len(whole)
+    chunked = ChunkedResponse(200, {}, values, **options)
+    assert chunked.body() == b"".join(chunked.chunks(size)) == whole
+    assert chunked.length == len(whole)
 
 
 async def _hold(budget: Budget, size: int, *, until: asyncio.Event) -> str:

@@ -21,7 +21,7 @@ from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.request_bodies import BodyReader, has_body
 from pilothouse.apiserver.request_info import split_target
-from pilothouse.apiserver.serializers.json import Pieces, cut, failure
+from pilothouse.apiserver.serializers.json import ChunkedResponse, cut, failure
 from pilothouse.apiserver.transport import Batches
 from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
@@ -101,8 +101,8 @@ class Application:
                 response = await self._handler_chain.reject(request, error, _remote(scope))
             if isinstance(response, Response):
                 await self._send(request, response, send, started)
-            elif isinstance(response, Pieces):
-                await self._send_pieces(request, response, send, started)
+            elif isinstance(response, ChunkedResponse):
+                await self._send_chunks(request, response, send, started)
             else:
                 is_stream = True
                 in_flight.leave()
@@ -116,7 +116,7 @@ class Application:
                 in_flight.leave()
         size = (
             response.length
-            if isinstance(response, Pieces)
+            if isinstance(response, ChunkedResponse)
             else len(response.body)
             if isinstance(response, Response)
             else None
@@ -143,7 +143,7 @@ class Application:
         body = b"" if request.method == "HEAD" else response.body
         if len(body) > LONG_BYTES:
             async with self._count_unsent(len(body)):
-                await self._send_pieces(request, Pieces.of(response), send, started)
+                await self._send_chunks(request, ChunkedResponse.from_response(response), send, started)
             return
         headers = dict(response.headers)
         if response.status not in (204, 304):
@@ -151,11 +151,11 @@ class Application:
         await send(self._start(request, response.status, headers))
         await send({"type": "http.response.body", "body": body})
 
-    async def _send_pieces(self, request: Request, response: Pieces, send: Send, started: float) -> None:
+    async def _send_chunks(self, request: Request, response: ChunkedResponse, send: Send, started: float) -> None:
         """Send a long response. The client has as long to read it as the request may take; then the connection is
         closed."""
         headers = dict(response.headers)
-        chunks: Iterable[bytes] = response.pieces(LONG_BYTES)
+        chunks: Iterable[bytes] = response.chunks(LONG_BYTES)
         if "gzip" in request.headers.get("accept-encoding", ""):
             chunks = _compressed(chunks)
             headers.update(_GZIP)
@@ -191,7 +191,7 @@ class Application:
                 await send(self._start(request, stream.status, dict(stream.headers)))
                 # Send the headers now: clients wait for them before the first event.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
-                async for chunk in _pieces(stream):
+                async for chunk in _chunks(stream):
                     if len(chunk) > LONG_BYTES:
                         await self._send_event(chunk, send)
                     else:
@@ -216,7 +216,7 @@ class Application:
             await send({"type": "http.response.body", "body": b"", "more_body": True})
             listener = group.start(_handle_frames(stream, receive, send), name="watch-listener")
             incomplete_event = b""
-            async for chunk in _pieces(stream):
+            async for chunk in _chunks(stream):
                 *events, incomplete_event = (incomplete_event + chunk).split(b"\n")
                 for event in events:
                     for frame in websockets.text_frames(event + b"\n", LONG_BYTES):
@@ -239,7 +239,7 @@ class Application:
         return {"type": "http.response.start", "status": status, "headers": encoded}
 
 
-async def _pieces(stream: Stream) -> Any:
+async def _chunks(stream: Stream) -> Any:
     """Batches of events that arrived together."""
     if isinstance(stream, Batches):
         async for batch in stream.batches():

@@ -22,7 +22,7 @@ from pilothouse.storage.replica import ReplicaStore
 
 
 class LaggingReads:
-    """A delayed copy of a core's state, and a core that reads from it."""
+    """Routes reads that upstream serves from the watch cache to a core on a delayed copy of the store."""
 
     def __init__(self, core: Core) -> None:
         self._primary = core
@@ -32,7 +32,7 @@ class LaggingReads:
     def route(self, handler: Handler, call: Call) -> tuple[Core, Call]:
         """The core that handles a call, and the adapted call."""
         if handler is watch.watch:
-            return self._core, _from_now(call, self._primary.store.revision)
+            return self._core, _at_current_revision(call, self._primary.store.revision)
         query = call.request_info.query
         version = query.first("resourceVersion")
         if handler is get.get and version:
@@ -45,8 +45,9 @@ class LaggingReads:
         return self._primary, call
 
 
-def _from_now(call: Call, revision: int) -> Call:
-    """A watch of the current state gets the current revision, which the copy does not have yet."""
+def _at_current_revision(call: Call, revision: int) -> Call:
+    """The call; a watch with sendInitialEvents and without a resource version gets this one, which the copy may not
+    have reached."""
     query = call.request_info.query
     if query.first("resourceVersion") or not query.flag("sendInitialEvents"):
         return call

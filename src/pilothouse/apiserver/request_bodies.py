@@ -37,21 +37,21 @@ class BodyReader:
         memory, and 400 if the client disconnects."""
         if _is_too_long(headers.get("content-length", "0")):
             raise _too_large()
-        body, has_more = await _piece(receive)
+        body, has_more = await _read_chunk(receive)
         if has_more:
-            body = await self._rest(body, receive)
+            body = await self._read_remaining(body, receive)
         if len(body) > MAX_BODY:
             raise _too_large()
         return body
 
-    async def _rest(self, first_chunk: bytes, receive: Receive) -> bytes:
+    async def _read_remaining(self, first_chunk: bytes, receive: Receive) -> bytes:
         chunks, size, has_more = [first_chunk], len(first_chunk), True
         try:
             async with asyncio.timeout(None) as limit:
                 with self._budget.hold(limit) as reservation:
                     self._budget.grow(reservation, size)
                     while has_more and size <= MAX_BODY:
-                        chunk, has_more = await _piece(receive)
+                        chunk, has_more = await _read_chunk(receive)
                         chunks.append(chunk)
                         size += len(chunk)
                         self._budget.grow(reservation, len(chunk))
@@ -60,7 +60,7 @@ class BodyReader:
         return b"".join(chunks)
 
 
-async def _piece(receive: Receive) -> tuple[bytes, bool]:
+async def _read_chunk(receive: Receive) -> tuple[bytes, bool]:
     message = await receive()
     if message["type"] == "http.disconnect":
         raise errors.bad_request("unexpected EOF")  # the rest is not read

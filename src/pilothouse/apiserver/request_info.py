@@ -26,10 +26,10 @@ _VERBS = {
 }
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
-_KNOWN_TARGETS = 1024
-_LONGEST_KNOWN_TARGET = 256
+_MAX_CACHED_TARGETS = 1024
+_MAX_CACHED_TARGET_LENGTH = 256
 _MAX_PARAMETERS = 1000
-_MAX_STEPS = 16
+_MAX_SEGMENTS = 16
 """The maximum number of path segments that are parsed. Only proxied paths have as many."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z").match
@@ -88,7 +88,7 @@ class RequestInfo(msgspec.Struct, gc=False, frozen=True):
     resource: str = ""
     subresource: str = ""
     name: str = ""
-    parts_after: tuple[str, ...] = ()
+    trailing_segments: tuple[str, ...] = ()
     watch_prefix: bool = False
     """Whether the path begins with ``watch``; selectors of such requests are not authorized."""
     info: ResourceInfo | None = None
@@ -121,7 +121,7 @@ class RequestReader:
 
     def __init__(self, table: ResourceTable) -> None:
         self._table = table
-        self._known: dict[tuple[str, str], RequestInfo] = {}
+        self._cached: dict[tuple[str, str], RequestInfo] = {}
         self._long: tuple[tuple[str, str], RequestInfo] | None = None
         """The last target that is too long for the cache."""
         table.on_change(self._forget)
@@ -129,31 +129,31 @@ class RequestReader:
     def read(self, method: str, target: str) -> RequestInfo:
         """As ``read_request``."""
         key = (method, target)
-        info = self._known.get(key)
+        info = self._cached.get(key)
         if info is None:
             info = self._read(key)
         return info
 
     def _read(self, key: tuple[str, str]) -> RequestInfo:
         method, target = key
-        if len(target) > _LONGEST_KNOWN_TARGET:
+        if len(target) > _MAX_CACHED_TARGET_LENGTH:
             if self._long is None or self._long[0] != key:
                 self._long = (key, read_request(method, target, self._table))
             return self._long[1]
-        if len(self._known) >= _KNOWN_TARGETS:
-            self._known.clear()
-        info = self._known[key] = read_request(method, target, self._table)
+        if len(self._cached) >= _MAX_CACHED_TARGETS:
+            self._cached.clear()
+        info = self._cached[key] = read_request(method, target, self._table)
         return info
 
     def _forget(self) -> None:
-        self._known.clear()
+        self._cached.clear()
         self._long = None
 
 
 def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
     """Parse a request line. Never fails: ``info`` is None for resources that are not served."""
     path, query = split_target(target)
-    segments = path.split("/", _MAX_STEPS)
+    segments = path.split("/", _MAX_SEGMENTS)
     # "/api/v1/pods" splits into ["", "api", "v1", "pods"]; a trailing slash leaves an empty last part.
     if segments[-1] == "" and len(segments) > 1:
         segments.pop()
@@ -202,7 +202,7 @@ def read_request(method: str, target: str, table: ResourceTable) -> RequestInfo:
         resource=resource,
         subresource=subresource,
         name=name,
-        parts_after=tuple(resource_segments[3:]),
+        trailing_segments=tuple(resource_segments[3:]),
         watch_prefix=watch_prefix,
         info=info,
         sub=info.subresources.get(subresource) if info is not None and subresource else None,

@@ -527,7 +527,7 @@ class ApiServer:
             if request_info.verb not in info.verbs:
                 raise errors.method_not_allowed()
             return handler or _VERBS[request_info.verb], info
-        if request_info.sub is None or (request_info.parts_after and handler is None):
+        if request_info.sub is None or (request_info.trailing_segments and handler is None):
             if info.custom is not None:
                 raise errors.not_found(info, request_info.name)
             raise errors.no_such_resource()

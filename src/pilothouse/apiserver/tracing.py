@@ -24,7 +24,7 @@ from pilothouse.apiserver.core import Core, Handler
 from pilothouse.apiserver.options import ServerOptions
 from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.serializers.json import JSON, Pieces
+from pilothouse.apiserver.serializers.json import JSON, ChunkedResponse
 from pilothouse.apiserver.serializers.results import RawResult, Result
 from pilothouse.env import Env
 from pilothouse.storage import Change, Staged, Store
@@ -136,7 +136,7 @@ class RequestTracing:
         span.set_attribute("http.response.status_code", response.status)
         if response.status >= 500:
             span.set_status(Status(StatusCode.ERROR))
-        if isinstance(response, Response | Pieces):
+        if isinstance(response, Response | ChunkedResponse):
             size = len(response.body) if isinstance(response, Response) else response.length
             span.set_attribute("http.response.body.size", size)
             self._tracing.end(span)

@@ -13,7 +13,7 @@ from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.metrics.requests import LOCAL_HOST, ClientMetrics, RequestMetrics
 from pilothouse.apiserver.request_info import RequestInfo
-from pilothouse.apiserver.serializers.json import Pieces
+from pilothouse.apiserver.serializers.json import ChunkedResponse
 from pilothouse.machinery.metrics import Gauge
 
 Handle = Callable[[Request, Identity], Awaitable[Response | Stream]]
@@ -66,7 +66,9 @@ class LocalTransport:
         response = await self._ask(request)
         if isinstance(response, Response):
             return response
-        body = response.whole() if isinstance(response, Pieces) else b"".join([chunk async for chunk in response])
+        body = (
+            response.body() if isinstance(response, ChunkedResponse) else b"".join([chunk async for chunk in response])
+        )
         return Response(response.status, response.headers, body)
 
     def renewal(self, request: Request) -> Callable[[str], bytes | None] | None:
@@ -140,7 +142,7 @@ class LocalTransport:
             info, seconds = self._core.requests.read(request.method, request.target), requests.clock() - began
             if isinstance(response, Response):
                 requests.observe(request, info, response.status, seconds, len(response.body), self._client)
-            elif isinstance(response, Pieces):
+            elif isinstance(response, ChunkedResponse):
                 requests.observe(request, info, response.status, seconds, response.length, self._client)
             else:
                 response = MeasuredStream(response, requests, request, info, began)

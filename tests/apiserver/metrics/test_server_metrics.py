@@ -174,7 +174,7 @@ async def test_aborted_requests_are_counted(world: World) -> None:
     await asyncio.gather(task, return_exceptions=True)
     page = Page(world)
     assert page.value("apiserver_request_aborts_total", verb="POST", resource="configmaps") == 1
-    assert world.handler_chain.metrics.requests.writing._now == 0
+    assert world.handler_chain.metrics.requests.writing._count == 0
 
 
 async def test_timed_out_requests_are_counted(world: World) -> None:

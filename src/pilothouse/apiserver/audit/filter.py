@@ -29,7 +29,7 @@ from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.request_info import RequestInfo
-from pilothouse.apiserver.serializers.json import Pieces
+from pilothouse.apiserver.serializers.json import ChunkedResponse
 from pilothouse.env import Env
 from pilothouse.env.logging import Log
 from pilothouse.machinery.go_text import quote
@@ -114,7 +114,7 @@ class Audit:
         context.set_code(response.status)
         if audited.long_running:
             await audited.process(RESPONSE_STARTED)
-        if isinstance(response, Response | Pieces):
+        if isinstance(response, Response | ChunkedResponse):
             await audited.complete()
             return response
         return (

@@ -11,7 +11,7 @@ _LIFETIMES = (
     *(0.0, 1800.0, 3600.0, 7200.0, 21600.0, 43200.0, 86400.0, 172800.0, 345600.0, 604800.0, 2592000.0, 7776000.0),
     *(15552000.0, 31104000.0),
 )
-_KNOWN_USERS = ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default")
+_UNCOMPRESSED_USERS = ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default")
 
 
 class AccessMetrics:
@@ -89,6 +89,6 @@ class AccessMetrics:
 
 def compressed(user: str) -> str:
     """The label of a user. User names are not shown, because their number is not limited (``compressUsername``)."""
-    if user in _KNOWN_USERS:
+    if user in _UNCOMPRESSED_USERS:
         return user
     return "email_id" if "@" in user else "other"

@@ -13,7 +13,7 @@ from pilothouse.machinery.metrics import CounterFamily, Histogram, HistogramFami
 StepType = Literal["admit", "validate"]
 _LATENCIES = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
 _WEBHOOK_LATENCIES = (*_LATENCIES, 10.0, 25.0)
-_AT_ONCE = 256
+_BATCH_SIZE = 256
 _LARGEST_CODE = 600
 """Higher codes are truncated to this one, because webhooks may return any."""
 
@@ -34,53 +34,53 @@ class Phase:
         self._kind = kind
         self._operation = operation
         self._names = names
-        self._whole = metrics.step(kind, operation, rejected=False)
+        self._phase_seconds = metrics.step(kind, operation, rejected=False)
         self._plugins = [metrics.controller(name, kind, operation, rejected=False) if name else None for name in names]
         self._passed: list[float] = []
         """Durations of the runs that are not counted yet."""
         self._waited = 0.0
-        """How much of it plugins have waited."""
-        self._not_counted = [0] * len(names)
-        """The number of these runs in which a plugin was counted already, or was not called."""
+        """The total of the durations in which plugins waited."""
+        self._already_counted = [0] * len(names)
+        """By plugin: in how many of these runs it was counted already, or not called."""
 
-    def passed(self, seconds: float, waits: Mapping[int, float] = NO_WAITS) -> None:
-        """All plugins have admitted. ``waits``: durations of those that waited, by position."""
+    def passed(self, seconds: float, wait_seconds: Mapping[int, float] = NO_WAITS) -> None:
+        """All plugins have admitted. ``wait_seconds``: durations of those that waited, by position."""
         self._passed.append(seconds)
-        if waits:
-            self._wait(waits)
-        if len(self._passed) >= _AT_ONCE:
+        if wait_seconds:
+            self._record_waits(wait_seconds)
+        if len(self._passed) >= _BATCH_SIZE:
             self.count()
 
-    def rejected(self, index: int, seconds: float, waits: Mapping[int, float] = NO_WAITS) -> None:
+    def rejected(self, index: int, seconds: float, wait_seconds: Mapping[int, float] = NO_WAITS) -> None:
         """The plugin at this position has rejected the write; later ones are not called."""
         self._metrics.step(self._kind, self._operation, rejected=True).observe(seconds)
         name = self._names[index]
         if name:
-            plugin_seconds = seconds - sum(waits.values())
+            plugin_seconds = seconds - sum(wait_seconds.values())
             self._metrics.controller(name, self._kind, self._operation, rejected=True).observe(plugin_seconds)
         for position in range(index):
-            self._not_counted[position] -= 1
-        self._wait(waits)
-        self._waited -= sum(waits.values())  # it is not among the passed runs
+            self._already_counted[position] -= 1
+        self._record_waits(wait_seconds)
+        self._waited -= sum(wait_seconds.values())  # a rejected run is not among the passed ones
 
-    def _wait(self, waits: Mapping[int, float]) -> None:
-        for index, seconds in waits.items():
+    def _record_waits(self, wait_seconds: Mapping[int, float]) -> None:
+        for index, seconds in wait_seconds.items():
             plugin = self._plugins[index]
             if plugin is not None:
                 plugin.observe(seconds)
-            self._not_counted[index] += 1
+            self._already_counted[index] += 1
             self._waited += seconds
 
     def count(self) -> None:
         """Count the runs, and the plugins that did not wait in them."""
         passed, self._passed = self._passed, []
-        self._whole.observe_each(passed)
-        share = max(0.0, sum(passed) - self._waited) / max(1, len(self._names))
+        self._phase_seconds.observe_each(passed)
+        plugin_share = max(0.0, sum(passed) - self._waited) / max(1, len(self._names))
         for index, plugin in enumerate(self._plugins):
             if plugin is not None:
-                plugin.counts[0] += len(passed) - self._not_counted[index]
-                plugin.sum += share
-            self._not_counted[index] = 0
+                plugin.counts[0] += len(passed) - self._already_counted[index]
+                plugin.sum += plugin_share
+            self._already_counted[index] = 0
         self._waited = 0.0
 
 

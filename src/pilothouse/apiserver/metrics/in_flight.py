@@ -11,36 +11,36 @@ WINDOW_SECONDS = 1.0
 class InFlight:
     """Requests of one kind in flight."""
 
-    __slots__ = ("_ends", "_last", "_most", "_now")
+    __slots__ = ("_count", "_current_maximum", "_previous_maximum", "_window_end")
 
     def __init__(self) -> None:
-        self._now = 0
-        self._most = 0
+        self._count = 0
+        self._current_maximum = 0
         """The maximum of the current second."""
-        self._last = 0
+        self._previous_maximum = 0
         """The maximum of the previous second."""
-        self._ends = 0.0
+        self._window_end = 0.0
 
     def enter(self, now: float) -> None:
         """A request has started."""
-        if now >= self._ends:
+        if now >= self._window_end:
             self._roll(now)
-        self._now += 1
-        if self._now > self._most:  # noqa: PLR1730  # a call costs more
-            self._most = self._now
+        self._count += 1
+        if self._count > self._current_maximum:  # noqa: PLR1730  # a call costs more
+            self._current_maximum = self._count
 
     def leave(self) -> None:
         """A request has ended."""
-        self._now -= 1
+        self._count -= 1
 
-    def most(self, now: float) -> int:
+    def maximum(self, now: float) -> int:
         """The maximum in the last full second, or now."""
-        if now >= self._ends:
+        if now >= self._window_end:
             self._roll(now)
-        return max(self._last, self._now)
+        return max(self._previous_maximum, self._count)
 
     def _roll(self, now: float) -> None:
         # No request has started since that second ended, so the current number was the maximum.
-        self._last = self._most if now < self._ends + WINDOW_SECONDS else self._now
-        self._most = self._now
-        self._ends = now + WINDOW_SECONDS
+        self._previous_maximum = self._current_maximum if now < self._window_end + WINDOW_SECONDS else self._count
+        self._current_maximum = self._count
+        self._window_end = now + WINDOW_SECONDS

@@ -18,7 +18,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.metrics import Counter, Gauge, Histogram, Registry, exponential_buckets
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_OTHER = "other"
+_UNSUPPORTED_METHOD = "other"
 """The verb of unsupported methods (``cleanVerb``)."""
 _CONNECT = ("log", "exec", "portforward", "attach", "proxy")
 _APPLY = "application/apply-patch+yaml"
@@ -36,8 +36,8 @@ _LATENCIES = (
 )
 _SLI_LATENCIES = _LATENCIES[2:]
 _WATCH_LIST_LATENCIES = (*(0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),)
-_MOST_KNOWN = 4096
-_AT_ONCE = 256
+_MAX_CACHED_SERIES = 4096
+_BATCH_SIZE = 256
 
 
 _waited: ContextVar[float] = ContextVar("seconds that the request has waited for webhooks", default=0.0)
@@ -165,7 +165,7 @@ class RequestMetrics:
         self._has_waited = False
         """Whether any request has waited for an admission webhook."""
         self._series: dict[tuple[str, ...], _Series] = {}
-        self._known: dict[tuple[object, ...], tuple[_Series, Counter]] = {}
+        self._cached_series: dict[tuple[object, ...], tuple[_Series, Counter]] = {}
         """Series by cheap keys of a request; cleared when there are too many."""
         registry.on_collect(self._derive)
 
@@ -188,11 +188,11 @@ class RequestMetrics:
         if self._has_waited and (waited := _waited.get()):
             _waited.set(0.0)
         method, headers = request.method, request.headers
-        applies = method == "PATCH" and headers.get("content-type") == _APPLY
+        is_apply = method == "PATCH" and headers.get("content-type") == _APPLY
         observed = self._observed
         agent, request_bytes = headers.get("user-agent", ""), len(request.body) if client is not None else 0
-        observed.append((info, method, applies, agent, status, seconds, size, waited, client, request_bytes))
-        if len(observed) >= _AT_ONCE:
+        observed.append((info, method, is_apply, agent, status, seconds, size, waited, client, request_bytes))
+        if len(observed) >= _BATCH_SIZE:
             self.count()
 
     def count(self) -> None:
@@ -201,11 +201,11 @@ class RequestMetrics:
         # Most requests of a batch have few targets, and share their info.
         batch_series: dict[tuple[int, str, bool, str, int], tuple[_Series, Counter, bool]] = {}
         fastest = _LATENCIES[0]
-        for info, method, applies, agent, status, seconds, size, waited, client, request_bytes in observed:
-            key = (id(info), method, applies, agent, status)
+        for info, method, is_apply, agent, status, seconds, size, waited, client, request_bytes in observed:
+            key = (id(info), method, is_apply, agent, status)
             entry = batch_series.get(key)
             if entry is None:
-                entry = batch_series[key] = self._find(info, method, agent, status, applies=applies)
+                entry = batch_series[key] = self._find(info, method, agent, status, is_apply=is_apply)
             series, total, by_server = entry
             total.value += 1.0
             histogram = series.seconds
@@ -226,23 +226,25 @@ class RequestMetrics:
                 )
 
     def _find(
-        self, info: RequestInfo | None, method: str, agent: str, status: int, *, applies: bool
+        self, info: RequestInfo | None, method: str, agent: str, status: int, *, is_apply: bool
     ) -> tuple[_Series, Counter, bool]:
         """The series of a request, and whether it is a request of the server to itself."""
         client = agent.partition("/")[0]
         if client not in _SYSTEM_CLIENTS:
             client = ""
         if info is None or info.info is None or "dryRun" in info.query:
-            return *self._counted(method, info, status, client, applies=applies), client == _SELF
+            return *self._series_and_counter(method, info, status, client, is_apply=is_apply), client == _SELF
         # The values that the labels depend on, without computing them.
-        route = (method, applies, bool(info.name), bool(info.namespace), info.watch_prefix)
+        route = (method, is_apply, bool(info.name), bool(info.namespace), info.watch_prefix)
         subresource = info.subresource if info.sub is not None else ""
         key = (info.info, info.verb, subresource, route, status, client)
-        cached = self._known.get(key)
+        cached = self._cached_series.get(key)
         if cached is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            cached = self._known[key] = self._counted(method, info, status, client, applies=applies)
+            if len(self._cached_series) >= _MAX_CACHED_SERIES:
+                self._cached_series.clear()
+            cached = self._cached_series[key] = self._series_and_counter(
+                method, info, status, client, is_apply=is_apply
+            )
         return *cached, client == _SELF
 
     def waited(self, seconds: float) -> None:
@@ -286,29 +288,29 @@ class RequestMetrics:
 
     def _clean_labels(self, request: Request, info: RequestInfo | None) -> tuple[str, list[str]]:
         """The verb and other labels of metrics which upstream labels by the request, not by its route."""
-        applies = request.headers.get("content-type") == _APPLY
-        verb, _dry_run, *labels = self._series_of(request.method, info, applies=applies).labels
+        is_apply = request.headers.get("content-type") == _APPLY
+        verb, _dry_run, *labels = self._series_of(request.method, info, is_apply=is_apply).labels
         if info is not None and info.info is not None:
             labels[-2] = _scope(info)
         return verb, labels
 
-    def _counted(
-        self, method: str, info: RequestInfo | None, status: int, client: str, *, applies: bool
+    def _series_and_counter(
+        self, method: str, info: RequestInfo | None, status: int, client: str, *, is_apply: bool
     ) -> tuple[_Series, Counter]:
-        series = self._series_of(method, info, applies=applies)
+        series = self._series_of(method, info, is_apply=is_apply)
         return series, self._total.labels(*series.labels, str(status), client)
 
-    def _series_of(self, method: str, info: RequestInfo | None, *, applies: bool) -> _Series:
+    def _series_of(self, method: str, info: RequestInfo | None, *, is_apply: bool) -> _Series:
         resource = info.info if info is not None else None
         labels: tuple[str, ...]
         if info is None or resource is None:
             path = info.path if info is not None and info.path in _HEALTH else ""
-            labels = (_verb(method, None, "", applies=False), "", "", "", "", path, "", "" if path else _COMPONENT)
+            labels = (_verb(method, None, "", is_apply=False), "", "", "", "", path, "", "" if path else _COMPONENT)
         else:
             scope = _route_scope(info)
             subresource = info.subresource if info.sub is not None else ""
             of_resource = (resource.group, resource.version, resource.resource, subresource, scope, _COMPONENT)
-            labels = (_verb(method, info, scope, applies=applies), _dry_run(info), *of_resource)
+            labels = (_verb(method, info, scope, is_apply=is_apply), _dry_run(info), *of_resource)
         series = self._series.get(labels)
         if series is None:
             series = self._series[labels] = self._new_series(*labels)
@@ -337,20 +339,20 @@ class RequestMetrics:
         for labels, sizes in self._event_sizes.children.items():
             self._events.labels(*labels).value = float(sizes.count)
         now = self.clock()
-        self._in_flight_now.labels("readOnly").set(self.reading.most(now))
-        self._in_flight_now.labels("mutating").set(self.writing.most(now))
+        self._in_flight_now.labels("readOnly").set(self.reading.maximum(now))
+        self._in_flight_now.labels("mutating").set(self.writing.maximum(now))
 
 
-def _verb(method: str, info: RequestInfo | None, scope: str, *, applies: bool) -> str:
+def _verb(method: str, info: RequestInfo | None, scope: str, *, is_apply: bool) -> str:
     """The ``verb`` label: the method, except for lists, watches, applies and connects (``cleanVerb``)."""
     if method not in _METHODS:
-        return _OTHER
+        return _UNSUPPORTED_METHOD
     if info is not None:
         if info.sub is not None and info.subresource in _CONNECT:
             return "CONNECT"
         if info.verb == "watch":
             return "WATCH"
-        if method == "PATCH" and applies:
+        if method == "PATCH" and is_apply:
             return "APPLY"
     if method in _READS:
         return "GET" if scope in ("resource", "") else "LIST"

@@ -12,7 +12,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.metrics.access import AccessMetrics
 from pilothouse.apiserver.metrics.admission import AdmissionMetrics, PolicyMetrics
 from pilothouse.apiserver.metrics.requests import RequestMetrics
-from pilothouse.apiserver.metrics.storage import StorageMetrics, Stored
+from pilothouse.apiserver.metrics.storage import MonitoredStore, StorageMetrics
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.metrics import Registry
 
@@ -54,7 +54,7 @@ class ServerMetrics:
     def __init__(
         self,
         clock: Callable[[], float],
-        store: Stored,
+        store: MonitoredStore,
         resources: Callable[[], Iterable[ResourceInfo]],
         *,
         sources: Sequence[Source] = (),

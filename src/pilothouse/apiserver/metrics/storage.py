@@ -18,21 +18,21 @@ _LATENCIES = (
     *(30.0, 45.0, 60.0),
 )
 _OPERATIONS = {"ADDED": "create", "MODIFIED": "update", "DELETED": "delete"}
-_OF = ("group", "resource")
-_AT_ONCE = 256
-_SHOWN_DIGITS = 10**15
+_RESOURCE_LABELS = ("group", "resource")
+_BATCH_SIZE = 256
+_REVISION_MODULUS = 10**15
 
 
-class Stored(Protocol):
+class MonitoredStore(Protocol):
     """What is read from a store."""
 
     revision: int
 
-    def store_for(self, prefix: str) -> "Stored":
+    def store_for(self, prefix: str) -> "MonitoredStore":
         """The store of a resource."""
         ...
 
-    def stores(self) -> "Sequence[Stored]":
+    def stores(self) -> "Sequence[MonitoredStore]":
         """The stores of all resources."""
         ...
 
@@ -52,7 +52,7 @@ class StorageMetrics:
         self,
         registry: Registry,
         clock: Callable[[], float],
-        store: Stored,
+        store: MonitoredStore,
         resources: Callable[[], Iterable[ResourceInfo]],
     ) -> None:
         self.clock = clock
@@ -62,18 +62,18 @@ class StorageMetrics:
         self._seconds = registry.histogram(
             "etcd_request_duration_seconds",
             "[ALPHA] Etcd request latency in seconds for each operation and object type.",
-            ("operation", *_OF),
+            ("operation", *_RESOURCE_LABELS),
             _LATENCIES,
         )
         self._requests = registry.counter(
             "etcd_requests_total",
             "[ALPHA] Etcd request counts for each operation and object type.",
-            ("operation", *_OF),
+            ("operation", *_RESOURCE_LABELS),
         )
         self._errors = registry.counter(
             "etcd_request_errors_total",
             "[ALPHA] Etcd failed request counts for each operation and object type.",
-            ("operation", *_OF),
+            ("operation", *_RESOURCE_LABELS),
         )
         self._old_objects = registry.gauge(
             "apiserver_storage_objects",
@@ -85,7 +85,7 @@ class StorageMetrics:
             "apiserver_resource_objects",
             "[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, "
             "the value will be -1.",
-            _OF,
+            _RESOURCE_LABELS,
         )
         self._size = registry.gauge(
             "apiserver_storage_size_bytes",
@@ -93,46 +93,50 @@ class StorageMetrics:
             ("storage_cluster_id",),
         )
         self._received = registry.counter(
-            "apiserver_storage_events_received_total", "[BETA] Number of etcd events received split by kind.", _OF
+            "apiserver_storage_events_received_total",
+            "[BETA] Number of etcd events received split by kind.",
+            _RESOURCE_LABELS,
         )
         self._cache_received = registry.counter(
             "apiserver_watch_cache_events_received_total",
             "[ALPHA] Counter of events received in watch cache broken by resource type.",
-            _OF,
+            _RESOURCE_LABELS,
         )
         self._cache_dispatched = registry.counter(
             "apiserver_watch_cache_events_dispatched_total",
             "[ALPHA] Counter of events dispatched in watch cache broken by resource type.",
-            _OF,
+            _RESOURCE_LABELS,
         )
         self._cache_revision = registry.gauge(
             "apiserver_watch_cache_resource_version",
             "[ALPHA] Current resource version of watch cache broken by resource type. This is truncated to the 15 "
             "least significant digits.",
-            _OF,
+            _RESOURCE_LABELS,
         )
         self._init_events = registry.counter(
             "apiserver_init_events_total",
             "[ALPHA] Counter of init events processed in watch cache broken by resource type.",
-            _OF,
+            _RESOURCE_LABELS,
         )
         self._terminated = registry.counter(
             "apiserver_terminated_watchers_total",
             "[ALPHA] Counter of watchers closed due to unresponsiveness broken by resource type.",
-            _OF,
+            _RESOURCE_LABELS,
         )
         self._lists = registry.counter(
-            "apiserver_cache_list_total", "[ALPHA] Number of LIST requests served from watch cache", (*_OF, "index")
+            "apiserver_cache_list_total",
+            "[ALPHA] Number of LIST requests served from watch cache",
+            (*_RESOURCE_LABELS, "index"),
         )
         self._fetched = registry.counter(
             "apiserver_cache_list_fetched_objects_total",
             "[ALPHA] Number of objects read from watch cache in the course of serving a LIST request",
-            (*_OF, "index"),
+            (*_RESOURCE_LABELS, "index"),
         )
         self._returned = registry.counter(
             "apiserver_cache_list_returned_objects_total",
             "[ALPHA] Number of objects returned for a LIST request from watch cache",
-            _OF,
+            _RESOURCE_LABELS,
         )
         self._written: list[tuple[str, str, float]] = []
         """Writes that are not counted yet: type of the change, prefix of the resource, seconds."""
@@ -143,7 +147,7 @@ class StorageMetrics:
     def wrote(self, staged: Staged, seconds: float) -> None:
         """A write is durable and visible."""
         self._written.append((staged.change.type, staged.resource, seconds))
-        if len(self._written) >= _AT_ONCE:
+        if len(self._written) >= _BATCH_SIZE:
             self._count()
 
     def _count(self) -> None:
@@ -201,7 +205,7 @@ class StorageMetrics:
             (f"{name}.{group}" if group else name,): count for (group, name), count in object_counts.items()
         }
         self._old_objects.show(by_name)
-        revisions = {store_: float(store_.revision % _SHOWN_DIGITS) for store_ in self._store.stores()}
+        revisions = {store_: float(store_.revision % _REVISION_MODULUS) for store_ in self._store.stores()}
         self._cache_revision.show(
             {names: revisions[self._store.store_for("/".join(names) + "/")] for names in object_counts}
         )

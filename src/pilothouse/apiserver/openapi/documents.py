@@ -124,7 +124,7 @@ class OpenApi:
         infos = self._by_key.get(key)
         if infos is None:
             return Response(404, _PLAIN)
-        media_type = _form(request, _PROTOBUF_V3)
+        media_type = _media_type(request, _PROTOBUF_V3)
         if media_type is None:
             return Response(406, _PLAIN)
         if requested_hash and requested_hash != self._hashes[key]:
@@ -147,7 +147,7 @@ class OpenApi:
         return body
 
     def _serve_v2(self, request: Request) -> Response:
-        media_type = _form(request, _PROTOBUF_V2)
+        media_type = _media_type(request, _PROTOBUF_V2)
         if media_type is None:
             return Response(406, _PLAIN)
         self._create_v2()
@@ -171,7 +171,7 @@ _PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 
 
-def _form(request: Request, protobuf: str) -> str | None:
+def _media_type(request: Request, protobuf: str) -> str | None:
     """The media type of the response, the first supported one that is accepted, or None. Both spellings of the protobuf
     types are supported: with ``@`` before the version and, since that is no valid media type, with a dot."""
     for clause in negotiation.parse_accept(request.headers.get("accept", "") or "*/*"):

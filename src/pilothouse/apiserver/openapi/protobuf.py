@@ -19,7 +19,7 @@ _Value = Callable[[int, Any], bytes]
 """Encodes a value as the field with that number."""
 _json = msgspec.json.Encoder().encode
 
-_EVERY_OTHER = "*"
+_ADDITIONAL_PROPERTIES = "*"
 """The field for all other keys, if the message is a map."""
 _EXTENSIONS = "x-"
 
@@ -136,7 +136,7 @@ _MESSAGES: dict[str, _Fields] = {
         _EXTENSIONS: (16, _any),
     },
     "v2.Info": {"title": (1, _string), "version": (2, _string)},
-    "v2.Definitions": {_EVERY_OTHER: (1, _message("v2.Schema"))},
+    "v2.Definitions": {_ADDITIONAL_PROPERTIES: (1, _message("v2.Schema"))},
     "v2.Schema": {
         "$ref": (1, _string),
         "format": (2, _string),
@@ -152,7 +152,7 @@ _MESSAGES: dict[str, _Fields] = {
         "example": (30, _any),
         _EXTENSIONS: (31, _any),
     },
-    "v2.Paths": {_EVERY_OTHER: (2, _message("v2.PathItem"))},
+    "v2.Paths": {_ADDITIONAL_PROPERTIES: (2, _message("v2.PathItem"))},
     "v2.PathItem": {
         **{method: (number, _message("v2.Operation")) for method, number in _METHODS_V2.items()},
         "parameters": (9, _list_of(_parameter_v2)),
@@ -168,7 +168,7 @@ _MESSAGES: dict[str, _Fields] = {
         "schemes": (10, _list_of(_string)),
         _EXTENSIONS: (13, _any),
     },
-    "v2.Responses": {_EVERY_OTHER: (1, _within(1, _message("v2.Response")))},
+    "v2.Responses": {_ADDITIONAL_PROPERTIES: (1, _within(1, _message("v2.Response")))},
     "v2.Response": {"description": (1, _string), "schema": (2, _within(1, _message("v2.Schema")))},
     "v2.BodyParameter": {
         "description": (1, _string),
@@ -189,7 +189,7 @@ _MESSAGES: dict[str, _Fields] = {
     },
     "v3.Info": {"title": (1, _string), "version": (6, _string)},
     "v3.Components": {"schemas": (1, _message("v3.Schemas"))},
-    "v3.Schemas": {_EVERY_OTHER: (1, _schema_v3)},
+    "v3.Schemas": {_ADDITIONAL_PROPERTIES: (1, _schema_v3)},
     "v3.Reference": {"$ref": (1, _string)},
     "v3.Schema": {
         "nullable": (1, _flag),
@@ -209,7 +209,7 @@ _MESSAGES: dict[str, _Fields] = {
         "format": (35, _string),
         _EXTENSIONS: (36, _any),
     },
-    "v3.Paths": {_EVERY_OTHER: (1, _message("v3.PathItem"))},
+    "v3.Paths": {_ADDITIONAL_PROPERTIES: (1, _message("v3.PathItem"))},
     "v3.PathItem": {
         **{method: (number, _message("v3.Operation")) for method, number in _METHODS_V3.items()},
         "parameters": (13, _list_of(_or_reference("v3.Parameter"))),
@@ -236,9 +236,9 @@ _MESSAGES: dict[str, _Fields] = {
         "content": (2, _message("v3.MediaTypes")),
         "required": (3, _flag),
     },
-    "v3.MediaTypes": {_EVERY_OTHER: (1, _message("v3.MediaType"))},
+    "v3.MediaTypes": {_ADDITIONAL_PROPERTIES: (1, _message("v3.MediaType"))},
     "v3.MediaType": {"schema": (1, _schema_v3)},
-    "v3.Responses": {_EVERY_OTHER: (2, _or_reference("v3.Response"))},
+    "v3.Responses": {_ADDITIONAL_PROPERTIES: (2, _or_reference("v3.Response"))},
     "v3.Response": {"description": (1, _string), "content": (3, _message("v3.MediaTypes"))},
 }
 
@@ -259,6 +259,6 @@ def encode(message: str, document: Mapping[str, Any]) -> bytes:
             number, write = fields[_EXTENSIONS]
             written.append(delimited(number, _string(1, key) + write(2, value)))
         else:
-            number, write = fields[_EVERY_OTHER]
+            number, write = fields[_ADDITIONAL_PROPERTIES]
             written.append(delimited(number, _string(1, key) + write(2, value)))
     return b"".join(written)

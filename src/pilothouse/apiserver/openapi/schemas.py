@@ -131,7 +131,7 @@ class SchemaCollector:
         named_type = _NAMED.get(value.name)
         if named_type is not None:
             name, type_schema = named_type
-            self.schemas.setdefault(name, self._named(name, type_schema))
+            self.schemas.setdefault(name, self._named_schema(name, type_schema))
             return self._reference(name)
         if value.name == "object":
             self.add(value.definition)
@@ -141,7 +141,7 @@ class SchemaCollector:
             return {"type": "array", "items": self._type(value.element)}
         return {"type": "object", "additionalProperties": self._type(value.element)}
 
-    def _named(self, name: str, type_schema: dict[str, Any]) -> dict[str, Any]:
+    def _named_schema(self, name: str, type_schema: dict[str, Any]) -> dict[str, Any]:
         text = descriptions().get(name, {}).get("description")
         if self._prefix == V2:
             # Swagger 2 has no unions; upstream uses strings for both.

@@ -59,23 +59,25 @@ def read_strictly(
             text, strict_errors = read_text(body, content_type, kind)
             document = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, DecodeError) as error:
-        raise unrecognized(kind, f"{_NO_KIND}; json parse error: {error}", original_body or body) from None
+        raise unrecognized(kind, f"{_NO_VERSION_AND_KIND}; json parse error: {error}", original_body or body) from None
     if document is None:
         return {}, strict_errors
     if not isinstance(document, dict):
         type_name = type(document).__name__
         go_kind = _GO_KINDS.get(type_name, type_name)
-        reason = f"json parse error: json: cannot unmarshal {go_kind} into Go value of type {_ONLY_KIND}"
-        raise unrecognized(kind, f"{_NO_KIND}; {reason}", original_body or body)
+        reason = f"json parse error: json: cannot unmarshal {go_kind} into Go value of type {_GO_TYPE_META}"
+        raise unrecognized(kind, f"{_NO_VERSION_AND_KIND}; {reason}", original_body or body)
     return document, strict_errors
 
 
 _GO_KINDS = {"list": "array", "str": "string", "int": "number", "float": "number", "bool": "bool"}
-_NO_KIND = "couldn't get version/kind"
-_ONLY_KIND = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+_NO_VERSION_AND_KIND = "couldn't get version/kind"
+_GO_TYPE_META = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
 
 
-YAML_TWICE = "yaml: unmarshal errors:\n  "
+YAML_DUPLICATES = "yaml: unmarshal errors:\n  "
 """The prefix of the single strict error about all duplicate keys of a YAML body."""
 
 
@@ -83,7 +85,7 @@ def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
     """Strict errors as warnings: duplicate keys of YAML are separate warnings (``handlers/rest.go``)."""
     detail: list[str] = []
     for error in strict_errors:
-        detail += error.removeprefix(YAML_TWICE).split("\n  ") if error.startswith(YAML_TWICE) else [error]
+        detail += error.removeprefix(YAML_DUPLICATES).split("\n  ") if error.startswith(YAML_DUPLICATES) else [error]
     return detail
 
 
@@ -108,7 +110,7 @@ def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[st
         document, duplicates = yaml_text.read_yaml(body)
     except yaml_text.YamlError as error:
         raise unrecognized(kind, str(error), body) from None
-    strict_errors = [YAML_TWICE + "\n  ".join(duplicates)] if duplicates else []
+    strict_errors = [YAML_DUPLICATES + "\n  ".join(duplicates)] if duplicates else []
     return msgspec.json.encode({} if document is None else document, order="sorted"), strict_errors
 
 
@@ -125,8 +127,8 @@ def type_meta_error(document: Object) -> str:
         if name in ("apiVersion", "kind") and not (value is None or isinstance(value, str)):
             go_kind = _GO_KINDS.get(type(value).__name__, "object")
             return (
-                f"{_NO_KIND}; json parse error: json: cannot unmarshal {go_kind} into Go struct field .{name} "
-                "of type string"
+                f"{_NO_VERSION_AND_KIND}; json parse error: json: cannot unmarshal {go_kind} into Go struct field "
+                f".{name} of type string"
             )
     return ""
 

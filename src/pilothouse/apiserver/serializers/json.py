@@ -25,7 +25,7 @@ JSON = "application/json"
 JSON_HEADERS: Mapping[str, str] = {"content-type": JSON, "cache-control": "no-cache, private"}
 WATCH_HEADERS: Mapping[str, str] = JSON_HEADERS
 LONG_LIST = 1024 * 1024
-"""Longer lists are sent as ``Pieces``."""
+"""Longer lists are sent as ``ChunkedResponse``."""
 LARGE_EVENT = 64 * 1024
 """Objects of at least this length are sent to watchers from the stored bytes, without being copied into a line."""
 _encode_text = msgspec.json.Encoder().encode
@@ -36,7 +36,7 @@ def headers_with(warnings: Sequence[str], content_type: str = JSON) -> Mapping[s
     if not warnings and content_type == JSON:
         return JSON_HEADERS
     headers = {"content-type": content_type, "cache-control": "no-cache, private"}
-    if valid_warnings := _shown(warnings):
+    if valid_warnings := _valid_warnings(warnings):
         headers["warning"] = ", ".join(map(_warning, valid_warnings))
     return headers
 
@@ -45,7 +45,7 @@ _WARNING_RUNES, _ALL_WARNING_RUNES = 256, 4 * 1024
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 
 
-def _shown(warnings: Sequence[str]) -> list[str]:
+def _valid_warnings(warnings: Sequence[str]) -> list[str]:
     """Without duplicates and those that are no valid header value, and truncated if they are many (apiserver
     ``pkg/endpoints/filters/warning.go``, v0.36)."""
     valid = [text for text in dict.fromkeys(warnings) if text and not _CONTROL(text)]
@@ -65,8 +65,8 @@ def _warning(text: str) -> str:
     return f'299 - "{escaped}"'
 
 
-class Pieces:
-    """A long response in pieces: its values may be shared with other responses. A ``Stream``."""
+class ChunkedResponse:
+    """A long response in chunks: its values may be shared with other responses. A ``Stream``."""
 
     __slots__ = ("_between", "_end", "_head", "_skip", "_values", "headers", "length", "status")
 
@@ -94,18 +94,18 @@ class Pieces:
         self.length = len(head) + inner + len(end)
 
     @staticmethod
-    def of(response: Response) -> "Pieces":
-        """Pieces of a complete response."""
-        return Pieces(response.status, response.headers, (response.body,))
+    def from_response(response: Response) -> "ChunkedResponse":
+        """The chunks of a complete response."""
+        return ChunkedResponse(response.status, response.headers, (response.body,))
 
-    def whole(self) -> bytes:
+    def body(self) -> bytes:
         """The whole body."""
         skip = self._skip
         values = [value[skip:] for value in self._values] if skip else self._values
         return b"".join((self._head, self._between.join(values), self._end))
 
-    def pieces(self, size: int) -> Iterator[bytes]:
-        """The body in pieces of about that size, each created when it is needed."""
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """The body in chunks of about that size, each created when it is needed."""
         values, skip, prefix = self._values, self._skip, self._head
         start = 0
         while start < len(values):
@@ -124,7 +124,7 @@ class Pieces:
         yield self._end if values else prefix + self._end
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self.whole()
+        yield self.body()
 
     async def close(self) -> None:
         """Nothing to do."""
@@ -136,7 +136,7 @@ def cut(value: bytes, size: int, start: int = 0) -> Iterator[bytes]:
         yield value[position : position + size]
 
 
-def list_pieces(result: ListResult) -> Pieces:
+def list_response(result: ListResult) -> ChunkedResponse:
     """The list as one JSON object. Items of built-in lists have no kind and apiVersion, those of custom ones do."""
     info = result.info
     head = [
@@ -150,7 +150,7 @@ def list_pieces(result: ListResult) -> Pieces:
     without_type_meta = bool(result.values) and info.custom is None
     if without_type_meta:
         head.append(b"{")
-    return Pieces(
+    return ChunkedResponse(
         200,
         headers_with(result.warnings),
         result.values,
@@ -163,7 +163,7 @@ def list_pieces(result: ListResult) -> Pieces:
 
 def list_body(result: ListResult) -> bytes:
     """The list as one bytes object."""
-    return list_pieces(result).whole()
+    return list_response(result).body()
 
 
 _EVENT_END = b"}\n"
@@ -298,8 +298,8 @@ class PlainPresenter:
         if isinstance(result, ObjectResult | StatusResult):
             return Response(result.code, headers_with(result.warnings), result.value)
         if isinstance(result, ListResult):
-            pieces = list_pieces(result)
-            return pieces if pieces.length > LONG_LIST else Response(200, pieces.headers, pieces.whole())
+            chunked = list_response(result)
+            return chunked if chunked.length > LONG_LIST else Response(200, chunked.headers, chunked.body())
         return LineStream(result)
 
     def as_json(self, request: Request, info: RequestInfo, result: ObjectResult | ListResult | StatusResult) -> bytes:
