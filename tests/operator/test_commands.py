@@ -52,6 +52,20 @@ def test_an_error_of_the_file_is_shown_without_frames_of_pilothouse(
     assert "pilothouse" not in "".join(rest).replace(str(tmp_path), "")
 
 
+def test_a_rejected_declaration_is_shown_without_frames_of_pilothouse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "broken_operator.py"
+    file.write_text(
+        "from pilothouse.api.core import PODS\nfrom pilothouse.operator import App\napp = App('a')\n"
+        "@app.validating(PODS)\ndef check(pod, request):\n    pass\n"
+    )
+    assert main(["generate", "manifests", str(file)]) == 1
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first == f"Error: {file}, line 4: TypeError: 'check' is no coroutine function: declare it async def"
+    assert [line.split(",")[0].strip() for line in rest if " line " in line] == [f'File "{file}"']
+
+
 @pytest.mark.parametrize("words", [["generate", "manifests"], ["run"]])
 def test_a_file_that_ends_the_program_is_an_error(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -228,6 +242,25 @@ async def test_an_operator_that_cannot_run_reports_the_reason(
         with pytest.raises(UserError, match=message) as raised:
             await run.run_app(app, run.flag_set("run").parse([*off, *flags]))
         assert raised.value.code == code
+
+
+@pytest.mark.real_loop(timeout=20)
+async def test_webhook_certificates_that_cannot_be_read_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    env, app = Env(), App("one")
+    app.validating(CustomResource("example.com/v1", Thing))(_check)
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+
+        @asynccontextmanager
+        async def connected(*_arguments: object) -> AsyncIterator[Client]:
+            yield ProgramUnderTest(env, cluster.plane.server, app).client()
+
+        monkeypatch.setattr(run, "connected", connected)
+        off = ["--metrics-bind-address=0", "--health-probe-bind-address=0", "--install"]
+        error = rf"^--webhook-cert-dir: {tmp_path}/tls\.crt: No such file or directory$"
+        with pytest.raises(UserError, match=error):
+            await run.run_app(app, run.flag_set("run").parse([*off, f"--webhook-cert-dir={tmp_path}"]))
 
 
 @pytest.mark.real_loop(timeout=20)

@@ -23,7 +23,7 @@ from pilothouse.client import Client
 from pilothouse.env import Env, TaskGroup
 from pilothouse.operator import WebhookSettings, webhook_server
 from pilothouse.operator.manifests import manifests
-from pilothouse.operator.webhook_server import WebhookServer
+from pilothouse.operator.webhook_server import UnusableCertificates, WebhookServer
 from pilothouse.serving.certificates import ISSUED_DAYS, create_authority, issue_server
 from pilothouse.storage import MemoryStore
 
@@ -131,5 +131,5 @@ async def test_certificates_of_others_are_files(client: Client, tmp_path: Path) 
 @pytest.mark.real_loop(timeout=20)
 async def test_a_directory_without_certificates_is_an_error(client: Client, tmp_path: Path) -> None:
     settings = WebhookSettings(host=LOOPBACK, port=free_port(), certificate_directory=str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"tls\.crt"):
+    with pytest.raises(UnusableCertificates, match=r"tls\.crt: No such file or directory$"):
         await WebhookServer(the_app(), settings, client=client, env=Env()).run()

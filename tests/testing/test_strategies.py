@@ -159,6 +159,8 @@ def test_specs_and_versions() -> None:
     check()
     with pytest.raises(ValueError, match=r"httpgates.example.com has no version 'v3'; it has v1, v2"):
         strategies.objects(two, "v3")
+    with pytest.raises(FileNotFoundError, match=r"resource: there is no file or folder 'nope\.yaml'"):
+        strategies.objects("nope.yaml")
     with pytest.raises(ValueError, match="expected one CustomResourceDefinition, got 2"):
         strategies.objects([two, two])  # type: ignore[arg-type]  # that is the point
 

@@ -4,6 +4,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pilothouse
 from pilothouse.cli.program import UserError
 from pilothouse.env.lazy import lazy_imports
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from pilothouse.operator import app_file
+
+
+_LIBRARY = Path(pilothouse.__file__).parent / "operator"
 
 
 def load_app(reference: str) -> "App":
@@ -38,7 +42,8 @@ def file_and_name(reference: str) -> tuple[Path, str]:
 
 
 def failure_text(error: BaseException, folder: Path) -> str:
-    """Where the code in ``folder`` failed, and its traceback without the frames that led to it."""
+    """Where the code in ``folder`` failed, and its traceback without the frames that led to it, or that rejected its
+    declarations."""
     described = traceback.TracebackException.from_exception(error)
     own = [number for number, frame in enumerate(described.stack) if _is_in(frame.filename, folder)]
     if isinstance(error, SyntaxError):
@@ -47,6 +52,11 @@ def failure_text(error: BaseException, folder: Path) -> str:
     elif own:
         last = described.stack[own[-1]]
         where = f"{last.filename}, line {last.lineno}: "
+        end = own[-1] + 1
+        if isinstance(error, TypeError | ValueError) and all(
+            _is_in(frame.filename, _LIBRARY) for frame in described.stack[end:]
+        ):
+            del described.stack[end:]  # an argument was rejected
         described.stack[:] = described.stack[own[0] :]
     else:
         where = ""

@@ -32,7 +32,7 @@ with lazy_imports():
     from pilothouse import operator, serving
     from pilothouse.cli import dev
     from pilothouse.client import errors, in_cluster
-    from pilothouse.operator import endpoints
+    from pilothouse.operator import endpoints, webhook_server
     from pilothouse.runtime import election
 
 USAGE = """Runs the controllers of an operator: a Python file with a pilothouse.operator.App.
@@ -169,6 +169,8 @@ async def run_app(app: "App", parsed: Parsed, health: "operator.Health | None" =
                 raise UserError(f"{place} is in use by another program; give another one: --webhook-port") from first
             if isinstance(first, serving.CannotListen):
                 raise UserError(f"webhooks: {first}") from first
+            if isinstance(first, webhook_server.UnusableCertificates):
+                raise UserError(f"--webhook-cert-dir: {first}") from first
             raise
     return 0
 

@@ -45,6 +45,10 @@ _CONFLICTS = 5
 _WITHDRAW_SECONDS = 5.0
 
 
+class UnusableCertificates(Exception):
+    """The files of ``WebhookSettings.certificate_directory`` can't be used."""
+
+
 class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the webhooks of an app are served, and how the API server reaches them: through the app's Service in
     ``namespace``, which also has the Secret with the certificates; or, outside of the cluster, at ``url_host``, with
@@ -285,7 +289,7 @@ class WebhookServer:
         """Set once it listens and the API server trusts it."""
 
     async def run(self) -> None:
-        """Raises ``CannotListen``, and ``OSError`` or ``ValueError`` for a certificate directory that cannot be used.
+        """Raises ``CannotListen``, and ``UnusableCertificates`` for a certificate directory that cannot be used.
         Waits for a Secret and configurations that cannot be read or written."""
         settings = self._settings
         source: tls.ServerTls
@@ -296,9 +300,14 @@ class WebhookServer:
         rotator = CertificateRotator(self._app, settings, client=self._client, env=self._env, present=present)
         if settings.certificate_directory:
             directory = Path(settings.certificate_directory)
-            source = tls.ServerTls.load(directory / "tls.crt", directory / "tls.key")
-            authority = directory / "ca.crt"
-            bundle = authority.read_bytes() if authority.exists() else b""
+            try:
+                source = tls.ServerTls.load(directory / "tls.crt", directory / "tls.key")
+                authority = directory / "ca.crt"
+                bundle = authority.read_bytes() if authority.exists() else b""
+            except OSError as error:
+                raise UnusableCertificates(f"{error.filename or directory}: {error.strerror or error}") from error
+            except ValueError as error:
+                raise UnusableCertificates(str(error)) from error
             publish: _Work = functools.partial(rotator.publish, bundle)
             keep: _Work = _run_forever
         else:

@@ -67,8 +67,11 @@ def objects_of(manifests: Manifests) -> list[Object]:
     return [obj for manifest in manifests for obj in _objects(manifest)]
 
 
-def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" = None) -> list[Object]:
-    """The CustomResourceDefinitions among them; other objects are ignored, as envtest does.
+def definitions_of(
+    definitions: "Definitions", webhooks: "ClientConfig | None" = None, *, argument: str = "crds"
+) -> list[Object]:
+    """The CustomResourceDefinitions among them; other objects are ignored, as envtest does. ``argument`` is the name
+    of the argument, for errors.
 
     Raises the errors of ``objects_of``, and ``ValueError`` for a source without a definition, and for a
     ``CustomResource`` with conversion functions unless ``webhooks`` is given.
@@ -78,7 +81,7 @@ def definitions_of(definitions: "Definitions", webhooks: "ClientConfig | None" =
     objects: list[Object] = []
     for source in definitions:
         if isinstance(source, Path | str | Mapping):
-            own = [obj for obj in _objects(source, "crds") if obj["kind"] == DEFINITION_KIND]
+            own = [obj for obj in _objects(source, argument) if obj["kind"] == DEFINITION_KIND]
         elif isinstance(source, custom_resource.CustomResource):
             if source.has_conversion and webhooks is None:
                 raise mistakes.InvalidValue(

@@ -93,7 +93,7 @@ def objects(
     _require_hypothesis()
     # Only the schemas count, not where conversions are served.
     nowhere = client_config.ClientConfig(url="https://conversions.invalid")
-    definition, *others = definitions_of(resource, nowhere)
+    definition, *others = definitions_of(resource, nowhere, argument="resource")
     if others:
         raise ValueError(f"expected one CustomResourceDefinition, got {len(others) + 1}")
     spec = definition["spec"]
