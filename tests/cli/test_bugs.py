@@ -106,6 +106,7 @@ def test_a_run_that_is_not_as_declared_is_an_error(
         (("run", "129795", "-o", "yaml"), '-o is text or json, got "yaml"'),
         (("run", "7"), "no known bug is called '7'"),
         (("run", "129795", "--scenario", "x"), "kubernetes#129795 has no scenario 'x'"),
+        (("run", "--all", "--scenario", "x"), "the name of no scenario begins with 'x'"),
         (("run", "43948", "--scenario", "ten", "--unguarded"), "'ten changes within a second', only shows the guard"),
     ],
 )

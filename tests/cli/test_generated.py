@@ -33,8 +33,8 @@ def test_the_reference_is_up_to_date() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["completion"], "expected one of bash, zsh, fish"),
-        (["completion", "tcsh"], "expected one of bash, zsh, fish"),
+        (["completion"], "expected one of bash, zsh, fish, got nothing"),
+        (["completion", "bash", "zsh"], "expected one of bash, zsh, fish, got bash zsh"),
         (["man", "kubelet"], "no manual page for kubelet: the pages are pilothouse and kube-controller-manager"),
         (["man", "simulate"], "pilothouse (which has the flags of simulate) and kube-controller-manager"),
         (["help", "kubelet"], 'unknown command "kubelet" for "pilothouse"'),

@@ -66,6 +66,8 @@ def run(program: str, words: Sequence[str]) -> int:
         return _list(parsed["output"])
     try:
         chosen = list(_chosen(names, parsed))
+        if not chosen:
+            raise catalogue.UnknownBug(f"the name of no scenario begins with {parsed['scenario']!r}")
     except catalogue.UnknownBug as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2

@@ -38,7 +38,10 @@ def run(program: str, words: Sequence[str]) -> int:
         print(USAGE.format(program=program))
         return 0
     if len(words) != 1 or words[0] not in SHELLS:
-        print(f'Error: expected one of {", ".join(SHELLS)}\nSee "{program} --help" for usage.', file=sys.stderr)
+        got = " ".join(words) or "nothing"
+        print(
+            f'Error: expected one of {", ".join(SHELLS)}, got {got}\nSee "{program} --help" for usage.', file=sys.stderr
+        )
         return 2
     print("\n".join(SHELLS[words[0]](flag_sets())))
     return 0

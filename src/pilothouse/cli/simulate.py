@@ -112,6 +112,12 @@ class _Command:
             raise ValueError("expected the file of a scenario")
         if parsed["output"] not in {"text", "json"}:
             raise ValueError(f'-o is text or json, got "{parsed["output"]}"')
+        if parsed["jobs"] < -1:
+            raise ValueError(f"--jobs must be -1 or more, got {parsed['jobs']}")
+        if parsed["timeout"] < 0:
+            raise ValueError("--timeout must not be negative")
+        if parsed["shrink-runs"] < 0:
+            raise ValueError(f"--shrink-runs must not be negative, got {parsed['shrink-runs']}")
         self._parsed = parsed
         self._path = parsed.arguments[0]
         self._seeds = seeds.parse_seeds(parsed["seeds"])

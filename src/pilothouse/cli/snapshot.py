@@ -63,7 +63,7 @@ def flag_set(program: str) -> FlagSet:
             "save: replace names, labels, images and all other user-chosen text, and leave out values and events",
         ),
         Flag("exclude", STRINGS, (), "save: resources to leave out, such as events or widgets.example.com"),
-        Flag("data-dir", STRING, "", "restore: the data directory to make; it must be empty or not exist"),
+        Flag("data-dir", STRING, "", "restore: the data directory to make, or one without a cluster in it"),
     )
     flags.add(
         "drain",
