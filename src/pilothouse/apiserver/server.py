@@ -41,7 +41,7 @@ from pilothouse.apiserver.origins import begin_writes, end_writes, own_writes, s
 from pilothouse.apiserver.registry.core.services.allocation import ServiceAddresses
 from pilothouse.apiserver.request_info import TOO_MANY, RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.apiserver.serializers.json import JSON, JSON_HEADERS, PLAIN, failure
+from pilothouse.apiserver.serializers.json import JSON, JSON_HEADERS, PLAIN, failure, with_warnings
 from pilothouse.apiserver.serializers.presenter import NegotiatingPresenter
 from pilothouse.apiserver.serializers.results import (
     ListResult,
@@ -287,6 +287,7 @@ class ApiServer:
         ``read_body`` reads the body of a request without one; it is called after authorization.
         """
         request_info = self.core.requests.read(request.method, request.target)
+        call: Call | None = None
         try:
             if self._unsettled is not None:
                 await self.settle()
@@ -358,20 +359,20 @@ class ApiServer:
                 return await self.presenter.show_long(request, request_info, result)
             return self.presenter.show(request, request_info, result)
         except StatusError as error:
-            return self._failed(request, request_info, error)
+            return self._failed(request, request_info, call, error)
         except PlainNotFound:
             return _NOT_FOUND
         except RecursionError:
             # Bodies have a maximum depth; patches, webhooks and expressions may produce deeper objects.
-            return self._failed(request, request_info, errors.bad_request(TOO_DEEP))
+            return self._failed(request, request_info, call, errors.bad_request(TOO_DEEP))
         except BackendError as error:
             # etcd's words, which upstream passes on as they are (``responsewriters/status.go``, v0.36).
-            return self._failed(request, request_info, errors.plain(str(error)))
+            return self._failed(request, request_info, call, errors.plain(str(error)))
         except (CommitFailed, StoreClosed, StoreUnavailable) as error:
-            return self._failed(request, request_info, errors.internal(str(error)))
+            return self._failed(request, request_info, call, errors.internal(str(error)))
         except Exception as error:  # noqa: BLE001  # one request's fault must not take the server down
             _log.exception(f"{request.method} {request.target} failed", error)
-            response = self._failed(request, request_info, errors.internal(f"{type(error).__name__}: {error}"))
+            response = self._failed(request, request_info, call, errors.internal(f"{type(error).__name__}: {error}"))
             if (context := audit_context()) is not None:
                 context.log_panic(error)
             return response
@@ -498,12 +499,14 @@ class ApiServer:
             if removed:
                 add_audit_annotation("k8s.io/removed-release", removed)
 
-    def _failed(self, request: Request, request_info: RequestInfo, error: StatusError) -> Response:
+    def _failed(self, request: Request, request_info: RequestInfo, call: Call | None, error: StatusError) -> Response:
         if (context := audit_context()) is not None:
             context.log_error(error)
         if request.method == "HEAD":
-            return Response(error.code, failure(error).headers, b"")
-        return self.presenter.fail(request, request_info, error)
+            response = Response(error.code, failure(error).headers, b"")
+        else:
+            response = self.presenter.fail(request, request_info, error)
+        return response if call is None or not call.warnings else with_warnings(response, call.warnings)
 
     def _handler(self, request: Request, request_info: RequestInfo) -> tuple[Handler, ResourceInfo]:
         """The handler of the call; raises upstream's error if there is none."""

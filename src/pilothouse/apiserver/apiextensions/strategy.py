@@ -75,7 +75,13 @@ class CustomStrategy(Strategy):
         self._validation_warnings.warnings = []
         return self._validate(obj, old, self._validation_warnings.warnings)
 
-    def warnings(self, obj: Object) -> Sequence[str]:
+    def warnings_on_create(self, obj: Object) -> Sequence[str]:
+        return self._warnings_of_validation()
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Sequence[str]:
+        return self._warnings_of_validation()
+
+    def _warnings_of_validation(self) -> Sequence[str]:
         # Set by the preceding validation in this thread: finalizers, and failed rules whose values are unchanged.
         warnings, self._validation_warnings.warnings = self._validation_warnings.warnings, []
         return warnings

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from pilothouse.apiserver import errors
@@ -76,6 +77,7 @@ async def create_object(
     strategy.drop_disabled_fields(obj, None)
     strategy.record_requester(obj, call.identity)
     strategy.set_timestamps(obj, now)
+    call.warnings += strategy.warnings_before_create(obj)
     strategy.prepare_for_create(obj, now)
     if "ownerReferences" in meta:
         call.warnings += object_meta.dedup_owner_references(meta, admitted=True)
@@ -113,13 +115,17 @@ def _complete(
         set_managed_fields(obj, owners)
 
 
+MAX_WARNINGS = 1000
+"""More warnings about an object are not computed: the header holds 4,096 characters."""
+
+
 def _check(core: Core, call: Call, obj: Object) -> Iterable[str]:
     """Add the warnings about a new object; raises 422 if it is invalid."""
     all_errors = core.authorize_fields(call, obj) + validate_create(call.strategy, obj)
     if all_errors:
         group, name = call.strategy.error_group(call.info), obj["metadata"].get("name") or ""
         raise errors.invalid(group, call.info.kind, name, all_errors)
-    return call.strategy.warnings(obj)
+    return list(islice(call.strategy.warnings_on_create(obj), MAX_WARNINGS))
 
 
 def subresource_attributes(call: Call, obj: Object) -> AdmissionAttributes:

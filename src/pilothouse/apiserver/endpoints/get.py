@@ -40,7 +40,8 @@ async def get(core: Core, call: Call) -> ObjectResult:
     if record is None:
         raise errors.not_found(call.info, call.name)
     # Without a version upstream does not read from the watch cache (``cacher/delegator.go``, v1.36).
-    return ObjectResult(200, call.info, await core.from_storage(call.info, record.value, bypass_cache=not desired))
+    value = await core.from_storage(call.info, record.value, bypass_cache=not desired)
+    return ObjectResult(200, call.info, value, tuple(call.warnings))
 
 
 def parse_revision(text: str, *, cached: bool = True) -> int:

@@ -6,6 +6,7 @@ unless the request has a resource version: then the client gets a conflict.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.audit.context import audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.endpoints.create import create_object
+from pilothouse.apiserver.endpoints.create import MAX_WARNINGS, create_object
 from pilothouse.apiserver.endpoints.object_names import check_name
 from pilothouse.apiserver.endpoints.renewal import renew
 from pilothouse.apiserver.endpoints.request_objects import read_object
@@ -376,7 +377,11 @@ def _check(
     all_errors = _validate(core, call, obj, old, subresource_strategy, subresource)
     if all_errors:
         raise errors.invalid(call.strategy.error_group(call.info), call.info.kind, call.name, all_errors)
-    return call.strategy.warnings(obj) if subresource_strategy is None and subresource != "status" else ()
+    if subresource_strategy is not None:
+        return ()
+    strategy = call.strategy
+    warnings_on_update = strategy.warnings_on_status_update if subresource == "status" else strategy.warnings_on_update
+    return list(islice(warnings_on_update(obj, old), MAX_WARNINGS))
 
 
 def _validate(

@@ -41,6 +41,14 @@ def headers_with(warnings: Sequence[str], content_type: str = JSON) -> Mapping[s
     return headers
 
 
+def with_warnings(response: Response, warnings: Sequence[str]) -> Response:
+    """A failure with the warnings from before the error."""
+    headers = headers_with(warnings)
+    if "warning" not in headers:
+        return response
+    return Response(response.status, {**response.headers, "warning": headers["warning"]}, response.body)
+
+
 _WARNING_RUNES, _ALL_WARNING_RUNES = 256, 4 * 1024
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 

@@ -4,7 +4,7 @@ After ``validateRuleWithOperations`` and ``validateMatchResources`` in kubernete
 ``pkg/apis/admissionregistration/validation/validation.go`` (v1.36).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, repeated, required
 from pilothouse.apiserver.objects import Object
@@ -16,6 +16,7 @@ MATCH_POLICIES = ("Equivalent", "Exact")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _MUTATION_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
+_STATIC_SUFFIX = ".static.k8s.io"
 
 
 def set_defaults_rules(rules: Sequence[Object] | None) -> None:
@@ -132,3 +133,10 @@ def validate_mutation_operations(match_resources: Object, path: str) -> ErrorLis
 
 FAILURE_POLICIES = ("Fail", "Ignore")
 REINVOCATION_POLICIES = ("IfNeeded", "Never")
+
+
+def warnings_for_static_suffix(name: str) -> Iterator[str]:
+    """``WarningsForStaticSuffix``: the gate ManifestBasedAdmissionControlConfig, which makes it an error, is off."""
+    if name.endswith(_STATIC_SUFFIX):
+        message = "reserved for static manifest-based configurations and cannot be managed via the API"
+        yield f'metadata.name: names ending with "{_STATIC_SUFFIX}" are {message}'

@@ -43,6 +43,8 @@ class WorkloadStrategy(Strategy):
     disabled_gates = GATES
     zeros: tuple[str, ...] = ("minReadySeconds",)
     has_replicas = True
+    warns_about_names = True
+    """Whether a new object gets a warning if its name is no DNS label."""
 
     def set_defaults(self, obj: Object) -> None:
         spec: Object = obj.setdefault("spec", {})
@@ -59,9 +61,14 @@ class WorkloadStrategy(Strategy):
     def default_spec(self, spec: Object) -> None:
         """Set the defaults of the kind's own fields."""
 
-    def warnings(self, obj: Object) -> Iterable[str]:
-        template = (obj.get("spec") or {}).get("template") or {}
-        return warnings.warnings_for_pod_spec(template.get("spec") or {}, "spec.template.spec")
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        if self.warns_about_names:
+            yield from warnings.warnings_for_name(obj["metadata"]["name"])
+        yield from warnings.warnings_for_pod_template(obj["spec"]["template"], "spec.template")
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        if self.increments_generation(obj, old):
+            yield from warnings.warnings_for_pod_template(obj["spec"]["template"], "spec.template")
 
     def validate_object_on_update(self, obj: Object, old: Object) -> ErrorList:
         return [] if obj["spec"] == old["spec"] else self.validate(obj)

@@ -2,15 +2,18 @@
 
 After apimachinery's ``pkg/util/validation/ip.go`` (v0.36). Values that can be parsed but are ambiguous are errors:
 leading zeros, which other programs read as octal, IPv4-mapped IPv6 addresses, bits beyond the prefix length.
-``…_errors`` return texts; ``validate_…`` return field errors, and accept the values that the old object has.
+``…_errors`` return texts; ``validate_…`` return field errors, and accept the values that the old object has;
+``warnings_for_…`` return warnings about accepted values.
 """
 
 import ipaddress
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from pilothouse.apiserver.field_errors import ErrorList, invalid
+from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.bounded_cache import bounded_cache
+from pilothouse.machinery.go_text import quote
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -107,6 +110,58 @@ def validate_ip_for_legacy_field(value: str, path: str, valid_old_ips: Container
 
 def validate_cidr_for_legacy_field(value: str, path: str, valid_old_cidrs: Container[str] = ()) -> ErrorList:
     return [] if value in valid_old_cidrs else [invalid(path, value, detail) for detail in cidr_errors(value)]
+
+
+def warnings_for_ip(value: str, path: str) -> Iterator[str]:
+    """``GetWarningsForIP``."""
+    if _plain.fullmatch(value):
+        return
+    ip = parse_ip_sloppy(value)
+    if ip is None:
+        return
+    if _without_zeros(value) != value or is_ipv4_mapped(ip):
+        yield f"{path}: non-standard IP address {quote(value)} is invalid: use {quote(_go_text(ip))}"
+    elif str(ip) != value:
+        yield f"{path}: IPv6 address {quote(value)} should be in RFC 5952 canonical format ({quote(str(ip))})"
+
+
+def warnings_for_cidr(value: str, path: str) -> Iterator[str]:
+    """``GetWarningsForCIDR``."""
+    network = parse_cidr_sloppy(value)
+    address, _slash, bits = value.partition("/")
+    ip = parse_ip_sloppy(address)
+    if network is None or ip is None or str(network) == value:
+        return
+    preferred = quote(_go_network(network))
+    is_ambiguous = ip != network.network_address
+    if is_ambiguous:
+        single = quote(f"{_go_text(ip)}/{network.max_prefixlen}")
+        yield f"{path}: CIDR value {quote(value)} is ambiguous in this context (should be {preferred} or {single}?)"
+    if _without_zeros(address) != address or (len(bits) > 1 and bits[0] == "0") or is_ipv4_mapped(ip):
+        yield f"{path}: non-standard CIDR value {quote(value)} is invalid: use {preferred}"
+    elif not is_ambiguous:
+        yield f"{path}: IPv6 CIDR value {quote(value)} should be in RFC 5952 canonical format ({quote(str(network))})"
+
+
+def _go_text(ip: Address) -> str:
+    """``net.IP.String``: an IPv4-mapped address is IPv4."""
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return str(ip if mapped is None else mapped)
+
+
+def _go_network(network: Network) -> str:
+    """``net.IPNet.String``."""
+    address = _go_text(network.network_address)
+    if ":" not in address and network.version == 6:
+        return f"{address}/{max(network.prefixlen - 96, 0)}"
+    return f"{address}/{network.prefixlen}"
+
+
+def warnings_for_load_balancer_status(status: Object) -> Iterator[str]:
+    """Warnings about the addresses of a load balancer, in the status of Services and Ingresses."""
+    for position, ingress in enumerate((status.get("loadBalancer") or {}).get("ingress") or ()):
+        if ingress.get("ip"):
+            yield from warnings_for_ip(ingress["ip"], f"status.loadBalancer.ingress[{position}]")
 
 
 def _without_zeros(value: str) -> str:

@@ -167,8 +167,20 @@ class Strategy:
 
     # Validating
 
-    def warnings(self, obj: Object) -> Iterable[str]:
-        """Warnings for the client on create and update (``WarningsOnCreate``, ``WarningsOnUpdate``)."""
+    def warnings_before_create(self, obj: Object) -> Iterable[str]:
+        """Warnings about fields that ``prepare_for_create`` replaces. Called before it."""
+        return ()
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        """Warnings for the client, after validation (``WarningsOnCreate``)."""
+        return ()
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        """The same for an update of the main resource (``WarningsOnUpdate``)."""
+        return ()
+
+    def warnings_on_status_update(self, obj: Object, old: Object) -> Iterable[str]:
+        """The same for an update of /status."""
         return ()
 
     def validate(self, obj: Object) -> ErrorList:

@@ -3,7 +3,7 @@
 # ruff: noqa: E501  # messages are left whole
 
 from tests.apiserver.api import PODS, Api, Object, all_errors_of, pod
-from tests.apiserver.pod_bodies import C0, container, context
+from tests.apiserver.pod_bodies import C0, container
 from tests.tables import cases
 
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -45,8 +45,12 @@ _ANNOTATIONS: dict[str, tuple[dict[str, str], Object, list[str]]] = {
     "profiles that differ from the fields": (
         {f"{_APP_ARMOR}c": "unconfined", "container.seccomp.security.alpha.kubernetes.io/c": "localhost/a"},
         {
-            **context(appArmorProfile={"type": "RuntimeDefault"}),
-            **container(securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "b"}}),
+            **container(
+                securityContext={
+                    "seccompProfile": {"type": "Localhost", "localhostProfile": "b"},
+                    "appArmorProfile": {"type": "RuntimeDefault"},
+                }
+            ),
         },
         [
             f"{C0}.securityContext.seccompProfile.localhostProfile: Forbidden: seccomp profile in annotation and field "

@@ -1,5 +1,7 @@
 """MutatingAdmissionPolicyBindings."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
@@ -29,6 +31,12 @@ class MutatingAdmissionPolicyBindingStrategy(Strategy):
         match_resources = ensure_object(obj, "spec").get("matchResources")
         if match_resources is not None:
             rules.set_defaults_match_resources(match_resources)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return rules.warnings_for_static_suffix(obj["metadata"]["name"])
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]

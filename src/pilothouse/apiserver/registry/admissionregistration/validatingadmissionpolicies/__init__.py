@@ -1,5 +1,7 @@
 """ValidatingAdmissionPolicies."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_conditions
@@ -28,6 +30,12 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
         constraints = spec.get("matchConstraints")
         if constraints is not None:
             rules.set_defaults_match_resources(constraints)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return rules.warnings_for_static_suffix(obj["metadata"]["name"])
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]

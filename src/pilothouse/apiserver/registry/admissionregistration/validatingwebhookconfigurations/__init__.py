@@ -1,5 +1,7 @@
 """ValidatingWebhookConfigurations."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList, duplicate
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
@@ -29,6 +31,12 @@ class ValidatingWebhookConfigurationStrategy(Strategy):
                     webhook[field] = value
             ensure_object(webhook, "namespaceSelector")
             ensure_object(webhook, "objectSelector")
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return rules.warnings_for_static_suffix(obj["metadata"]["name"])
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         errors: ErrorList = []

@@ -4,7 +4,7 @@ After apiextensions-apiserver's ``pkg/apis/apiextensions/{v1/defaults.go,validat
 ``pkg/registry/customresourcedefinition`` (v0.36). Schemas are validated in ``apiextensions.structural``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from pilothouse.apiserver.conditions import set_condition
@@ -20,6 +20,9 @@ from pilothouse.machinery.names import dns_subdomain_errors
 with lazy_imports():
     from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import (
         validation as custom_resource_definition_validation,
+    )
+    from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import (
+        warnings as custom_resource_definition_warnings,
     )
 
 
@@ -79,6 +82,12 @@ class CustomResourceDefinitionStrategy(Strategy):
         status = obj["status"] = {**(obj.get("status") or {})}
         set_condition(status, now, "Terminating", True, "InstanceDeletionPending", _DELETION_PENDING)
         return "mark only"
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return custom_resource_definition_warnings.warnings_for_formats(obj)
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return custom_resource_definition_warnings.warnings_for_formats(obj, old)
 
     def validate(self, obj: Object) -> ErrorList:
         return custom_resource_definition_validation.validate_custom_resource_definition(obj)

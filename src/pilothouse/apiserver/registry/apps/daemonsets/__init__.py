@@ -37,6 +37,7 @@ class DaemonSetStrategy(WorkloadStrategy):
     generation_fields = ("spec",)
     update_steps = ("object meta update", "update", "object")
     has_replicas = False
+    warns_about_names = False
     empty_status = {  # read only
         "currentNumberScheduled": 0,
         "numberMisscheduled": 0,

@@ -1,5 +1,7 @@
 """StatefulSets."""
 
+from collections.abc import Iterable, Iterator
+
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy
@@ -27,6 +29,7 @@ from pilothouse.semantics.pod_defaults import default_claim_spec
 
 with lazy_imports():
     from pilothouse.apiserver.registry.apps.statefulsets import validation as stateful_set_validation
+    from pilothouse.apiserver.registry.core.persistentvolumeclaims import warnings as claim_warnings
 
 
 def _rolling_update(obj: Object | None) -> Object:
@@ -38,6 +41,7 @@ class StatefulSetStrategy(WorkloadStrategy):
     status_steps = ("update", "object meta update")
     empty_status = {"replicas": 0, "availableReplicas": 0}  # read only
     disabled_gates = GATES | {"MaxUnavailableStatefulSet"}
+    warns_about_names = False  # other names are invalid
     # Pods are named after their StatefulSet, and their names are host names.
     validate_name = staticmethod(dns_label_errors)
 
@@ -75,6 +79,14 @@ class StatefulSetStrategy(WorkloadStrategy):
                 status["phase"] = "Pending"
             canonicalize(status.get("capacity"))
 
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        yield from super().warnings_on_create(obj)
+        yield from _warnings_for_spec(obj["spec"], "")
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        yield from super().warnings_on_update(obj, old)
+        yield from _warnings_for_spec(obj["spec"], ".Spec")  # pkg/registry/apps/statefulset/strategy.go, v1.36
+
     def validate(self, obj: Object) -> ErrorList:
         return stateful_set_validation.validate_stateful_set(obj["spec"])
 
@@ -86,6 +98,15 @@ class StatefulSetStrategy(WorkloadStrategy):
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         return stateful_set_validation.validate_stateful_set_update(obj, old)
+
+
+def _warnings_for_spec(spec: Object, child: str) -> Iterator[str]:
+    for position, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        path = f"spec.volumeClaimTemplates[{position}]{child}"
+        yield from claim_warnings.warnings_for_persistent_volume_claim_spec(claim.get("spec") or {}, path)
+    if (spec.get("revisionHistoryLimit") or 0) < 0:
+        message = "a negative value retains all historical revisions; a value >= 0 is recommended"
+        yield f"spec.revisionHistoryLimit: {message}"
 
 
 def print_stateful_set(value: Doc, now: Now) -> Row:

@@ -1,5 +1,7 @@
 """CronJobs."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
@@ -13,6 +15,8 @@ with lazy_imports():
     from pilothouse.apiserver.registry.batch.cronjobs import printers as cron_job_printers
     from pilothouse.apiserver.registry.batch.cronjobs import validation as cron_job_validation
     from pilothouse.apiserver.registry.batch.jobs import defaults as job_defaults
+    from pilothouse.apiserver.registry.batch.jobs import warnings as job_warnings
+    from pilothouse.apiserver.registry.core.pods import warnings as pod_warnings
 
 
 class CronJobStrategy(Strategy):
@@ -29,6 +33,20 @@ class CronJobStrategy(Strategy):
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
         old_template = None if old is None else old["spec"]["jobTemplate"]["spec"]["template"]
         drop_disabled_template_fields(obj["spec"]["jobTemplate"]["spec"]["template"], old_template, self.disabled_gates)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        yield from pod_warnings.warnings_for_name(obj["metadata"]["name"])
+        yield from job_warnings.warnings_for_job_spec(obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        if self.increments_generation(obj, old):
+            yield from job_warnings.warnings_for_job_spec(obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+        if "TZ" in (obj["spec"].get("schedule") or ""):
+            # The path is upstream's (pkg/registry/batch/cronjob/strategy.go, v1.36).
+            yield (
+                "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "
+                "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+            )
 
     def validate(self, obj: Object) -> ErrorList:
         return cron_job_validation.validate_cron_job(obj)

@@ -12,7 +12,10 @@ def labels_of(obj: Object) -> dict[str, str]:
 
 
 def default_labels(obj: Object) -> None:
-    """Copy the labels of the pod template to a Job without labels."""
+    """Give a Job without labels those of its pod template.
+
+    As upstream it is the same map: labels that are then generated for the template are also labels of the Job.
+    """
     labels = labels_of(obj["spec"].get("template") or {})
     if labels and not labels_of(obj):
-        ensure_object(obj, "metadata")["labels"] = dict(labels)
+        ensure_object(obj, "metadata")["labels"] = labels

@@ -11,8 +11,8 @@ from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
-    from pilothouse.apiserver.registry.batch.jobs import defaults, validation
-    from pilothouse.apiserver.registry.core.pods import warnings
+    from pilothouse.apiserver.registry.batch.jobs import defaults, validation, warnings
+    from pilothouse.apiserver.registry.core.pods import warnings as pod_warnings
 
 
 class JobStrategy(Strategy):
@@ -39,8 +39,12 @@ class JobStrategy(Strategy):
         old_template = None if old is None else old["spec"]["template"]
         drop_disabled_template_fields(obj["spec"]["template"], old_template, self.disabled_gates)
 
-    def warnings(self, obj: Object) -> Iterable[str]:
-        return warnings.warnings_for_pod_spec(obj["spec"]["template"].get("spec") or {}, "spec.template.spec")
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        yield from pod_warnings.warnings_for_name(obj["metadata"]["name"])
+        yield from warnings.warnings_for_job_spec(obj["spec"], "spec")
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return warnings.warnings_for_job_spec(obj["spec"], "spec") if self.increments_generation(obj, old) else ()
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         spec, meta = obj["spec"], obj["metadata"]
@@ -52,6 +56,8 @@ class JobStrategy(Strategy):
             # A label set by the client is kept, and rejected by validation.
             labels.setdefault(prefix + "job-name", meta.get("name") or "")
             labels.setdefault(prefix + "controller-uid", meta["uid"])
+        if "labels" in meta and meta["labels"] is template_meta.get("labels"):
+            meta["labels"] = dict(labels)  # by default they have the same (``default_labels``)
         template_meta["labels"] = labels
         selector = ensure_object(spec, "selector")
         match_labels = {**(selector.get("matchLabels") or {})}

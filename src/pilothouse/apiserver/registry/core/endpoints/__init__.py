@@ -1,8 +1,10 @@
 """Endpoints. After kubernetes' ``pkg/registry/core/endpoint`` and ``pkg/apis/core/validation`` (v1.36)."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, required
 from pilothouse.apiserver.objects import Object
-from pilothouse.apiserver.registry.generic.ip_validation import ip_errors
+from pilothouse.apiserver.registry.generic.ip_validation import ip_errors, warnings_for_ip
 from pilothouse.apiserver.registry.generic.object_fields import PORT_RANGE, set_default_fields
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
@@ -25,6 +27,7 @@ with lazy_imports():
 
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
+_MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 
 
 def _validate_port(port: Object, path: str, *, needs_name: bool) -> ErrorList:
@@ -62,6 +65,18 @@ class EndpointsStrategy(Strategy):
         for subset in obj.get("subsets") or ():
             for port in subset.get("ports") or ():
                 set_default_fields(port, {"protocol": "TCP"})
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        if (obj["metadata"].get("labels") or {}).get(_MANAGED_BY) == "endpoint-controller":
+            return
+        for position, subset in enumerate(obj.get("subsets") or ()):
+            for field in ("addresses", "notReadyAddresses"):
+                for index, address in enumerate(subset.get(field) or ()):
+                    path = f"subsets[{position}].{field}[{index}].ip"
+                    yield from warnings_for_ip(address.get("ip") or "", path)
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         errors: ErrorList = []

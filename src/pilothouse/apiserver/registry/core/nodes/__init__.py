@@ -1,5 +1,6 @@
 """Nodes. After kubernetes' ``pkg/registry/core/node`` and ``pkg/apis/core/validation`` (v1.36)."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from pilothouse.apiserver.field_errors import ErrorList
@@ -13,6 +14,7 @@ from pilothouse.machinery.quantities import canonicalize
 with lazy_imports():
     from pilothouse.apiserver.registry.core.nodes import printers as node_printers
     from pilothouse.apiserver.registry.core.nodes import validation as node_validation
+    from pilothouse.apiserver.registry.core.nodes import warnings as node_warnings
 
 _NODE_INFO_FIELDS = (
     "machineID",
@@ -62,6 +64,12 @@ class NodeStrategy(Strategy):
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
         if "config" not in (old.get("status") or {}):
             (obj.get("status") or {}).pop("config", None)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return node_warnings.warnings_for_node(obj)
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         return node_validation.validate_node(obj)

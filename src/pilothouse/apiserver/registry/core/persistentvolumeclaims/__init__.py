@@ -1,5 +1,7 @@
 """PersistentVolumeClaims."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
@@ -13,6 +15,7 @@ with lazy_imports():
     from pilothouse.apiserver.registry.core.persistentvolumeclaims import (
         validation as persistent_volume_claim_validation,
     )
+    from pilothouse.apiserver.registry.core.persistentvolumeclaims import warnings as claim_warnings
 
 
 class PersistentVolumeClaimStrategy(Strategy):
@@ -36,6 +39,12 @@ class PersistentVolumeClaimStrategy(Strategy):
         status = ensure_object(obj, "status")
         canonicalize(status.get("capacity"))
         canonicalize(status.get("allocatedResources"))
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return claim_warnings.warnings_for_persistent_volume_claim(obj)
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         return persistent_volume_claim_validation.validate_persistent_volume_claim_spec(obj["spec"], "spec")

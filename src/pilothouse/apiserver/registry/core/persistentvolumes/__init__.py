@@ -1,5 +1,6 @@
 """PersistentVolumes."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from pilothouse.apiserver.field_errors import ErrorList
@@ -13,6 +14,7 @@ from pilothouse.machinery.quantities import canonicalize
 with lazy_imports():
     from pilothouse.apiserver.registry.core.persistentvolumes import printers as persistent_volume_printers
     from pilothouse.apiserver.registry.core.persistentvolumes import validation as persistent_volume_validation
+    from pilothouse.apiserver.registry.core.persistentvolumes import warnings as persistent_volume_warnings
 
 
 class PersistentVolumeStrategy(Strategy):
@@ -35,6 +37,12 @@ class PersistentVolumeStrategy(Strategy):
                 status["lastPhaseTransitionTime"] = now
         elif old_status.get("lastPhaseTransitionTime"):
             status.setdefault("lastPhaseTransitionTime", old_status["lastPhaseTransitionTime"])
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return persistent_volume_warnings.warnings_for_persistent_volume(obj)
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         return persistent_volume_validation.validate_persistent_volume(obj)

@@ -11,6 +11,7 @@ import msgspec
 
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.core.pods.app_armor import APP_ARMOR_PREFIX
 from pilothouse.apiserver.registry.core.pods.security_context import visit_containers
 from pilothouse.apiserver.registry.core.validation import validate_tolerations
 from pilothouse.apiserver.registry.core.volume_sources import validate_local_descending_path
@@ -21,8 +22,7 @@ _TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
-_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
-_VALIDATED_KEYS = (MIRROR, _TOLERATIONS, _DELETION_COST, _SECCOMP_POD, _SECCOMP, _APP_ARMOR)
+_VALIDATED_KEYS = (MIRROR, _TOLERATIONS, _DELETION_COST, _SECCOMP_POD, _SECCOMP, APP_ARMOR_PREFIX)
 _SECCOMP_PROFILES = ("runtime/default", "docker/default", "unconfined")
 _LOCALHOST_PREFIX = "localhost/"
 _cost = re.compile("-?[0-9]+", re.ASCII)
@@ -47,11 +47,11 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
             errors += _validate_seccomp_annotation(profile, f"{path}.{key}")
     container_names: set[str] | None = None
     for key, profile in annotations.items():
-        if not key.startswith(_APP_ARMOR):
+        if not key.startswith(APP_ARMOR_PREFIX):
             continue
         if container_names is None:
             container_names = {container.get("name") or "" for _where, container in visit_containers(spec, path)}
-        name = key.removeprefix(_APP_ARMOR)
+        name = key.removeprefix(APP_ARMOR_PREFIX)
         if name not in container_names:
             errors.append(invalid(f"{path}[{key}]", name, "container not found"))
         if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCALHOST_PREFIX):
@@ -79,7 +79,7 @@ def validate_pod_annotations_update(
 
 
 def _validate_immutable_annotations(key: str, path: str, verb: str) -> ErrorList:
-    if key.startswith(_APP_ARMOR):
+    if key.startswith(APP_ARMOR_PREFIX):
         return [forbidden(path, f"may not {verb} AppArmor annotations")]
     return [forbidden(path, f"may not {verb} mirror pod annotation")] if key == MIRROR else []
 
@@ -115,7 +115,7 @@ def _validate_seccomp_annotation(profile: str, path: str) -> ErrorList:
 
 def validate_profile_annotations(annotations: Annotations, spec: Object, path: str) -> ErrorList:
     """Seccomp and AppArmor profiles in annotations must match those in fields. Only for creates and for templates."""
-    if not any(key.startswith((_SECCOMP_POD, _SECCOMP, _APP_ARMOR)) for key in annotations):
+    if not any(key.startswith((_SECCOMP_POD, _SECCOMP, APP_ARMOR_PREFIX)) for key in annotations):
         return []
     pod_security_context: Object = spec.get("securityContext") or {}
     child_path = f"{path}.securityContext.seccompProfile"
@@ -133,7 +133,7 @@ def validate_profile_annotations(annotations: Annotations, spec: Object, path: s
         profile = (container.get("securityContext") or {}).get("appArmorProfile") or pod_security_context.get(
             "appArmorProfile"
         )
-        annotation = annotations.get(f"{_APP_ARMOR}{container.get('name') or ''}")
+        annotation = annotations.get(f"{APP_ARMOR_PREFIX}{container.get('name') or ''}")
         errors += _validate_match("apparmor", annotation, profile, f"{container_path}.securityContext.appArmorProfile")
     return errors
 

@@ -247,7 +247,7 @@ def validate_security_context(context: Object, path: str, *, host_users: bool) -
             bad_value = internal_value("*core.SecurityContext", context)
             errors += [invalid(path, bad_value, msg) for msg in msgs]
     errors += _validate_windows_security_context_options(context.get("windowsOptions"), f"{path}.windowsOptions")
-    return errors + _validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile")
+    return errors + validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
 
 # Pods and containers --------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def _validate_profiles(context: Object, path: str) -> ErrorList:
     return [
         *_validate_seccomp_profile(context.get("seccompProfile"), f"{path}.seccompProfile"),
         *_validate_windows_security_context_options(context.get("windowsOptions"), f"{path}.windowsOptions"),
-        *_validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile"),
+        *validate_app_armor_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile"),
     ]
 
 
@@ -282,7 +282,7 @@ def _validate_seccomp_profile(profile: Object | None, path: str) -> ErrorList:
     return errors
 
 
-def _validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
+def validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
     if profile is None:
         return []
     kind, localhost_profile = profile.get("type") or "", profile.get("localhostProfile")

@@ -10,12 +10,13 @@ from pilothouse.apiserver.registry.core.pods.disabled_fields import (
     drop_disabled_spec_fields,
     drop_disabled_status_fields,
 )
+from pilothouse.apiserver.registry.generic.ip_validation import warnings_for_ip
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.semantics.pod_defaults import default_pod
 
 with lazy_imports():
-    from pilothouse.apiserver.registry.core.pods import label_keys, validation, warnings
+    from pilothouse.apiserver.registry.core.pods import app_armor, label_keys, validation, warnings
 
 
 _CONTAINER_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
@@ -48,14 +49,25 @@ class PodStrategy(Strategy):
 
     def set_defaults(self, obj: Object) -> None:
         default_pod(obj)
+        if (obj["spec"].get("terminationGracePeriodSeconds") or 0) < 0:
+            obj["spec"]["terminationGracePeriodSeconds"] = 1  # pkg/apis/core/v1/conversion.go
         # Before managedFields are computed: the manager that sets one of the two fields owns both.
         _sync_pod_ips(obj.get("status") or {})
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
         drop_disabled_spec_fields(obj["spec"], None if old is None else old["spec"], self.disabled_gates)
 
-    def warnings(self, obj: Object) -> Iterable[str]:
-        return warnings.warnings_for_pod_spec(obj["spec"], "spec")
+    def warnings_before_create(self, obj: Object) -> Iterable[str]:
+        return app_armor.warnings_for_annotations(obj) if "annotations" in obj["metadata"] else ()
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        yield from warnings.warnings_for_name(obj["metadata"]["name"], "in the Pod's hostname")
+        yield from warnings.warnings_for_pod(obj)
+
+    def warnings_on_status_update(self, obj: Object, old: Object) -> Iterable[str]:
+        for field in ("podIPs", "hostIPs"):
+            for position, address in enumerate((obj.get("status") or {}).get(field) or ()):
+                yield from warnings_for_ip(address.get("ip") or "", f"status.{field}[{position}].ip")
 
     def prepare_for_create(self, obj: Object, now: str) -> None:
         spec = obj["spec"]
@@ -66,6 +78,8 @@ class PodStrategy(Strategy):
             status["conditions"] = [_scheduling_gated_condition(now)]
         status["qosClass"] = validation.qos_class(spec)
         obj["status"] = status
+        if "annotations" in obj["metadata"]:
+            app_armor.sync_annotations(obj)
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:
         if "deletionTimestamp" not in old["metadata"]:

@@ -1,5 +1,7 @@
 """PodTemplates."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.pods.disabled_fields import GATES, drop_disabled_template_fields
@@ -21,6 +23,7 @@ from pilothouse.semantics.pod_defaults import default_template
 
 with lazy_imports():
     from pilothouse.apiserver.registry.core.pods import validation as pod_validation
+    from pilothouse.apiserver.registry.core.pods import warnings as pod_warnings
 
 
 class PodTemplateStrategy(Strategy):
@@ -33,6 +36,12 @@ class PodTemplateStrategy(Strategy):
 
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
         drop_disabled_template_fields(obj["template"], None if old is None else old["template"], self.disabled_gates)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return pod_warnings.warnings_for_pod_template(obj.get("template"), "template")
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj) if self.increments_generation(obj, old) else ()
 
     def validate(self, obj: Object) -> ErrorList:
         return pod_validation.validate_pod_template_spec(obj.get("template") or {}, "template")

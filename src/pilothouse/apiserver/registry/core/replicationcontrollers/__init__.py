@@ -1,5 +1,7 @@
 """ReplicationControllers."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import drop_zeros
@@ -14,6 +16,7 @@ from pilothouse.semantics.pod_defaults import default_template
 with lazy_imports():
     from pilothouse.apiserver.registry.apps import validation as apps_validation
     from pilothouse.apiserver.registry.core.pods import validation as pod_validation
+    from pilothouse.apiserver.registry.core.pods import warnings as pod_warnings
 
 
 class ReplicationControllerStrategy(Strategy):
@@ -49,6 +52,15 @@ class ReplicationControllerStrategy(Strategy):
     def drop_disabled_fields(self, obj: Object, old: Object | None) -> None:
         old_template = None if old is None else old["spec"].get("template")
         drop_disabled_template_fields(obj["spec"].get("template") or {}, old_template, self.disabled_gates)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        yield from pod_warnings.warnings_for_name(obj["metadata"]["name"])
+        yield from pod_warnings.warnings_for_pod_template(obj["spec"].get("template"), "spec.template")
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        if self.increments_generation(obj, old):
+            # Upstream swaps old and new template (pkg/registry/core/replicationcontroller/strategy.go, v1.36).
+            yield from pod_warnings.warnings_for_pod_template(old["spec"].get("template"), "spec.template")
 
     def validate(self, obj: Object) -> ErrorList:
         spec = obj["spec"]

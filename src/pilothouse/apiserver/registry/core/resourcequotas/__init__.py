@@ -1,5 +1,7 @@
 """ResourceQuotas."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
@@ -7,7 +9,7 @@ from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, 
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.quantities import canonicalize
+from pilothouse.machinery.quantities import canonicalize, parse_quantity
 
 with lazy_imports():
     from pilothouse.apiserver.registry.core.resourcequotas import validation as resource_quota_validation
@@ -20,6 +22,15 @@ class ResourceQuotaStrategy(Strategy):
 
     def set_defaults(self, obj: Object) -> None:
         set_defaults_resource_quota(obj)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        hard = obj["spec"].get("hard") or {}
+        for resource in ("cpu", "memory", "ephemeral-storage"):
+            request, limit = f"requests.{resource}", f"limits.{resource}"
+            if request not in hard and resource != "ephemeral-storage":
+                request = resource
+            if request in hard and limit in hard and parse_quantity(hard[request]) > parse_quantity(hard[limit]):
+                yield f"ResourceQuota {request} ({hard[request]}) should be less than {limit} ({hard[limit]})"
 
     def validate(self, obj: Object) -> ErrorList:
         return resource_quota_validation.validate_resource_quota(obj)

@@ -1,6 +1,7 @@
 """Secrets."""
 
 import base64
+from collections.abc import Iterable
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
@@ -11,6 +12,7 @@ from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
     from pilothouse.apiserver.registry.core.secrets import validation as secret_validation
+    from pilothouse.apiserver.registry.core.secrets import warnings as secret_warnings
 
 
 class SecretStrategy(Strategy):
@@ -22,6 +24,12 @@ class SecretStrategy(Strategy):
 
     def set_defaults(self, obj: Object) -> None:
         set_defaults_secret(obj)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return secret_warnings.warnings_for_secret(obj) if obj.get("type") == "kubernetes.io/tls" else ()
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         return secret_validation.validate_secret(obj)

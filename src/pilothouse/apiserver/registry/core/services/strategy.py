@@ -4,7 +4,7 @@ After kubernetes' ``pkg/registry/core/service/strategy.go`` (v1.36). Cluster IPs
 admission plugin in ``allocation``, which calls the functions here first.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
@@ -15,12 +15,13 @@ from pilothouse.apiserver.registry.core.services.service_types import (
     needs_hc_node_port,
     needs_node_port,
 )
+from pilothouse.apiserver.registry.generic.ip_validation import warnings_for_load_balancer_status
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import dns_label_errors
 
 with lazy_imports():
-    from pilothouse.apiserver.registry.core.services import defaults, validation
+    from pilothouse.apiserver.registry.core.services import defaults, validation, warnings
 
 
 # Updates
@@ -113,8 +114,14 @@ class ServiceStrategy(Strategy):
         if obj["spec"]["type"] == "ExternalName":  # not serialized upstream (``defaultOnReadInternalTrafficPolicy``)
             obj["spec"].pop("internalTrafficPolicy", None)
 
-    def warnings(self, obj: Object) -> Iterable[str]:
-        return warnings_for_service(obj["spec"])
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return warnings.warnings_for_service(obj)
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return warnings.warnings_for_service(obj)
+
+    def warnings_on_status_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return warnings_for_load_balancer_status(obj.get("status") or {})
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         drop_type_dependent_fields(obj["spec"], old["spec"])
@@ -135,10 +142,3 @@ class ServiceStrategy(Strategy):
 
     def unsupported_field(self, path: str) -> str:
         return f"field label not supported: {path}"
-
-
-def warnings_for_service(spec: Object) -> Iterator[str]:
-    if spec.get("externalIPs"):
-        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
-    if spec.get("externalName") and spec.get("type") != "ExternalName":
-        yield 'spec.externalName is ignored when spec.type is not "ExternalName"'

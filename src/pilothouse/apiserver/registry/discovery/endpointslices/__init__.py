@@ -1,7 +1,10 @@
 """EndpointSlices. After kubernetes' ``pkg/registry/discovery/endpointslice`` (v1.36)."""
 
+from collections.abc import Iterable, Iterator
+
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.ip_validation import warnings_for_ip
 from pilothouse.apiserver.registry.generic.object_fields import (
     ensure_object,
     set_default_fields,
@@ -24,6 +27,9 @@ from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
     from pilothouse.apiserver.registry.discovery.endpointslices import validation as endpoint_slice_validation
+
+
+_CONTROLLERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
 
 
 class EndpointSliceStrategy(Strategy):
@@ -53,6 +59,14 @@ class EndpointSliceStrategy(Strategy):
         obj.setdefault("endpoints", None)
         obj.setdefault("ports", None)
 
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        if obj.get("addressType") == "FQDN":
+            yield "spec.addressType: FQDN endpoints are deprecated"
+        yield from _warnings_for_bad_ips(obj)
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return _warnings_for_bad_ips(obj)
+
     def validate(self, obj: Object) -> ErrorList:
         return endpoint_slice_validation.validate_endpoint_slice(obj)
 
@@ -68,6 +82,15 @@ def set_defaults_endpoint_slice(obj: Object) -> None:
         if port.get("name") is None:
             port["name"] = ""
         set_default_fields(port, {"protocol": "TCP"})
+
+
+def _warnings_for_bad_ips(obj: Object) -> Iterator[str]:
+    """``warnOnBadIPs``: the controllers write only canonical addresses."""
+    if (obj["metadata"].get("labels") or {}).get("endpointslice.kubernetes.io/managed-by") in _CONTROLLERS:
+        return
+    for position, endpoint in enumerate(obj.get("endpoints") or ()):
+        for index, address in enumerate(endpoint.get("addresses") or ()):
+            yield from warnings_for_ip(address, f"endpoints[{position}].addresses[{index}]")
 
 
 def _drop_topology(obj: Object) -> None:

@@ -1,7 +1,10 @@
 """Ingresses."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.ip_validation import warnings_for_load_balancer_status
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
 from pilothouse.apiserver.registry.generic.printers import (
     AGE,
@@ -23,6 +26,9 @@ with lazy_imports():
     from pilothouse.apiserver.registry.networking.ingresses import validation as ingress_validation
 
 
+_CLASS = "kubernetes.io/ingress.class"
+
+
 class IngressStrategy(Strategy):
     """``networking.k8s.io`` Ingresses."""
 
@@ -36,6 +42,13 @@ class IngressStrategy(Strategy):
 
     def canonicalize(self, obj: Object) -> None:
         ensure_object(ensure_object(obj, "status"), "loadBalancer")
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        if _CLASS in (obj["metadata"].get("annotations") or ()) and obj["spec"].get("ingressClassName") is None:
+            yield f"annotation \"{_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
+
+    def warnings_on_status_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return warnings_for_load_balancer_status(obj.get("status") or {})
 
     def validate(self, obj: Object) -> ErrorList:
         return ingress_validation.validate_ingress_spec(obj["spec"])

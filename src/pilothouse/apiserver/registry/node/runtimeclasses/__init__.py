@@ -1,5 +1,7 @@
 """RuntimeClasses."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList, duplicate, internal_value, invalid, repeated, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_labels
@@ -13,6 +15,7 @@ from pilothouse.machinery.quantities import canonicalize
 
 with lazy_imports():
     from pilothouse.apiserver.registry.core import validation as core_validation
+    from pilothouse.apiserver.registry.core.nodes import warnings as node_warnings
 
 
 _TOLERATION_KEY = ("key", "operator", "value", "effect")
@@ -28,6 +31,14 @@ class RuntimeClassStrategy(Strategy):
 
     def set_defaults(self, obj: Object) -> None:
         canonicalize((obj.get("overhead") or {}).get("podFixed"))
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        for key in sorted((obj.get("scheduling") or {}).get("nodeSelector") or ()):
+            if key in node_warnings.DEPRECATED_NODE_LABELS:
+                yield f"scheduling.nodeSelector: {node_warnings.DEPRECATED_NODE_LABELS[key]}"
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         handler = obj.get("handler") or ""

@@ -1,5 +1,7 @@
 """ResourceSlices."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import set_default_fields
@@ -8,6 +10,7 @@ from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.registry.resource.resourceclaims import LIST_ATTRIBUTES
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.go_text import quote
 
 with lazy_imports():
     from pilothouse.apiserver.registry.resource.resourceslices import validation as slice_validation
@@ -34,6 +37,15 @@ class ResourceSliceStrategy(Strategy):
             for attribute in (device.get("attributes") or {}).values():
                 for field in LIST_ATTRIBUTES:
                     attribute.pop(field, None)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        driver = (obj.get("spec") or {}).get("driver") or ""
+        if driver != driver.lower():
+            message = f"driver names should be lowercase; {quote(driver)} contains uppercase characters"
+            yield f"spec.driver: {message}"
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         return slice_validation.validate_resource_slice(obj.get("spec") or {}, None)

@@ -1,5 +1,7 @@
 """CSIDrivers."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
@@ -26,6 +28,12 @@ _GATED_FIELD = "preventPodSchedulingIfMissing"
 """The field of the gate VolumeLimitScaling, which is off."""
 
 
+_TOKENS_IN_SECRETS_RECOMMENDED = (
+    "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible "
+    "logging of tokens in volume attributes"
+)
+
+
 class CSIDriverStrategy(Strategy):
     """``storage.k8s.io`` CSIDrivers."""
 
@@ -43,6 +51,14 @@ class CSIDriverStrategy(Strategy):
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         if old["spec"].get(_GATED_FIELD) is None:
             obj["spec"].pop(_GATED_FIELD, None)
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        if obj["spec"].get("tokenRequests") and obj["spec"].get("serviceAccountTokenInSecrets") is None:
+            yield _TOKENS_IN_SECRETS_RECOMMENDED
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        is_changed = obj["spec"].get("tokenRequests") != old["spec"].get("tokenRequests")
+        return self.warnings_on_create(obj) if is_changed else ()
 
     def validate(self, obj: Object) -> ErrorList:
         return csi_driver_validation.validate_csi_driver(obj)

@@ -1,5 +1,7 @@
 """CSIStorageCapacities."""
 
+from collections.abc import Iterable
+
 from pilothouse.apiserver.field_errors import ErrorList, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
@@ -12,6 +14,7 @@ from pilothouse.machinery.names import dns_subdomain_errors
 from pilothouse.machinery.quantities import canonical
 
 with lazy_imports():
+    from pilothouse.apiserver.registry.core.nodes import warnings as node_warnings
     from pilothouse.apiserver.registry.core.persistentvolumeclaims import validation as claim_validation
 
 
@@ -25,6 +28,12 @@ class CSIStorageCapacityStrategy(Strategy):
         for field in ("capacity", "maximumVolumeSize"):
             if obj.get(field) is not None:
                 obj[field] = canonical(str(obj[field]))
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        return node_warnings.warnings_for_node_selector(obj.get("nodeTopology") or {}, "nodeTopology")
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         name, capacity = obj.get("storageClassName") or "", obj.get("capacity")

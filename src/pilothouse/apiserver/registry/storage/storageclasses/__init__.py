@@ -1,6 +1,6 @@
 """StorageClasses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, not_supported, repeated, required, too_long
 from pilothouse.apiserver.objects import Object
@@ -8,7 +8,12 @@ from pilothouse.apiserver.registry.generic.object_fields import set_default_fiel
 from pilothouse.apiserver.registry.generic.printers import AGE, NAME, Doc, Now, Printer, Row, columns
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import qualified_name_errors
+
+with lazy_imports():
+    from pilothouse.apiserver.registry.core.nodes import warnings as node_warnings
+
 
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _MAX_PARAMETERS = 512
@@ -84,6 +89,16 @@ class StorageClassStrategy(Strategy):
 
     def set_defaults(self, obj: Object) -> None:
         set_default_fields(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
+
+    def warnings_on_create(self, obj: Object) -> Iterable[str]:
+        for position, term in enumerate(obj.get("allowedTopologies") or ()):
+            for index, expression in enumerate(term.get("matchLabelExpressions") or ()):
+                key, path = expression.get("key"), f"allowedTopologies[{position}].matchLabelExpressions[{index}].key"
+                if key in node_warnings.DEPRECATED_NODE_LABELS:
+                    yield f"{path}: {node_warnings.DEPRECATED_NODE_LABELS[key]}"
+
+    def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
+        return self.warnings_on_create(obj)
 
     def validate(self, obj: Object) -> ErrorList:
         errors = validate_provisioner_and_parameters(obj, "provisioner")
