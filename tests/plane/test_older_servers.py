@@ -8,7 +8,7 @@ import pytest
 
 from pilothouse.apiserver.controllers.identity_lease import own_name, server_name
 from pilothouse.apiserver.serializers import protobuf
-from pilothouse.apiserver.serializers.protobuf_encoding import encode_exactly
+from pilothouse.apiserver.serializers.protobuf_encoding import marshal
 from pilothouse.apiserver.storage_codec import ObjectCodec
 from pilothouse.apiserver.storage_codec.codec import _message
 from pilothouse.env import Env
@@ -71,7 +71,7 @@ def test_the_codec_knows_what_was_stored_in_another_version() -> None:
     key = "discovery.k8s.io/endpointslices/d/a"
     for version in ("v1", "v1beta1"):
         api_version = f"discovery.k8s.io/{version}"
-        data = encode_exactly(_message(api_version, "EndpointSlice"), obj)
+        data = marshal(_message(api_version, "EndpointSlice"), obj)
         codec.decode(key, protobuf.envelope(api_version, "EndpointSlice", data), 1)
         assert codec.older == (
             {} if version == "v1" else {"discovery.k8s.io/endpointslices": "discovery.k8s.io/v1beta1"}

@@ -2,7 +2,7 @@
 
 ``serving`` runs it. Requests are authenticated and authorized before their bodies are read (``request_bodies``). This
 module limits the time for a response, until the client has received it; compresses large responses for clients that
-accept it, and sends them in pieces, so that little memory waits for a client that reads slowly; and streams watches:
+accept it, and sends them in chunks, so that a client that reads slowly takes little memory; and streams watches:
 headers at once, events in batches as they arrive, uncompressed, over WebSocket on request (``websockets``). The
 verified certificate of the client is in the scope (``serving.peer_of``).
 """
@@ -42,13 +42,13 @@ REQUEST_SECONDS = 60.0
 """The timeout of requests other than watches."""
 LONG_BYTES = 128 * 1024
 """Longer responses are compressed if the client accepts it (apiserver ``responsewriters.defaultGzipThresholdBytes``),
-and sent in pieces of about this length, each after the client has read most of the previous one."""
+and sent in chunks of about this length, each after the client has read most of the previous one."""
 UNSENT_BYTES = 64 * 1024 * 1024
 """The limit of bytes in long responses and events that are being sent. Plain lists do not count: they are encoded from
 the store while they are sent."""
 _NORMAL = (1000).to_bytes(2)
 """Close status of a WebSocket whose stream has ended: normal closure."""
-_PATIENCE_SECONDS = _LEAST_SECONDS = 5.0
+_BUDGET_SECONDS = _MIN_SEND_SECONDS = 5.0
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
@@ -60,7 +60,7 @@ class Application:
         self._env = env
         self._handler_chain = handler_chain
         self._bodies = BodyReader()
-        self._unsent = Budget(UNSENT_BYTES, _PATIENCE_SECONDS)
+        self._unsent = Budget(UNSENT_BYTES, _BUDGET_SECONDS)
         self._streams: dict[int, Stream] = {}
         self._stream_count = 0
 
@@ -157,20 +157,20 @@ class Application:
         headers = dict(response.headers)
         chunks: Iterable[bytes] = response.chunks(LONG_BYTES)
         if "gzip" in request.headers.get("accept-encoding", ""):
-            chunks = _compressed(chunks)
+            chunks = _gzip_chunks(chunks)
             headers.update(_GZIP)
         else:
             headers["content-length"] = str(response.length)
-        async with _read_timeout(max(_LEAST_SECONDS, started + REQUEST_SECONDS - self._env.monotonic())):
+        async with _read_timeout(max(_MIN_SEND_SECONDS, started + REQUEST_SECONDS - self._env.monotonic())):
             await send(self._start(request, response.status, headers))
             for chunk in chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                await asyncio.sleep(0)  # other clients have waited for this piece
+                await asyncio.sleep(0)  # let other requests run between chunks
             await send({"type": "http.response.body", "body": b""})
 
     @asynccontextmanager
     async def _count_unsent(self, size: int) -> AsyncIterator[None]:
-        """Count this many bytes against the limit for all clients."""
+        """Count this many bytes towards ``UNSENT_BYTES``."""
         async with _read_timeout(None) as limit:
             with self._unsent.hold(limit) as reservation:
                 self._unsent.grow(reservation, size)
@@ -207,8 +207,8 @@ class Application:
         """Each event is a text message."""
         accepted = websockets.handshake(request.headers)
         if isinstance(accepted, websockets.Rejected):
-            plain = {"content-type": "text/plain; charset=utf-8"}
-            rejection = Response(accepted.status, plain, accepted.message.encode())
+            headers = {"content-type": "text/plain; charset=utf-8"}
+            rejection = Response(accepted.status, headers, accepted.message.encode())
             await self._send(request, rejection, send, self._env.monotonic())
             return
         async with TaskGroup("watch") as group:
@@ -295,7 +295,7 @@ def _headers(raw: Any) -> dict[str, str]:
 
 
 def _join_small(chunks: Sequence[bytes]) -> Iterator[bytes]:
-    """Join small pieces; large ones are sent separately."""
+    """Join small chunks; large ones are sent separately."""
     start = size = 0
     for index, chunk in enumerate(chunks):
         size += len(chunk)
@@ -324,7 +324,7 @@ async def _read_timeout(seconds: float | None) -> AsyncIterator[asyncio.Timeout]
 _GZIP = {"content-encoding": "gzip", "vary": "Accept-Encoding"}
 
 
-def _compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _gzip_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     compressor = zlib.compressobj(level=1, wbits=31)  # gzip's header and trailer, without a timestamp
     for chunk in chunks:
         if data := compressor.compress(chunk):

@@ -256,8 +256,8 @@ class Core:
             return self.view(info, value)
         if why_unreadable(value) is not None:
             raise errors.unreadable(value, "", "")
-        shown: list[bytes] = await info.custom.converter.from_storage(info, [value], bypass_cache=bypass_cache)
-        return shown[0]
+        converted: list[bytes] = await info.custom.converter.from_storage(info, [value], bypass_cache=bypass_cache)
+        return converted[0]
 
     async def list_from_storage(self, info: ResourceInfo, values: Sequence[bytes]) -> list[bytes]:
         """As ``from_storage`` for several objects, which are converted together."""
@@ -271,7 +271,7 @@ class Core:
             size += len(value)
             if size >= _BYTES_PER_TURN:
                 size = 0
-                await asyncio.sleep(0)  # other requests have waited
+                await asyncio.sleep(0)  # let other requests run
         return viewed
 
     async def to_storage(self, info: ResourceInfo, obj: Object, size: int) -> Object:

@@ -169,12 +169,12 @@ def expired(message: str, *, continue_: str = "") -> StatusError:
     return StatusError(410, "Expired", message, continue_=continue_)
 
 
-def too_large_resource_version(desired: int, current: int) -> StatusError:
+def too_large_resource_version(minimum: int, current: int) -> StatusError:
     """504, about a revision that was not reached within three seconds."""
     return StatusError(
         504,
         "Timeout",
-        f"Timeout: Too large resource version: {desired}, current: {current}",
+        f"Timeout: Too large resource version: {minimum}, current: {current}",
         details={
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,
@@ -262,7 +262,7 @@ def invalid(group: str, kind: str, name: str, errors: Iterable["FieldError"]) ->
     texts = list(dict.fromkeys(str(error) for error in errors))
     if omitted:
         texts.append(f"and {omitted} more errors")
-    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    error_text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
     details: dict[str, Any] = {}
     if name:
@@ -273,4 +273,4 @@ def invalid(group: str, kind: str, name: str, errors: Iterable["FieldError"]) ->
         details["kind"] = kind
     if errors:
         details["causes"] = [{"reason": error.reason, "message": error.text, "field": error.field} for error in errors]
-    return StatusError(422, "Invalid", f'{qualified} "{name}" is invalid: {listed}', details=details)
+    return StatusError(422, "Invalid", f'{qualified} "{name}" is invalid: {error_text}', details=details)

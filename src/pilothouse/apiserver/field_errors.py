@@ -95,8 +95,10 @@ def not_supported(field: str, value: object, supported: Iterable[str], *, plain:
     The values mostly have a named type, so that the value is formatted as JSON; it is quoted if it is a plain string.
     """
     text = shown(value) if plain else named(value)
-    listed = ", ".join(shown(supported_value) for supported_value in supported)
-    return FieldError(field, "FieldValueNotSupported", f"Unsupported value: {text}: supported values: {listed}")
+    supported_texts = ", ".join(shown(supported_value) for supported_value in supported)
+    return FieldError(
+        field, "FieldValueNotSupported", f"Unsupported value: {text}: supported values: {supported_texts}"
+    )
 
 
 def duplicate(field: str, value: object) -> FieldError:

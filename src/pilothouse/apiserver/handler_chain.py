@@ -295,9 +295,9 @@ class HandlerChain:
         if _impersonates(request):
             info = self._server.core.requests.read(request.method, request.target)
             try:
-                desired = requested_user(request.headers)
-                if desired is not None:
-                    identity, mode = impersonate(identity, desired, Attributes.of(info), self.authorizer)
+                requested = requested_user(request.headers)
+                if requested is not None:
+                    identity, mode = impersonate(identity, requested, Attributes.of(info), self.authorizer)
                     if (context := audit_context()) is not None:
                         context.log_impersonated_user(identity, f"impersonate:{mode}" if mode else "")
             except StatusError as error:

@@ -34,10 +34,10 @@ _ZEROS: dict[str, Json] = {
 """The zero values of scalars; all others are ``null``."""
 SCALARS = frozenset({*_ZEROS, "bytes", "time", "microtime", "raw", "any"})
 _CONTEXT = 3
-_MOST_LINES = 20_000
+_MAX_LINES = 20_000
 """The maximum number of fields and items of a printed value: some 40 ms. Upstream has no limit. A pod of a hundred
 containers with twenty variables each is below it."""
-_MOST_STEPS = 500_000
+_MAX_STEPS = 500_000
 """The maximum work of a diff: some 50 ms. Upstream has no limit, and the time is quadratic in repeated lines. A pod of
 twenty containers with twenty variables each, all of them changed, is below it."""
 
@@ -107,10 +107,10 @@ class _TooMuchWork(Exception):
 class _Printer:
     """Converts one value to the input of ``encoding/json``: printed names and values, in order."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_remaining",)
 
     def __init__(self) -> None:
-        self._left = _MOST_LINES
+        self._remaining = _MAX_LINES
 
     def value(self, type_: str, value: Json) -> Json:
         """The value of a field or item."""
@@ -146,8 +146,8 @@ class _Printer:
         return printed
 
     def _count(self, lines: int) -> None:
-        self._left -= lines
-        if self._left < 0:
+        self._remaining -= lines
+        if self._remaining < 0:
             raise _TooMuchWork
 
 
@@ -214,12 +214,12 @@ class _Matcher(SequenceMatcher[str]):
         paths: dict[str, list[int]] = self.b2j  # type: ignore[attr-defined]  # documented, but not in typeshed
         for line in old:
             self._steps.append(self._steps[-1] + 1 + len(paths.get(line, ())))
-        self._left = _MOST_STEPS
+        self._remaining = _MAX_STEPS
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Any:
         assert ahi is not None
-        self._left -= self._steps[ahi] - self._steps[alo]
-        if self._left < 0:
+        self._remaining -= self._steps[ahi] - self._steps[alo]
+        if self._remaining < 0:
             raise _TooMuchWork
         return super().find_longest_match(alo, ahi, blo, bhi)
 

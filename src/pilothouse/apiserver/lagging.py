@@ -51,5 +51,5 @@ def _at_current_revision(call: Call, revision: int) -> Call:
     query = call.request_info.query
     if query.first("resourceVersion") or not query.flag("sendInitialEvents"):
         return call
-    desired = Query({**query, "resourceVersion": [str(revision)]})
-    return msgspec.structs.replace(call, request_info=msgspec.structs.replace(call.request_info, query=desired))
+    new_query = Query({**query, "resourceVersion": [str(revision)]})
+    return msgspec.structs.replace(call, request_info=msgspec.structs.replace(call.request_info, query=new_query))

@@ -148,11 +148,11 @@ class ResourceTable:
 
     def __init__(self, gates: Iterable[str] = ()) -> None:
         self.generation = 0
-        own = (*built_in(), *gated(gates))
+        served = (*built_in(), *gated(gates))
         self._by_path: dict[tuple[str, str, str], ResourceInfo] = {
-            (info.group, info.version, info.resource): info for info in own
+            (info.group, info.version, info.resource): info for info in served
         }
-        self._built_in_groups = frozenset(info.group for info in own)
+        self._built_in_groups = frozenset(info.group for info in served)
         self._custom: dict[str, tuple[ResourceInfo, ...]] = {}
         self._group_versions: dict[tuple[str, str], int] = {}
         self._listeners: list[Callable[[], None]] = []

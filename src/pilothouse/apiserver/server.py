@@ -124,7 +124,7 @@ _VIRTUAL: dict[tuple[str, str, str], Handler] = {
 _REMOVED = re.compile(r"unavailable in v(\d+\.\d+)\+").search
 _DISCOVERY = ("/api", "/apis")
 _READS = ("GET", "HEAD")
-_INTO_A_POD = ("attach", "exec", "portforward")
+_CONNECT_SUBRESOURCES = ("attach", "exec", "portforward")
 """Subresources that connect to a pod and require the permission ``create``."""
 
 Authorize = Callable[[Identity, RequestInfo], None]
@@ -295,7 +295,7 @@ class ApiServer:
                 self.authorize(identity, request_info)
                 if (
                     request_info.verb == "get"
-                    and request_info.subresource in _INTO_A_POD
+                    and request_info.subresource in _CONNECT_SUBRESOURCES
                     and request_info.resource == "pods"
                 ):
                     # A websocket starts with a GET, but needs the permission of a POST (v1.35).
@@ -338,9 +338,9 @@ class ApiServer:
                 if self.store.is_shared:
                     # Recent writes of other servers must be visible, and known to admission.
                     await self.store.catch_up()
-                    own = self.store.store_for(call.info.prefix)
-                    if own is not self.store.store_for(""):
-                        await own.catch_up()
+                    resource_store = self.store.store_for(call.info.prefix)
+                    if resource_store is not self.store.store_for(""):
+                        await resource_store.catch_up()
                 origin = begin_writes(call, self.env)
                 try:
                     if self.store.is_shared:

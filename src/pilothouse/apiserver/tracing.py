@@ -218,7 +218,7 @@ class _TracedStream:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._stream:
-                yield self._shown(chunk)
+                yield self._with_traceparent(chunk)
         finally:
             self._end()
 
@@ -229,7 +229,7 @@ class _TracedStream:
         finally:
             self._end()
 
-    def _shown(self, chunk: bytes) -> bytes:
+    def _with_traceparent(self, chunk: bytes) -> bytes:
         return chunk if self._commits is None else with_traceparent(chunk, self._commits)
 
     def _end(self) -> None:
@@ -239,10 +239,10 @@ class _TracedStream:
 
 
 class _TracedBatches(_TracedStream):
-    """``_TracedStream`` for a stream that yields its pieces in batches."""
+    """``_TracedStream`` for a stream with batches."""
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """The pieces, in batches as they arrived."""
+        """The chunks, in batches as they arrived."""
         assert isinstance(self._stream, _Batches), "only streams with batches are wrapped"
         try:
             async for batch in self._stream.batches():

@@ -27,7 +27,7 @@ class Batches(Protocol):
     """A stream that can return batches."""
 
     def batches(self) -> AsyncIterator[list[bytes]]:
-        """The pieces, in batches as they arrived."""
+        """The chunks, in batches as they arrived."""
         ...
 
     def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
@@ -35,7 +35,7 @@ class Batches(Protocol):
         ...
 
     def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
-        """Deliver pieces for which a reader need not be woken to ``take``, as long as it returns true."""
+        """Deliver chunks to ``take`` instead of the stream, as long as it returns true."""
         ...
 
 
@@ -63,7 +63,7 @@ class LocalTransport:
 
     async def request(self, request: Request) -> Response:
         """Send a request and wait for the whole response. A watch is collected until it ends."""
-        response = await self._ask(request)
+        response = await self._send(request)
         if isinstance(response, Response):
             return response
         body = (
@@ -120,10 +120,10 @@ class LocalTransport:
 
     async def open(self, request: Request) -> Stream:
         """Send a request, and return once the status is known."""
-        response = await self._ask(request)
+        response = await self._send(request)
         return CompleteStream(response) if isinstance(response, Response) else response
 
-    async def _ask(self, request: Request) -> Response | Stream:
+    async def _send(self, request: Request) -> Response | Stream:
         await asyncio.sleep(0)
         if self._agent and "user-agent" not in request.headers:
             request = Request(request.method, request.target, {**request.headers, **self._agent}, request.body)
@@ -193,7 +193,7 @@ class MeasuredStream:
 
 
 class CompleteStream:
-    """A complete response as a stream of one piece."""
+    """A complete response as a stream of one chunk."""
 
     def __init__(self, response: Response) -> None:
         self.status = response.status

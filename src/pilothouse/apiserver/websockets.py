@@ -16,7 +16,7 @@ import msgspec
 PING, PONG, CLOSE = 0x9, 0xA, 0x8
 _CONTINUATION, _TEXT = 0x0, 0x1
 _FINAL = _MASKED = 0x80
-_LONGEST_CONTROL = 125
+_MAX_CONTROL_PAYLOAD = 125
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _UPGRADES = re.compile(r"(^|.*,\s*)upgrade($|\s*,)", re.IGNORECASE).match
 """``connectionUpgradeRegex`` (apimachinery ``util/httpstream/wsstream``)."""
@@ -59,11 +59,11 @@ def handshake(headers: Mapping[str, str]) -> dict[str, str] | Rejected:
     return {**accepted, "sec-websocket-protocol": protocol} if protocol else accepted
 
 
-def text_frames(message: bytes, longest: int) -> Iterator[bytes]:
+def text_frames(message: bytes, max_payload: int) -> Iterator[bytes]:
     """A text message in frames of at most this many bytes: pongs may be sent in between."""
-    for start in range(0, len(message) or 1, longest):
-        payload = message[start : start + longest]
-        is_last = start + longest >= len(message)
+    for start in range(0, len(message) or 1, max_payload):
+        payload = message[start : start + max_payload]
+        is_last = start + max_payload >= len(message)
         yield _frame((_FINAL if is_last else 0) | (_CONTINUATION if start else _TEXT), payload)
 
 
@@ -85,18 +85,18 @@ class ClientFrames:
     """Extracts the control frames from what a client sends. Data frames are dropped as they arrive."""
 
     def __init__(self) -> None:
-        self._held = b""
-        self._skipped = 0
+        self._incomplete = b""
+        self._remaining_to_skip = 0
         """Remaining bytes of a dropped frame."""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """Kind and payload of the complete control frames; of several pings only the last, which is all that needs a
         pong (RFC 6455, 5.5.3). Raises ``FrameError``."""
-        if self._skipped >= len(data):
-            self._skipped -= len(data)
+        if self._remaining_to_skip >= len(data):
+            self._remaining_to_skip -= len(data)
             return []
-        data = self._held + data
-        offset, self._skipped = self._skipped, 0
+        data = self._incomplete + data
+        offset, self._remaining_to_skip = self._remaining_to_skip, 0
         ping: bytes | None = None
         control_frames = []
         while (head := _head(data, offset)) is not None:
@@ -104,7 +104,7 @@ class ClientFrames:
             if opcode < CLOSE:
                 offset = start + size
                 if offset >= len(data):
-                    self._skipped, offset = offset - len(data), len(data)
+                    self._remaining_to_skip, offset = offset - len(data), len(data)
                     break
                 continue
             if len(data) < start + size:
@@ -117,7 +117,7 @@ class ClientFrames:
             if opcode == CLOSE:
                 # Nothing is read after it (5.5.1).
                 break
-        self._held = data[offset:]
+        self._incomplete = data[offset:]
         return control_frames if ping is None else [(PING, _unmasked(ping)), *control_frames]
 
 
@@ -133,7 +133,7 @@ def _head(data: bytes, offset: int) -> tuple[int, int, int] | None:
     opcode, size = data[offset] & 0xF, data[offset + 1] & ~_MASKED
     if not data[offset + 1] & _MASKED:
         raise FrameError("a client's frames must be masked")
-    if opcode >= CLOSE and size > _LONGEST_CONTROL:
+    if opcode >= CLOSE and size > _MAX_CONTROL_PAYLOAD:
         raise FrameError("a control frame is longer than 125 bytes")
     start = offset + 2
     length_bytes = {126: 2, 127: 8}.get(size, 0)

@@ -58,7 +58,7 @@ async def _shown(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:
 async def test_long_and_short_lists_are_encoded_identically(
     api: Api, monkeypatch: pytest.MonkeyPatch, accept: str, custom: bool, page: str
 ) -> None:
-    monkeypatch.setattr(presenter, "_TURN_BYTES", 0)
+    monkeypatch.setattr(presenter, "_BYTES_PER_TURN", 0)
     target = CONFIG_MAPS
     more: dict[str, Any] = {"data": ODD}
     if custom:
@@ -80,7 +80,7 @@ async def test_long_and_short_lists_are_encoded_identically(
 async def test_list_that_is_many_times_as_large_as_its_objects_is_an_error(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presenter, "_TURN_BYTES", 0)
+    monkeypatch.setattr(presenter, "_BYTES_PER_TURN", 0)
     monkeypatch.setattr(presenter, "_MAX_ADDED", 600)
     monkeypatch.setattr(presenter, "_MAX_TIMES", 0)
     for number in range(3):

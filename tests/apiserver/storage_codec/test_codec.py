@@ -15,7 +15,7 @@ import pytest
 
 from pilothouse.apiserver.resources import BEHIND_GATES, built_in
 from pilothouse.apiserver.serializers.protobuf import envelope
-from pilothouse.apiserver.serializers.protobuf_encoding import encode_exactly
+from pilothouse.apiserver.serializers.protobuf_encoding import marshal
 from pilothouse.apiserver.serializers.protobuf_table import older_table
 from pilothouse.apiserver.storage_codec import CodecError, KeyLayout, ObjectCodec
 from pilothouse.apiserver.storage_codec.definitions import from_v1beta1, to_v1beta1
@@ -133,7 +133,7 @@ def test_root_of_the_keys(given: str, root: str) -> None:
 
 def _older(api_version: str, kind: str, obj: Any) -> bytes:
     document = {"metadata": {"name": "x", "namespace": "ns", "uid": "u"}, **obj}
-    return envelope(api_version, kind, encode_exactly(older_table().kinds[f"{api_version} {kind}"], document))
+    return envelope(api_version, kind, marshal(older_table().kinds[f"{api_version} {kind}"], document))
 
 
 _POD = {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -211,7 +211,7 @@ def test_v1_autoscaler_is_decoded_as_v2() -> None:
     }
     obj = {"metadata": {"name": "x", "namespace": "ns", "uid": "u"}, "spec": spec, "status": {"desiredReplicas": 1}}
     message = "autoscaling.v1.HorizontalPodAutoscaler"
-    data = envelope("autoscaling/v1", "HorizontalPodAutoscaler", encode_exactly(message, obj))
+    data = envelope("autoscaling/v1", "HorizontalPodAutoscaler", marshal(message, obj))
     read = json.loads(CODEC.decode("autoscaling/horizontalpodautoscalers/ns/x", data, 3))
     assert read["apiVersion"] == "autoscaling/v2"
     assert read["spec"]["metrics"][0]["resource"]["target"] == {"type": "Utilization", "averageUtilization": 50}

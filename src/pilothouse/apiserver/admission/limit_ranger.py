@@ -211,8 +211,8 @@ def _validate_min(limit: Limit, requested: Amounts, limits_set: Amounts) -> Iter
             yield f"{usage}, but limit is {limits_set[name]}"
 
 
-def _sorted(listed: Mapping[str, Any]) -> list[tuple[str, Quantity]]:
-    return [(name, parse_quantity(str(listed[name]))) for name in sorted(listed)]
+def _sorted(quantities: Mapping[str, Any]) -> list[tuple[str, Quantity]]:
+    return [(name, parse_quantity(str(quantities[name]))) for name in sorted(quantities)]
 
 
 def _less(first: Quantity, second: Quantity) -> bool:

@@ -41,16 +41,16 @@ class PodGroupWorkloadExists(Plugin):
         reference = None if group is None else (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
         if reference is None:
             return
-        name, desired = reference.get("workloadName") or "", reference.get("podGroupTemplateName") or ""
+        name, template_name = reference.get("workloadName") or "", reference.get("podGroupTemplateName") or ""
         record = self._store.staged(f"{_WORKLOADS}{write.namespace}/{name}")
         if record is None:
             raise new_forbidden(write, f'PodGroup rejected: Workload "{name}" not found')
         workload = decode(record.value)
         if workload["metadata"].get("deletionTimestamp"):
             raise new_forbidden(write, f'PodGroup rejected: Workload "{name}" is being deleted')
-        if all(template.get("name") != desired for template in workload["spec"].get("podGroupTemplates") or ()):
+        if all(template.get("name") != template_name for template in workload["spec"].get("podGroupTemplates") or ()):
             raise new_forbidden(
-                write, f'PodGroup rejected: PodGroupTemplate "{desired}" not found in Workload "{name}"'
+                write, f'PodGroup rejected: PodGroupTemplate "{template_name}" not found in Workload "{name}"'
             )
 
 

@@ -186,8 +186,8 @@ def _new_usage(write: AdmissionAttributes, quota: Quota, delta: Amounts) -> Amou
     exceeded = sorted(name for name in delta if used[name] > quota.hard[name])
     if exceeded and write.subresource != "status":
         requested, old_used, hard = (
-            ",".join(f"{name}={listed[name]}" for name in exceeded if name in listed)
-            for listed in (delta, quota.used, quota.hard)
+            ",".join(f"{name}={amounts[name]}" for name in exceeded if name in amounts)
+            for amounts in (delta, quota.used, quota.hard)
         )
         raise new_forbidden(
             write, f"exceeded quota: {quota.name}, requested: {requested}, used: {old_used}, limited: {hard}"

@@ -104,12 +104,12 @@ def merge_tolerations(tolerations: list[dict[str, Any]]) -> list[dict[str, Any]]
         if any(_is_superset(superset, toleration) for group in groups for superset in merged_of.get(group, ())):
             continue
         superset_positions = [positions.get(group, []) for group in groups]
-        later = (
+        later_supersets = (
             tolerations[group_positions[index]]
             for group_positions in superset_positions
             for index in range(bisect.bisect_right(group_positions, position), len(group_positions))
         )
-        if any(superset != toleration and _is_superset(superset, toleration) for superset in later):
+        if any(superset != toleration and _is_superset(superset, toleration) for superset in later_supersets):
             continue
         merged.append(toleration)
         merged_of.setdefault(_group_key(toleration), []).append(toleration)
@@ -123,10 +123,12 @@ def _group_key(toleration: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _groups_of_supersets(toleration: dict[str, Any]) -> list[tuple[str, ...]]:
-    own = _group_key(toleration)
-    key, effect, *operator_and_value = own
-    groups = [own, (key, "", *operator_and_value)]
-    groups += [(wide_key, wide_effect, "Exists") for wide_key in (key, "") for wide_effect in (effect, "")]
+    own_group = _group_key(toleration)
+    key, effect, *operator_and_value = own_group
+    groups = [own_group, (key, "", *operator_and_value)]
+    groups += [
+        (superset_key, superset_effect, "Exists") for superset_key in (key, "") for superset_effect in (effect, "")
+    ]
     return [*dict.fromkeys(groups)]
 
 
@@ -141,8 +143,8 @@ def _is_superset(superset: dict[str, Any], toleration: dict[str, Any]) -> bool:
     effect = superset.get("effect") or ""
     if effect and effect != (toleration.get("effect") or ""):
         return False
-    seconds, desired = superset.get("tolerationSeconds"), toleration.get("tolerationSeconds")
-    if effect == "NoExecute" and seconds is not None and (desired is None or desired > seconds):
+    seconds, toleration_seconds = superset.get("tolerationSeconds"), toleration.get("tolerationSeconds")
+    if effect == "NoExecute" and seconds is not None and (toleration_seconds is None or toleration_seconds > seconds):
         return False
     if operator == "Exists":
         return True

@@ -126,10 +126,10 @@ class ServiceAccount(Plugin):
         raise _account_not_found(write, DEFAULT)
 
     def _set_service_account_fields(self, write: AdmissionAttributes, spec: Object, account: _Account) -> None:
-        desired = spec.get("automountServiceAccountToken")
-        if desired is None:
-            desired = account.automount_service_account_token
-        if desired is not False:
+        automount = spec.get("automountServiceAccountToken")
+        if automount is None:
+            automount = account.automount_service_account_token
+        if automount is not False:
             self._mount_service_account_token(spec)
         if not spec.get("imagePullSecrets") and account.image_pull_secrets:
             spec["imagePullSecrets"] = [{"name": secret.name} for secret in account.image_pull_secrets]
@@ -150,15 +150,15 @@ class ServiceAccount(Plugin):
         if not has_volume:
             random = self._env.stream("apiserver token volumes")
             name = VOLUME + "".join(random.choices(_NAME_LETTERS, k=5))
-        needed = False
+        needs_volume = False
         for field in ("initContainers", "containers"):
             for container in spec.get(field) or ():
                 mounts = container.get("volumeMounts") or []
                 if any(mount.get("mountPath") == MOUNT_PATH for mount in mounts):
                     continue
                 container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": MOUNT_PATH}]
-                needed = True
-        if needed and not has_volume:
+                needs_volume = True
+        if needs_volume and not has_volume:
             spec["volumes"] = [*volumes, _token_volume(name)]
 
     def _limit_ephemeral_container_secret_references(self, write: AdmissionAttributes, spec: Object) -> None:
@@ -167,8 +167,8 @@ class ServiceAccount(Plugin):
         if account is None:
             raise _account_not_found(write, name)
         if account.enforces_mountable_secrets:
-            listed = {secret.name for secret in account.secrets or ()}
-            _validate_environment(write, spec, "ephemeralContainers", "ephemeral container", listed, name)
+            mountable_secrets = {secret.name for secret in account.secrets or ()}
+            _validate_environment(write, spec, "ephemeralContainers", "ephemeral container", mountable_secrets, name)
 
 
 def _token_volume(name: str) -> Object:
@@ -245,17 +245,17 @@ def _environment_secrets(container: Object) -> Iterator[tuple[str, str]]:
 
 
 def _limit_secret_references(write: AdmissionAttributes, spec: Object, account: _Account, name: str) -> None:
-    listed = {secret.name for secret in account.secrets or ()}
+    mountable_secrets = {secret.name for secret in account.secrets or ()}
     for volume in spec.get("volumes") or ():
         secret = volume.get("secret")
-        if secret is not None and secret.get("secretName", "") not in listed:
+        if secret is not None and secret.get("secretName", "") not in mountable_secrets:
             raise new_forbidden(
                 write,
                 f'volume with secret.secretName="{secret.get("secretName", "")}" is not allowed because service '
                 f"account {name} does not reference that secret",
             )
-    _validate_environment(write, spec, "initContainers", "init container", listed, name)
-    _validate_environment(write, spec, "containers", "container", listed, name)
+    _validate_environment(write, spec, "initContainers", "init container", mountable_secrets, name)
+    _validate_environment(write, spec, "containers", "container", mountable_secrets, name)
     pulls = {secret.name for secret in account.image_pull_secrets or ()}
     for position, secret in enumerate(spec.get("imagePullSecrets") or ()):
         if secret.get("name", "") not in pulls:
@@ -267,11 +267,11 @@ def _limit_secret_references(write: AdmissionAttributes, spec: Object, account: 
 
 
 def _validate_environment(
-    write: AdmissionAttributes, spec: Object, field: str, kind: str, listed: set[str], name: str
+    write: AdmissionAttributes, spec: Object, field: str, kind: str, mountable_secrets: set[str], name: str
 ) -> None:
     for container in spec.get(field) or ():
         for source, secret in _environment_secrets(container):
-            if secret not in listed:
+            if secret not in mountable_secrets:
                 raise new_forbidden(
                     write,
                     f'{kind} {container.get("name", "")} with {source} referencing secret.secretName="{secret}" is not '

@@ -42,10 +42,12 @@ def available_condition(spec: Object, service: Object | None, slices: Iterable[O
     if service is None:
         return Condition(False, "ServiceNotFound", f"{service_text} is not present")
     if (service["spec"].get("type") or "ClusterIP") == "ClusterIP":
-        desired = target.get("port") or 443
-        ports = [port.get("name") or "" for port in service["spec"].get("ports") or () if port.get("port") == desired]
+        target_port = target.get("port") or 443
+        ports = [
+            port.get("name") or "" for port in service["spec"].get("ports") or () if port.get("port") == target_port
+        ]
         if not ports:
-            return Condition(False, "ServicePortError", f"{service_text} is not listening on port {desired}")
+            return Condition(False, "ServicePortError", f"{service_text} is not listening on port {target_port}")
         endpoint_slices = list(slices)
         if not endpoint_slices:
             return Condition(False, "EndpointsNotFound", f"cannot find endpointslices for {service_text}")

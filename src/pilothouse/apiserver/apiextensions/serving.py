@@ -121,8 +121,8 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
 
         Raises ``DecodeError`` for invalid metadata, apiVersion or kind.
         """
-        unknown = _check_metadata(obj) + sorted(schema.prune(obj, self.openapi))
-        return unknown + self._prune_embedded(obj, self.openapi, "")
+        unknown_fields = _check_metadata(obj) + sorted(schema.prune(obj, self.openapi))
+        return unknown_fields + self._prune_embedded(obj, self.openapi, "")
 
     def _prune_embedded(self, value: Any, node: Any, path: str) -> list[str]:
         """``_check_metadata`` for embedded resources."""

@@ -175,10 +175,10 @@ def _validate_object_fields(node: Node, path: str, level: str) -> Iterator[Field
             yield field_errors.invalid(f"{metadata_path}.type", metadata.get("type") or "", "must be object")
         if level == "root":
             allowed = ("type", "properties", "default")
-            extra = [
+            unexpected = [
                 keyword for keyword, value in metadata.items() if keyword not in allowed and value not in _UNSET_VALUES
             ]
-            if extra or any(name not in ("name", "generateName") for name in metadata.get("properties") or ()):
+            if unexpected or any(name not in ("name", "generateName") for name in metadata.get("properties") or ()):
                 yield field_errors.forbidden(
                     metadata_path,
                     "must not specify anything other than name and generateName, but metadata is implicitly specified",

@@ -52,7 +52,7 @@ Handle = Callable[[], Awaitable[Response | Stream]]
 
 
 class Backend(Protocol):
-    """Takes events."""
+    """Writes events (``audit.Backend``)."""
 
     async def process_event(self, event: Event) -> bool:
         """Process an event. False if the request must be rejected, because its event could not be recorded."""
@@ -246,10 +246,10 @@ class _AuditedStream:
 
 
 class _AuditedBatches(_AuditedStream):
-    """``_AuditedStream`` for a stream that yields its pieces in batches."""
+    """``_AuditedStream`` for a stream with batches."""
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """The pieces, in batches as they arrived."""
+        """The chunks, in batches as they arrived."""
         assert isinstance(self._stream, _Batches), "only streams with batches are wrapped"
         async for batch in self._stream.batches():
             yield batch

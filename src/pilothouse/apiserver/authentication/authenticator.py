@@ -54,7 +54,9 @@ class StaticTokenAuthenticator:
             if len(row) < 3:
                 raise ValueError(f"a token line needs token, user and uid, this one has {len(row)} columns")
             token, user, uid, *groups = row
-            tokens[token] = Identity(user, tuple(g for g in groups[0].split(",") if g) if groups else (), uid)
+            tokens[token] = Identity(
+                user, tuple(group for group in groups[0].split(",") if group) if groups else (), uid
+            )
         return StaticTokenAuthenticator(tokens)
 
     def identity(self, token: str) -> Identity | None:

@@ -53,10 +53,10 @@ class BootstrapTokenAuthenticator:
             return None
         if seconds_left(data.get(EXPIRATION, ""), self._now()) == 0 or data.get(FOR_LOGIN) != "true":
             return None
-        extra = [group for group in data.get(GROUPS, "").split(",") if group]
-        if not all(re.fullmatch(_EXTRA_GROUP, group) for group in extra):
+        extra_groups = [group for group in data.get(GROUPS, "").split(",") if group]
+        if not all(re.fullmatch(_EXTRA_GROUP, group) for group in extra_groups):
             return None
-        return Identity(f"system:bootstrap:{id_}", tuple(sorted({_GROUP, *extra})))
+        return Identity(f"system:bootstrap:{id_}", tuple(sorted({_GROUP, *extra_groups})))
 
 
 def _texts(data: Mapping[str, str]) -> dict[str, str]:

@@ -105,10 +105,10 @@ class EscalationCheck(Plugin):
         if not missing:
             return
         groups = " ".join(map(quote, identity.groups))
-        listed = "\n".join(sorted(dict.fromkeys(map(_format_rule, _compact_rules(missing)))))
+        rule_texts = "\n".join(sorted(dict.fromkeys(map(_format_rule, _compact_rules(missing)))))
         reason = (
             f"user {quote(identity.user)} (groups=[{groups}]) is attempting to grant RBAC permissions "
-            f"not currently held:\n{listed}"
+            f"not currently held:\n{rule_texts}"
         )
         if error:
             reason += f"; resolution errors: [{error}]"
@@ -121,10 +121,10 @@ def _name(obj: Object) -> str:
 
 def rules_of(obj: Object) -> list[Rule]:
     """The rules of a role in a request."""
-    plain: list[dict[str, Any]] = [
+    rules: list[dict[str, Any]] = [
         {field: rule[field] for field in _LISTS if rule.get(field)} for rule in obj.get("rules") or ()
     ]
-    return msgspec.convert(plain, list[Rule])
+    return msgspec.convert(rules, list[Rule])
 
 
 def _is_only_mutating_gc_fields(obj: Object, old: Object) -> bool:
@@ -209,8 +209,8 @@ def _rule_covers(owner_rule: Rule, subrule: Rule) -> bool:
     return bool(subrule.resource_names) and all(name in owner_rule.resource_names for name in subrule.resource_names)
 
 
-def _has(owner_values: tuple[str, ...], desired: tuple[str, ...]) -> bool:
-    return "*" in owner_values or all(value in owner_values for value in desired)
+def _has(owner_values: tuple[str, ...], requested_values: tuple[str, ...]) -> bool:
+    return "*" in owner_values or all(value in owner_values for value in requested_values)
 
 
 def _resource_covers(owner_resources: tuple[str, ...], resource: str) -> bool:
@@ -221,7 +221,10 @@ def _resource_covers(owner_resources: tuple[str, ...], resource: str) -> bool:
 
 
 def _non_resource_url_covers(owner_paths: tuple[str, ...], url: str) -> bool:
-    return any(own == url or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in owner_paths)
+    return any(
+        owner_path == url or (owner_path.endswith("*") and url.startswith(owner_path.rstrip("*")))
+        for owner_path in owner_paths
+    )
 
 
 def _compact_rules(rules: Iterable[Rule]) -> Iterator[Rule]:

@@ -190,28 +190,28 @@ async def _delete(core: Core, call: Call, record: Record, obj: Object, options: 
         _mark_as_deleting(core, call, meta)
     meta["finalizers"] = finalizers
     removes_now = step == "" and not finalizers and not grace
-    marked = await _write(core, call, record, obj, options)
+    marked_record = await _write(core, call, record, obj, options)
     if not removes_now:
-        return marked.value, False
+        return marked_record.value, False
     if options.is_dry_run:
-        return marked.value, True
+        return marked_record.value, True
     # A pod with grace period zero is first marked, then removed.
-    return await _remove_marked(core, call, marked), True
+    return await _remove_marked(core, call, marked_record), True
 
 
-async def _remove_marked(core: Core, call: Call, marked: Record) -> bytes:
+async def _remove_marked(core: Core, call: Call, marked_record: Record) -> bytes:
     """Remove the marked object. A kubelet that sees the mark may have removed the pod already, which is no error.
 
     ``ignoreNotFound`` in apiserver's generic/registry/store.go (v0.36; kubernetes/kubernetes#19403).
     """
-    record, uid = marked, read_head(marked.value).metadata.uid
+    record, uid = marked_record, read_head(marked_record.value).metadata.uid
     for _attempt in range(_ATTEMPTS):
         try:
             return await remove(core, record)
         except Mismatch as mismatch:
             newest = mismatch.current
             if newest is None or read_head(newest.value).metadata.uid != uid:
-                return marked.value
+                return marked_record.value
             record = newest
     raise errors.modified(call.info, call.name)
 

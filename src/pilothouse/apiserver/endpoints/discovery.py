@@ -108,10 +108,10 @@ def _subresources(info: ResourceInfo) -> list[tuple[str, Subresource]]:
 def _aggregated_entry(info: ResourceInfo) -> dict[str, Any]:
     # Entries of built-in resources leave out the group and version of the document, those of custom resources have
     # them.
-    own = (info.group, info.version) if info.custom is not None else ("", "")
+    own_group_version = (info.group, info.version) if info.custom is not None else ("", "")
     entry: dict[str, Any] = {
         "resource": info.resource,
-        "responseKind": {"group": own[0], "version": own[1], "kind": info.kind},
+        "responseKind": {"group": own_group_version[0], "version": own_group_version[1], "kind": info.kind},
         "scope": "Namespaced" if info.namespaced else "Cluster",
         "singularResource": info.singular,
         "verbs": _verbs(info),
@@ -124,7 +124,11 @@ def _aggregated_entry(info: ResourceInfo) -> dict[str, Any]:
         entry["subresources"] = [
             {
                 "subresource": name,
-                "responseKind": {"group": sub.group or own[0], "version": sub.version or own[1], "kind": sub.kind},
+                "responseKind": {
+                    "group": sub.group or own_group_version[0],
+                    "version": sub.version or own_group_version[1],
+                    "kind": sub.kind,
+                },
                 "verbs": list(sub.verbs),
             }
             for name, sub in _subresources(info)
@@ -195,8 +199,8 @@ def resource_list(group: str, version: str, infos: Iterable[ResourceInfo]) -> di
 
 def group_entry(group: str, versions: Iterable[str]) -> dict[str, Any]:
     """One group of ``APIGroupList``."""
-    listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
-    return {"name": group, "versions": listed, "preferredVersion": listed[0]}
+    version_entries = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": version_entries, "preferredVersion": version_entries[0]}
 
 
 class Discovery:
@@ -254,8 +258,8 @@ class Discovery:
                 "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address}],
             }
         else:
-            listed = [group_entry(group, versions) for group, versions in self._groups.items() if group]
-            document = {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+            group_entries = [group_entry(group, versions) for group, versions in self._groups.items() if group]
+            document = {"kind": "APIGroupList", "apiVersion": "v1", "groups": group_entries}
         return _negotiated_response(request, document)
 
     def _aggregated_root(self, request: Request, *, core: bool) -> Response:

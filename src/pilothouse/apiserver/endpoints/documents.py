@@ -97,11 +97,11 @@ class Documents:
             return response
         if path in self._history and request.method == "GET":
             return self._history[path](info.query)
-        make = self._find(path.rstrip("/"), info.query)
+        new_response = self._find(path.rstrip("/"), info.query)
         # HEAD is only supported by handlers of Go's mux, not by those of go-restful.
         if request.method != "GET" and (request.method != "HEAD" or path.rstrip("/") not in _WITH_HEAD):
             raise errors.method_not_allowed()
-        return make()
+        return new_response()
 
     def _open_api_documents(self) -> "OpenApi":
         if self._openapi is None:

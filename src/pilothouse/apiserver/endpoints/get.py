@@ -31,16 +31,16 @@ _TOO_OLD_CONTINUE = (
 
 async def get(core: Core, call: Call) -> ObjectResult:
     """GET of one object, at least as recent as the requested resource version."""
-    desired = call.request_info.query.first("resourceVersion")
-    if desired and desired != "0":
-        await wait_for(core, call.info.prefix, parse_revision(desired, cached=call.info.resource != "events"))
-    elif not desired:
+    resource_version = call.request_info.query.first("resourceVersion")
+    if resource_version and resource_version != "0":
+        await wait_for(core, call.info.prefix, parse_revision(resource_version, cached=call.info.resource != "events"))
+    elif not resource_version:
         await core.catch_up(call.info.prefix)
     record = core.store.get(call.key)
     if record is None:
         raise errors.not_found(call.info, call.name)
     # Without a version upstream does not read from the watch cache (``cacher/delegator.go``, v1.36).
-    value = await core.from_storage(call.info, record.value, bypass_cache=not desired)
+    value = await core.from_storage(call.info, record.value, bypass_cache=not resource_version)
     return ObjectResult(200, call.info, value, tuple(call.warnings))
 
 
@@ -90,7 +90,7 @@ async def list_objects(core: Core, call: Call) -> ListResult:
     # A field selector may set the namespace (apiserver pkg/registry/generic/registry/store.go, ListPredicate, v1.36).
     namespace = call.namespace or (call.info.namespaced and selection.exact("metadata.namespace")) or ""
     prefix = call.info.list_prefix(namespace)
-    after, revision = await _start(core, options, prefix, single=_is_single(call, selection))
+    after, revision = await _start_of_list(core, options, prefix, is_single=_selects_single_object(call, selection))
     info = call.info
     try:
         limit = options.limit if selection.empty else 0
@@ -158,7 +158,7 @@ async def _store_of(core: Core, call: Call, prefix: str, revision: int, after: s
     return store
 
 
-def _is_single(call: Call, selection: Selection) -> bool:
+def _selects_single_object(call: Call, selection: Selection) -> bool:
     """Whether at most one object is selected. In all namespaces several can have one name."""
     return bool(selection.name) and bool(call.namespace or not call.info.namespaced)
 
@@ -199,7 +199,7 @@ def _select(
         if selection.matches(attributes):
             selected.append(record)
             if limit and len(selected) == limit:
-                if _is_single(call, selection):
+                if _selects_single_object(call, selection):
                     return selected, False, revision  # upstream gets this object instead of listing
                 # Upstream does not check whether the remaining objects match (apiserver pkg/storage/cacher/cacher.go,
                 # v0.36).
@@ -247,7 +247,12 @@ async def _select_converted(
             selected.append(record)
             converted.append(value)
             if limit and len(selected) == limit:
-                return selected, converted, record is not records[-1] and not _is_single(call, selection), revision
+                return (
+                    selected,
+                    converted,
+                    record is not records[-1] and not _selects_single_object(call, selection),
+                    revision,
+                )
     return selected, converted, False, revision
 
 
@@ -261,28 +266,28 @@ def keys_selected(core: Core, call: Call, selection: Selection) -> list[str] | N
     return None if keys is None else list(keys)
 
 
-async def _start(core: Core, options: ListOptions, prefix: str, *, single: bool = False) -> tuple[str, int]:
-    """The key to start after, and the revision to list at, 0 for the current one. ``single``: one object is
+async def _start_of_list(core: Core, options: ListOptions, prefix: str, *, is_single: bool = False) -> tuple[str, int]:
+    """The key to start after, and the revision to list at, 0 for the current one. ``is_single``: one object is
     selected."""
-    desired = options.resource_version
+    resource_version = options.resource_version
     if options.continue_:
         revision, start = decode_token(options.continue_)
-        if desired and desired != "0":
+        if resource_version and resource_version != "0":
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         # A token of another server may have a future revision (``shouldDelegateExactRV``, apiserver
         # pkg/storage/cacher/cacher.go v0.36).
         await wait_for(core, prefix, revision)
         return prefix + start, max(revision, 0)
-    if not desired or desired == "0":
-        if not desired:
+    if not resource_version or resource_version == "0":
+        if not resource_version:
             await core.catch_up(prefix)
         return "", 0
-    number = parse_revision(desired, cached=False)
-    await wait_for(core, prefix, number)
+    revision = parse_revision(resource_version, cached=False)
+    await wait_for(core, prefix, revision)
     # Without a match, a limit makes N exact, except for one object ("legacy case" in ``ValidateListOptions``, apiserver
     # pkg/storage/interfaces.go v0.36).
-    exact = options.match == "Exact" or (not options.match and options.limit > 0 and not single)
-    return "", number if exact else 0
+    is_exact = options.match == "Exact" or (not options.match and options.limit > 0 and not is_single)
+    return "", revision if is_exact else 0
 
 
 def _expired(core: Core, options: ListOptions, after: str, prefix: str) -> StatusError:

@@ -54,9 +54,9 @@ def is_health(path: str) -> bool:
 class CallingCheck:
     """A check that makes a call, which is made before a response that includes the check."""
 
-    def __init__(self, ask: Callable[[], Awaitable[bool]], *endpoints: str) -> None:
+    def __init__(self, call: Callable[[], Awaitable[bool]], *endpoints: str) -> None:
         """``endpoints`` are the paths that include the check: ``/readyz``."""
-        self._ask = ask
+        self._ask = call
         self._endpoints = endpoints
         self._is_well = False
 
@@ -74,8 +74,8 @@ class KmsHealth(CallingCheck):
     """The check ``kms-providers``: whether the KMS plugins are healthy. As upstream, it is not part of ``/livez``.
     ``reloads``: the configuration is reloaded when it changes."""
 
-    def __init__(self, ask: Callable[[], Awaitable[bool]], *, reloads: bool) -> None:
-        super().__init__(ask, "/healthz", "/readyz")
+    def __init__(self, call: Callable[[], Awaitable[bool]], *, reloads: bool) -> None:
+        super().__init__(call, "/healthz", "/readyz")
         self.reloads = reloads
 
 
@@ -150,8 +150,8 @@ class Health:
             else:
                 failed = True
                 lines.append(f"[-]{name} failed: reason withheld")
-        if unknown := [name for name in excluded if name not in checks]:
-            quoted = ", ".join(f'"{name}"' for name in sorted(unknown))
+        if unknown_names := [name for name in excluded if name not in checks]:
+            quoted = ", ".join(f'"{name}"' for name in sorted(unknown_names))
             lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
         if failed:
             return Response(500, _TEXT, "\n".join([*lines, f"{endpoint} check failed\n"]).encode())

@@ -63,23 +63,23 @@ def _go_slice(values: tuple[str, ...]) -> str:
 
 
 def impersonate(
-    caller: Identity, desired: Identity, attributes: Attributes, authorizer: Authorizer
+    caller: Identity, requested: Identity, attributes: Attributes, authorizer: Authorizer
 ) -> tuple[Identity, str]:
     """The impersonated user, and the mode that permits it. Raises ``StatusError`` 403."""
     first_error: StatusError | None = None
-    for mode in _modes(caller, desired):
+    for mode in _modes(caller, requested):
         try:
-            return _Check(mode, caller, authorizer).impersonate(desired, attributes), mode
+            return _Check(mode, caller, authorizer).impersonate(requested, attributes), mode
         except StatusError as error:
             first_error = first_error or error
     assert first_error is not None, "legacy impersonation always applies"
     raise first_error
 
 
-def _modes(caller: Identity, desired: Identity) -> Iterator[str]:
+def _modes(caller: Identity, requested: Identity) -> Iterator[str]:
     """The modes that apply, the narrowest first; "" is legacy impersonation."""
-    is_user_only = not (desired.uid or desired.groups or desired.extra)
-    node, account = _node_of(desired.user), _account_of(desired.user)
+    is_user_only = not (requested.uid or requested.groups or requested.extra)
+    node, account = _node_of(requested.user), _account_of(requested.user)
     if node and is_user_only:
         if _account_of(caller.user) and caller.extra.get(_NODE_NAME) == (node,):
             yield "associated-node"
@@ -113,21 +113,21 @@ class _Check:
         self._verb = f"impersonate:{mode}" if mode else "impersonate"
         self._group = _GROUP if mode else ""
 
-    def impersonate(self, desired: Identity, attributes: Attributes) -> Identity:
+    def impersonate(self, requested: Identity, attributes: Attributes) -> Identity:
         if self._mode:
             self._authorize(msgspec.structs.replace(attributes, verb=f"impersonate-on:{self._mode}:{attributes.verb}"))
-        groups = self._user(desired)
-        if desired.uid:
-            self._authorize(self._attributes("uids", desired.uid, group=_GROUP))
-        self._groups(desired.groups)
-        self._extra(desired.extra)
-        if desired.user == ANONYMOUS.user:
+        groups = self._user(requested)
+        if requested.uid:
+            self._authorize(self._attributes("uids", requested.uid, group=_GROUP))
+        self._groups(requested.groups)
+        self._extra(requested.extra)
+        if requested.user == ANONYMOUS.user:
             added = _UNAUTHENTICATED
         else:
             added = "" if _UNAUTHENTICATED in groups else ALL_AUTHENTICATED
         if added and added not in groups:
             groups = (*groups, added)
-        return Identity(desired.user, groups, desired.uid, desired.extra)
+        return Identity(requested.user, groups, requested.uid, requested.extra)
 
     def _attributes(self, resource: str, name: str, *, group: str | None = None, subresource: str = "") -> Attributes:
         # Groups and users have the empty group in legacy mode; extras and uids have always had a group.
@@ -139,10 +139,10 @@ class _Check:
         if not decision.allowed:
             raise forbidden(self._caller, attributes, decision.reason)
 
-    def _user(self, desired: Identity) -> tuple[str, ...]:
+    def _user(self, requested: Identity) -> tuple[str, ...]:
         """Authorize the name; returns the user with implied or requested groups."""
-        attributes, groups = self._attributes("users", desired.user), desired.groups
-        node, account = _node_of(desired.user), _account_of(desired.user)
+        attributes, groups = self._attributes("users", requested.user), requested.groups
+        node, account = _node_of(requested.user), _account_of(requested.user)
         if self._mode and node:
             name = "*" if self._mode == "associated-node" else node
             attributes, groups = self._attributes("nodes", name), ("system:nodes",)

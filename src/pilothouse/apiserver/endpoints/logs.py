@@ -104,14 +104,14 @@ def stored_pod(core: Core, call: Call) -> Object:
     return pod
 
 
-def container_of(pod: Object, name: str, desired: str) -> str:
+def container_of(pod: Object, name: str, requested: str) -> str:
     """The name of the container: the requested one, or the only one."""
     spec = pod.get("spec") or {}
     names = {field: [container.get("name") or "" for container in spec.get(field) or ()] for field in _CONTAINERS}
-    if desired:
-        if not any(desired in container_names for container_names in names.values()):
-            raise errors.bad_request(f"container {desired} is not valid for pod {name}")
-        return desired
+    if requested:
+        if not any(requested in container_names for container_names in names.values()):
+            raise errors.bad_request(f"container {requested} is not valid for pod {name}")
+        return requested
     if len(names["containers"]) == 1:
         return names["containers"][0]
     reason = f"a container name must be specified for pod {name}, choose one of: [{' '.join(names['containers'])}]"

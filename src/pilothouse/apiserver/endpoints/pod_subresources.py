@@ -36,10 +36,10 @@ def _is_static(pod: Object) -> bool:
 
 
 def _prepare_ephemeral_containers(obj: Object, old: Object) -> None:
-    desired: list[Object] = (obj.get("spec") or {}).get("ephemeralContainers") or []
+    ephemeral_containers: list[Object] = (obj.get("spec") or {}).get("ephemeralContainers") or []
     spec = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
-    if desired:
-        spec["ephemeralContainers"] = desired
+    if ephemeral_containers:
+        spec["ephemeralContainers"] = ephemeral_containers
     _keep_only_spec(obj, old, spec)
 
 

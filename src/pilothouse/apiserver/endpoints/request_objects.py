@@ -134,8 +134,8 @@ def _handle_strict_errors(call: Call, options: WriteOptions, kind: str, version:
     if not strict_errors or options.field_validation == "Ignore":
         return
     if options.field_validation == "Strict":
-        listed = ", ".join(strict_errors)
-        raise _unhandled(kind, version, f"strict decoding error: {listed}")
+        error_text = ", ".join(strict_errors)
+        raise _unhandled(kind, version, f"strict decoding error: {error_text}")
     call.warnings += strict_warnings(strict_errors)
 
 
@@ -209,9 +209,9 @@ def check_patched_kind(
         return
     if info.custom is not None and kind == info.kind:
         all_errors = [
-            field_errors.invalid(field, actual, f"must be {desired}")
-            for field, actual, desired in (("kind", actual_kind, kind), ("apiVersion", actual_version, api_version))
-            if actual != desired
+            field_errors.invalid(field, actual, f"must be {expected}")
+            for field, actual, expected in (("kind", actual_kind, kind), ("apiVersion", actual_version, api_version))
+            if actual != expected
         ]
         name = (obj.get("metadata") or {}).get("name") or ""
         raise errors.invalid(actual_version.rpartition("/")[0], actual_kind, name, all_errors)

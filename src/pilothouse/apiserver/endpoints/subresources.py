@@ -67,16 +67,16 @@ def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
     status: Object
     if info.custom is not None:
         paths = info.custom.scale
-        desired = _nested_field(obj, paths.spec_replicas)
-        if desired is None:
-            desired = not_set
-        if desired is None:
+        replicas = _nested_field(obj, paths.spec_replicas)
+        if replicas is None:
+            replicas = not_set
+        if replicas is None:
             raise errors.internal(f'the spec replicas field "{paths.spec_replicas}" does not exist')
         status = {"replicas": _nested_field(obj, paths.status_replicas) or 0}
         selector = _nested_field(obj, paths.label_selector) if paths.label_selector else ""
     else:
         spec = obj.get("spec") or {}
-        desired = spec.get("replicas") or 0
+        replicas = spec.get("replicas") or 0
         status = {"replicas": (obj.get("status") or {}).get("replicas") or 0}
         selector = _selector_text(spec.get("selector"), is_map=call.strategy.selects_by_map)
     if selector:
@@ -85,7 +85,7 @@ def scale_of(call: Call, obj: Object, *, not_set: int | None = None) -> Object:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": scale_metadata,
-        "spec": {"replicas": desired} if desired else {},
+        "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
 
@@ -269,8 +269,8 @@ def _binding_conflict(call: Call, reason: str) -> errors.StatusError:
 async def update_subresource(core: Core, call: Call, subresource_strategy: SubresourceStrategy) -> ObjectResult:
     """PUT of such a subresource."""
     options = read_write_options(call.request_info.query, "UpdateOptions")
-    sent = await core.long_work.run(call.size, read_object, call, options)
-    meta: Object = sent.setdefault("metadata", {})
+    new = await core.long_work.run(call.size, read_object, call, options)
+    meta: Object = new.setdefault("metadata", {})
     check_name(call, meta)
     revision = meta.get("resourceVersion") or ""
     change = Change(

@@ -194,12 +194,12 @@ class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
 async def apply_change(core: Core, call: Call, change: Change, options: WriteOptions) -> ObjectResult:
     """Store the changed object. Retried after a concurrent write if no resource version is required."""
 
-    def make(plain: bytes, owners: bytes, key: str) -> tuple[Object, Object, bytes | None]:
-        old = base = decode(plain, key)
+    def make(encoded: bytes, owners: bytes, key: str) -> tuple[Object, Object, bytes | None]:
+        old = base = decode(encoded, key)
         if change.copies_only_metadata:
             base = {**old, "metadata": dict(old["metadata"])}
         elif change.builds_on_old:
-            base = decode(plain, key)
+            base = decode(encoded, key)
             if change.with_owners and owners:
                 base["metadata"]["managedFields"] = decode_list(owners)
         if change.apply is not None:
@@ -211,9 +211,9 @@ async def apply_change(core: Core, call: Call, change: Change, options: WriteOpt
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
-        plain, owners = split_managed_fields(await core.from_storage(call.info, record.value))
-        size = call.size + len(plain)
-        old, obj, new_owners = await core.run_converting(call.info, size, make, plain, owners, record.key)
+        encoded, owners = split_managed_fields(await core.from_storage(call.info, record.value))
+        size = call.size + len(encoded)
+        old, obj, new_owners = await core.run_converting(call.info, size, make, encoded, owners, record.key)
         meta: Object = obj.setdefault("metadata", {})
         uid: str = meta.get("uid") or ""
         is_another = uid not in ("", old["metadata"]["uid"])
@@ -255,8 +255,8 @@ def _resource_version_of_patch(meta: Object, old: Object) -> str:
 async def read_stored(core: Core, call: Call, record: Record, *, bypass_cache: bool = False) -> Object:
     """A stored object in the version of the call, free to be changed; its managedFields stay encoded. ``bypass_cache``
     as in ``Core.from_storage``."""
-    plain, owners = split_managed_fields(await core.from_storage(call.info, record.value, bypass_cache=bypass_cache))
-    obj = decode(plain, record.key)
+    encoded, owners = split_managed_fields(await core.from_storage(call.info, record.value, bypass_cache=bypass_cache))
+    obj = decode(encoded, record.key)
     set_managed_fields(obj, owners)
     return obj
 

@@ -119,9 +119,9 @@ def structural_as_v2(structural: Mapping[str, Any]) -> dict[str, Any]:
         result.pop("type", None)
     if result.get("type") == "array" and "items" not in result:
         del result["type"]
-    properties, extra = result.get("properties") or {}, result.get("additionalProperties")
+    properties, additional = result.get("properties") or {}, result.get("additionalProperties")
     required = [name for name in structural.get("required") or () if not (properties.get(name) or {}).get("nullable")]
-    if isinstance(extra, Mapping) and extra.get("nullable"):
+    if isinstance(additional, Mapping) and additional.get("nullable"):
         required = []
     if required:
         result["required"] = required
@@ -131,8 +131,8 @@ def structural_as_v2(structural: Mapping[str, Any]) -> dict[str, Any]:
         result["properties"] = {name: structural_as_v2(value) for name, value in properties.items()}
     if isinstance(result.get("items"), Mapping):
         result["items"] = structural_as_v2(result["items"])
-    if isinstance(extra, Mapping):
-        result["additionalProperties"] = structural_as_v2(extra)
+    if isinstance(additional, Mapping):
+        result["additionalProperties"] = structural_as_v2(additional)
     return result
 
 

@@ -244,13 +244,13 @@ def _add_paths(paths: dict[str, Any], info: ResourceInfo, name: str | None) -> N
     collection = f"{root}/namespaces/{{namespace}}/{info.resource}" if info.namespaced else f"{root}/{info.resource}"
     item = f"{collection}/{{name}}"
     kind = {"group": info.group, "kind": info.kind, "version": info.version}
-    desired: dict[str, list[str]] = {
+    verbs_by_path: dict[str, list[str]] = {
         collection: [verb for verb in ("list", "create", "deletecollection") if verb in info.verbs],
         item: [verb for verb in ("get", "update", "patch", "delete") if verb in info.verbs],
     }
     if info.namespaced and "list" in info.verbs:
-        desired[f"{root}/{info.resource}"] = ["list"]
-    for path, verbs in desired.items():
+        verbs_by_path[f"{root}/{info.resource}"] = ["list"]
+    for path, verbs in verbs_by_path.items():
         if verbs:
             paths[path] = _path_item(info, path, verbs, kind, name)
     for subresource, sub in info.subresources.items():

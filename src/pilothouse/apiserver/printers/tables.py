@@ -44,9 +44,9 @@ class TableConvertor:
     """Creates the tables of one resource, or of a subresource of another kind (``kind``: apiVersion and kind)."""
 
     def __init__(self, info: ResourceInfo, kind: str = "") -> None:
-        own = f"{info.api_version} {info.kind}"
+        own_kind = f"{info.api_version} {info.kind}"
         printer: Printer | _CustomPrinter
-        if kind not in ("", own):
+        if kind not in ("", own_kind):
             printer = SCALE if kind == "autoscaling/v1 Scale" else NAME_AND_AGE
         elif info.custom is not None:
             printer = _custom_printer(info)

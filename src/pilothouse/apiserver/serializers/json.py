@@ -25,7 +25,7 @@ JSON = "application/json"
 JSON_HEADERS: Mapping[str, str] = {"content-type": JSON, "cache-control": "no-cache, private"}
 WATCH_HEADERS: Mapping[str, str] = JSON_HEADERS
 LONG_LIST = 1024 * 1024
-"""Longer lists are sent as ``ChunkedResponse``."""
+"""Longer lists are sent as a ``ChunkedResponse``."""
 LARGE_EVENT = 64 * 1024
 """Objects of at least this length are sent to watchers from the stored bytes, without being copied into a line."""
 _encode_text = msgspec.json.Encoder().encode
@@ -193,7 +193,7 @@ def event_line(event: WatchEvent) -> bytes:
 def handing_over(
     watching: Watching, take: Callable[[str], bool], show: Callable[[WatchEvent], bytes]
 ) -> Callable[[int], bool]:
-    """``Watching.hand_over`` for a reader; ``show`` encodes what would have been sent, for its length."""
+    """The ``Watching.hand_over`` that passes versions to ``take``; ``show`` encodes a bookmark, to observe its size."""
     sizes = watching.event_sizes
     if sizes is None:
         return lambda revision: take(str(revision))
@@ -215,22 +215,22 @@ def handing_over(
 def hand_events_over(
     watching: Watching, take: Callable[[list[bytes]], bool], show: Callable[[WatchEvent], bytes]
 ) -> None:
-    """``Watching.hand_events_to`` for a reader; ``show`` encodes events."""
+    """Pass encoded events to ``take`` (``Watching.hand_events_to``); ``show`` encodes them."""
     sizes = watching.event_sizes
 
     def hand_over(events: list[WatchEvent]) -> bool:
-        pieces = [show(event) for event in events]
-        if not take(pieces):
+        chunks = [show(event) for event in events]
+        if not take(chunks):
             return False
         if sizes is not None:
-            sizes.observe_each(map(len, pieces))
+            sizes.observe_each(map(len, chunks))
         return True
 
     watching.hand_events_to(hand_over)
 
 
 class LineStream:
-    """A watch as lines of JSON. Each piece is a line, and the same bytes object for every watcher of a change."""
+    """A watch as lines of JSON. Each chunk is a line, and the same bytes object for all watchers of a change."""
 
     def __init__(self, watching: Watching) -> None:
         self.status = 200
@@ -262,7 +262,7 @@ class LineStream:
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """All lines that arrived together, instead of single lines.
 
-        Large objects among the initial events, which are not shared, are separate pieces, so that they are not copied
+        Large objects among the initial events, which are not shared, are separate chunks, so that they are not copied
         for each reader.
         """
         sizes = self._watching.event_sizes
@@ -276,16 +276,16 @@ class LineStream:
             lines: list[bytes] = []
             for event in batch:
                 if len(event.value) > LARGE_EVENT:
-                    pieces: tuple[bytes, ...] = (
+                    chunks: tuple[bytes, ...] = (
                         b'{"type":"%s","object":' % event.type.encode(),
                         event.value,
                         _EVENT_END,
                     )
                 else:
-                    pieces = (event_line(event),)
-                lines += pieces
+                    chunks = (event_line(event),)
+                lines += chunks
                 if sizes is not None:
-                    sizes.observe(sum(map(len, pieces)))
+                    sizes.observe(sum(map(len, chunks)))
             yield lines
 
     async def close(self) -> None:

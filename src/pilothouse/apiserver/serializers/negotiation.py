@@ -11,19 +11,19 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _MEDIA_TYPES = (JSON, YAML, PROTOBUF)
-_SHOWN = ", ".join(_MEDIA_TYPES)
+_LISTED_MEDIA_TYPES = ", ".join(_MEDIA_TYPES)
 
-UNKNOWN_MEDIA_TYPES = f"406: Not Acceptable\n\nAvailable representations: {_SHOWN}"
+UNKNOWN_MEDIA_TYPES = f"406: Not Acceptable\n\nAvailable representations: {_LISTED_MEDIA_TYPES}"
 """The message if no media type of the Accept header is known."""
-_SHOWN_STREAMS = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
-UNSUPPORTED_STREAM_TYPES = f"only the following media types are accepted: {_SHOWN_STREAMS}"
+_LISTED_STREAM_TYPES = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
+UNSUPPORTED_STREAM_TYPES = f"only the following media types are accepted: {_LISTED_STREAM_TYPES}"
 """The same for a watch."""
-UNSUPPORTED_MEDIA_TYPES = f"only the following media types are accepted: {_SHOWN}"
+UNSUPPORTED_MEDIA_TYPES = f"only the following media types are accepted: {_LISTED_MEDIA_TYPES}"
 """The message if the accepted media types are known, but not supported by this resource."""
-UNKNOWN_BODY = f"the body of the request was in an unknown format - accepted media types include: {_SHOWN}"
+UNKNOWN_BODY = f"the body of the request was in an unknown format - accepted media types include: {_LISTED_MEDIA_TYPES}"
 """The message of a 415."""
 
-_LONGEST_ACCEPT = 1024
+_MAX_ACCEPT_LENGTH = 1024
 """The maximum length of an Accept header. Parsed headers are cached, and kubectl's have 120 characters."""
 
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
@@ -64,7 +64,7 @@ PLAIN = Choice()
 def parse_accept(header: str) -> tuple[Clause, ...]:
     """The clauses by quality, then in their order. Clauses of quality 0 are left out; a header that is too long has
     none."""
-    return _parse_accept(header) if len(header) <= _LONGEST_ACCEPT else ()
+    return _parse_accept(header) if len(header) <= _MAX_ACCEPT_LENGTH else ()
 
 
 @lru_cache(maxsize=256)
@@ -97,7 +97,7 @@ def choose(accept: str, *, protobuf: bool, table: bool, watch: bool = False, pre
     ``protobuf`` and ``table`` are the formats that the resource supports; partial metadata is possible for every
     object, also as protobuf. Raises ``NotAcceptable``.
     """
-    if len(accept) > _LONGEST_ACCEPT:
+    if len(accept) > _MAX_ACCEPT_LENGTH:
         raise NotAcceptable(UNKNOWN_MEDIA_TYPES)
     return _choose(accept, protobuf=protobuf, table=table, watch=watch, pretty=pretty)
 

@@ -34,16 +34,16 @@ with lazy_imports():
     from pilothouse.apiserver.serializers import protobuf
 
 
-_AS_STORED = frozenset(("", "*/*", JSON))
+_PLAIN_JSON_ACCEPTS = frozenset(("", "*/*", JSON))
 """Accept headers that only allow JSON."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
-_TURN_BYTES = 4 * 1024
+_BYTES_PER_TURN = 4 * 1024
 """How much of a list is encoded as YAML, some 4 ms, before yielding."""
 _MAX_TIMES, _MAX_ADDED = 8, 16 * 1024 * 1024
 """A list in any form has at most so many times the bytes of its objects, and so many more."""
-_LISTS_AT_A_TIME = 4
+_MAX_CONCURRENT_LISTS = 4
 """How many long lists are encoded concurrently."""
 
 
@@ -54,13 +54,13 @@ class NegotiatingPresenter:
         self._now = now
         self._plain = PlainPresenter()
         self._work = work or LongWork()
-        self._lists = asyncio.Semaphore(_LISTS_AT_A_TIME)
+        self._lists = asyncio.Semaphore(_MAX_CONCURRENT_LISTS)
 
     def is_plain(self, request: Request, info: RequestInfo) -> bool:
         """Whether no negotiation or conversion is needed, as for programs of the same process."""
         headers, body = request.headers, request.body
         return (
-            headers.get("accept", "") in _AS_STORED
+            headers.get("accept", "") in _PLAIN_JSON_ACCEPTS
             and (not body or headers.get("content-type", "") == JSON or request.method == "PATCH")
             and "pretty" not in info.query
             and not negotiation.wants_pretty("", headers.get("user-agent", ""))
@@ -119,7 +119,7 @@ class NegotiatingPresenter:
         size = sum(map(len, result.values))
         # What a row of custom resources takes depends on the columns of the definition.
         is_custom_table = choice.transform == "Table" and result.info.custom is not None
-        if size <= _TURN_BYTES * _cost_divisor(choice) and not is_custom_table:
+        if size <= _BYTES_PER_TURN * _cost_divisor(choice) and not is_custom_table:
             return self.show(request, info, result)
         if choice.transform.startswith("Partial"):
             return await self._work.run(size // _cost_divisor(choice), self.show, request, info, result)
@@ -132,10 +132,10 @@ class NegotiatingPresenter:
         choice = _choice(request, info)
         if not choice.transform or isinstance(result, StatusResult):
             return self._plain.as_json(request, info, result)
-        plain = msgspec.structs.replace(choice, media=JSON, pretty=False)
+        json_choice = msgspec.structs.replace(choice, media=JSON, pretty=False)
         if isinstance(result, ObjectResult):
-            return self._object(plain, info, result.info, result.value)
-        return self._list(plain, info, result)
+            return self._object(json_choice, info, result.info, result.value)
+        return self._list(json_choice, info, result)
 
     async def _long_list(self, choice: Choice, info: RequestInfo, result: ListResult) -> bytes:
         resource, metadata = result.info, _list_metadata(result)
@@ -181,7 +181,7 @@ class NegotiatingPresenter:
                     "fewer objects with limit, or another form"
                 )
             size += max(len(value), len(converted_value))
-            if size >= _TURN_BYTES * cost_divisor:
+            if size >= _BYTES_PER_TURN * cost_divisor:
                 size = 0
                 await asyncio.sleep(0)
         return converted
@@ -190,7 +190,7 @@ class NegotiatingPresenter:
         """The failure in the negotiated format; JSON if negotiation fails."""
         response = self._plain.fail(request, info, error)
         accept, pretty = request.headers.get("accept", ""), _pretty(request, info)
-        if not pretty and accept in _AS_STORED:
+        if not pretty and accept in _PLAIN_JSON_ACCEPTS:
             return response
         try:
             choice = negotiation.choose(accept, protobuf=True, table=True, pretty=pretty)
@@ -304,7 +304,7 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
     accept = request.headers.get("accept", "")
     pretty = _pretty(request, info)
     watch = info.verb == "watch"
-    if not pretty and accept in _AS_STORED:
+    if not pretty and accept in _PLAIN_JSON_ACCEPTS:
         return negotiation.PLAIN
     resource = info.info
     if resource is None:

@@ -53,11 +53,11 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
 
 def read_envelope(data: bytes) -> tuple[str, str, bytes]:
     """(apiVersion, kind, message) of an envelope. Raises ``ProtobufError``."""
-    api_version, kind, raw, _content_type = _opened(data, "", "")
+    api_version, kind, raw, _content_type = _read_unknown(data, "", "")
     return api_version, kind, raw
 
 
-def _opened(data: bytes, api_version: str, kind: str) -> tuple[str, str, bytes, str]:
+def _read_unknown(data: bytes, api_version: str, kind: str) -> tuple[str, str, bytes, str]:
     raw, content_type = b"", ""
     try:
         for number, value in values_of(data[4:], _ENVELOPE):
@@ -80,7 +80,7 @@ def decode_object(body: bytes, *, default_kind: tuple[str, str] | None = None) -
     """
     if not body.startswith(MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
-    api_version, kind, raw, content_type = _opened(body, *(default_kind or ("", "")))
+    api_version, kind, raw, content_type = _read_unknown(body, *(default_kind or ("", "")))
     document: dict[str, Any]
     if content_type == "application/json":
         try:

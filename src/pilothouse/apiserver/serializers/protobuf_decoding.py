@@ -2,8 +2,8 @@
 
 Go encodes every field that is not a pointer, even if it is empty, and its JSON tags drop it again. So ``replicas: 0``,
 a pointer, is kept and ``minReadySeconds: 0`` is dropped, as if the client had sent JSON. Stored objects are decoded by
-``decode_whole``, as Go encodes them: fields in the order of the struct, and those without ``omitempty`` even if they
-are unset.
+``decode_with_zero_values``, as Go encodes them: fields in the order of the struct, and those without ``omitempty`` even
+if they are unset.
 """
 
 import base64
@@ -21,7 +21,7 @@ from pilothouse.machinery.times import format_micro_time, format_time
 
 VARINT, _FIXED64, BYTES, _FIXED32 = 0, 1, 2, 5
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_NOTHING: Any = object()
+_ABSENT: Any = object()
 """The value of an absent field."""
 
 
@@ -40,10 +40,10 @@ def decode_message(message: str, data: bytes) -> Any:
         raise ProtobufError(f"{message}: {error}") from error
 
 
-def decode_whole(message: str, data: bytes) -> dict[str, Any]:
+def decode_with_zero_values(message: str, data: bytes) -> dict[str, Any]:
     """The JSON object that Go encodes after decoding a message. Raises ``ProtobufError``."""
     try:
-        decoded: dict[str, Any] = _decoder(message, whole=True)(data)
+        decoded: dict[str, Any] = _decoder(message, with_zero_values=True)(data)
     except _BROKEN as error:
         raise ProtobufError(f"{message}: {error}") from error
     return decoded
@@ -139,7 +139,7 @@ _TIMESTAMP = {1: VARINT, 2: VARINT}
 _TEXT_OR_NUMBER = {1: VARINT, 2: VARINT, 3: BYTES}
 
 
-def _moment(data: bytes) -> datetime.datetime | None:
+def _timestamp(data: bytes) -> datetime.datetime | None:
     if not data:
         return None
     values = dict(values_of(data, _TIMESTAMP))
@@ -147,13 +147,13 @@ def _moment(data: bytes) -> datetime.datetime | None:
 
 
 def _time(data: bytes) -> Any:
-    time = _moment(data)
-    return _NOTHING if time is None else format_time(time)
+    time = _timestamp(data)
+    return _ABSENT if time is None else format_time(time)
 
 
 def _micro_time(data: bytes) -> Any:
-    time = _moment(data)
-    return _NOTHING if time is None else format_micro_time(time)
+    time = _timestamp(data)
+    return _ABSENT if time is None else format_micro_time(time)
 
 
 def _quantity(data: bytes) -> str:
@@ -175,7 +175,7 @@ def _raw_json(data: bytes) -> Any:
     for _number, value in values_of(data, _ONE_TEXT):
         if value:
             return msgspec.json.decode(value)
-    return _NOTHING
+    return _ABSENT
 
 
 def _strings(data: bytes) -> list[str]:
@@ -228,15 +228,15 @@ _SPECIAL: dict[str, Callable[[bytes], Any]] = {
 
 
 @cache
-def _decoder(message: str, *, whole: bool = False) -> Callable[[bytes], Any]:
+def _decoder(message: str, *, with_zero_values: bool = False) -> Callable[[bytes], Any]:
     special = _SPECIAL.get(message)
     if special is not None:
         return special
     if "JSONSchemaPropsOr" in message:
         return _schema_or(message)
     rows = rows_of(message)
-    setters = {row.number: _put(row, whole=whole) for row in rows}
-    fields_in_order = _order(rows) if whole else ()
+    setters = {row.number: _field_setter(row, with_zero_values=with_zero_values) for row in rows}
+    fields_in_order = _fields_in_order(rows) if with_zero_values else ()
 
     def decode(data: bytes) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -256,18 +256,18 @@ def _decoder(message: str, *, whole: bool = False) -> Callable[[bytes], Any]:
                 ordered[name] = zero()
         return ordered
 
-    return decode_in_order if whole else decode
+    return decode_in_order if with_zero_values else decode
 
 
 _Zero = Callable[[], Any]
 
 
-def _order(rows: Sequence[FieldRow]) -> tuple[tuple[str, _Zero | None], ...]:
+def _fields_in_order(rows: Sequence[FieldRow]) -> tuple[tuple[str, _Zero | None], ...]:
     """The names of the fields in Go's order, and the JSON value of an unset one, if there is one."""
     ordered: list[tuple[str, _Zero | None]] = []
     for row in rows:
         if row.inlined:
-            ordered += _order(rows_of(row.type))
+            ordered += _fields_in_order(rows_of(row.type))
         else:
             ordered.append((row.name, None if row.omit_empty and not _is_struct(row) else _zero(row)))
     return tuple(ordered)
@@ -290,42 +290,44 @@ def _zero(row: FieldRow) -> _Zero:
     if row.type in _SPECIAL:
         special = {"resource.Quantity": "0", "util.intstr.IntOrString": 0, "meta.v1.Duration": "0s"}.get(row.type)
         return lambda: special
-    decode = _lazy(row.type, whole=True)
+    decode = _lazy(row.type, with_zero_values=True)
     return lambda: decode(b"")
 
 
-_Put = Callable[[dict[str, Any], int, Any], None]
+_Setter = Callable[[dict[str, Any], int, Any], None]
 """Adds one field of a wire type to the object."""
 
 
-def _put(row: FieldRow, *, whole: bool) -> _Put:
+def _field_setter(row: FieldRow, *, with_zero_values: bool) -> _Setter:
     scalar = _SCALARS.get(row.type)
     # Messages are recursive, so the decoder is looked up when the first value is decoded.
-    decode = scalar if scalar is not None else _SPECIAL.get(row.type) or _lazy(row.type, whole=whole)
+    decode = (
+        scalar if scalar is not None else _SPECIAL.get(row.type) or _lazy(row.type, with_zero_values=with_zero_values)
+    )
     if row.is_map:
-        return _map_put(row.name, decode, _wire_type_of(scalar))
+        return _map_setter(row.name, decode, _wire_type_of(scalar))
     expected = _wire_type_of(scalar)
     if row.repeated:
-        return _repeated_put(row.name, decode, expected)
-    return _single_put(row, decode, expected)
+        return _repeated_setter(row.name, decode, expected)
+    return _single_setter(row, decode, expected)
 
 
 def _wire_type_of(scalar: Callable[[Any], Any] | None) -> int:
     return VARINT if scalar in (_signed, _signed32, bool) else _FIXED64 if scalar is _double else BYTES
 
 
-def _lazy(message: str, *, whole: bool) -> Callable[[bytes], Any]:
+def _lazy(message: str, *, with_zero_values: bool) -> Callable[[bytes], Any]:
     cached: list[Callable[[bytes], Any]] = []
 
     def decode(data: bytes) -> Any:
         if not cached:
-            cached.append(_decoder(message, whole=whole))
+            cached.append(_decoder(message, with_zero_values=with_zero_values))
         return cached[0](data)
 
     return decode
 
 
-def _map_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Put:
+def _map_setter(name: str, decode: Callable[[Any], Any], expected: int) -> _Setter:
     empty: Any = 0 if expected == VARINT else b""
 
     def set_field(result: dict[str, Any], wire_type: int, value: Any) -> None:
@@ -342,7 +344,7 @@ def _map_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Put:
     return set_field
 
 
-def _repeated_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Put:
+def _repeated_setter(name: str, decode: Callable[[Any], Any], expected: int) -> _Setter:
     def set_field(result: dict[str, Any], wire_type: int, value: Any) -> None:
         items = result.setdefault(name, [])
         if wire_type == expected:
@@ -355,14 +357,14 @@ def _repeated_put(name: str, decode: Callable[[Any], Any], expected: int) -> _Pu
     return set_field
 
 
-def _single_put(row: FieldRow, decode: Callable[[Any], Any], expected: int) -> _Put:
+def _single_setter(row: FieldRow, decode: Callable[[Any], Any], expected: int) -> _Setter:
     name, inlined, keep = row.name, row.inlined, row.pointer or not row.omit_empty
 
     def set_field(result: dict[str, Any], wire_type: int, value: Any) -> None:
         if wire_type != expected:
             raise ProtobufError(f"{name}: wire type {wire_type}")
         decoded = decode(value)
-        if decoded is _NOTHING:
+        if decoded is _ABSENT:
             return
         if inlined:
             result.update(decoded)

@@ -1,9 +1,9 @@
 """JSON values to protobuf messages.
 
 A message type is compiled on first use to a mapping from JSON name to a function that appends the field to a list of
-pieces. Unknown fields are dropped, as by Go.
+chunks. Unknown fields are dropped, as by Go.
 
-Responses have the fields of the JSON object, which readers decode to the same. ``encode_exactly`` produces the bytes of
+Responses have the fields of the JSON object, which readers decode to the same. ``marshal`` produces the bytes of
 Go's generated code: fields by number, and each one that is not a pointer, even if it is empty.
 """
 
@@ -20,10 +20,10 @@ from pilothouse.apiserver.serializers.protobuf_table import FieldRow, rows_of
 from pilothouse.machinery.bounded_cache import bounded_cache
 from pilothouse.machinery.durations import parse_nanoseconds
 
-_Pieces = list[bytes]
+_Chunks = list[bytes]
 _Value = Callable[[Any], bytes]
 """Encodes a JSON value to the bytes after a tag, without their length."""
-_Field = Callable[[Any, _Pieces], None]
+_Field = Callable[[Any, _Chunks], None]
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
@@ -59,9 +59,9 @@ def encode_message(message: str, value: Any) -> bytes:
     return _message_encoder(message)(value)
 
 
-def encode_exactly(message: str, value: Any) -> bytes:
+def marshal(message: str, value: Any) -> bytes:
     """The message for a JSON object as the Go type's ``Marshal`` writes it."""
-    return _message_encoder(message, exactly=True)(value)
+    return _message_encoder(message, as_marshal=True)(value)
 
 
 def _text(value: Any) -> bytes:
@@ -120,9 +120,9 @@ def _strings(value: Any) -> bytes:
     return b"".join(delimited(1, item.encode()) for item in value)
 
 
-def _schema_or(message: str, *, exactly: bool) -> _Value:
+def _schema_or(message: str, *, as_marshal: bool) -> _Value:
     """The unions of JSON schema: a schema or a list, a schema or a boolean, a schema or strings."""
-    encode = _lazy(message[: message.index("JSONSchemaProps")] + "JSONSchemaProps", exactly=exactly)
+    encode = _lazy(message[: message.index("JSONSchemaProps")] + "JSONSchemaProps", as_marshal=as_marshal)
 
     def or_array(value: Any) -> bytes:
         if isinstance(value, list):
@@ -168,34 +168,34 @@ _SPECIAL: dict[str, _Value] = {
 
 
 @cache
-def _message_encoder(message: str, *, exactly: bool = False) -> _Value:
+def _message_encoder(message: str, *, as_marshal: bool = False) -> _Value:
     special = _SPECIAL.get(message)
     if special is not None:
         return special
     if "JSONSchemaPropsOr" in message:
-        return _schema_or(message, exactly=exactly)
+        return _schema_or(message, as_marshal=as_marshal)
     rows = rows_of(message)
-    if exactly:
-        return _exact_encoder(rows)
+    if as_marshal:
+        return _marshal_encoder(rows)
     fields: dict[str, _Field] = {row.name: _field(row) for row in rows if not row.inlined}
     # An inlined struct is a separate message in protobuf, while its fields are among the parent's in JSON.
     inlined = [(row.number, _message_encoder(row.type)) for row in rows if row.inlined]
     find = fields.get
 
     def encode(value: Any) -> bytes:
-        pieces: _Pieces = []
+        chunks: _Chunks = []
         for name, item in value.items():
             if item is not None and (field := find(name)) is not None:
-                field(item, pieces)
+                field(item, chunks)
         for number, encode_inlined in inlined:
             if inner := encode_inlined(value):
-                pieces.append(delimited(number, inner))
-        return b"".join(pieces)
+                chunks.append(delimited(number, inner))
+        return b"".join(chunks)
 
     return encode
 
 
-def _exact_encoder(rows: Sequence[FieldRow]) -> _Value:
+def _marshal_encoder(rows: Sequence[FieldRow]) -> _Value:
     rows = sorted(rows, key=lambda row: row.number)
     compiled: tuple[list[bytes], Callable[[str], tuple[int, _Value] | None], list[tuple[int, _Value]]] | None = None
 
@@ -221,25 +221,25 @@ def _compiled(
     """The fields of an empty message, the fields by JSON name, and the inlined structs: those are separate messages in
     protobuf, while their fields are among the parent's in JSON."""
     return (
-        [b"" if row.inlined else _absent(row) for row in rows],
-        {row.name: (index, _exact_field(row)) for index, row in enumerate(rows) if not row.inlined}.get,
-        [(index, _exact_field(row)) for index, row in enumerate(rows) if row.inlined],
+        [b"" if row.inlined else _unset_field(row) for row in rows],
+        {row.name: (index, _marshal_field(row)) for index, row in enumerate(rows) if not row.inlined}.get,
+        [(index, _marshal_field(row)) for index, row in enumerate(rows) if row.inlined],
     )
 
 
-def _exact_field(row: FieldRow) -> _Value:
+def _marshal_field(row: FieldRow) -> _Value:
     """Encodes a value as a whole field: tag, length, data. An inlined struct gets the parent object."""
     wire_type, encode = _SCALARS.get(row.type, (_BYTES, None))
     head = tag(row.number, wire_type)
     if encode is None:
-        encode = _message_encoder(row.type, exactly=True)
+        encode = _message_encoder(row.type, as_marshal=True)
     if row.is_map or row.repeated:
         add = _map_field(row.number, wire_type, encode) if row.is_map else _repeated_field(head, wire_type, encode)
 
         def encode_all(values: Any) -> bytes:
-            pieces: _Pieces = []
-            add(values, pieces)
-            return b"".join(pieces)
+            chunks: _Chunks = []
+            add(values, chunks)
+            return b"".join(chunks)
 
         return encode_all
     if wire_type != _BYTES:
@@ -253,7 +253,7 @@ def _exact_field(row: FieldRow) -> _Value:
     return encode_delimited
 
 
-def _absent(row: FieldRow) -> bytes:
+def _unset_field(row: FieldRow) -> bytes:
     """The encoding of a field without a value: nothing for pointers and lists, else Go's zero value."""
     if row.pointer or row.repeated or row.is_map or row.type == "bytes":
         return b""
@@ -262,7 +262,7 @@ def _absent(row: FieldRow) -> bytes:
         wire_type = scalar[0]
         return tag(row.number, wire_type) + bytes(8 if wire_type == _FIXED64 else 1)
     special = _ZEROS.get(row.type)
-    return delimited(row.number, _message_encoder(row.type, exactly=True)({}) if special is None else special)
+    return delimited(row.number, _message_encoder(row.type, as_marshal=True)({}) if special is None else special)
 
 
 _ZEROS = {
@@ -290,36 +290,36 @@ def _field(row: FieldRow) -> _Field:
         return _repeated_field(head, wire_type, encode)
     if wire_type != _BYTES:
 
-        def add_number(value: Any, pieces: _Pieces) -> None:
-            pieces.append(head + encode(value))
+        def add_number(value: Any, chunks: _Chunks) -> None:
+            chunks.append(head + encode(value))
 
         return add_number
 
-    def add(value: Any, pieces: _Pieces) -> None:
+    def add(value: Any, chunks: _Chunks) -> None:
         data = encode(value)
         size = len(data)
-        pieces.append(head + (_SMALL[size] if size < 0x80 else varint(size)))
-        pieces.append(data)
+        chunks.append(head + (_SMALL[size] if size < 0x80 else varint(size)))
+        chunks.append(data)
 
     return add
 
 
-def _lazy(message: str, *, exactly: bool = False) -> _Value:
+def _lazy(message: str, *, as_marshal: bool = False) -> _Value:
     cached: list[_Value] = []
 
     def encode(value: Any) -> bytes:
         if not cached:
-            cached.append(_message_encoder(message, exactly=exactly))
+            cached.append(_message_encoder(message, as_marshal=as_marshal))
         return cached[0](value)
 
     return _SPECIAL.get(message, encode)
 
 
 def _repeated_field(head: bytes, wire_type: int, encode: _Value) -> _Field:
-    def add(values: Any, pieces: _Pieces) -> None:
+    def add(values: Any, chunks: _Chunks) -> None:
         for value in values:
             data = encode(value)
-            pieces.append(head + data if wire_type != _BYTES else head + varint(len(data)) + data)
+            chunks.append(head + data if wire_type != _BYTES else head + varint(len(data)) + data)
 
     return add
 
@@ -328,11 +328,11 @@ def _map_field(number: int, wire_type: int, encode: _Value) -> _Field:
     head = tag(number, _BYTES)
     value_head = tag(2, wire_type)
 
-    def add(values: Any, pieces: _Pieces) -> None:
+    def add(values: Any, chunks: _Chunks) -> None:
         for key in sorted(values):
             data = encode(values[key])
             entry = delimited(1, key.encode()) + value_head
             entry += data if wire_type != _BYTES else varint(len(data)) + data
-            pieces.append(head + varint(len(entry)) + entry)
+            chunks.append(head + varint(len(entry)) + entry)
 
     return add

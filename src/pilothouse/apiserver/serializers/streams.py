@@ -24,7 +24,7 @@ PROTOBUF_STREAM = f"{PROTOBUF};stream=watch"
 
 
 class EventStream:
-    """A watch in the chosen format. Each piece is an event; ``batches`` yields those that arrived together."""
+    """A watch in the chosen format. Each chunk is an event; ``batches`` yields those that arrived together."""
 
     def __init__(self, watching: Watching, choice: Choice, include: str, now: Callable[[], datetime.datetime]) -> None:
         self.status = 200
@@ -34,7 +34,7 @@ class EventStream:
         self._choice = choice
         self._include = include
         self._now = now
-        self._maker = tables.TableConvertor(watching.info) if choice.transform == "Table" else None
+        self._convertor = tables.TableConvertor(watching.info) if choice.transform == "Table" else None
         self._columns_sent = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -68,8 +68,8 @@ class EventStream:
         await self._watching.close()
 
     def _show(self, event: WatchEvent) -> bytes:
-        if self._maker is not None and event.type != "ERROR":
-            return _line(event.type, self._table(self._maker, event))
+        if self._convertor is not None and event.type != "ERROR":
+            return _line(event.type, self._table(self._convertor, event))
         memo = event.memo
         key = (event.type, self._choice)
         if memo is not None:
@@ -87,13 +87,13 @@ class EventStream:
             memo[key] = encoded
         return encoded
 
-    def _table(self, maker: "tables.TableConvertor", event: WatchEvent) -> bytes:
+    def _table(self, convertor: "tables.TableConvertor", event: WatchEvent) -> bytes:
         version = self._choice.version
         if event.type == "BOOKMARK":
-            row = maker.bookmark_row(event.value, version)
+            row = convertor.bookmark_row(event.value, version)
         else:
-            row = maker.row(event.value, self._include, self._now(), version)
-        columns = None if self._columns_sent else maker.columns
+            row = convertor.row(event.value, self._include, self._now(), version)
+        columns = None if self._columns_sent else convertor.columns
         self._columns_sent = True
         return tables.table(tables.single_metadata(event.value), columns, [row], version)
 

@@ -17,8 +17,8 @@ from pilothouse.apiserver.objects import Object, encode_object, ordered_metadata
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.resources import BEHIND_GATES, ResourceInfo, built_in
 from pilothouse.apiserver.serializers import protobuf
-from pilothouse.apiserver.serializers.protobuf_decoding import ProtobufError, decode_whole
-from pilothouse.apiserver.serializers.protobuf_encoding import encode_exactly
+from pilothouse.apiserver.serializers.protobuf_decoding import ProtobufError, decode_with_zero_values
+from pilothouse.apiserver.serializers.protobuf_encoding import marshal
 from pilothouse.apiserver.serializers.protobuf_table import message_of, older_table
 from pilothouse.apiserver.storage_codec import definitions
 from pilothouse.apiserver.storage_codec.keys import NO_RESOURCES
@@ -66,8 +66,8 @@ class ObjectCodec:
         obj["metadata"].pop("resourceVersion", None)
         if key.startswith(NO_RESOURCES):
             kind = obj["kind"]
-            return protobuf.envelope("v1", kind, encode_exactly(_message("v1", kind), obj))
-        info = _stored_in(key)
+            return protobuf.envelope("v1", kind, marshal(_message("v1", kind), obj))
+        info = _storage_version_of_key(key)
         if info is None:
             return _as_go_json(_encode_sorted(obj))
         if info.kind == "CustomResourceDefinition":
@@ -78,7 +78,7 @@ class ObjectCodec:
         if declared:
             obj["apiVersion"] = f"{info.group}/{declared}"
         api_version, kind = obj["apiVersion"], obj["kind"]
-        return protobuf.envelope(api_version, kind, encode_exactly(_message(api_version, kind), obj))
+        return protobuf.envelope(api_version, kind, marshal(_message(api_version, kind), obj))
 
     def decode(self, key: str, data: bytes, revision: int) -> bytes:
         """The object in this server's form, with the revision as its resource version. Raises ``CodecError``."""
@@ -96,7 +96,7 @@ class ObjectCodec:
         obj = _from_envelope(data) if in_protobuf else _decode(data)
         if key.startswith(NO_RESOURCES):
             return _encode({**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}})
-        info = _stored_in(key)
+        info = _storage_version_of_key(key)
         if info is not None:
             api_version = obj["apiVersion"]
             obj = _in_storage_version(info, key, obj)
@@ -120,7 +120,7 @@ class ObjectCodec:
 
 def _from_envelope(data: bytes) -> Object:
     api_version, kind, raw = protobuf.read_envelope(data)
-    return {"kind": kind, "apiVersion": api_version, **decode_whole(_message(api_version, kind), raw)}
+    return {"kind": kind, "apiVersion": api_version, **decode_with_zero_values(_message(api_version, kind), raw)}
 
 
 def _message(api_version: str, kind: str) -> str:
@@ -150,7 +150,7 @@ def _in_storage_version(info: ResourceInfo, key: str, obj: Object) -> Object:
     declared = registration_of(info.group, info.resource).storage_version
     if group == info.group and version == declared:
         return obj
-    served = _served().get((group, version, info.kind))
+    served = _built_in_by_kind().get((group, version, info.kind))
     if served is not None:
         stored: Object = registration_of(group, served.resource).strategy.to_storage(served, obj)
         return stored
@@ -169,13 +169,13 @@ def _plain(obj: Object) -> Object:
 
 
 @cache
-def _served() -> dict[tuple[str, str, str], ResourceInfo]:
+def _built_in_by_kind() -> dict[tuple[str, str, str], ResourceInfo]:
     """The built-in resources by group, version and kind."""
     return {(info.group, info.version, info.kind): info for info in built_in()}
 
 
 @cache
-def _stored() -> dict[tuple[str, str], ResourceInfo]:
+def _storage_versions() -> dict[tuple[str, str], ResourceInfo]:
     """The storage version of each built-in resource here, by group and resource of its keys."""
     by_resource: dict[tuple[str, str], ResourceInfo] = {}
     for info in (*built_in(), *(info for infos in BEHIND_GATES.values() for info in infos)):
@@ -185,9 +185,9 @@ def _stored() -> dict[tuple[str, str], ResourceInfo]:
     return by_resource
 
 
-def _stored_in(key: str) -> ResourceInfo | None:
+def _storage_version_of_key(key: str) -> ResourceInfo | None:
     group, resource, _rest = key.split("/", 2)
-    return _stored().get((group, resource))
+    return _storage_versions().get((group, resource))
 
 
 _ESCAPED: tuple[tuple[bytes, bytes], ...] = (
@@ -202,6 +202,6 @@ _ESCAPED: tuple[tuple[bytes, bytes], ...] = (
 
 def _as_go_json(text: bytes) -> bytes:
     """JSON as Go's ``Encoder`` writes it: HTML-escaped, with a line end."""
-    for plain, escaped in _ESCAPED:
-        text = text.replace(plain, escaped)
+    for character, escaped in _ESCAPED:
+        text = text.replace(character, escaped)
     return text + b"\n"

@@ -64,7 +64,7 @@ def _prefixes() -> Mapping[str, str]:
 
 @cache
 def _own_prefixes() -> Mapping[str, str]:
-    return {own: etcd for etcd, own in _prefixes().items()}
+    return {own_prefix: etcd_prefix for etcd_prefix, own_prefix in _prefixes().items()}
 
 
 def location_of(options: "EtcdOptions") -> Callable[[str], int]:
@@ -73,10 +73,10 @@ def location_of(options: "EtcdOptions") -> Callable[[str], int]:
     (``pkg/registry/core/rest/storage_core.go``, v1.36)."""
     services = etcd_options.location_of(options, "", "services")
     locations = {range_allocations.PREFIX: services}
-    for own in _own_prefixes():
-        if own not in NO_RESOURCES:
-            group, resource, _rest = own.split("/")
-            locations[own] = etcd_options.location_of(options, group, resource)
+    for own_prefix in _own_prefixes():
+        if own_prefix not in NO_RESOURCES:
+            group, resource, _rest = own_prefix.split("/")
+            locations[own_prefix] = etcd_options.location_of(options, group, resource)
     return lambda prefix: locations.get(prefix, 0)
 
 
@@ -90,8 +90,8 @@ class KeyLayout:
     def etcd_key(self, key: str) -> str:
         """The key in etcd of an object."""
         group, resource, relative_key = key.split("/", 2)
-        own = f"{group}/{resource}/"
-        return f"{self.root}{_own_prefixes().get(own, own)}{relative_key}"
+        own_prefix = f"{group}/{resource}/"
+        return f"{self.root}{_own_prefixes().get(own_prefix, own_prefix)}{relative_key}"
 
     def key(self, etcd_key: str) -> str | None:
         """The key of the object with this key in etcd; None if it is no object of a resource served here."""
@@ -101,14 +101,14 @@ class KeyLayout:
         first_segment, _, after_first = path.partition("/")
         second_segment, _, after_second = after_first.partition("/")
         prefixes = _prefixes()
-        own = prefixes.get(f"{first_segment}/")
-        if own is not None:
-            return own + after_first if after_first else None
+        own_prefix = prefixes.get(f"{first_segment}/")
+        if own_prefix is not None:
+            return own_prefix + after_first if after_first else None
         if not after_second:
             return None
-        own = prefixes.get(f"{first_segment}/{second_segment}/")
-        if own is not None:
-            return own + after_second
+        own_prefix = prefixes.get(f"{first_segment}/{second_segment}/")
+        if own_prefix is not None:
+            return own_prefix + after_second
         # Groups of custom resources contain a dot, names of built-in resources do not (``apiextensions`` validates
         # both).
         return path if "." in first_segment else None

@@ -12,7 +12,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
 
 
-def _same(obj: Object) -> Object:
+def _unchanged(obj: Object) -> Object:
     return obj
 
 
@@ -124,16 +124,16 @@ _RENAMED: Mapping[str, tuple[str, ...]] = {
 """Resources with the same fields in v1beta1 and v1."""
 _DEVICES = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 CONVERSIONS: Mapping[tuple[str, str, str], Callable[[Object], Object]] = {
-    **{(group, "v1beta1", resource): _same for group, resources in _RENAMED.items() for resource in resources},
+    **{(group, "v1beta1", resource): _unchanged for group, resources in _RENAMED.items() for resource in resources},
     ("networking.k8s.io", "v1beta1", "ingresses"): _ingress,
     ("certificates.k8s.io", "v1beta1", "certificatesigningrequests"): _signing_request,
     ("policy", "v1beta1", "poddisruptionbudgets"): _disruption_budget,
     ("discovery.k8s.io", "v1beta1", "endpointslices"): _endpoint_slice,
-    **{(_FLOW, version, "flowschemas"): _same for version in ("v1beta1", "v1beta2", "v1beta3")},
+    **{(_FLOW, version, "flowschemas"): _unchanged for version in ("v1beta1", "v1beta2", "v1beta3")},
     **{
         (_FLOW, version, "prioritylevelconfigurations"): _priority_level
         for version in ("v1beta1", "v1beta2", "v1beta3")
     },
-    **{("resource.k8s.io", "v1beta2", resource): _same for resource in _DEVICES},
+    **{("resource.k8s.io", "v1beta2", resource): _unchanged for resource in _DEVICES},
 }
 """By group, version and resource: the conversion to v1. The caller sets kind, apiVersion and metadata."""

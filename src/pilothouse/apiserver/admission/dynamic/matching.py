@@ -158,7 +158,10 @@ def _rule_matches(rule: Mapping[str, Any], write: AdmissionAttributes, info: Res
         and _any_of(rule.get("apiGroups"), info.group)
         and _any_of(rule.get("apiVersions"), info.version)
         and _scope_matches(rule.get("scope") or _ANY, write)
-        and any(_resource_matches(desired, info.resource, write.subresource) for desired in rule.get("resources") or ())
+        and any(
+            _resource_matches(rule_resource, info.resource, write.subresource)
+            for rule_resource in rule.get("resources") or ()
+        )
         and (not names or write.name in names)
     )
 
@@ -175,6 +178,6 @@ def _scope_matches(scope: str, write: AdmissionAttributes) -> bool:
     return True
 
 
-def _resource_matches(desired: str, resource: str, subresource: str) -> bool:
-    main, _, sub = desired.partition("/")
+def _resource_matches(rule_resource: str, resource: str, subresource: str) -> bool:
+    main, _, sub = rule_resource.partition("/")
     return main in (_ANY, resource) and sub in (subresource, _ANY)

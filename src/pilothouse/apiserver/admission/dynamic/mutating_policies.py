@@ -195,10 +195,10 @@ class MutatingAdmissionPolicy(Plugin):
             obj = await converted(self._core, write, write.obj, info)
             assert obj is not None, "only writes with an object are mutated"
             with self._observed(policy.name, invocation.binding.name):
-                desired = await mutation.apply(activation, copy.deepcopy(obj), info)
+                mutated = await mutation.apply(activation, copy.deepcopy(obj), info)
             if info is not write.info:
-                desired = await convert(self._core, info, write.info, desired)
-            changed |= replace_object(self._core, write, desired)
+                mutated = await convert(self._core, info, write.info, mutated)
+            changed |= replace_object(self._core, write, mutated)
         return changed
 
     @contextmanager

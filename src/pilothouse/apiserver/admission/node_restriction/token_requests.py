@@ -47,8 +47,8 @@ def _validate_audience(core: Core, write: AdmissionAttributes, pod: Object, audi
     if _pod_references_audience(core, pod, audience, all_errors):
         return ""
     if all_errors:
-        listed = all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]"
-        return f"error validating audience {quote(audience)}: {listed}"
+        error_text = all_errors[0] if len(all_errors) == 1 else f"[{', '.join(all_errors)}]"
+        return f"error validating audience {quote(audience)}: {error_text}"
     attributes = Attributes(_VERB, "", "v1", audience, namespace=write.namespace, name=write.name)
     decision = core.authorizer.authorize(write.identity, attributes)
     if decision.allowed:

@@ -151,8 +151,8 @@ class PodSecurity(Plugin):
             return options.defaults
         policy, all_errors = policy_to_evaluate(_decode_namespace(record.value).metadata.labels or {}, options.defaults)
         if all_errors:
-            listed = [str(error) for error in all_errors]
-            text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+            texts = [str(error) for error in all_errors]
+            text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
             add_audit_annotation(_ERROR, f"Failed to parse policy: {text}")
         return policy
 

@@ -82,16 +82,16 @@ def checks_of(level: str, version: int) -> tuple[Check, ...]:
 def _checks_at(versioned: Mapping[str, tuple[tuple[int, Check], ...]], version: int) -> dict[str, Check]:
     checks: dict[str, Check] = {}
     for name in sorted(versioned):
-        for since, check in versioned[name]:
-            if since <= version:
+        for minimum_version, check in versioned[name]:
+            if minimum_version <= version:
                 checks[name] = check
     return checks
 
 
-def violations(desired: LevelVersion, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Violation]:
+def violations(level_version: LevelVersion, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> list[Violation]:
     """The checks of the level that the pod fails."""
     annotations = metadata.get("annotations") or {}
-    results = (check(annotations, spec) for check in checks_of(desired.level, desired.version))
+    results = (check(annotations, spec) for check in checks_of(level_version.level, level_version.version))
     return [violation for violation in results if violation is not None]
 
 

@@ -155,10 +155,10 @@ class Converter:
     async def convert(self, obj: Object, target: ResourceInfo, *, pruned: bool = True) -> Object:
         """Convert an object to the version of ``target``, which differs from its own. ``pruned``: remove fields that
         the schema does not specify. Raises ``StatusError``."""
-        plain = with_decoded_managed_fields(obj)
-        if plain.keys() <= {"kind", "apiVersion"}:
-            return {**plain, "apiVersion": target.api_version}  # upstream calls no webhook for an empty object
-        (converted,) = await self.webhook.convert([plain], target.api_version, len(encode(plain)))
+        decoded = with_decoded_managed_fields(obj)
+        if decoded.keys() <= {"kind", "apiVersion"}:
+            return {**decoded, "apiVersion": target.api_version}  # upstream calls no webhook for an empty object
+        (converted,) = await self.webhook.convert([decoded], target.api_version, len(encode(decoded)))
         return _pruned(target, converted) if pruned else converted
 
 
