@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.users import Doc, Restless
+from tests.scenarios.users import Doc, RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.client.interceptor import Rule, fail
@@ -30,7 +30,7 @@ def invariant() -> PolicyStatuses:
 
 
 def policy(name: str, validations: list[Doc]) -> Doc:
-    """About Leases, which are small."""
+    """A policy for Leases, which are small."""
     rule = {"apiGroups": ["coordination.k8s.io"], "apiVersions": ["v1"], "resources": ["leases"], "operations": ["*"]}
     variables = [{"name": "most", "expression": "object.spec.leaseDurationSeconds"}]
     spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": validations, "variables": variables}
@@ -38,23 +38,23 @@ def policy(name: str, validations: list[Doc]) -> Doc:
 
 
 def validation(expression: str, message: str = "") -> Doc:
-    """With a message of its own, or without."""
+    """A validation, with or without a message."""
     return {"expression": expression, **({"messageExpression": message} if message else {})}
 
 
-class Author(Restless):
-    """Somebody who writes policies, right and wrong, often one that somebody else has just written."""
+class PolicyAuthor(RandomUser):
+    """Writes valid and invalid policies, often one that the other user has just written."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         return [
             self.create,
             self.create,
-            self.rewrite,
-            self.rewrite,
-            self.rewrite,
+            self.update_spec,
+            self.update_spec,
+            self.update_spec,
             self.label,
-            self.drop,
-            self.make_anew,
+            self.delete,
+            self.recreate,
         ]
 
     def _name(self) -> str:
@@ -68,25 +68,25 @@ class Author(Restless):
         ]
 
     async def create(self) -> None:
-        """A policy of one of a few names."""
+        """Create a policy with one of a few names."""
         await self.request("POST", POLICIES, policy(self._name(), self._validations()))
 
-    async def rewrite(self) -> None:
-        """What it says; sometimes once more at once."""
+    async def update_spec(self) -> None:
+        """Change the spec, sometimes twice in a row."""
         name = self._name()
         for _ in range(self._chance.choice((1, 1, 2))):
             await self.merge(f"{POLICIES}/{name}", {"spec": {"validations": self._validations()}})
 
     async def label(self) -> None:
-        """It stays what it says."""
+        """Change the labels; the generation stays."""
         await self.merge(f"{POLICIES}/{self._name()}", {"metadata": {"labels": {"at": str(self._chance.random())}}})
 
-    async def drop(self) -> None:
-        """A policy goes."""
+    async def delete(self) -> None:
+        """Delete a policy."""
         await self.request("DELETE", f"{POLICIES}/{self._name()}")
 
-    async def make_anew(self) -> None:
-        """Another one of the name, from the first generation on."""
+    async def recreate(self) -> None:
+        """Delete a policy and create another one of that name, whose generation is 1."""
         name = self._name()
         await self.request("DELETE", f"{POLICIES}/{name}")
         await self.request("POST", POLICIES, policy(name, self._validations()))
@@ -95,16 +95,16 @@ class Author(Restless):
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
 async def test_policy_status_matches_the_current_policy(simulation: Simulation, seed: int) -> None:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), *(Author(simulation).work(15) for _ in range(2)))
+    await asyncio.gather(simulation.follow(plan), *(PolicyAuthor(simulation).run_actions(15) for _ in range(2)))
     await simulation.settle()
     (statuses,) = simulation.invariants
     assert isinstance(statuses, PolicyStatuses)
     assert statuses.reports
 
 
-async def made_anew(simulation: Simulation) -> None:
-    """Another policy of the name is made while the manager, which has not heard of it, tries to write."""
-    user = Author(simulation)
+async def recreated(simulation: Simulation) -> None:
+    """A policy is recreated while the manager, which has not observed it, writes the status."""
+    user = PolicyAuthor(simulation)
     refused = simulation.add_rule(Rule(fail(500), verb="patch", resource="validatingadmissionpolicies"))
     await user.request("POST", POLICIES, policy("p", [validation(RIGHT[0])]))
     for _ in range(2):
@@ -119,8 +119,8 @@ async def made_anew(simulation: Simulation) -> None:
 
 
 async def edited(simulation: Simulation) -> None:
-    """It is only edited, and the manager that comes next begins with what there was before."""
-    user = Author(simulation)
+    """A policy is changed, and the restarted manager begins with the previous state."""
+    user = PolicyAuthor(simulation)
     refused = simulation.add_rule(Rule(fail(500), verb="patch", resource="validatingadmissionpolicies"))
     await user.request("POST", POLICIES, policy("p", [validation(RIGHT[0])]))
     await asyncio.sleep(3.0)
@@ -135,15 +135,15 @@ async def edited(simulation: Simulation) -> None:
 
 
 def unconditional(*args: Any) -> Doc:
-    """Upstream's controller writes to whatever has the name by then, and what it says of it is never looked at again if
-    its generation is smaller."""
+    """Upstream's controller writes the status to whatever policy has the name, and does not sync it again if its
+    generation is smaller than the observed one."""
     body = decide.configuration(*args)
     return {**body, "metadata": {"name": body["metadata"]["name"]}}
 
 
 @pytest.mark.parametrize(
     ("scenario", "wrong"),
-    [(made_anew, "the policy is at 1"), (edited, "was observed after")],
+    [(recreated, "the policy is at 1"), (edited, "was observed after")],
     ids=["recreated", "edited"],
 )
 @broken_without(
@@ -156,16 +156,16 @@ async def test_stale_policy_is_not_type_checked(simulation: Simulation, scenario
     await scenario(simulation)
 
 
-def few(spec: Any) -> Any:
+def few_policies(spec: Any) -> Any:
     return [expression for expression in decide.expressions(spec) if expression[0].endswith(".expression")]
 
 
 @pytest.mark.simulation(
     fails=r"invalid are \['spec.validations\[0\].messageExpression'\]",
-    patches=[(controller, "expressions", few)],
+    patches=[(controller, "expressions", few_policies)],
     options=OPTIONS,
     invariants=lambda: (invariant(),),
 )
 async def test_invariant_detects_missed_policies(simulation: Simulation) -> None:
-    await Author(simulation).request("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))
+    await PolicyAuthor(simulation).request("POST", POLICIES, policy("p", [validation(RIGHT[0], WRONG_MESSAGES[0])]))
     await asyncio.sleep(3.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, SETS, VOLUMES, claim, web
-from tests.scenarios.users import Restless
+from tests.scenarios.users import RandomUser
 from tests.scenarios.variants import broken_without
 from tests.tables import cases
 
@@ -39,20 +39,29 @@ RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "pods", "nodes", "vo
 SECONDS = 90.0
 
 
-class Owner(Restless):
-    """Somebody with data, who has it used here and there, and asks for more of it."""
+class Owner(RandomUser):
+    """Creates, expands and deletes claims, and pods that use them on different nodes."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.claim, self.start, self.start, self.start, self.stop, self.stop, self.give_up, self.grow]
+        return [
+            self.claim,
+            self.create_pod,
+            self.create_pod,
+            self.create_pod,
+            self.delete_pod,
+            self.delete_pod,
+            self.delete_claim,
+            self.expand_claim,
+        ]
 
     async def claim(self) -> None:
-        """Of one of a few names; for one node at a time, or for many."""
+        """Create a claim with one of a few names, ReadWriteOnce or ReadWriteMany."""
         body = claim(f"c{self._chance.randrange(3)}", 1, "standard")
         body["spec"]["accessModes"] = [self._chance.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany"))]
         await self.request("POST", CLAIMS, body)
 
-    async def start(self) -> None:
-        """A pod on one of the nodes."""
+    async def create_pod(self) -> None:
+        """Create a pod for one of the nodes."""
         name, node = f"c{self._chance.randrange(3)}", f"node-{self._chance.randrange(3)}"
         spec = {
             "terminationGracePeriodSeconds": 1,
@@ -62,24 +71,24 @@ class Owner(Restless):
         }
         await self.request("POST", PODS, {"metadata": {"name": f"p{self._chance.randrange(5)}"}, "spec": spec})
 
-    async def stop(self) -> None:
-        """Delete a pod, as gently as it may."""
+    async def delete_pod(self) -> None:
+        """Delete a pod gracefully."""
         await self.delete_any(PODS)
 
-    async def give_up(self) -> None:
+    async def delete_claim(self) -> None:
         """Delete a claim."""
         await self.delete_any(CLAIMS)
 
-    async def grow(self) -> None:
-        """Ask for more of a claim."""
+    async def expand_claim(self) -> None:
+        """Increase the requested storage of a claim."""
         items = await self.items(CLAIMS)
         if items:
             size = f"{self._chance.randrange(2, 9)}Gi"
             changes = {"spec": {"resources": {"requests": {"storage": size}}}}
             await self.merge(f"{CLAIMS}/{self._chance.choice(items)['metadata']['name']}", changes)
 
-    async def end(self, simulation: Simulation) -> None:
-        """All is deleted: nothing may stay."""
+    async def delete_everything(self, simulation: Simulation) -> None:
+        """Delete all claims and pods; no volume and no attachment may remain."""
         for path in (CLAIMS, PODS):
             await self.delete_all(path)
         await asyncio.sleep(300.0)
@@ -91,7 +100,7 @@ class Owner(Restless):
             assert not node["status"].get("volumesInUse")
 
     async def wait_for(self, what: str, check: Callable[[], Awaitable[bool]], seconds: float) -> None:
-        """Return once it is so."""
+        """Wait until the check succeeds."""
         for _ in range(int(seconds)):
             if await check():
                 return
@@ -103,7 +112,7 @@ class Owner(Restless):
 async def test_volumes_are_attached_to_the_nodes_of_their_pods(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(30))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(30))
     simulation.heal()
     # Claims that are deleted, and those of two nodes, would have pods wait forever.
     await user.delete_all(PODS, lambda found: bool(found["status"]["phase"] == "Pending"))
@@ -112,7 +121,7 @@ async def test_volumes_are_attached_to_the_nodes_of_their_pods(simulation: Simul
         if "deletionTimestamp" not in found["metadata"]:
             assert found["status"]["capacity"] == found["spec"]["resources"]["requests"], "it has what it asks for"
     await simulation.settle()
-    await user.end(simulation)
+    await user.delete_everything(simulation)
 
 
 def running(user: Owner, *nodes: str) -> Callable[[], Awaitable[bool]]:
@@ -125,8 +134,8 @@ def running(user: Owner, *nodes: str) -> Callable[[], Awaitable[bool]]:
     return check
 
 
-async def settled_set(simulation: Simulation) -> tuple[Owner, str]:
-    """A StatefulSet of one that runs, and the node it is on."""
+async def running_stateful_set(simulation: Simulation) -> tuple[Owner, str]:
+    """A StatefulSet with one running pod, and the pod's node."""
     user = Owner(simulation)
     body: dict[str, Any] = web("standard")
     body["spec"]["replicas"] = 1
@@ -149,7 +158,7 @@ async def settled_set(simulation: Simulation) -> tuple[Owner, str]:
 async def test_volume_follows_a_rescheduled_pod(
     simulation: Simulation, seed: int, fault: str, seconds: tuple[int, int]
 ) -> None:
-    user, old = await settled_set(simulation)
+    user, old = await running_stateful_set(simulation)
     assert simulation.plane.nodes is not None
     begun = simulation.env.monotonic()
     if fault == "cordoned":
@@ -169,8 +178,8 @@ async def test_volume_follows_a_rescheduled_pod(
     await simulation.settle()
 
 
-def numbered(number: int) -> dict[str, Any]:
-    """A pod that uses ``c0`` on the node of its number."""
+def pod_on_node(number: int) -> dict[str, Any]:
+    """A pod that uses ``c0``, on the node of its number."""
     spec = {
         "terminationGracePeriodSeconds": 1,
         "nodeSelector": {"kubernetes.io/hostname": f"node-{number}"},
@@ -180,13 +189,13 @@ def numbered(number: int) -> dict[str, Any]:
     return {"metadata": {"name": f"p{number}"}, "spec": spec}
 
 
-async def two_at_once(simulation: Simulation) -> None:
-    """Two pods on two nodes want a volume that one node may have."""
+async def two_pods_on_two_nodes(simulation: Simulation) -> None:
+    """Two pods on two nodes use a ReadWriteOnce volume."""
     user = Owner(simulation)
     await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
     for number in range(2):
-        await user.request("POST", PODS, numbered(number))
+        await user.request("POST", PODS, pod_on_node(number))
     await asyncio.sleep(60.0)
 
 
@@ -206,12 +215,12 @@ async def test_manager_with_stale_lists_takes_over_during_a_pod_deletion(simulat
     await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
     simulation.replica.set_lag(None)
-    await user.request("POST", PODS, numbered(0))
+    await user.request("POST", PODS, pod_on_node(0))
     await asyncio.sleep(20.0)
     simulation.kill(stale=True)
     await user.request("DELETE", f"{PODS}/p0")
     if moves:
-        await user.request("POST", PODS, numbered(1))
+        await user.request("POST", PODS, pod_on_node(1))
     await asyncio.sleep(120.0)
     await simulation.settle()
 
@@ -220,12 +229,12 @@ async def test_manager_with_stale_lists_takes_over_during_a_pod_deletion(simulat
     (ActualStateOfWorld, "get_nodes_for_attached_volume", lambda _self, _volume: []), fails="is attached to node-"
 )
 async def test_invariant_detects_a_volume_attached_twice(simulation: Simulation) -> None:
-    await two_at_once(simulation)
+    await two_pods_on_two_nodes(simulation)
 
 
-async def moved(simulation: Simulation) -> None:
-    """A pod is deleted that takes its time."""
-    user, _node = await settled_set(simulation)
+async def terminating_slowly(simulation: Simulation) -> None:
+    """A pod is deleted with a long grace period."""
+    user, _node = await running_stateful_set(simulation)
     annotations = {"simulated.pilothouse.dev/stop-delay": "20s"}
     await user.merge(f"{PODS}/web-0", {"metadata": {"annotations": annotations}})
     await user.request("DELETE", f"{PODS}/web-0", {"gracePeriodSeconds": 30})
@@ -239,7 +248,7 @@ async def moved(simulation: Simulation) -> None:
     options=WITH_SETS,
 )
 async def test_invariant_detects_a_volume_detached_in_use(simulation: Simulation) -> None:
-    await moved(simulation)
+    await terminating_slowly(simulation)
 
 
 @pytest.mark.simulation(invariants=lambda: (Attachments(), Protection(), Volumes()))

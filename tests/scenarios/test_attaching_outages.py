@@ -17,7 +17,7 @@ SECONDS = 1800.0
 
 
 class Machines:
-    """The machines of a cluster of three, of which one may be down at a time."""
+    """The machines of a cluster of three nodes; at most one is shut down at a time."""
 
     def __init__(self, simulation: Simulation) -> None:
         assert simulation.plane.nodes is not None
@@ -26,8 +26,8 @@ class Machines:
         self._down = ""
         self._keeps_pods = False
 
-    def lose(self) -> None:
-        """One more, if none is away."""
+    def shut_down(self) -> None:
+        """Shut down a machine, unless one is shut down already."""
         if self._down:
             return
         self._down = f"node-{self._chance.randrange(3)}"
@@ -40,8 +40,8 @@ class Machines:
         way, self._keeps_pods = self._chance.choice(ways)
         way(self._down)
 
-    def bring_back(self) -> None:
-        """The one that is away."""
+    def start_again(self) -> None:
+        """Start the machine that is shut down."""
         if self._down:
             self._nodes.revive(self._down, pods=self._keeps_pods)
             self._down = ""
@@ -54,25 +54,25 @@ async def test_volumes_are_moved_from_failed_nodes(simulation: Simulation, seed:
     await asyncio.sleep(30.0)
     chance = simulation.env.stream("user")
 
-    async def work() -> None:
+    async def run_actions() -> None:
         for _ in range(14):
             with contextlib.suppress(ApiError):
                 match chance.choice(("lose", "lose", "bring back", "delete")):
                     case "lose":
-                        machines.lose()
+                        machines.shut_down()
                     case "bring back":
-                        machines.bring_back()
+                        machines.start_again()
                     case _:
                         await user.request("DELETE", f"{PODS}/web-{chance.randrange(3)}")
             await asyncio.sleep(chance.choice((1.0, 20.0, 120.0, 400.0)))
 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), work())
+    await asyncio.gather(simulation.follow(plan), run_actions())
     simulation.heal()
-    machines.bring_back()
+    machines.start_again()
     await asyncio.sleep(1000.0)
     await simulation.settle()
     pods = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in await user.items(PODS)}
     assert pods == {f"web-{number}": "Running" for number in range(3)}
     await user.request("DELETE", f"{SETS}/web")
-    await user.end(simulation)
+    await user.delete_everything(simulation)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 from tests.scenarios.test_volumes import CLAIMS, VOLUMES, claim
-from tests.scenarios.users import Restless
+from tests.scenarios.users import RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.volumes.volumeattributesclass_protection.controller import (
@@ -30,17 +30,26 @@ RESOURCES = ("volumeattributesclasses.storage.k8s.io",)
 SECONDS = 90.0
 
 
-class Owner(Restless):
-    """Somebody who makes claims of several classes, and deletes both."""
+class Owner(RandomUser):
+    """Creates and deletes VolumeAttributesClasses and claims that reference them."""
 
     # Long enough for the caches to show it.
     PAUSES = (0.5, 3.0, 8.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.create, self.create, self.claim, self.claim, self.delete, self.delete, self.give_up, self.undo]
+        return [
+            self.create,
+            self.create,
+            self.claim,
+            self.claim,
+            self.delete,
+            self.delete,
+            self.delete_claim,
+            self.remove_finalizer,
+        ]
 
     async def create(self) -> None:
-        """A class."""
+        """Create a class."""
         name = f"a{self._chance.randrange(3)}"
         await self.request(
             "POST",
@@ -49,21 +58,21 @@ class Owner(Restless):
         )
 
     async def claim(self) -> None:
-        """Of one of the classes."""
+        """Create a claim with one of the classes."""
         body = claim(f"c{self._chance.randrange(4)}", 1, "standard")
         body["spec"]["volumeAttributesClassName"] = f"a{self._chance.randrange(3)}"
         await self.request("POST", CLAIMS, body)
 
     async def delete(self) -> None:
-        """A class."""
+        """Delete a class."""
         await self.delete_any(CLASSES)
 
-    async def give_up(self) -> None:
-        """A claim."""
+    async def delete_claim(self) -> None:
+        """Delete a claim."""
         await self.delete_any(CLAIMS)
 
-    async def undo(self) -> None:
-        """Take the finalizer off a class that lives."""
+    async def remove_finalizer(self) -> None:
+        """Remove the finalizer of a class that is not terminating."""
         living = [item["metadata"] for item in await self.items(CLASSES) if "deletionTimestamp" not in item["metadata"]]
         if living:
             meta = self._chance.choice(living)
@@ -71,8 +80,8 @@ class Owner(Restless):
             await self.merge(f"{CLASSES}/{meta['name']}", {"metadata": changes})
 
 
-async def end(simulation: Simulation, user: Owner) -> None:
-    """All is deleted, the classes first: nothing may stay."""
+async def delete_everything(simulation: Simulation, user: Owner) -> None:
+    """Delete everything, the classes first; nothing may remain."""
     for path in (CLASSES, CLAIMS):
         await user.delete_all(path)
     await asyncio.sleep(120.0)
@@ -86,15 +95,15 @@ async def test_class_is_kept_while_referenced_and_deleted_afterwards(simulation:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     # A process that starts with old lists does not know the newest claims. Upstream reads them only from its caches.
     faults = tuple(replace(fault, stale=False) if isinstance(fault, Crash) else fault for fault in plan.faults)
-    await asyncio.gather(simulation.follow(FaultPlan(faults)), user.work(30))
+    await asyncio.gather(simulation.follow(FaultPlan(faults)), user.run_actions(30))
     simulation.heal()
     await asyncio.sleep(60.0)
     await simulation.settle()
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
-async def steps(simulation: Simulation) -> None:
-    """A class is deleted that a claim names."""
+async def delete_class_in_use(simulation: Simulation) -> None:
+    """A class is deleted while a claim references it."""
     user = Owner(simulation)
     await user.request(
         "POST",
@@ -108,13 +117,13 @@ async def steps(simulation: Simulation) -> None:
     await user.request("DELETE", f"{CLASSES}/a0")
     await asyncio.sleep(60.0)
     assert await user.get(f"{CLASSES}/a0") is not None
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
-async def nobody(*_args: object) -> bool:
+async def no_user(*_args: object) -> bool:
     return False
 
 
-@broken_without((AttributesClassProtectionController, "is_being_used", nobody), fails="was released while")
+@broken_without((AttributesClassProtectionController, "is_being_used", no_user), fails="was released while")
 async def test_invariant_detects_a_class_released_too_early(simulation: Simulation) -> None:
-    await steps(simulation)
+    await delete_class_in_use(simulation)

@@ -49,12 +49,12 @@ def autoscaler(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-async def put_load(user: User, name: str, milli: int) -> None:
+async def set_load(user: User, name: str, milli: int) -> None:
     await user.merge(f"{ALL}/{name}", {"metadata": {"annotations": {LOAD: f"{milli}m"}}})
 
 
 async def autoscale(simulation: Simulation) -> None:
-    """Two workloads, one with policies of its own, whose load goes up and down while things break."""
+    """Two workloads, one with policies of its own; their load changes under faults."""
     user = User(simulation.user)
     for name in ("plain", "slow"):
         await user.request("POST", ALL, web(name))
@@ -65,14 +65,14 @@ async def autoscale(simulation: Simulation) -> None:
         resources=("horizontalpodautoscalers", "deployments", "replicasets", "pods"), restarts=True,
     )  # fmt: skip
 
-    async def work() -> None:
+    async def run_actions() -> None:
         for _ in range(20):
-            await put_load(user, chance.choice(("plain", "slow")), chance.choice((10, 150, 300, 600, 2000)))
+            await set_load(user, chance.choice(("plain", "slow")), chance.choice((10, 150, 300, 600, 2000)))
             await asyncio.sleep(chance.choice((1.0, 10.0, 40.0)))
 
-    await asyncio.gather(simulation.follow(plan), work())
-    await put_load(user, "plain", 330)
-    await put_load(user, "slow", 120)
+    await asyncio.gather(simulation.follow(plan), run_actions())
+    await set_load(user, "plain", 330)
+    await set_load(user, "slow", 120)
     await simulation.settle()
     for name, size in (("plain", 7), ("slow", 3)):
         found = await user.get(f"{ALL}/{name}")

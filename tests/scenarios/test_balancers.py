@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.controllers.service_lb.clouds import FaultyCloud
-from tests.scenarios.users import NAMESPACE, Restless
+from tests.scenarios.users import NAMESPACE, RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.cloud.service_lb import ServiceLBOptions
@@ -23,8 +23,8 @@ SECONDS = 90.0
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
-class Weather:
-    """Makes calls to the cloud slow, and has them fail before or after they were carried out."""
+class CloudFaults:
+    """Delays calls to the cloud, and makes them fail before or after they were executed."""
 
     def __init__(self, cloud: FaultyCloud, chance: random.Random) -> None:
         self._cloud = cloud
@@ -32,9 +32,9 @@ class Weather:
         self.bad = True
         balancers = cloud.faulty
         for what in ("get", "ensure", "update", "delete"):
-            balancers.before[what] = balancers.after[what] = self._strike
+            balancers.before[what] = balancers.after[what] = self._inject
 
-    def _strike(self) -> None:
+    def _inject(self) -> None:
         balancers = self._cloud.faulty
         for what in ("get", "ensure", "update", "delete"):
             balancers.seconds[what] = self._chance.choice((0.0, 0.0, 0.2, 5.0)) if self.bad else 0.0
@@ -42,37 +42,44 @@ class Weather:
             raise OSError("the cloud is out of order")
 
 
-class Owner(Restless):
-    """Somebody with Services, who changes his mind."""
+class Owner(RandomUser):
+    """Creates, changes and deletes Services."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.serve, self.serve, self.restrict, self.change_type, self.give_up, self.exclude]
+        return [
+            self.create_service,
+            self.create_service,
+            self.change_source_ranges,
+            self.change_type,
+            self.delete_service,
+            self.toggle_exclusion,
+        ]
 
     def _path(self) -> str:
         return f"{SERVICES}/s{self._chance.randrange(3)}"
 
-    async def serve(self) -> None:
-        """A Service of one of a few names, so that some come again."""
+    async def create_service(self) -> None:
+        """Create a Service with one of a few names, so that names are reused."""
         spec = {"type": self._chance.choice(("LoadBalancer", "LoadBalancer", "ClusterIP")), "ports": [{"port": 80}]}
         await self.request("POST", SERVICES, {"metadata": {"name": self._path().rpartition("/")[2]}, "spec": spec})
 
-    async def restrict(self) -> None:
-        """Let other clients in."""
+    async def change_source_ranges(self) -> None:
+        """Change loadBalancerSourceRanges."""
         ranges = self._chance.choice((["10.0.0.0/8"], ["192.0.2.0/24"]))
         await self.merge(self._path(), {"spec": {"loadBalancerSourceRanges": ranges}})
 
     async def change_type(self) -> None:
-        """Want a load balancer, or none any more."""
+        """Change the type to or from LoadBalancer."""
         kind = self._chance.choice(("LoadBalancer", "ClusterIP"))
         change = {"type": kind} if kind == "LoadBalancer" else {"type": kind, "loadBalancerSourceRanges": None}
         await self.merge(self._path(), {"spec": change})
 
-    async def give_up(self) -> None:
+    async def delete_service(self) -> None:
         """Delete a Service."""
         await self.request("DELETE", self._path())
 
-    async def exclude(self) -> None:
-        """Take a node out, or back in."""
+    async def toggle_exclusion(self) -> None:
+        """Set or remove a node's exclude-from-external-load-balancers label."""
         label = self._chance.choice(("true", None))
         await self.merge(f"{NODES}/node-{self._chance.randrange(2)}", {"metadata": {"labels": {EXCLUDE: label}}})
 
@@ -92,8 +99,8 @@ def options(cloud: FaultyCloud) -> SimulationOptions:
 pytestmark = pytest.mark.simulation(options=options, invariants=lambda cloud: (Balancers(cloud),))
 
 
-async def end(simulation: Simulation, cloud: SimulatedCloud, user: Owner) -> None:
-    """All is checked, deleted, and checked again."""
+async def check_and_delete_everything(simulation: Simulation, cloud: SimulatedCloud, user: Owner) -> None:
+    """Check the load balancers, delete all Services, and check again."""
     await asyncio.sleep(600.0)
     await simulation.settle()
     await user.delete_all(SERVICES)
@@ -105,12 +112,12 @@ async def end(simulation: Simulation, cloud: SimulatedCloud, user: Owner) -> Non
 
 async def test_no_load_balancer_leaks(simulation: Simulation, cloud: FaultyCloud, seed: int) -> None:
     user = Owner(simulation)
-    weather = Weather(cloud, simulation.env.stream("weather"))
+    weather = CloudFaults(cloud, simulation.env.stream("weather"))
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(30))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(30))
     weather.bad = False
     simulation.heal()
-    await end(simulation, cloud, user)
+    await check_and_delete_everything(simulation, cloud, user)
 
 
 async def without_finalizer(_self: ServiceLBController, service: object) -> object:
@@ -130,4 +137,4 @@ async def test_finalizer_keeps_the_service_until_its_load_balancer_is_deleted(
     simulation.kill(down=20.0)
     await user.request("DELETE", f"{SERVICES}/s0")
     await asyncio.sleep(60.0)
-    await end(simulation, cloud, user)
+    await check_and_delete_everything(simulation, cloud, user)

@@ -17,7 +17,7 @@ from tests.certificate_requests import (
     request_pem,
     with_approval_condition,
 )
-from tests.scenarios.users import Doc, Restless
+from tests.scenarios.users import Doc, RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.apiserver.authentication.authenticator import Authenticator
@@ -54,7 +54,7 @@ PERSON, SERVER = request_pem("jane", ["dev"]), request_pem("system:node:a", NODE
 
 
 class Rights(AlwaysAllow):
-    """Who may have which certificate without anybody looking; people give and take it."""
+    """Permissions of users to have requests approved automatically; they change during the test."""
 
     def __init__(self) -> None:
         self.granted: set[str] = set()
@@ -63,8 +63,8 @@ class Rights(AlwaysAllow):
         return Decision(allowed=attributes.subresource in self.granted)
 
 
-class Everybody(Restless):
-    """Kubelets and people, in any order."""
+class Requestors(RandomUser):
+    """Kubelets and users, in random order."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
@@ -73,33 +73,41 @@ class Everybody(Restless):
         register(simulation.plane.server.core, Authenticator((), anonymous=False), self.rights, None)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        asking = [self.ask_as_node, self.ask_as_node, self.ask_as_person]
-        return [*asking, self.approve, self.approve, self.deny, self.withdraw, self.grant, self.wait_long]
+        asking = [self.request_as_node, self.request_as_node, self.request_as_user]
+        return [
+            *asking,
+            self.approve,
+            self.approve,
+            self.deny,
+            self.delete_request,
+            self.toggle_permission,
+            self.wait_for_cleaner,
+        ]
 
     def _name(self) -> str:
-        """One of a few, so that some come again."""
+        """One of a few names, so that names are reused."""
         return f"r{self._chance.randrange(4)}"
 
-    async def ask_as_node(self) -> None:
-        """For itself or another one, to log in with; one that is refused among them."""
+    async def request_as_node(self) -> None:
+        """Request a client certificate for the node itself or another one; some are denied."""
         by, about = self._chance.choice(("a", "b")), self._chance.choice(sorted(PEMS))
         usages = self._chance.choice((CLIENT, CLIENT, SERVING))
         client = Client(self._simulation.plane.server.transport(f"system:node:{by}", NODES), self._simulation.env)
         body = msgspec.json.encode(document(self._name(), PEMS[about], KUBELET_CLIENT, usages))
         await client.request("POST", REQUESTS, body=body, headers={"content-type": "application/json"})
 
-    async def ask_as_person(self) -> None:
-        """Of any signer, some of which are not ours."""
+    async def request_as_user(self) -> None:
+        """Request a certificate of any signer, some of which this manager does not have."""
         signer = self._chance.choice((*SIGNERS, "example.com/own"))
         pem, usages = self._chance.choice(((PERSON, CLIENT), (SERVER, SERVING)))
         await self.request("POST", REQUESTS, document(self._name(), pem, signer, usages, seconds=600))
 
     async def approve(self) -> None:
-        """Say yes to something."""
+        """Approve a request."""
         await self._decide("Approved")
 
     async def deny(self) -> None:
-        """Say no to something."""
+        """Deny a request."""
         await self._decide("Denied")
 
     async def _decide(self, kind: str) -> None:
@@ -110,24 +118,24 @@ class Everybody(Restless):
             path = f"{REQUESTS}/{found['metadata']['name']}/approval"
             await self.request("PUT", path, {**head, **with_approval_condition(found, kind)})
 
-    async def withdraw(self) -> None:
+    async def delete_request(self) -> None:
         """Delete a request."""
         await self.delete_any(REQUESTS)
 
-    async def grant(self) -> None:
-        """Give or take a right."""
+    async def toggle_permission(self) -> None:
+        """Grant or revoke a permission."""
         self.rights.granted ^= {self._chance.choice(("nodeclient", "selfnodeclient"))}
 
-    async def wait_long(self) -> None:
-        """Now and then for so long that the cleaner comes by."""
+    async def wait_for_cleaner(self) -> None:
+        """Occasionally wait long enough for the cleaner to run."""
         await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.0, 4000.0)))
 
 
 @pytest.mark.parametrize("count", [40])
 async def test_only_approved_requests_are_signed(simulation: Simulation, seed: int, count: int) -> None:
-    everybody = Everybody(simulation)
+    everybody = Requestors(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), everybody.work(count))
+    await asyncio.gather(simulation.follow(plan), everybody.run_actions(count))
     simulation.heal()
     everybody.rights.granted = {"nodeclient"}
     for kind in ("system:node:a", "system:node:b"):
@@ -144,9 +152,9 @@ async def test_only_approved_requests_are_signed(simulation: Simulation, seed: i
     assert await everybody.items(REQUESTS) == [], "and nothing is left of it"
 
 
-async def exchanged(simulation: Simulation) -> None:
-    """What was approved is deleted, and made anew by somebody else, while the certificate is on its way."""
-    user = Everybody(simulation)
+async def recreated_during_signing(simulation: Simulation) -> None:
+    """An approved request is deleted and recreated by another user while its certificate is being written."""
+    user = Requestors(simulation)
     first = await user.request("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
     simulation.add_rule(Rule(delay(5.0), verb="update", resource="certificatesigningrequests", nth=1))
     await user.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(first))
@@ -157,20 +165,20 @@ async def exchanged(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-def careless(raw: bytes, changes: Any) -> bytes:
-    """As ``with_status``, for whatever has the name by now. With the condition in it the server would still refuse."""
+def without_precondition(raw: bytes, changes: Any) -> bytes:
+    """As ``with_status``, but without resourceVersion. The server would still reject it for its condition."""
     status = b'{"certificate":%s}' % changes["certificate"]
     return replace_fields(raw, {"metadata": b'{"name":"r"}', "status": status})
 
 
-@broken_without((controller, "with_status", careless), fails="was not approved")
+@broken_without((controller, "with_status", without_precondition), fails="was not approved")
 async def test_recreated_request_of_the_same_name_is_not_signed(simulation: Simulation) -> None:
-    await exchanged(simulation)
+    await recreated_during_signing(simulation)
 
 
-async def simple(simulation: Simulation) -> None:
-    """One request that nobody has decided about, and one that somebody has."""
-    user = Everybody(simulation)
+async def two_requests(simulation: Simulation) -> None:
+    """A pending request and an approved one."""
+    user = Requestors(simulation)
     await user.request("POST", REQUESTS, document("open", PERSON, API_SERVER_CLIENT))
     made: Doc = await user.request("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
     await user.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made))
@@ -183,11 +191,11 @@ async def simple(simulation: Simulation) -> None:
     patches=[(controller, "needs_certificate", lambda request: not request.status.certificate)],
 )
 async def test_invariant_detects_a_certificate_without_approval(simulation: Simulation) -> None:
-    await simple(simulation)
+    await two_requests(simulation)
 
 
 @pytest.mark.simulation(
     fails="r was approved, and neither issued", options=SimulationOptions(nodes=1, controllers=("csrapproving",))
 )
 async def test_invariant_detects_an_unprocessed_request(simulation: Simulation) -> None:
-    await simple(simulation)
+    await two_requests(simulation)

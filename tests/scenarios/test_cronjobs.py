@@ -36,19 +36,19 @@ def invariant_of(simulation: Simulation) -> CronJobs:
     return invariant
 
 
-def instants(simulation: Simulation, name: str = "tick") -> list[datetime.datetime]:
-    """The moments that brought a Job."""
+def scheduled_times(simulation: Simulation, name: str = "tick") -> list[datetime.datetime]:
+    """The times at which Jobs were created."""
     return [datetime.datetime.fromisoformat(text) for text in invariant_of(simulation).moments.get(name, [])]
 
 
 def set_clock(simulation: Simulation, to: str) -> None:
-    """The scenario begins then."""
+    """Set the clock to the beginning of the scenario."""
     clock: Any = simulation.env.clock
     clock.jump((datetime.datetime.fromisoformat(to) - simulation.env.now()).total_seconds())
 
 
 def plan_of(chance: random.Random) -> FaultPlan:
-    """No clock jumps: moments are of the clock. A process that starts with old lists is left to the named scenarios."""
+    """Faults without clock jumps, since schedules follow the clock. Restarts with stale lists are tested separately."""
     plan = draw(chance, 600.0, count=10, resources=("cronjobs", "jobs"), restarts=True)
     return FaultPlan(
         tuple(
@@ -72,9 +72,9 @@ async def test_one_job_per_scheduled_time(simulation: Simulation, seed: int, pol
     await simulation.follow(plan_of(simulation.env.stream("plan")))
     simulation.heal()
     await asyncio.sleep(180.0)
-    before = len(instants(simulation))
+    before = len(scheduled_times(simulation))
     await asyncio.sleep(5 * 60.0)
-    assert len(instants(simulation)) == before + 5
+    assert len(scheduled_times(simulation)) == before + 5
     await user.merge(f"{ALL}/tick", {"spec": {"suspend": True}})
     await simulation.settle()
     assert len(await user.items(JOBS)) == 2

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=invariants)
 
 
 def daemon_set(**rolling: int | str) -> Doc:
-    """A DaemonSet that goes to nodes with pool=yes, and to those without the label pool."""
+    """A DaemonSet for nodes with pool=yes and for those without the label."""
     terms = [{"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["no"]}]}]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
@@ -48,36 +48,36 @@ def daemon_set(**rolling: int | str) -> Doc:
 
 
 class Administrator(User):
-    """Works on nodes, templates and pods."""
+    """Changes nodes, pod templates and pods."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation.user)
         self._chance: random.Random = simulation.env.stream("user")
-        self._loose = 0
+        self._orphans = 0
 
-    def orderly(self) -> tuple[Act, ...]:
-        """What is done every day."""
-        return (self._label, self._label, self._update, self._delete_pod, self._fail_pod, *[self.wake] * 5)
+    def usual_actions(self) -> tuple[Act, ...]:
+        """Actions of everyday operation."""
+        return (self._label, self._label, self._update, self._delete_pod, self._fail_pod, *[self.touch_daemon_set] * 5)
 
-    def wild(self) -> tuple[Act, ...]:
-        """And what should not be."""
+    def disruptive_actions(self) -> tuple[Act, ...]:
+        """Actions that also interfere with the controller's objects."""
         return (
-            *self.orderly(),
+            *self.usual_actions(),
             self._update,
             self._taint,
             self._taint,
-            self._end_pod,
-            self._disown_pod,
+            self._complete_pod,
+            self._orphan_pod,
             self._relabel_pod,
-            self._label_pod_back,
-            self._make_loose_pod,
+            self._restore_pod_label,
+            self._create_orphan_pod,
             self._delete_revision,
-            self._strip_revision,
-            self._twin_revision,
-            self._make_again,
+            self._remove_revision_labels,
+            self._duplicate_revision,
+            self._recreate,
         )
 
-    async def work(self, seconds: float, count: int, acts: tuple[Act, ...]) -> None:
+    async def run_actions(self, seconds: float, count: int, acts: tuple[Act, ...]) -> None:
         for _ in range(count):
             await asyncio.sleep(self._chance.uniform(0, 2 * seconds / count))
             try:
@@ -99,8 +99,8 @@ class Administrator(User):
         await self.merge(self._node(), {"spec": {"taints": taints}})
 
     async def untaint(self) -> None:
-        """A pod that was made just before a NoSchedule taint came may stay, and waits for its node: so upstream. The
-        scheduler then tries it again and again, and there is no end that is quiet."""
+        """Remove all taints: a pod created just before a NoSchedule taint stays, and waits for its node, as upstream.
+        The scheduler then retries it forever, and writes never stop."""
         for number in range(4):
             await self.merge(f"/api/v1/nodes/node-{number}", {"spec": {"taints": None}})
 
@@ -110,15 +110,15 @@ class Administrator(User):
         await self.set_image(self._chance.randrange(3))
 
     async def set_image(self, number: int) -> None:
-        """Another template, or one that was there before."""
+        """Change to another template, or back to a previous one."""
         containers = [{"name": "main", "image": f"pause:{number}"}]
         await self.merge(AGENT, {"spec": {"template": {"spec": {"containers": containers}}}})
 
-    async def wake(self) -> None:
-        """Makes the controller look while its caches are what they are."""
+    async def touch_daemon_set(self) -> None:
+        """Make the controller sync with its current caches."""
         await self.merge(AGENT, {"metadata": {"annotations": {"wake": str(self._chance.random())}}})
 
-    async def _make_again(self) -> None:
+    async def _recreate(self) -> None:
         found = await self.request("GET", AGENT)
         policy = self._chance.choice(("Background", "Orphan"))
         await self.request("DELETE", AGENT, {"propagationPolicy": policy})
@@ -143,23 +143,23 @@ class Administrator(User):
     async def _fail_pod(self) -> None:
         await self.merge(f"{await self._pod()}/status", {"status": {"phase": "Failed"}})
 
-    async def _end_pod(self) -> None:
+    async def _complete_pod(self) -> None:
         await self.merge(f"{await self._pod()}/status", {"status": {"phase": "Succeeded"}})
 
-    async def _disown_pod(self) -> None:
+    async def _orphan_pod(self) -> None:
         await self.merge(await self._pod(), {"metadata": {"ownerReferences": None}})
 
     async def _relabel_pod(self) -> None:
         await self.merge(await self._pod(), {"metadata": {"labels": {"app": "other"}}})
 
-    async def _label_pod_back(self) -> None:
+    async def _restore_pod_label(self) -> None:
         await self.merge(await self._pod(), {"metadata": {"labels": {"app": "agent"}}})
 
-    async def _make_loose_pod(self) -> None:
-        self._loose += 1
+    async def _create_orphan_pod(self) -> None:
+        self._orphans += 1
         node = f"node-{self._chance.randrange(4)}"
         spec = {"nodeName": node, "containers": [{"name": "main", "image": "pause:0"}]}
-        meta = {"name": f"loose-{self._loose}", "labels": {"app": "agent"}}
+        meta = {"name": f"loose-{self._orphans}", "labels": {"app": "agent"}}
         await self.request("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
 
     # Revisions
@@ -173,20 +173,20 @@ class Administrator(User):
         if revision is not None:
             await self.request("DELETE", f"{REVISIONS}/{revision['metadata']['name']}")
 
-    async def _strip_revision(self) -> None:
+    async def _remove_revision_labels(self) -> None:
         revision = await self._revision()
         if revision is not None:
             labels = {"controller-revision-hash": None}
             await self.merge(f"{REVISIONS}/{revision['metadata']['name']}", {"metadata": {"labels": labels}})
 
-    async def _twin_revision(self) -> None:
-        """A second revision of the same template, under a name of its own."""
+    async def _duplicate_revision(self) -> None:
+        """Create a second ControllerRevision of the same template with another name."""
         revision = await self._revision()
         if revision is not None:
-            self._loose += 1
+            self._orphans += 1
             meta = {
-                "name": f"twin-{self._loose}",
-                "labels": {"app": "agent", "controller-revision-hash": f"twin-{self._loose}"},
+                "name": f"twin-{self._orphans}",
+                "labels": {"app": "agent", "controller-revision-hash": f"twin-{self._orphans}"},
                 "ownerReferences": revision["metadata"].get("ownerReferences"),
             }
             number = self._chance.choice((revision["revision"], revision["revision"] + 1))
@@ -197,8 +197,8 @@ async def work_under_faults(simulation: Simulation, manifest: Doc, *, restarts: 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES, restarts=restarts)
     user = Administrator(simulation)
     await user.request("POST", SETS, manifest)
-    acts = user.wild() if wild else user.orderly()
-    await asyncio.gather(simulation.follow(plan), user.work(SECONDS, 80, acts))
+    acts = user.disruptive_actions() if wild else user.usual_actions()
+    await asyncio.gather(simulation.follow(plan), user.run_actions(SECONDS, 80, acts))
     if wild:
         await user.untaint()
     await simulation.settle()
@@ -241,7 +241,7 @@ async def test_rolling_update_respects_max_unavailable(simulation: Simulation, s
     for number in range(12):
         await asyncio.sleep(chance.choice((0.5, 5.0, 15.0)))
         await user.set_image(number % 3)
-        await user.wake()
+        await user.touch_daemon_set()
     await following
     await simulation.settle()
     bounds = simulation.invariants[1]
@@ -266,13 +266,13 @@ async def test_invariant_detects_a_second_pod(simulation: Simulation) -> None:
     await user.request("POST", SETS, daemon_set(maxUnavailable=1))
     for _ in range(5):
         await asyncio.sleep(2)
-        await user.wake()
+        await user.touch_daemon_set()
     await following
     await simulation.settle()
 
 
-def lax(surge: bool) -> Patch:
-    """A controller that allows itself one more than was asked for."""
+def one_more_than_allowed(surge: bool) -> Patch:
+    """A controller that allows one more unavailable pod than maxUnavailable."""
 
     def lax_bounds(strategy: DaemonSetUpdateStrategy, desired: int) -> Bounds:
         bounds = bounds_of(strategy, desired)
@@ -285,7 +285,7 @@ def lax(surge: bool) -> Patch:
 @pytest.mark.simulation(
     options=BROAD,
     invariants=lambda: [DaemonSets(), DaemonSetBounds()],
-    patches=[lambda surge: [lax(surge)]],
+    patches=[lambda surge: [one_more_than_allowed(surge)]],
     fails=lambda surge: "two pods on" if surge else "no pod is available on",
 )
 async def test_invariant_detects_exceeded_max_unavailable(simulation: Simulation, surge: bool) -> None:

@@ -50,10 +50,10 @@ async def test_rollout_bounds_hold_under_faults(
         restarts=True,
     )  # fmt: skip
 
-    async def work() -> None:
+    async def run_actions() -> None:
         for _ in range(12):
             await set_image(user, chance.choice("abcd"))
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
-    await asyncio.gather(simulation.follow(plan), work())
+    await asyncio.gather(simulation.follow(plan), run_actions())
     await simulation.settle()

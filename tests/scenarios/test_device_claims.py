@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.scenarios.users import NAMESPACE, Doc, Restless, User
+from tests.scenarios.users import NAMESPACE, Doc, RandomUser, User
 from tests.scenarios.variants import broken_without
 
 from pilothouse.client.errors import ApiError
@@ -26,19 +26,19 @@ SPEC = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": 
 
 
 class DeviceScheduler(User):
-    """Places pods with claims as kube-scheduler does: finalizer, allocation with reservation, then the node. There is
-    always a device."""
+    """Schedules pods with claims as kube-scheduler does: finalizer, allocation with reservation, then binding. There is
+    always a free device."""
 
     async def run(self) -> None:
-        """Place whatever can be placed, again and again."""
+        """Schedule all schedulable pods, repeatedly."""
         while True:
             for pod in await self.items(PODS):
                 if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
                     with contextlib.suppress(ApiError):  # somebody was faster
-                        await self._place(pod)
+                        await self._schedule(pod)
             await asyncio.sleep(0.5)
 
-    async def _place(self, pod: Doc) -> None:
+    async def _schedule(self, pod: Doc) -> None:
         meta, said = pod["metadata"], pod["status"].get("resourceClaimStatuses") or []
         created = {status["name"]: status.get("resourceClaimName") for status in said}
         for entry in pod["spec"].get("resourceClaims") or []:
@@ -65,24 +65,24 @@ class DeviceScheduler(User):
             await self.request("PUT", f"{path}/status", claim)
 
 
-class Owner(Restless):
-    """Somebody with pods that want devices, and claims of his own, who deletes both in any order."""
+class Owner(RandomUser):
+    """Creates and deletes pods with claims, and claims, in any order."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.claim, self.pod, self.pod, self.pod, self.give_up, self.stop]
+        return [self.claim, self.pod, self.pod, self.pod, self.delete_claim, self.delete_pod]
 
-    async def work(self, count: int) -> None:
-        """Make the templates, then do so many things."""
+    async def run_actions(self, count: int) -> None:
+        """Create the claim templates, then perform ``count`` actions."""
         for name in ("one", "two"):
             await self.request("POST", TEMPLATES, {"metadata": {"name": name}, "spec": {"spec": SPEC}})
-        await super().work(count)
+        await super().run_actions(count)
 
     async def claim(self) -> None:
-        """Of one of a few names, so that some come again."""
+        """Create a claim with one of a few names, so that names are reused."""
         await self.request("POST", CLAIMS, {"metadata": {"name": f"own-{self._chance.randrange(2)}"}, "spec": SPEC})
 
     async def pod(self) -> None:
-        """Of one of a few names, with entries of all kinds; some end by themselves."""
+        """Create a pod with one of a few names and claims of all kinds; some complete by themselves."""
         sources = self._chance.sample(
             [
                 {"resourceClaimTemplateName": "one"},
@@ -105,12 +105,12 @@ class Owner(Restless):
         meta = {"name": f"p{self._chance.randrange(4)}", "annotations": annotations}
         await self.request("POST", PODS, {"metadata": meta, "spec": spec})
 
-    async def give_up(self) -> None:
-        """Delete a claim, whoever has it."""
+    async def delete_claim(self) -> None:
+        """Delete a claim, whoever owns it."""
         await self.delete_any(CLAIMS)
 
-    async def stop(self) -> None:
-        """Delete a pod, some by force."""
+    async def delete_pod(self) -> None:
+        """Delete a pod, sometimes without grace period."""
         await self.delete_any(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
 
 
@@ -122,8 +122,8 @@ async def run_with_scheduler(simulation: Simulation, steps: Callable[[], Awaitab
         scheduler.cancel()
 
 
-async def end(simulation: Simulation, user: Owner) -> None:
-    """What can be checked is checked; then all is deleted, the pods last: nothing may stay."""
+async def check_and_delete_everything(simulation: Simulation, user: Owner) -> None:
+    """Check the claims, then delete everything, the pods last; nothing may remain."""
     await asyncio.sleep(60.0)
     await simulation.settle()
     for path in (CLAIMS, PODS):
@@ -139,20 +139,20 @@ async def test_claims_are_kept_while_in_use_and_released_afterwards(simulation: 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
 
     async def steps() -> None:
-        await asyncio.gather(simulation.follow(plan), user.work(30))
+        await asyncio.gather(simulation.follow(plan), user.run_actions(30))
         simulation.heal()
         await asyncio.sleep(60.0)
 
     await run_with_scheduler(simulation, steps)
-    await end(simulation, user)
+    await check_and_delete_everything(simulation, user)
     (invariant,) = simulation.invariants
     assert isinstance(invariant, DeviceClaims)
     assert invariant.created
     assert invariant.cleared
 
 
-async def replaced_unseen(simulation: Simulation) -> None:
-    """A pod is replaced by one of its name that gets the claim before the manager has heard of either."""
+async def recreated_unobserved(simulation: Simulation) -> None:
+    """A pod is recreated and gets the claim before the manager observes either change."""
     user = Owner(simulation)
     entries = [{"name": "gpu", "resourceClaimName": "own-0"}]
     spec = {
@@ -172,7 +172,7 @@ async def replaced_unseen(simulation: Simulation) -> None:
         await asyncio.sleep(60.0)
 
     await run_with_scheduler(simulation, steps)
-    await end(simulation, user)
+    await check_and_delete_everything(simulation, user)
 
 
 decide_reservation = decide.decide_reservation
@@ -186,7 +186,7 @@ def as_upstream(user: object, pod: object, *, observed_deleted: bool) -> Reserva
 @broken_without((controller, "decide_reservation", as_upstream), fails="uses it")
 async def test_pod_missing_in_the_cache_keeps_its_claim(simulation: Simulation) -> None:
     """Upstream removes the reservation of a pod if its cache has another one of that name, even an older one."""
-    await replaced_unseen(simulation)
+    await recreated_unobserved(simulation)
 
 
 @pytest.mark.simulation(

@@ -18,18 +18,18 @@ RESOURCES = ("poddisruptionbudgets", "pods", "replicasets")
 
 
 class Evictor(User):
-    """Evicts whom it can."""
+    """Evicts pods."""
 
     refused = 0
 
-    async def begin(self, **spec: Any) -> None:
-        """Pods, and their budget."""
+    async def create_pods(self, **spec: Any) -> None:
+        """Create pods and their budget."""
         await self.request("POST", SETS, replica_set("web", REPLICAS, {"app": "web"}))
         selector = {"matchLabels": {"app": "web"}}
         await self.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": {"selector": selector, **spec}})
 
     async def evict(self, chance: Any) -> None:
-        """Any pod, with any grace."""
+        """Evict a random pod with a random grace period."""
         items = await self.items(f"{NAMESPACE}/pods")
         if not items:
             return
@@ -52,17 +52,17 @@ async def test_evictions_never_exceed_the_budget(
     simulation: Simulation, seed: int, spec: dict[str, Any], least: int
 ) -> None:
     user = Evictor(simulation.user)
-    await user.begin(**spec)
+    await user.create_pods(**spec)
     await asyncio.sleep(15.0)
     chance = simulation.env.stream("user")
     plan = draw(simulation.env.stream("plan"), SECONDS, count=10, resources=RESOURCES)
 
-    async def work() -> None:
+    async def run_actions() -> None:
         for _ in range(60):
             await user.evict(chance)
             await asyncio.sleep(chance.choice((0.0, 0.05, 1.0, 6.0)))
 
-    await asyncio.gather(simulation.follow(plan), work())
+    await asyncio.gather(simulation.follow(plan), run_actions())
     await asyncio.sleep(130.0)
     await simulation.settle()
     (budgets,) = simulation.invariants

@@ -29,8 +29,8 @@ SERVICE: Doc = {
 }
 
 
-class Neighbour(User):
-    """Changes pods, and what is said of them."""
+class PodStatusUser(User):
+    """Changes pods and their statuses."""
 
     def actions(self, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
         async def relabel() -> None:
@@ -73,7 +73,7 @@ class Neighbour(User):
 async def test_every_pod_is_an_endpoint_once(simulation: Simulation, seed: int) -> None:
 
     # Slices are not emptied into one another while nothing changes: upstream leaves them as they are, too.
-    user = Neighbour(simulation.user)
+    user = PodStatusUser(simulation.user)
     await user.request("POST", SERVICES, SERVICE)
     await user.request("POST", SETS, replica_set("web", 5, {"app": "web"}))
     await asyncio.sleep(5.0)
@@ -81,11 +81,11 @@ async def test_every_pod_is_an_endpoint_once(simulation: Simulation, seed: int) 
     resources = ("endpointslices", "endpoints", "pods", "services", "nodes")
     plan = draw(simulation.env.stream("plan"), 60.0, count=8, resources=resources, restarts=True)
 
-    async def work() -> None:
+    async def run_actions() -> None:
         for _ in range(15):
             with contextlib.suppress(ApiError):  # gone meanwhile
                 await chance.choice(user.actions(chance))()
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
-    await asyncio.gather(simulation.follow(plan), work())
+    await asyncio.gather(simulation.follow(plan), run_actions())
     await simulation.settle()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, VOLUMES, claim
-from tests.scenarios.users import Restless
+from tests.scenarios.users import RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import ClaimProtectionController
@@ -34,35 +34,43 @@ def pod(name: str, *volumes: str) -> dict[str, Any]:
     }
 
 
-class Owner(Restless):
-    """Somebody with pods that need room for a while, and who tidies up where nothing is to be tidied."""
+class Owner(RandomUser):
+    """Creates and deletes pods with ephemeral volumes, and claims."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.start, self.start, self.start, self.stop, self.stop, self.tidy, self.claim]
+        return [
+            self.create_pod,
+            self.create_pod,
+            self.create_pod,
+            self.delete_pod,
+            self.delete_pod,
+            self.delete_claim,
+            self.claim,
+        ]
 
-    async def start(self) -> None:
-        """A pod of one of a few names, so that some come again."""
+    async def create_pod(self) -> None:
+        """Create a pod with one of a few names, so that names are reused."""
         volumes = ("scratch", "more")[: self._chance.choice((1, 1, 2))]
         await self.request("POST", PODS, pod(f"p{self._chance.randrange(4)}", *volumes))
 
-    async def stop(self) -> None:
-        """Delete a pod, some by force."""
+    async def delete_pod(self) -> None:
+        """Delete a pod, sometimes without grace period."""
         items = await self.items(PODS)
         if items:
             body = self._chance.choice((None, {"gracePeriodSeconds": 0}))
             await self.request("DELETE", f"{PODS}/{self._chance.choice(items)['metadata']['name']}", body)
 
-    async def tidy(self) -> None:
-        """Delete a claim, whosever it is."""
+    async def delete_claim(self) -> None:
+        """Delete a claim, whoever owns it."""
         await self.delete_any(CLAIMS)
 
     async def claim(self) -> None:
-        """A claim that has the name which one of the pods needs, or will."""
+        """Create a claim with the name that a pod's ephemeral volume needs."""
         await self.request("POST", CLAIMS, claim(f"p{self._chance.randrange(4)}-scratch", 1, "standard"))
 
 
-async def end(user: Owner, simulation: Simulation) -> None:
-    """The pods are deleted; what was theirs goes by itself."""
+async def delete_everything(user: Owner, simulation: Simulation) -> None:
+    """Delete the pods; their claims must be garbage collected."""
     await user.delete_all(PODS)
     await asyncio.sleep(120.0)
     for found in await user.items(CLAIMS):
@@ -78,7 +86,7 @@ async def end(user: Owner, simulation: Simulation) -> None:
 async def test_claims_are_created_and_deleted_with_their_pods(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(30))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(30))
     simulation.heal()
     # Whose names are taken must wait, and get events forever.
     await user.delete_all(CLAIMS, lambda found: "ownerReferences" not in found["metadata"])
@@ -86,11 +94,11 @@ async def test_claims_are_created_and_deleted_with_their_pods(simulation: Simula
     await simulation.settle()
     for found in await user.items(PODS):
         assert found["status"]["phase"] == "Running"
-    await end(user, simulation)
+    await delete_everything(user, simulation)
 
 
-async def taken(simulation: Simulation) -> None:
-    """A claim of the name is there, and is somebody's."""
+async def name_taken(simulation: Simulation) -> None:
+    """A claim of the required name exists and has another owner."""
     user = Owner(simulation)
     await user.request("POST", CLAIMS, claim("p-scratch", 1, "standard"))
     await asyncio.sleep(20.0)
@@ -103,15 +111,15 @@ async def taken(simulation: Simulation) -> None:
 
 
 async def test_pod_does_not_use_the_claim_of_another_owner(simulation: Simulation) -> None:
-    await taken(simulation)
+    await name_taken(simulation)
 
 
-async def nobody(*_args: object) -> bool:
+async def no_owner(*_args: object) -> bool:
     return False
 
 
 @broken_without(
-    (ClaimProtectionController, "is_being_used", nobody),
+    (ClaimProtectionController, "is_being_used", no_owner),
     fails="was released while",
     invariants=lambda: (EphemeralClaims(), Protection(), Volumes()),
 )
@@ -123,7 +131,7 @@ async def test_claim_is_kept_for_its_pod(simulation: Simulation) -> None:
     await asyncio.sleep(60.0)
     await simulation.settle()
     assert await user.get(f"{CLAIMS}/p-scratch") is not None
-    await end(user, simulation)
+    await delete_everything(user, simulation)
 
 
 @pytest.mark.simulation(

@@ -42,7 +42,7 @@ FIELDS = (
 
 
 class Tracebacks(logging.Handler):
-    """Keeps what was logged with an exception."""
+    """Keeps log records with an exception."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,23 +62,23 @@ def tracebacks() -> Iterator[list[str]]:
     root.removeHandler(handler)
 
 
-async def _ask(simulation: Simulation, method: str, path: str, body: Doc | None = None) -> Doc:
+async def _request(simulation: Simulation, method: str, path: str, body: Doc | None = None) -> Doc:
     encoded = b"" if body is None else msgspec.json.encode(body)
     answer = await simulation.user.request(method, path, body=encoded, headers={"content-type": "application/json"})
     found: Doc = msgspec.json.decode(answer.body)
     return found
 
 
-async def _make(simulation: Simulation, kind: str, path: tuple[str, str], value: Any, name: str) -> bool:
-    """Whether the server takes such an object."""
+async def _is_created(simulation: Simulation, kind: str, path: tuple[str, str], value: Any, name: str) -> bool:
+    """Whether the server accepts the object."""
     prefix, sample = KINDS[kind]
     target = f"{prefix}/namespaces/numbers/{kind}"
     obj = {"metadata": {"name": name}, **copy.deepcopy(sample)}
     obj.setdefault(path[0], {})[path[1]] = value
     try:
-        made = await _ask(simulation, "POST", target, obj)
+        made = await _request(simulation, "POST", target, obj)
         if path[0] == "status":
-            await _ask(simulation, "PUT", f"{target}/{name}/status", {**made, "status": obj["status"]})
+            await _request(simulation, "PUT", f"{target}/{name}/status", {**made, "status": obj["status"]})
     except (BadRequest, Conflict, Invalid):
         return False
     return True
@@ -87,17 +87,17 @@ async def _make(simulation: Simulation, kind: str, path: tuple[str, str], value:
 @pytest.mark.simulation(seed=1, options=SimulationOptions(nodes=2))
 async def test_controllers_and_nodes_accept_any_seconds(simulation: Simulation, tracebacks: list[str]) -> None:
     await simulation.wait_ready()
-    await _ask(simulation, "POST", "/api/v1/namespaces", {"metadata": {"name": "numbers"}})
-    await _make(simulation, "resourcequotas", ("spec", "hard"), {"pods": "1000"}, "q")
+    await _request(simulation, "POST", "/api/v1/namespaces", {"metadata": {"name": "numbers"}})
+    await _is_created(simulation, "resourcequotas", ("spec", "hard"), {"pods": "1000"}, "q")
     await asyncio.sleep(5)
     made = 0
     for row, (kind, path, values) in enumerate(FIELDS):
         for column, value in enumerate(values):
-            made += await _make(simulation, kind, path, value, f"n{row}-{column}")
+            made += await _is_created(simulation, kind, path, value, f"n{row}-{column}")
     assert made > 25
     await asyncio.sleep(2 * 3600)
-    await _ask(simulation, "DELETE", "/api/v1/namespaces/numbers")
+    await _request(simulation, "DELETE", "/api/v1/namespaces/numbers")
     await asyncio.sleep(3600)
     with pytest.raises(NotFound):
-        await _ask(simulation, "GET", "/api/v1/namespaces/numbers")
+        await _request(simulation, "GET", "/api/v1/namespaces/numbers")
     assert tracebacks == []

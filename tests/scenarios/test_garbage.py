@@ -38,7 +38,7 @@ def path_of(kind: tuple[str, str], namespace: str) -> str:
 
 
 class GraphUser(User):
-    """Makes objects that own each other, and takes some away."""
+    """Creates objects that own each other, and deletes some."""
 
     def __init__(self, client: Client, chance: random.Random) -> None:
         super().__init__(client)
@@ -47,10 +47,10 @@ class GraphUser(User):
         self._known: list[tuple[tuple[str, str], Doc]] = []
         """Everything ever made, whether it is still there or not."""
 
-    async def work(self, count: int) -> None:
-        """Do ``count`` things, then take the foreign finalizers away."""
+    async def run_actions(self, count: int) -> None:
+        """Perform ``count`` actions, then remove foreign finalizers."""
         await self.create()
-        actions = [self.create] * 5 + [self.delete] * 4 + [self.change_owners] * 2 + [self.touch, self.make_circle]
+        actions = [self.create] * 5 + [self.delete] * 4 + [self.change_owners] * 2 + [self.touch, self.create_cycle]
         for _ in range(count):
             await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.2, 2.0, 5.0)))
             try:
@@ -70,12 +70,12 @@ class GraphUser(User):
         meta = doc["metadata"]
         return f"{path_of(kind, meta.get('namespace', ''))}/{meta['name']}"
 
-    def _one(self) -> tuple[tuple[str, str], Doc]:
+    def _random_object(self) -> tuple[tuple[str, str], Doc]:
         return self._chance.choice(self._known[-25:])
 
     def _reference(self) -> Doc:
-        """Mostly to what exists; sometimes with one coordinate wrong."""
-        (api_version, kind), owner = self._one()
+        """Usually to an existing object, sometimes with one wrong coordinate."""
+        (api_version, kind), owner = self._random_object()
         reference: Doc = {
             "apiVersion": api_version,
             "kind": kind,
@@ -104,7 +104,7 @@ class GraphUser(User):
         return list({reference["uid"]: reference for reference in found}.values())
 
     async def create(self, **changes: Any) -> Doc:
-        """An object with some owners."""
+        """Create an object with random owners."""
         kind = self._chance.choice(sorted(KINDS))
         self._made += 1
         finalizers = [FOREIGN] if self._chance.random() < 0.1 else []
@@ -114,9 +114,9 @@ class GraphUser(User):
         self._known.append((kind, made))
         return made
 
-    async def make_circle(self) -> None:
-        """An owner that gets one of its dependents as an owner."""
-        kind, owner = self._one()
+    async def create_cycle(self) -> None:
+        """Make an owner a dependent of its dependent."""
+        kind, owner = self._random_object()
         api_version, name = kind
         uid = owner["metadata"]["uid"]
         reference = {"apiVersion": api_version, "kind": name, "name": owner["metadata"]["name"], "uid": uid}
@@ -132,19 +132,19 @@ class GraphUser(User):
         await self.merge(self._path(kind, owner), {"metadata": {"ownerReferences": [back]}})
 
     async def delete(self) -> None:
-        """With any policy."""
-        kind, doc = self._one()
+        """Delete an object with a random propagation policy."""
+        kind, doc = self._random_object()
         policy = self._chance.choice(("Background", "Background", "Foreground", "Foreground", "Orphan", ""))
         await self.request("DELETE", self._path(kind, doc), {"propagationPolicy": policy} if policy else None)
 
     async def change_owners(self) -> None:
-        """Other owners, or none."""
-        kind, doc = self._one()
+        """Replace or remove owner references."""
+        kind, doc = self._random_object()
         await self.merge(self._path(kind, doc), {"metadata": {"ownerReferences": self._references()}})
 
     async def touch(self) -> None:
-        """A change that means nothing."""
-        kind, doc = self._one()
+        """Change a label."""
+        kind, doc = self._random_object()
         await self.merge(self._path(kind, doc), {"metadata": {"labels": {"touched": str(self._chance.random())}}})
 
 
@@ -153,5 +153,5 @@ async def test_only_objects_without_an_existing_owner_are_deleted(simulation: Si
     env = simulation.env
     plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
     user = GraphUser(simulation.user, env.stream("user"))
-    await asyncio.gather(simulation.follow(plan), user.work(60))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(60))
     await simulation.settle()

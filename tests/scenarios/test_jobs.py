@@ -27,22 +27,22 @@ pytestmark = pytest.mark.simulation(options=OPTIONS, seed=1, invariants=lambda: 
 UNBOUNDED = pytest.mark.simulation(invariants=lambda: (Jobs(bounded=False),))
 
 
-def work(*, run: str = "3s", code: str = "0", template: Doc | None = None, **spec: Any) -> Doc:
-    """A Job whose pods run so long and end with this code."""
+def job_of(*, run: str = "3s", code: str = "0", template: Doc | None = None, **spec: Any) -> Doc:
+    """A Job whose pods run for ``run`` and terminate with the exit code."""
     pod = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
     notes = {"simulated.pilothouse.dev/run-time": run, "simulated.pilothouse.dev/exit-code": code}
     whole = {"metadata": {"annotations": notes, **(template or {})}, "spec": pod}
     return {"metadata": {"name": "work"}, "spec": {"template": whole, **spec}}
 
 
-class Employer(User):
-    """Has work done, and interferes."""
+class JobUser(User):
+    """Changes Jobs and their pods."""
 
     async def running(self) -> list[Doc]:
         return [pod for pod in await self.items(PODS) if pod["status"].get("phase") == "Running"]
 
     async def fail(self, chance: random.Random) -> None:
-        """A pod ends badly, as when its node runs out of memory."""
+        """A pod fails, as when its node is out of memory."""
         found = await self.running()
         if found:
             path = f"{PODS}/{chance.choice(found)['metadata']['name']}/status"
@@ -79,10 +79,10 @@ def plan_of(chance: random.Random) -> FaultPlan:
 async def under_faults(
     simulation: Simulation,
     first: Doc,
-    actions: Callable[[Employer, random.Random], list[Callable[[], Awaitable[None]]]],
-    finish: Callable[[Employer], Awaitable[None]] | None = None,
+    actions: Callable[[JobUser, random.Random], list[Callable[[], Awaitable[None]]]],
+    finish: Callable[[JobUser], Awaitable[None]] | None = None,
 ) -> None:
-    user = Employer(simulation.user)
+    user = JobUser(simulation.user)
     await user.request("POST", ALL, first)
     chance = simulation.env.stream("user")
 
@@ -103,22 +103,22 @@ async def under_faults(
 @pytest.mark.parametrize("policy", ["TerminatingOrFailed", "Failed"])
 async def test_job_counts_match_pod_outcomes(simulation: Simulation, seed: int, mode: str, policy: str) -> None:
     """Some pods fail. Exactly the requested number succeeds, and all are counted once."""
-    job = work(completions=7, parallelism=3, backoffLimit=100, completionMode=mode, podReplacementPolicy=policy)
+    job = job_of(completions=7, parallelism=3, backoffLimit=100, completionMode=mode, podReplacementPolicy=policy)
     await under_faults(simulation, job, lambda user, chance: [lambda: user.fail(chance)])
 
 
 async def test_failures_are_counted_per_index(simulation: Simulation, seed: int) -> None:
-    job = work(completions=5, parallelism=3, backoffLimitPerIndex=1, completionMode="Indexed")
+    job = job_of(completions=5, parallelism=3, backoffLimitPerIndex=1, completionMode="Indexed")
     await under_faults(simulation, job, lambda user, chance: [lambda: user.fail(chance)])
 
 
-def rough(user: Employer, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
-    """Also pods that are deleted, a Job that rests, is made wider or made again."""
+def disruptive_actions(user: JobUser, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
+    """Also deletes pods, and suspends, resizes or recreates the Job."""
 
     async def again() -> None:
         await user.delete(chance.choice(("Background", "Foreground", "Orphan")))
         await asyncio.sleep(chance.choice((0.0, 0.05, 3.0)))
-        await user.request("POST", ALL, work(completions=4, parallelism=2, backoffLimit=100))
+        await user.request("POST", ALL, job_of(completions=4, parallelism=2, backoffLimit=100))
 
     return [
         lambda: user.fail(chance),
@@ -133,12 +133,12 @@ def rough(user: Employer, chance: random.Random) -> list[Callable[[], Awaitable[
 async def test_no_finalizers_leak_whatever_happens_to_pods_and_jobs(simulation: Simulation, seed: int) -> None:
     """No finalizer remains, counts do not exceed outcomes, and the last Job finishes."""
 
-    async def finish(user: Employer) -> None:
+    async def finish(user: JobUser) -> None:
         await asyncio.sleep(60.0)
         if await user.get(WORK) is None:
-            await user.request("POST", ALL, work(completions=1))
+            await user.request("POST", ALL, job_of(completions=1))
         with contextlib.suppress(ApiError):
             await user.merge(WORK, {"spec": {"suspend": False, "parallelism": 2}})
 
-    job = work(completions=4, parallelism=2, backoffLimit=100)
-    await under_faults(simulation, job, rough, finish)
+    job = job_of(completions=4, parallelism=2, backoffLimit=100)
+    await under_faults(simulation, job, disruptive_actions, finish)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, claim
-from tests.scenarios.users import Doc, Restless
+from tests.scenarios.users import Doc, RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.client.errors import ApiError
@@ -46,25 +46,33 @@ def pod(name: str, claim_name: str, level: str, policy: str | None) -> Doc:
     }
 
 
-class Owner(Restless):
-    """Somebody whose pods share volumes and do not care for labels, and whoever runs the driver."""
+class Owner(RandomUser):
+    """Creates pods with SELinux labels that share volumes, and changes the CSI driver."""
 
     PAUSES = (0.0, 0.05, 0.5, 3.0)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.claim, self.start, self.start, self.start, self.start, self.change_driver]
-        return [*often, *often, self.stop, self.stop, self.finish, self.take_driver, self.give_up]
+        often = [self.claim, self.create_pod, self.create_pod, self.create_pod, self.create_pod, self.toggle_driver]
+        return [
+            *often,
+            *often,
+            self.delete_pod,
+            self.delete_pod,
+            self.complete_pod,
+            self.delete_driver,
+            self.delete_claim,
+        ]
 
-    async def announce(self, mount: bool) -> None:
-        """The driver says whether it mounts with labels."""
+    async def create_driver(self, mount: bool) -> None:
+        """Create the CSIDriver, with or without seLinuxMount."""
         await self.request("POST", DRIVERS, {"metadata": {"name": PROVISIONER}, "spec": _spec(mount)})
 
     async def claim(self) -> None:
-        """Of one of a few names, so that some come again."""
+        """Create a claim with one of a few names, so that names are reused."""
         await self.request("POST", CLAIMS, claim(f"c{self._chance.randrange(2)}", 1, "standard"))
 
-    async def start(self) -> None:
-        """A pod of one of a few names. One that has ended makes room for it."""
+    async def create_pod(self) -> None:
+        """Create a pod with one of a few names, replacing a completed one."""
         name, of = f"p{self._chance.randrange(6)}", f"c{self._chance.randrange(2)}"
         before = await self.get(f"{PODS}/{name}")
         if before is not None and before["status"]["phase"] in ("Succeeded", "Failed"):
@@ -74,30 +82,30 @@ class Owner(Restless):
             "POST", PODS, pod(name, of, level, self._chance.choice((None, None, "MountOption", "Recursive")))
         )
 
-    async def stop(self) -> None:
-        """Delete a pod, some by force."""
+    async def delete_pod(self) -> None:
+        """Delete a pod, sometimes without grace period."""
         body = self._chance.choice((None, {"gracePeriodSeconds": 0}))
         await self._any(PODS, lambda path: self.request("DELETE", path, body))
 
-    async def finish(self) -> None:
-        """A pod ends by itself."""
+    async def complete_pod(self) -> None:
+        """A pod completes."""
         phase = self._chance.choice(("Succeeded", "Failed"))
         await self._any(PODS, lambda path: self.merge(f"{path}/status", {"status": {"phase": phase}}))
 
-    async def give_up(self) -> None:
-        """Delete a claim, whoever uses it."""
+    async def delete_claim(self) -> None:
+        """Delete a claim, even in use."""
         await self._any(CLAIMS, lambda path: self.request("DELETE", path))
 
-    async def change_driver(self) -> None:
-        """The driver learns to mount with labels, or unlearns it."""
+    async def toggle_driver(self) -> None:
+        """Change the driver's seLinuxMount."""
         mount = self._chance.random() < 0.7
         if await self.get(f"{DRIVERS}/{PROVISIONER}") is None:
-            await self.announce(mount)
+            await self.create_driver(mount)
         else:
             await self.merge(f"{DRIVERS}/{PROVISIONER}", {"spec": _spec(mount)})
 
-    async def take_driver(self) -> None:
-        """Nobody knows the driver any more."""
+    async def delete_driver(self) -> None:
+        """Delete the CSIDriver."""
         await self.request("DELETE", f"{DRIVERS}/{PROVISIONER}")
 
     async def _any(self, path: str, act: Callable[[str], Awaitable[Any]]) -> None:
@@ -110,9 +118,9 @@ def _spec(mount: bool) -> Doc:
     return {"attachRequired": False, "seLinuxMount": mount}
 
 
-async def expected(user: Owner) -> tuple[set[Pair], set[str]]:
-    """The conflicts that there are: property, one pod and its value, the other pod and its value. And the pods of which
-    nothing can be said, because their claims are not bound any more."""
+async def expected_conflicts(user: Owner) -> tuple[set[Pair], set[str]]:
+    """The existing conflicts: property, one pod and its value, the other pod and its value. And the pods whose claims
+    are no longer bound, so that their conflicts are unknown."""
     driver = await user.get(f"{DRIVERS}/{PROVISIONER}")
     mounts = driver is not None and driver["spec"].get("seLinuxMount") is True
     claims = {item["metadata"]["name"]: item for item in await user.items(CLAIMS)}
@@ -141,14 +149,14 @@ async def expected(user: Owner) -> tuple[set[Pair], set[str]]:
 
 
 async def compare(simulation: Simulation, user: Owner) -> set[Pair]:
-    """The metric has what there is."""
-    pairs, waiting = await expected(user)
-    assert {pair for pair in shown(simulation) if not waiting.intersection((pair[1], pair[3]))} == pairs
+    """The metric has exactly the existing conflicts."""
+    pairs, waiting = await expected_conflicts(user)
+    assert {pair for pair in reported_conflicts(simulation) if not waiting.intersection((pair[1], pair[3]))} == pairs
     return pairs
 
 
-def shown(simulation: Simulation) -> set[Pair]:
-    """What the metric of the manager that lives has."""
+def reported_conflicts(simulation: Simulation) -> set[Pair]:
+    """The conflicts in the metric of the running manager."""
     assert simulation.process is not None, "nobody kills it any more"
     assert simulation.process.manager is not None, "a process has a manager"
     pairs: set[Pair] = set()
@@ -161,11 +169,11 @@ def shown(simulation: Simulation) -> set[Pair]:
 
 
 async def check(simulation: Simulation, user: Owner) -> None:
-    """The metric has what there is, and two pods that come when all is well get their events."""
+    """The metric is exact, and two new conflicting pods get their events after the faults."""
     await compare(simulation, user)
     with contextlib.suppress(ApiError):
-        await user.take_driver()
-    await user.announce(mount=True)
+        await user.delete_driver()
+    await user.create_driver(mount=True)
     await asyncio.sleep(20.0)
     await compare(simulation, user)
     await user.request("POST", CLAIMS, claim("last", 1, "standard"))
@@ -179,18 +187,18 @@ async def check(simulation: Simulation, user: Owner) -> None:
 
 async def test_warnings_are_correct_and_the_metric_converges(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
-    await user.announce(mount=True)
+    await user.create_driver(mount=True)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(60))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(60))
     simulation.heal()
     await asyncio.sleep(120.0)
     await check(simulation, user)
 
 
-async def replaced(simulation: Simulation) -> None:
-    """A pod goes and another one of its name comes, of which the manager sees a change only."""
+async def recreated(simulation: Simulation) -> None:
+    """A pod is recreated, which the manager observes as one update."""
     user = Owner(simulation)
-    await user.announce(mount=True)
+    await user.create_driver(mount=True)
     await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
     await user.request("POST", CLAIMS, claim("c1", 1, "standard"))
     await user.request("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
@@ -206,17 +214,17 @@ async def replaced(simulation: Simulation) -> None:
 whole = VolumeCache.add_volumes
 
 
-def forgetful(books: VolumeCache, name: str, uid: str, uses: Any, *, complete: bool) -> Any:
+def without_update(books: VolumeCache, name: str, uid: str, uses: Any, *, complete: bool) -> Any:
     _before, known = books._of_pod.get(name, (uid, {}))
     books._of_pod[name] = (uid, known)
     return whole(books, name, uid, uses, complete=complete and not known)
 
 
-@broken_without((VolumeCache, "add_volumes", forgetful), fails="with which it has no conflict")
+@broken_without((VolumeCache, "add_volumes", without_update), fails="with which it has no conflict")
 async def test_recreated_pod_does_not_inherit_labels(simulation: Simulation) -> None:
     """Without the live read the volume of the predecessor stays with the name, until the claims of the new pod are
     cached."""
-    await replaced(simulation)
+    await recreated(simulation)
 
 
 @pytest.mark.simulation(fails="with which it has no conflict", options=SimulationOptions(controllers=("ttl",)))

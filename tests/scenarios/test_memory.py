@@ -17,9 +17,9 @@ from pilothouse.runtime import events, pod_control
 from pilothouse.sim import Simulation, SimulationOptions
 
 FEW = 4
-FIRST, VISITS = 4, 16
-OF_THE_PAST = re.compile(r"visit-(?:[5-9]|1[0-2])(?!\d)")
-"""The end of a name that the visits in the middle gave."""
+FIRST_ROUNDS, ROUNDS = 4, 16
+OF_THE_PAST = re.compile(r"round-(?:[5-9]|1[0-2])(?!\d)")
+"""The end of a name of objects of the rounds in the middle."""
 LARGE = 1 << 62
 OTHERS = tuple(f"pilothouse.{part}" for part in ("apiserver", "storage", "sim", "plane", "env", "scheduler", "nodes"))
 SHARED = ("DecodeMemo", "Context")
@@ -27,35 +27,36 @@ SHARED = ("DecodeMemo", "Context")
 
 
 def is_foreign(found: Any) -> bool:
-    """Whether it belongs to the API server and the simulation, not to the manager."""
+    """Whether an object belongs to the API server and the simulation instead of the manager."""
     return type(found).__module__.startswith(OTHERS) or type(found).__qualname__ in SHARED
 
 
-class Guest(User):
-    """Brings things of ever new names, and takes them away again."""
+class ChurnUser(User):
+    """Creates objects with new names, and deletes them."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation.user)
         self._simulation = simulation
-        self._visits = 0
+        self._rounds = 0
 
-    async def settle_in(self) -> None:
-        """Sets that stay, with pods on whatever node comes."""
+    async def create_permanent(self) -> None:
+        """Create sets that remain, with pods on any node."""
         for path in ("replicasets/resident", "daemonsets/resident"):
             collection, _slash, name = f"/apis/apps/v1/namespaces/default/{path}".rpartition("/")
             await self.request("POST", collection, _set(collection, name))
 
-    async def visit(self) -> None:
-        """A node, a namespace, and sets in it and beside it: made, changed, deleted in every way. Until all is gone."""
-        self._visits += 1
-        number = self._visits
-        there = f"visit-{number}"
-        node = {"metadata": {"name": f"machine-{there}", "labels": {"topology.kubernetes.io/zone": "west"}}}
+    async def create_and_delete(self) -> None:
+        """Create a node, a namespace, and sets in it and in another one; change and delete them with all propagation
+        policies, and wait until everything is deleted."""
+        self._rounds += 1
+        number = self._rounds
+        suffix = f"round-{number}"
+        node = {"metadata": {"name": f"machine-{suffix}", "labels": {"topology.kubernetes.io/zone": "west"}}}
         await self.request("POST", "/api/v1/nodes", node)
-        await self.request("POST", "/api/v1/namespaces", {"metadata": {"name": there}})
+        await self.request("POST", "/api/v1/namespaces", {"metadata": {"name": suffix}})
         sets = [
-            f"/apis/apps/v1/namespaces/{namespace}/{resource}/{name}-{there}"
-            for namespace in ("default", there)
+            f"/apis/apps/v1/namespaces/{namespace}/{resource}/{name}-{suffix}"
+            for namespace in ("default", suffix)
             for resource, name in (("replicasets", "left"), ("replicasets", "taken"), ("daemonsets", "agent"))
         ]
         for path in sets:
@@ -68,16 +69,16 @@ class Guest(User):
         if number % 2:
             self._simulation.end_watches(how=("ended", "lost", "gone")[number // 2 % 3])
         await asyncio.sleep(90)  # the node has never been heard of: it is tainted, and its pods are evicted
-        await self.request("DELETE", f"/api/v1/nodes/machine-{there}")
+        await self.request("DELETE", f"/api/v1/nodes/machine-{suffix}")
         for path, how in zip(sets, ("Orphan", "Foreground", "Background"), strict=False):
             await self.request("DELETE", f"{path}?propagationPolicy={how}")
-        await self.request("DELETE", f"/api/v1/namespaces/{there}")
-        while left := [pod for pod in await self.items("/api/v1/pods") if there in pod["metadata"]["name"]]:
+        await self.request("DELETE", f"/api/v1/namespaces/{suffix}")
+        while left := [pod for pod in await self.items("/api/v1/pods") if suffix in pod["metadata"]["name"]]:
             await asyncio.sleep(5)
             for pod in left:
                 if "ownerReferences" not in pod["metadata"]:
                     await self._delete_pod(pod)
-        while await self.get(f"/api/v1/namespaces/{there}"):  # noqa: ASYNC110  # it is another process that ends it
+        while await self.get(f"/api/v1/namespaces/{suffix}"):  # noqa: ASYNC110  # it is another process that ends it
             await asyncio.sleep(5)
 
     async def _delete_pod(self, pod: Doc) -> None:
@@ -98,8 +99,8 @@ def _set(collection: str, name: str) -> Doc:
 
 
 @pytest.fixture
-def few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memories that have a bound are full soon."""
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches with limits are filled quickly."""
     monkeypatch.setattr(events, "CACHE_ENTRIES", FEW)
     monkeypatch.setattr(pod_control, "_BODIES", FEW)
     monkeypatch.setattr(shared_parts, "_MODELS", FEW)
@@ -107,21 +108,21 @@ def few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.simulation(options=SimulationOptions(nodes=2))
-async def test_no_memory_leak_after_churn(simulation: Simulation, few_entries: None) -> None:
-    guest = Guest(simulation)
-    await guest.settle_in()
-    for _visit in range(FIRST):
-        await guest.visit()
+async def test_no_memory_leak_after_churn(simulation: Simulation, small_limits: None) -> None:
+    user = ChurnUser(simulation)
+    await user.create_permanent()
+    for _round in range(FIRST_ROUNDS):
+        await user.create_and_delete()
     await simulation.settle()
     before = _memory(simulation)
-    for _visit in range(VISITS - FIRST):
-        await guest.visit()
+    for _round in range(ROUNDS - FIRST_ROUNDS):
+        await user.create_and_delete()
     await simulation.settle()
     after = _memory(simulation)
     assert sorted(text for text in map(_text, after.values()) if OF_THE_PAST.search(text)) == []
     # Fewer than one per visit. Numbers do not count: which of them are one object is chance.
     grown = by_type(after) - by_type(before) - Counter({"builtins.int": LARGE, "builtins.float": LARGE})
-    assert grown.total() < VISITS - FIRST, f"more than after {FIRST} visits: {grown}"
+    assert grown.total() < ROUNDS - FIRST_ROUNDS, f"more than after {FIRST_ROUNDS} visits: {grown}"
 
 
 def _text(found: Any) -> str:

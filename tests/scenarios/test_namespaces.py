@@ -30,16 +30,16 @@ def invariants() -> Sequence[Invariant]:
 
 
 class NamespaceUser(User):
-    """Fills namespaces and deletes them."""
+    """Creates objects in namespaces, and deletes namespaces."""
 
     def __init__(self, client: Client, chance: random.Random) -> None:
         super().__init__(client)
         self._chance = chance
         self._made = 0
 
-    async def work(self, count: int) -> None:
-        """Do ``count`` things, then take the foreign finalizers away."""
-        actions = [self.make_namespace] * 2 + [self.fill] * 5 + [self.delete_namespace] * 2
+    async def run_actions(self, count: int) -> None:
+        """Perform ``count`` actions, then remove foreign finalizers."""
+        actions = [self.create_namespace] * 2 + [self.fill] * 5 + [self.delete_namespace] * 2
         for _ in range(count):
             await asyncio.sleep(self._chance.choice((0.0, 0.2, 1.0, 5.0)))
             try:
@@ -54,16 +54,16 @@ class NamespaceUser(User):
                     {"metadata": {"finalizers": None}},
                 )
 
-    async def make_namespace(self, name: str) -> None:
-        """It may have been there before."""
+    async def create_namespace(self, name: str) -> None:
+        """Create a namespace, possibly with a name that existed before."""
         await self.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
 
     async def delete_namespace(self, name: str) -> None:
-        """With all that is in it."""
+        """Delete a namespace with its content."""
         await self.request("DELETE", f"/api/v1/namespaces/{name}")
 
     async def fill(self, name: str) -> None:
-        """ConfigMaps, pods, ReplicaSets; some stay for a while."""
+        """Create ConfigMaps, pods and ReplicaSets, some with finalizers."""
         self._made += 1
         called = f"o{self._made}"
         root = f"/api/v1/namespaces/{self._chance.choice((name, name, 'default'))}"
@@ -88,5 +88,5 @@ async def test_namespace_deletion_removes_only_its_content(simulation: Simulatio
     env = simulation.env
     plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
     user = NamespaceUser(simulation.user, env.stream("user"))
-    await asyncio.gather(simulation.follow(plan), user.work(45))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(45))
     await simulation.settle()

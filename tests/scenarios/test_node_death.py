@@ -25,7 +25,7 @@ _pod = msgspec.json.Decoder(Pod).decode
 
 
 class Timeline(Invariant):
-    """When each node was called silent, tainted and spared, and what became of each pod when."""
+    """When each node became unreachable, was tainted and untainted, and what happened to each pod."""
 
     def __init__(self) -> None:
         self.silent: dict[str, float] = {}
@@ -36,7 +36,7 @@ class Timeline(Invariant):
         self.gone: dict[str, float] = {}
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        """Write it down."""
+        """Record a change."""
         now = asyncio.get_running_loop().time()
         name = change.key.rpartition("/")[2]
         if change.key.startswith("coordination.k8s.io/leases/"):
@@ -75,7 +75,7 @@ pytestmark = pytest.mark.simulation(invariants=invariants)
 FOUR = msgspec.structs.replace(OPTIONS, nodes=4)
 
 
-async def placed(user: User, app: str) -> dict[str, Doc]:
+async def pods_of(user: User, app: str) -> dict[str, Doc]:
     """The pods of an app that are not being deleted, by name."""
     items = await user.items(f"{NAMESPACE}/pods?labelSelector=app%3D{app}")
     return {pod["metadata"]["name"]: pod for pod in items if "deletionTimestamp" not in pod["metadata"]}
@@ -98,7 +98,7 @@ async def test_pods_of_a_dead_node_are_evicted_and_replaced(simulation: Simulati
     await user.request("POST", SETS, replica_set("hasty", 8, *tolerations(30, DOWN)))
     await user.request("POST", SETS, replica_set("daemon", 8, {"operator": "Exists"}))
     await asyncio.sleep(60.0)
-    pods = {app: await placed(user, app) for app in ("web", "hasty", "daemon")}
+    pods = {app: await pods_of(user, app) for app in ("web", "hasty", "daemon")}
     dying = next(name for name in machines.names if all(on(name, there) for there in pods.values()))
     before = {app: on(dying, there) for app, there in pods.items()}
     assert timeline.not_ready == {}
@@ -120,7 +120,7 @@ async def test_pods_of_a_dead_node_are_evicted_and_replaced(simulation: Simulati
         assert timeline.not_ready[name] - last == pytest.approx(silent, abs=0.01)
         assert name not in timeline.evicted, "it tolerates"
     for app in ("web", "hasty"):
-        now = await placed(user, app)
+        now = await pods_of(user, app)
         assert len(now) == 8
         assert on(dying, now) == []
         assert all(is_ready(pod) for pod in now.values())
@@ -130,7 +130,7 @@ async def test_pods_of_a_dead_node_are_evicted_and_replaced(simulation: Simulati
     await asyncio.sleep(100.0)
     for name in itertools.chain(*before.values()):
         assert 40.0 <= timeline.gone[name] - deleted <= 80.0, "after the quarantine, in a pass"
-    assert len(await placed(user, "daemon")) == 8, "and whoever tolerates is replaced now"
+    assert len(await pods_of(user, "daemon")) == 8, "and whoever tolerates is replaced now"
 
     await machines.restore(dying)
     await simulation.settle()
@@ -145,7 +145,7 @@ async def test_recovered_node_keeps_its_pods(simulation: Simulation) -> None:
     user = User(simulation.user)
     await user.request("POST", SETS, replica_set("web", 6))
     await asyncio.sleep(60.0)
-    before = await placed(user, "web")
+    before = await pods_of(user, "web")
     machines.silence("node-1")
     await asyncio.sleep(300.0)
     assert timeline.tainted
@@ -153,7 +153,7 @@ async def test_recovered_node_keeps_its_pods(simulation: Simulation) -> None:
     await asyncio.sleep(30.0)
     assert timeline.tainted == {}
     await simulation.settle()
-    after = await placed(user, "web")
+    after = await pods_of(user, "web")
     assert sorted(after) == sorted(before)
     assert timeline.evicted == {}
     assert all(is_ready(pod) for pod in after.values())

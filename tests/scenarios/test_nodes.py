@@ -60,7 +60,7 @@ SETS_TO_RUN = (
 
 
 class Operator(User):
-    """Breaks nodes and mends them, taints them, and has pods made and deleted."""
+    """Makes nodes fail and recover, taints them, and creates and deletes pods."""
 
     def __init__(self, simulation: Simulation, machines: Machines) -> None:
         super().__init__(simulation.user)
@@ -68,17 +68,17 @@ class Operator(User):
         self._chance: random.Random = simulation.env.stream("user")
         self._machines = machines
 
-    async def work(self, seconds: float, count: int) -> None:
+    async def run_actions(self, seconds: float, count: int) -> None:
         acts = (
             *[self.silence] * 3,
             *[self.restore] * 3,
             self.outage,
-            self.give_up,
-            self.give_up,
+            self.delete_silent_node,
+            self.delete_silent_node,
             *[self.taint] * 2,
             *[self.untaint] * 2,
-            self.taint_again,
-            self.lose_lease,
+            self.retaint,
+            self.delete_lease,
             self.tolerate,
             self.delete_pod,
             self.delete_unbound,
@@ -98,7 +98,7 @@ class Operator(User):
         self._machines.silence(self._node())
 
     async def outage(self) -> None:
-        """A zone, or all of them, at once."""
+        """Silence the nodes of a zone, or all, at once."""
         zone = self._chance.choice(("a", "b", ""))
         for name in self._machines.names:
             if zone in ("", ZONES[name]) and self._chance.random() < 0.9:
@@ -112,8 +112,8 @@ class Operator(User):
         await self._machines.untaint(name, OUT)
         await self._machines.restore(name)
 
-    async def give_up(self) -> None:
-        """A node that is silent is out of service, or deleted."""
+    async def delete_silent_node(self) -> None:
+        """Delete a silent node, or set the out-of-service taint."""
         name = self._node()
         if self._machines.is_silent(name):
             if self._chance.random() < 0.5:
@@ -132,8 +132,8 @@ class Operator(User):
                     await self._machines.untaint(name, taint["key"])
                     return
 
-    async def taint_again(self) -> None:
-        """Off and on, so quickly that a slow watch may bring only the end of it."""
+    async def retaint(self) -> None:
+        """Remove and re-add a taint so quickly that a slow watch may deliver only the last state."""
         name = self._node()
         for taint in await self._machines.taints(name):
             if taint["key"] in OWN:
@@ -141,8 +141,8 @@ class Operator(User):
                 await asyncio.sleep(self._chance.choice((0.0, 0.5, 5.0)))
                 await self._machines.taint(name, taint["key"], since=format_time(self._env.now()))
 
-    async def lose_lease(self) -> None:
-        """The kubelet makes it anew."""
+    async def delete_lease(self) -> None:
+        """Delete a Lease, which the kubelet recreates."""
         await self.request("DELETE", f"{LEASES}/{self._node()}")
 
     async def _pod(self) -> Doc | None:
@@ -161,7 +161,7 @@ class Operator(User):
             await self.request("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}")
 
     async def delete_unbound(self) -> None:
-        """A pod that fits nowhere is deleted, and its finalizer taken off."""
+        """Delete an unschedulable pod, and remove its finalizer."""
         name = f"unbound-{self._chance.randrange(10**9)}"
         meta = {"name": name, "finalizers": ["example.com/hold"]}
         spec = {"containers": [{"name": "main", "image": "pause"}], "nodeSelector": {"nowhere": "yes"}}
@@ -172,7 +172,7 @@ class Operator(User):
         await self.merge(f"{NAMESPACE}/pods/{name}", {"metadata": {"finalizers": None}})
 
     async def start_on_node(self) -> None:
-        """A pod that nobody schedules, on a node that there may not be."""
+        """Create a pod with nodeName, possibly of a missing node."""
         name = self._chance.choice((self._node(), "nowhere"))
         spec = {
             "nodeName": name,
@@ -192,7 +192,7 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     for manifest in SETS_TO_RUN:
         await operator.request("POST", SETS, manifest)
     await asyncio.sleep(30.0)
-    await asyncio.gather(simulation.follow(plan), operator.work(SECONDS, 60))
+    await asyncio.gather(simulation.follow(plan), operator.run_actions(SECONDS, 60))
     simulation.heal()
     dead = chance.choice(machines.names) if chance.random() < 0.5 else ""
     if dead:

@@ -18,7 +18,7 @@ Seen = list[tuple[float, str]]
 
 
 def program(seen: Seen) -> Program:
-    """Notes each state of the ConfigMap that its informer has, and when."""
+    """Records each observed state of the ConfigMap, with its time."""
     began: list[float] = []
 
     async def start(client: Client, env: Env) -> None:

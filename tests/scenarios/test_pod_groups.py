@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.scenarios.users import NAMESPACE, Doc, Restless
+from tests.scenarios.users import NAMESPACE, Doc, RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.api.core import Pod
@@ -20,43 +20,51 @@ RESOURCES = ("podgroups.scheduling.k8s.io", "pods")
 SECONDS = 90.0
 
 
-class Planner(Restless):
-    """Somebody with groups of pods, who deletes both in any order."""
+class GroupUser(RandomUser):
+    """Creates and deletes PodGroups and their pods in any order."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         often = [self.group, self.group, self.pod, self.pod, self.pod, self.pod]
-        return [*often, self.dissolve, self.dissolve, self.stop, self.stop, self.undo, self.note]
+        return [
+            *often,
+            self.delete_group,
+            self.delete_group,
+            self.delete_pod,
+            self.delete_pod,
+            self.remove_finalizer,
+            self.label_group,
+        ]
 
     async def group(self) -> None:
-        """Of one of a few names, with something that no view shows."""
+        """Create a group with one of a few names, with a field that this release's types lack."""
         spec = {"schedulingPolicy": {"gang": {"minCount": self._chance.randrange(1, 9)}}}
         await self.request("POST", GROUPS, {"metadata": {"name": f"g{self._chance.randrange(3)}"}, "spec": spec})
 
     async def pod(self) -> None:
-        """Of one of a few names; some end by themselves, some belong to no group that is there."""
+        """Create a pod with one of a few names; some complete by themselves, some have a missing group."""
         annotations = self._chance.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
         await self.request(
             "POST", PODS, pod(f"p{self._chance.randrange(6)}", f"g{self._chance.randrange(3)}", annotations)
         )
 
-    async def dissolve(self) -> None:
+    async def delete_group(self) -> None:
         """Delete a group."""
         await self._delete(GROUPS)
 
-    async def stop(self) -> None:
-        """Delete a pod, some by force."""
+    async def delete_pod(self) -> None:
+        """Delete a pod, sometimes without grace period."""
         await self._delete(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
 
-    async def undo(self) -> None:
-        """Take the finalizer off a group that lives."""
+    async def remove_finalizer(self) -> None:
+        """Remove the finalizer of a group that is not terminating."""
         living = [item["metadata"] for item in await self.items(GROUPS) if "deletionTimestamp" not in item["metadata"]]
         if living:
             meta = self._chance.choice(living)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{GROUPS}/{meta['name']}", {"metadata": changes})
 
-    async def note(self) -> None:
-        """Write something on a group."""
+    async def label_group(self) -> None:
+        """Change a label of a group."""
         name = f"g{self._chance.randrange(3)}"
         await self.merge(f"{GROUPS}/{name}", {"metadata": {"labels": {"note": str(self._chance.random())}}})
 
@@ -65,15 +73,15 @@ class Planner(Restless):
 
 
 def pod(name: str, group: str, annotations: dict[str, str] | None = None) -> Doc:
-    """One that belongs to the group."""
+    """A pod of the group."""
     containers = [{"name": "main", "image": "pause:1"}]
     spec: Doc = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": containers}
     spec["schedulingGroup"] = {"podGroupName": group}
     return {"metadata": {"name": name, "annotations": annotations or {}}, "spec": spec}
 
 
-async def end(simulation: Simulation, user: Planner) -> None:
-    """All is deleted, the pods last: nothing may stay."""
+async def delete_everything(simulation: Simulation, user: GroupUser) -> None:
+    """Delete everything, the pods last; nothing may remain."""
     await asyncio.sleep(60.0)
     await simulation.settle()
     for path in (GROUPS, PODS):
@@ -85,16 +93,16 @@ async def end(simulation: Simulation, user: Planner) -> None:
 
 
 async def test_group_is_kept_while_in_use_and_deleted_afterwards(simulation: Simulation, seed: int) -> None:
-    user = Planner(simulation)
+    user = GroupUser(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(40))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(40))
     simulation.heal()
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
-async def deleted(simulation: Simulation) -> None:
-    """A group is deleted to which a pod belongs."""
-    user = Planner(simulation)
+async def delete_group_in_use(simulation: Simulation) -> None:
+    """A group with a pod is deleted."""
+    user = GroupUser(simulation)
     await user.request("POST", PODS, pod("p", "g0"))
     await user.request("POST", PODS, pod("q", "g1"))
     await asyncio.sleep(20.0)
@@ -103,26 +111,26 @@ async def deleted(simulation: Simulation) -> None:
     await asyncio.sleep(5.0)
     await user.request("DELETE", f"{GROUPS}/g0")
     await asyncio.sleep(5.0)
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
-async def nobody(*_args: object) -> bool:
+async def no_user(*_args: object) -> bool:
     return False
 
 
-@broken_without((PodGroupProtectionController, "is_being_used", nobody), fails="was released while")
+@broken_without((PodGroupProtectionController, "is_being_used", no_user), fails="was released while")
 async def test_invariant_detects_a_group_released_too_early(simulation: Simulation) -> None:
-    await deleted(simulation)
+    await delete_group_in_use(simulation)
 
 
-def unheard(_self: object, _old: Pod | None, _new: Pod | None) -> None:
+def pod_unobserved(_self: object, _old: Pod | None, _new: Pod | None) -> None:
     return
 
 
 @pytest.mark.simulation(
     fails="being deleted and has no pods, and still exists",
-    patches=[(PodGroupProtectionController, "_enqueue_groups_of_pod", unheard)],
+    patches=[(PodGroupProtectionController, "_enqueue_groups_of_pod", pod_unobserved)],
 )
 async def test_invariant_detects_a_group_that_is_never_released(simulation: Simulation) -> None:
     """Who does not hear of the end of pods."""
-    await deleted(simulation)
+    await delete_group_in_use(simulation)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.controllers.certificate_kinds import GROUP, definition
 from tests.scenarios.served import serve
-from tests.scenarios.users import Doc, Restless
+from tests.scenarios.users import Doc, RandomUser
 from tests.scenarios.variants import WITHOUT, broken_without
 
 from pilothouse.client.interceptor import Replace, Rule
@@ -29,8 +29,8 @@ FOUR = datetime.timedelta(minutes=4)
 KIND = definition(*RESOURCES, "PodCertificateRequest", namespaced=True)
 
 
-class Kubelets(Restless):
-    """Those who ask for their pods, and the signers."""
+class KubeletsAndSigners(RandomUser):
+    """Kubelets that create requests, and signers."""
 
     PAUSES = (0.0, 0.5, 20.0, 60.0, 240.0)
 
@@ -40,73 +40,73 @@ class Kubelets(Restless):
             self.request_certificate,
             self.request_certificate,
             self.request_certificate,
-            self.answer,
-            self.answer,
-            self.drop,
-            self.again,
+            self.issue_or_deny,
+            self.issue_or_deny,
+            self.delete_request,
+            self.recreate,
         ]
 
     async def request_certificate(self, name: str = "") -> None:
-        """One of a few names, so that some come again."""
+        """Create a request with one of a few names, so that names are reused."""
         await self.create(self._chance.choice(NAMESPACES), name or f"r{self._chance.randrange(6)}")
 
     async def create(self, namespace: str, name: str) -> None:
-        """A request."""
+        """Create a request."""
         head = {"apiVersion": f"{GROUP}/v1beta1", "kind": "PodCertificateRequest", "metadata": {"name": name}}
         await self.request("POST", requests(namespace), {**head, "spec": {"signerName": "example.com/own"}})
 
-    async def answer(self) -> None:
-        """Issue a certificate, or say no."""
+    async def issue_or_deny(self) -> None:
+        """Issue a certificate, or deny the request."""
         said = self._chance.choice(({"certificateChain": "PEM"}, {"conditions": [{"type": "Denied"}]}))
         path, _found = await self._any()
         await self.merge(path, {"status": said})
 
-    async def drop(self) -> None:
-        """The pod is gone, and its request with it."""
+    async def delete_request(self) -> None:
+        """Delete a request, as with its pod."""
         path, _found = await self._any()
         await self.request("DELETE", path)
 
-    async def again(self) -> None:
-        """Another pod, and a request of the same name."""
+    async def recreate(self) -> None:
+        """Recreate a request, for another pod."""
         path, found = await self._any()
         await self.request("DELETE", path)
         await self.request_certificate(found["metadata"]["name"])
 
     async def _any(self) -> tuple[str, Doc]:
-        """A request, and where it is; what is asked of one that is not there is refused."""
+        """A random request and its path; the server rejects writes to a missing one."""
         where = self._chance.choice(NAMESPACES)
         items = await self.items(requests(where)) or [{"metadata": {"name": "none"}}]
         found = self._chance.choice(items)
         return f"{requests(where)}/{found['metadata']['name']}", found
 
-    async def left(self) -> list[Doc]:
-        """All that are there."""
+    async def remaining(self) -> list[Doc]:
+        """All existing requests."""
         return await self.items(f"/apis/{GROUP}/v1beta1/{RESOURCES[0]}")
 
 
 def requests(namespace: str) -> str:
-    """Where they are."""
+    """The path of the requests of a namespace."""
     return f"/apis/{GROUP}/v1beta1/namespaces/{namespace}/{RESOURCES[0]}"
 
 
 async def test_requests_are_deleted_after_fifteen_minutes(simulation: Simulation, seed: int) -> None:
-    user = Kubelets(simulation)
+    user = KubeletsAndSigners(simulation)
     await serve(simulation, KIND)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(80))
+    await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.run_actions(80))
     await user.request_certificate("last")
     await simulation.settle()
-    made = [parse_time(item["metadata"]["creationTimestamp"]) for item in await user.left()]
+    made = [parse_time(item["metadata"]["creationTimestamp"]) for item in await user.remaining()]
     if made:  # while the clock was ahead
         rest = max(made) - simulation.env.now() + datetime.timedelta(minutes=21)
         await asyncio.sleep(rest.total_seconds())
-    assert await user.left() == []
+    assert await user.remaining() == []
     await simulation.settle()
 
 
-async def exchanged(simulation: Simulation) -> None:
-    """A request is old, and somebody makes a new one of its name while the manager hears of nothing."""
-    user = Kubelets(simulation)
+async def recreated(simulation: Simulation) -> None:
+    """An old request is recreated, which the manager does not observe."""
+    user = KubeletsAndSigners(simulation)
     await serve(simulation, KIND)
     await user.create("default", "r")
     await asyncio.sleep(14 * MINUTE)
@@ -114,7 +114,7 @@ async def exchanged(simulation: Simulation) -> None:
         await user.request("DELETE", f"{requests('default')}/r")
         await user.create("default", "r")
         await asyncio.sleep(7 * MINUTE)
-    assert len(await user.left()) == 1
+    assert len(await user.remaining()) == 1
     await simulation.settle()
 
 
@@ -126,7 +126,7 @@ def without_uid(request: Any) -> Any:
 async def test_recreated_request_of_the_same_name_is_not_deleted(simulation: Simulation, variant: str) -> None:
     if variant == WITHOUT:
         simulation.add_rule(Rule(Replace(without_uid), verb="delete", resource="podcertificaterequests"))
-    await exchanged(simulation)
+    await recreated(simulation)
 
 
 @pytest.mark.simulation(
@@ -134,16 +134,16 @@ async def test_recreated_request_of_the_same_name_is_not_deleted(simulation: Sim
     patches=[(controller, "is_expired", lambda meta, now: now - meta.creation_timestamp > FOUR)],
 )
 async def test_invariant_detects_early_deletion(simulation: Simulation) -> None:
-    await exchanged(simulation)
+    await recreated(simulation)
 
 
 @pytest.mark.simulation(fails="still exists", options=SimulationOptions(nodes=0, controllers=("ttl",)))
 async def test_invariant_detects_a_leaked_request(simulation: Simulation) -> None:
-    await exchanged(simulation)
+    await recreated(simulation)
 
 
 async def test_invariant_observed_deletions(simulation: Simulation) -> None:
-    await exchanged(simulation)
+    await recreated(simulation)
     (invariant,) = simulation.invariants
     assert isinstance(invariant, PodRequests)
     assert invariant.cleaned == 1

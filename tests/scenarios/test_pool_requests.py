@@ -15,7 +15,7 @@ from tests.controllers.resourcepoolstatusrequest.pools import (
     allocation,
     slice_doc,
 )
-from tests.scenarios.users import Doc, Restless
+from tests.scenarios.users import Doc, RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.devices.resourcepoolstatusrequest import controller
@@ -32,8 +32,8 @@ HOUR = 3600.0
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
 
-class Cluster(Restless):
-    """Drivers, users of devices, and people who ask how many there are."""
+class DriverAndUsers(RandomUser):
+    """Drivers that publish ResourceSlices, claims, and ResourcePoolStatusRequests."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
@@ -41,11 +41,20 @@ class Cluster(Restless):
         self._generation = 1
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        own = [self.publish, self.publish, self.publish, self.withdraw, self.take, self.take, self.give_back]
-        return [*own, self.ask_about_pools, self.ask_about_pools, self.ask_about_pools]
+        own = [
+            self.write_slice,
+            self.write_slice,
+            self.write_slice,
+            self.delete_slice,
+            self.allocate_claim,
+            self.allocate_claim,
+            self.delete_claim,
+        ]
+        return [*own, self.create_request, self.create_request, self.create_request]
 
-    async def publish(self) -> None:
-        """A slice of one of two pools, sometimes of a newer generation, sometimes one of two."""
+    async def write_slice(self) -> None:
+        """Create or update a slice of one of two pools, sometimes of a newer generation, sometimes of an incomplete
+        pool."""
         chance = self._chance
         self._generation += chance.choice((0, 0, 1))
         doc = slice_doc(
@@ -58,32 +67,32 @@ class Cluster(Restless):
         )
         await self.request("POST", SLICES, doc)
 
-    async def withdraw(self) -> None:
-        """A slice."""
+    async def delete_slice(self) -> None:
+        """Delete a slice."""
         await self.delete_any(SLICES)
 
-    async def take(self) -> None:
-        """A claim gets some devices."""
+    async def allocate_claim(self) -> None:
+        """Create a claim with allocated devices."""
         name = f"c{self._chance.randrange(4)}"
         await self.request("POST", CLAIMS, {"metadata": {"name": name}, "spec": CLAIM_SPEC})
         devices = self._chance.sample(["device-0", "device-1", "device-2"], self._chance.randrange(1, 3))
         got = allocation(*devices, pool=f"pool-{self._chance.randrange(2)}")
         await self.merge(f"{CLAIMS}/{name}/status", {"status": {"allocation": got}})
 
-    async def give_back(self) -> None:
-        """A claim goes."""
+    async def delete_claim(self) -> None:
+        """Delete a claim."""
         await self.delete_any(CLAIMS)
 
-    async def ask_about_pools(self) -> None:
-        """Of all, or of one; some ask for less."""
+    async def create_request(self) -> None:
+        """Create a request for all pools or one, sometimes with a limit."""
         self._asked += 1
         spec = {"driver": DRIVER, **self._chance.choice(({}, {}, {"poolName": "pool-1"}, {"limit": 1}))}
         await self.request("POST", REQUESTS, {"metadata": {"name": f"r{self._asked}"}, "spec": spec})
 
 
 def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] | None]:
-    """Total, allocated and unavailable devices by pool, counted in another way than the controller does; None for a
-    pool that lacks slices."""
+    """Total, allocated and unavailable devices by pool, calculated independently of the controller; None for an
+    incomplete pool."""
     found: dict[str, tuple[int, ...] | None] = {}
     for name in sorted({slice_["spec"]["pool"]["name"] for slice_ in slices}):
         specs = [slice_["spec"] for slice_ in slices if slice_["spec"]["pool"]["name"] == name]
@@ -107,7 +116,7 @@ def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] |
 
 
 def answered(request: Doc) -> dict[str, tuple[int, ...] | None]:
-    """The same, as the answer has it."""
+    """The same from a request's status."""
     fields = ("totalDevices", "allocatedDevices", "unavailableDevices")
     return {
         pool["poolName"]: None if "validationError" in pool else tuple(pool[field] for field in fields)
@@ -115,8 +124,8 @@ def answered(request: Doc) -> dict[str, tuple[int, ...] | None]:
     }
 
 
-async def end(simulation: Simulation, user: Cluster) -> None:
-    """The last answer is true, and none outlives its time."""
+async def check_final_state(simulation: Simulation, user: DriverAndUsers) -> None:
+    """The last status is correct, and all requests are deleted after their TTL."""
     await asyncio.sleep(60.0)
     await user.request("POST", REQUESTS, {"metadata": {"name": "last"}, "spec": {"driver": DRIVER}})
     await asyncio.sleep(60.0)
@@ -133,11 +142,11 @@ async def end(simulation: Simulation, user: Cluster) -> None:
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (PoolRequests(),))
 async def test_every_request_is_completed_once_and_deleted(simulation: Simulation, seed: int) -> None:
-    user = Cluster(simulation)
+    user = DriverAndUsers(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(40))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(40))
     simulation.heal()
-    await end(simulation, user)
+    await check_final_state(simulation, user)
     (invariant,) = simulation.invariants
     assert isinstance(invariant, PoolRequests)
     assert invariant.answered
@@ -147,7 +156,7 @@ async def test_every_request_is_completed_once_and_deleted(simulation: Simulatio
 @broken_without((controller, "RETRIES", 10**9), fails="KeyError", options=OPTIONS, invariants=lambda: (PoolRequests(),))
 async def test_request_for_an_incomplete_pool_reports_it(simulation: Simulation) -> None:
     """Upstream's controller gives such requests up after five tries, and nothing wakes them (kubernetes#141883)."""
-    user = Cluster(simulation)
+    user = DriverAndUsers(simulation)
     await user.request("POST", SLICES, slice_doc("a", expected=2))
     await asyncio.sleep(1.0)
-    await end(simulation, user)
+    await check_final_state(simulation, user)

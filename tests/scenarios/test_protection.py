@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.scenarios.test_volumes import CLAIMS, PODS, VOLUMES, claim
-from tests.scenarios.users import Restless
+from tests.scenarios.users import RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection.controller import ClaimProtectionController
@@ -20,18 +20,28 @@ RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "pods")
 SECONDS = 90.0
 
 
-class Owner(Restless):
-    """Somebody with data and pods, who deletes both in any order."""
+class Owner(RandomUser):
+    """Creates and deletes claims and pods in any order."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.claim, self.claim, self.pod, self.pod, self.pod, self.give_up, self.stop, self.undo, self.unbind]
+        return [
+            self.claim,
+            self.claim,
+            self.pod,
+            self.pod,
+            self.pod,
+            self.delete_claim,
+            self.delete_pod,
+            self.remove_finalizer,
+            self.delete_volume,
+        ]
 
     async def claim(self) -> None:
-        """Of one of a few names, so that some come again."""
+        """Create a claim with one of a few names, so that names are reused."""
         await self.request("POST", CLAIMS, claim(f"c{self._chance.randrange(4)}", 1, "standard"))
 
     async def pod(self) -> None:
-        """Of one of a few names, with one claim or two; some end by themselves."""
+        """Create a pod with one of a few names and one or two claims; some complete by themselves."""
         names = self._chance.sample([f"c{number}" for number in range(4)], self._chance.choice((1, 1, 2)))
         annotations = self._chance.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
         spec = {
@@ -43,20 +53,20 @@ class Owner(Restless):
         meta = {"name": f"p{self._chance.randrange(5)}", "annotations": annotations}
         await self.request("POST", PODS, {"metadata": meta, "spec": spec})
 
-    async def give_up(self) -> None:
+    async def delete_claim(self) -> None:
         """Delete a claim."""
         await self._delete(CLAIMS)
 
-    async def stop(self) -> None:
-        """Delete a pod, some by force."""
+    async def delete_pod(self) -> None:
+        """Delete a pod, sometimes without grace period."""
         await self._delete(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
 
-    async def unbind(self) -> None:
-        """Delete a volume, whoever has it."""
+    async def delete_volume(self) -> None:
+        """Delete a volume, even a bound one."""
         await self._delete(VOLUMES)
 
-    async def undo(self) -> None:
-        """Take the finalizer off a claim that lives."""
+    async def remove_finalizer(self) -> None:
+        """Remove the finalizer of a claim that is not terminating."""
         living = [item["metadata"] for item in await self.items(CLAIMS) if "deletionTimestamp" not in item["metadata"]]
         if living:
             meta = self._chance.choice(living)
@@ -67,8 +77,8 @@ class Owner(Restless):
         await self.delete_any(path, body)
 
 
-async def end(simulation: Simulation, user: Owner) -> None:
-    """All is deleted, the pods last: nothing may stay."""
+async def delete_everything(simulation: Simulation, user: Owner) -> None:
+    """Delete everything, the pods last; nothing may remain."""
     for path in (CLAIMS, VOLUMES, PODS):
         await user.delete_all(path)
     await asyncio.sleep(120.0)
@@ -80,13 +90,13 @@ async def end(simulation: Simulation, user: Owner) -> None:
 async def test_claims_and_volumes_in_use_are_kept_and_deleted_afterwards(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(30))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(30))
     simulation.heal()
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
-async def unseen(simulation: Simulation) -> None:
-    """A claim is deleted of whose pod the manager has not heard."""
+async def pod_unobserved(simulation: Simulation) -> None:
+    """A claim is deleted whose pod the manager has not observed."""
     user = Owner(simulation)
     await user.request("POST", CLAIMS, claim("c0", 1, "standard"))
     await asyncio.sleep(20.0)
@@ -97,21 +107,21 @@ async def unseen(simulation: Simulation) -> None:
         await asyncio.sleep(20.0)
         await user.request("DELETE", f"{CLAIMS}/c0")
         await asyncio.sleep(60.0)
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
-async def nobody(*_args: object) -> bool:
+async def no_user(*_args: object) -> bool:
     return False
 
 
 @broken_without(
-    (ClaimProtectionController, "is_being_used", nobody),
+    (ClaimProtectionController, "is_being_used", no_user),
     fails="was released while",
     invariants=lambda: (Protection(), Volumes()),
 )
 async def test_pods_are_listed_live_before_a_claim_is_released(simulation: Simulation) -> None:
     """Upstream's ``askAPIServer``: pods may be missing in the cache."""
-    await unseen(simulation)
+    await pod_unobserved(simulation)
 
 
 @pytest.mark.simulation(

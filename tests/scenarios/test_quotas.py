@@ -30,7 +30,7 @@ async def use_up(simulation: Simulation) -> None:
         restarts=True,
     )  # fmt: skip
 
-    async def work() -> None:
+    async def run_actions() -> None:
         for _ in range(15):
             with contextlib.suppress(ApiError):  # a person shrugs
                 if chance.random() < 0.2:
@@ -41,7 +41,7 @@ async def use_up(simulation: Simulation) -> None:
                     await user.merge(f"{SETS}/{chance.choice('ab')}", {"spec": {"replicas": replicas}})
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
-    await asyncio.gather(simulation.follow(plan), work())
+    await asyncio.gather(simulation.follow(plan), run_actions())
     for name in ("a", "b"):
         await user.merge(f"{SETS}/{name}", {"spec": {"replicas": 2}})
     # What is refused is tried again, the longer the rarer: let everybody have what they ask for.

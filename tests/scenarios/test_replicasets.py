@@ -32,7 +32,7 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     plan = draw(simulation.env.stream("plan"), SECONDS, count=faults, resources=RESOURCES, restarts=restarts)
     user = user_of(simulation)
     await user.request("POST", SETS, replica_set("web", 4, {"app": "web", "track": "web"}))
-    await asyncio.gather(simulation.follow(plan), user.work(SECONDS, 40))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(SECONDS, 40))
     await simulation.settle()
 
 

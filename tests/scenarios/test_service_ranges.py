@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.users import Doc, Restless
+from tests.scenarios.users import Doc, RandomUser
 from tests.scenarios.variants import Patch, broken_without
 from tests.tables import cases
 
@@ -35,12 +35,12 @@ RANGES = (
 )
 SECOND = {"10.9.0.0/28": "fd00::/123", "10.9.0.0/24": "fd00::/112", "fd00::/120": "10.9.0.0/26"}
 """What may be added to a range of one family."""
-UNHEARD_SECONDS = 8.0
+UNOBSERVED_SECONDS = 8.0
 """As long after a deletion other API servers may give addresses: less than the ten that are left to them."""
 
 
-class Operator(Restless):
-    """Somebody who has ranges and services, and other API servers that are behind."""
+class Operator(RandomUser):
+    """Creates and deletes ServiceCIDRs and Services, and allocates addresses as API servers with stale caches."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
@@ -48,18 +48,34 @@ class Operator(Restless):
         """When each range was deleted."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.create, self.create, self.drop, self.drop, self.serve, self.serve, self.give_late, self.give_late]
-        return [*often, self.stop, self.stop, self.take_back, self.grow, self.undo]
+        often = [
+            self.create,
+            self.create,
+            self.delete_range,
+            self.delete_range,
+            self.create_service,
+            self.create_service,
+            self.allocate_late,
+            self.allocate_late,
+        ]
+        return [
+            *often,
+            self.delete_service,
+            self.delete_service,
+            self.release_late,
+            self.add_family,
+            self.remove_finalizer,
+        ]
 
     async def create(self) -> None:
-        """A range of one of a few names."""
+        """Create a ServiceCIDR with one of a few names."""
         cidrs = list(self._chance.choice(RANGES))
         await self.request(
             "POST", CIDRS, {"metadata": {"name": f"r{self._chance.randrange(4)}"}, "spec": {"cidrs": cidrs}}
         )
 
-    async def drop(self) -> None:
-        """One that has its finalizer: nothing is promised of others."""
+    async def delete_range(self) -> None:
+        """Delete a ServiceCIDR with the finalizer; there are no guarantees for others."""
         protected = [range_ for range_ in await self._ranges() if FINALIZER in range_["metadata"].get("finalizers", ())]
         if protected:
             meta = self._chance.choice(protected)["metadata"]
@@ -67,8 +83,8 @@ class Operator(Restless):
                 self._deleted[meta["name"]] = asyncio.get_running_loop().time()
             await self.request("DELETE", f"{CIDRS}/{meta['name']}")
 
-    async def grow(self) -> None:
-        """A second family."""
+    async def add_family(self) -> None:
+        """Add a range of the second family."""
         for found in await self._ranges():
             cidrs = found["spec"]["cidrs"]
             if len(cidrs) == 1 and cidrs[0] in SECOND:
@@ -76,8 +92,8 @@ class Operator(Restless):
                 await self.merge(f"{CIDRS}/{name}", {"spec": {"cidrs": [*cidrs, SECOND[cidrs[0]]]}})
                 return
 
-    async def undo(self) -> None:
-        """Take the finalizer off one that lives."""
+    async def remove_finalizer(self) -> None:
+        """Remove the finalizer of a ServiceCIDR that is not terminating."""
         living = [
             range_["metadata"] for range_ in await self._ranges() if "deletionTimestamp" not in range_["metadata"]
         ]
@@ -86,24 +102,24 @@ class Operator(Restless):
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{CIDRS}/{meta['name']}", {"metadata": changes})
 
-    async def serve(self) -> None:
-        """A service with an address of its choice, or with any."""
+    async def create_service(self) -> None:
+        """Create a Service with a requested or any cluster IP."""
         address = self._chance.choice(({}, {"clusterIP": f"10.9.0.{self._chance.randrange(1, 32)}"}))
         metadata = {"name": f"s{self._chance.randrange(8)}"}
         await self.request("POST", SERVICES, {"metadata": metadata, "spec": {"ports": [{"port": 80}], **address}})
 
-    async def stop(self) -> None:
-        """A service."""
+    async def delete_service(self) -> None:
+        """Delete a Service."""
         await self.request("DELETE", f"{SERVICES}/s{self._chance.randrange(8)}")
 
-    async def give_late(self) -> None:
-        """Another API server gives an address of a range of which it does not know yet that it goes."""
+    async def allocate_late(self) -> None:
+        """Allocate an address of a ServiceCIDR as an API server that has not observed its deletion."""
         now = asyncio.get_running_loop().time()
         known = [
             range_
             for range_ in await self._ranges()
             if "deletionTimestamp" not in range_["metadata"]
-            or now - self._deleted[range_["metadata"]["name"]] < UNHEARD_SECONDS
+            or now - self._deleted[range_["metadata"]["name"]] < UNOBSERVED_SECONDS
         ]
         if known:
             network = parse_cidr(self._chance.choice(self._chance.choice(known)["spec"]["cidrs"]))
@@ -114,8 +130,8 @@ class Operator(Restless):
                 "POST", ADDRESSES, {"metadata": {"name": str(address), "labels": labels}, "spec": parent}
             )
 
-    async def take_back(self) -> None:
-        """Such an address."""
+    async def release_late(self) -> None:
+        """Release such an address."""
         late = await self._late()
         if late:
             await self.request("DELETE", f"{ADDRESSES}/{self._chance.choice(late)}")
@@ -128,8 +144,8 @@ class Operator(Restless):
         return [item for item in await self.items(CIDRS) if item["metadata"]["name"] != "kubernetes"]
 
 
-async def end(simulation: Simulation, user: Operator) -> None:
-    """All is deleted, the addresses last: nothing may stay but the server's own range."""
+async def delete_everything(simulation: Simulation, user: Operator) -> None:
+    """Delete everything, the addresses last; only the default ServiceCIDR may remain."""
     await asyncio.sleep(60.0)
     await simulation.settle()
     await user.delete_all(CIDRS)
@@ -148,13 +164,13 @@ async def test_every_address_keeps_a_service_cidr(simulation: Simulation, seed: 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     # The ten seconds are a clock's: who jumps ahead leaves fewer to the others.
     plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, JumpClock)))
-    await asyncio.gather(simulation.follow(plan), user.work(50))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(50))
     simulation.heal()
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
-async def begin(simulation: Simulation, *names: str) -> Operator:
-    """Ranges that are all the same, with an address."""
+async def create_ranges(simulation: Simulation, *names: str) -> Operator:
+    """Create ServiceCIDRs of the same range, and an address."""
     user = Operator(simulation)
     for name in names:
         await user.request("POST", CIDRS, {"metadata": {"name": name}, "spec": {"cidrs": ["10.9.0.0/28"]}})
@@ -162,19 +178,19 @@ async def begin(simulation: Simulation, *names: str) -> Operator:
     return user
 
 
-async def together(simulation: Simulation) -> None:
-    """Two that give the same go at the same time."""
-    user = await begin(simulation, "a", "b")
+async def delete_two(simulation: Simulation) -> None:
+    """Two ServiceCIDRs of the same range are deleted at once."""
+    user = await create_ranges(simulation, "a", "b")
     spec = {"ports": [{"port": 80}], "clusterIP": "10.9.0.1"}
     await user.request("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})
     for name in ("a", "b"):
         await user.request("DELETE", f"{CIDRS}/{name}")
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
-async def unheard(simulation: Simulation) -> None:
-    """An address is given late, and the manager does not hear of it."""
-    user = await begin(simulation, "a")
+async def address_unobserved(simulation: Simulation) -> None:
+    """An address is allocated late, which the manager does not observe."""
+    user = await create_ranges(simulation, "a")
     with simulation.held_watches("ipaddresses"):
         await user.request("DELETE", f"{CIDRS}/a")
         await asyncio.sleep(5.0)
@@ -182,12 +198,12 @@ async def unheard(simulation: Simulation) -> None:
         parent = {"parentRef": {"resource": "services", "namespace": "default", "name": "late"}}
         await user.request("POST", ADDRESSES, {"metadata": {"name": "10.9.0.1", "labels": labels}, "spec": parent})
         await asyncio.sleep(60.0)
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
-async def made_anew(simulation: Simulation) -> None:
-    """While the manager tries to let go, another one does, and a range of that name is made anew."""
-    user = await begin(simulation, "a")
+async def recreated(simulation: Simulation) -> None:
+    """While the manager tries to remove the finalizer, another client removes it and recreates the ServiceCIDR."""
+    user = await create_ranges(simulation, "a")
     await user.request("DELETE", f"{CIDRS}/a")
     refused = simulation.add_rule(Rule(fail(500), verb="patch", resource="servicecidrs"))
     await asyncio.sleep(15.0)
@@ -197,7 +213,7 @@ async def made_anew(simulation: Simulation) -> None:
         await user.request("POST", CIDRS, again)
         simulation.remove_rule(refused)
         await asyncio.sleep(60.0)
-    await end(simulation, user)
+    await delete_everything(simulation, user)
 
 
 COUNT_ALL = (decide, "_others", lambda cidr, known: [e for e in known if e.metadata.name != cidr.metadata.name])
@@ -217,10 +233,10 @@ WITHOUT_GRACE = (controller, "GRACE_SECONDS", 0.0)
 @cases(
     "scenario, patch, wrong",
     {
-        "concurrent deletion": (together, COUNT_ALL, "no other range contains"),
-        "unobserved address": (unheard, BELIEVE_THE_CACHE, "no other range contains"),
-        "recreated": (made_anew, RELEASE_ANY, "lost its finalizer while it is not being deleted"),
-        "without grace period": (unheard, WITHOUT_GRACE, "was released after 0"),
+        "concurrent deletion": (delete_two, COUNT_ALL, "no other range contains"),
+        "unobserved address": (address_unobserved, BELIEVE_THE_CACHE, "no other range contains"),
+        "recreated": (recreated, RELEASE_ANY, "lost its finalizer while it is not being deleted"),
+        "without grace period": (address_unobserved, WITHOUT_GRACE, "was released after 0"),
     },
 )
 @broken_without(

@@ -70,12 +70,12 @@ async def under_faults(
     await asyncio.sleep(20.0)
     chance = simulation.env.stream("user")
 
-    async def work() -> None:
+    async def run_actions() -> None:
         for _ in range(12):
             await chance.choice(actions(user, chance))()
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
-    await asyncio.gather(simulation.follow(plan(simulation.env.stream("plan"))), work())
+    await asyncio.gather(simulation.follow(plan(simulation.env.stream("plan"))), run_actions())
     await simulation.settle()
 
 
@@ -127,7 +127,7 @@ async def test_simulation_gates_apply_to_the_manager(
 
 
 def changes(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
-    """Another size, another image."""
+    """Change the number of replicas or the image."""
     return [
         lambda: user.merge(WEB, {"spec": {"replicas": chance.choice(range(6))}}),
         lambda: set_image(user, chance.choice("abcd")),
@@ -164,8 +164,8 @@ async def test_pods_keep_their_claims(simulation: Simulation, seed: int, managem
     await under_faults(simulation, first, changes)
 
 
-def rough(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
-    """Also pods that are deleted, or end."""
+def disruptive_actions(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
+    """Also deletes pods, or makes them fail."""
 
     async def delete() -> None:
         for name in list(await images(user))[:1]:
@@ -187,4 +187,4 @@ def rough(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None
 async def test_converges_whatever_happens_to_pods(simulation: Simulation, seed: int, management: str) -> None:
     first = web(podManagementPolicy=management, revisionHistoryLimit=1)
     any_plan = functools.partial(draw, seconds=SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await under_faults(simulation, first, rough, any_plan)
+    await under_faults(simulation, first, disruptive_actions, any_plan)

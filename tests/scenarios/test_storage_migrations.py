@@ -18,7 +18,7 @@ from tests.controllers.storage_version_migrator.widgets import (
     widgets,
 )
 from tests.custom_resources import DEFINITIONS
-from tests.scenarios.users import Restless
+from tests.scenarios.users import RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.api.storagemigration import GroupResource
@@ -42,8 +42,8 @@ def invariant() -> Migrations:
     return Migrations(GroupResource(group="example.com", resource="widgets"))
 
 
-class Owner(Restless):
-    """Somebody who cannot decide on a version."""
+class Owner(RandomUser):
+    """Creates widgets and migrations while the storage version changes."""
 
     PAUSES = (0.0, 0.01, 0.5, 5.0, 20.0)
 
@@ -51,62 +51,62 @@ class Owner(Restless):
         super().__init__(simulation)
         self._store = simulation.store
 
-    async def begin(self) -> None:
-        """A definition, and some widgets."""
+    async def prepare(self) -> None:
+        """Create the definition and some widgets."""
         await self.request("POST", DEFINITIONS, definition())
         for number in range(4):
             await self.request("POST", widgets("v1"), widget(f"w{number}", number))
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.create, self.change, self.delete, self.migrate, self.migrate, self.decide]
-        return [*often, *often, self.rename, self.give_up]
+        often = [self.create, self.change, self.delete, self.migrate, self.migrate, self.change_storage_version]
+        return [*often, *often, self.change_definition, self.delete_migration]
 
     async def create(self) -> None:
-        """A widget of one of a few names, so that some come again."""
+        """Create a widget with one of a few names, so that names are reused."""
         version = self._version()
         await self.request("POST", widgets(version), widget(f"w{self._chance.randrange(6)}", 9, version))
 
     async def change(self) -> None:
-        """A widget is another one."""
+        """Update a widget."""
         path = f"{widgets(self._version())}/w{self._chance.randrange(6)}"
         await self.merge(path, {"spec": {"size": self._chance.randrange(100)}})
 
     async def delete(self) -> None:
-        """A widget."""
+        """Delete a widget."""
         await self.request("DELETE", f"{widgets(self._version())}/w{self._chance.randrange(6)}")
 
-    async def decide(self) -> None:
-        """The other version is the one to store."""
+    async def change_storage_version(self) -> None:
+        """Make the other version the storage version."""
         await self.merge(DEFINITION, {"spec": {"versions": versions(self._version())}})
 
-    async def rename(self) -> None:
-        """The definition changes, and its versions do not."""
+    async def change_definition(self) -> None:
+        """Change the definition without changing versions."""
         await self.merge(DEFINITION, {"spec": {"names": {"shortNames": [f"wd{self._chance.randrange(9)}"]}}})
 
     async def migrate(self) -> None:
-        """Ask for it."""
+        """Create a migration."""
         await self.request("POST", MIGRATIONS, migration(f"m{self._chance.randrange(8)}"))
 
-    async def give_up(self) -> None:
-        """A migration is no longer wanted."""
+    async def delete_migration(self) -> None:
+        """Delete a migration."""
         await self.request("DELETE", f"{MIGRATIONS}/m{self._chance.randrange(8)}")
 
     def _version(self) -> str:
         return self._chance.choice(("v1", "v2"))
 
     def stored(self) -> set[str]:
-        """Versions in which widgets are stored."""
+        """The versions in which widgets are stored."""
         return {stored_version(record.value) for record in self._store.list("example.com/widgets/").records}
 
     async def outcome(self, name: str) -> set[str]:
-        """Which conditions of a migration hold."""
+        """The conditions of a migration that are True."""
         found = await self.get(f"{MIGRATIONS}/{name}")
         assert found is not None
         return {one["type"] for one in found["status"].get("conditions") or () if one["status"] == "True"}
 
 
-async def end(simulation: Simulation, user: Owner) -> None:
-    """The faults are over, and a version is decided on: then the other one can be taken away."""
+async def check_final_state(simulation: Simulation, user: Owner) -> None:
+    """After the faults and a final migration the other version can be removed from storedVersions."""
     simulation.heal()
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await user.request("POST", MIGRATIONS, migration("last"))
@@ -123,21 +123,21 @@ async def end(simulation: Simulation, user: Owner) -> None:
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
 async def test_stored_versions_in_use_are_not_removed(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
-    await user.begin()
+    await user.prepare()
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(40))
-    await end(simulation, user)
+    await asyncio.gather(simulation.follow(plan), user.run_actions(40))
+    await check_final_state(simulation, user)
 
 
 async def migrated(simulation: Simulation) -> None:
-    """Everything goes well."""
+    """A migration that succeeds."""
     user = Owner(simulation)
-    await user.begin()
+    await user.prepare()
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await asyncio.sleep(MANY)
     await user.request("POST", MIGRATIONS, migration("first"))
     await simulation.settle()
-    await end(simulation, user)
+    await check_final_state(simulation, user)
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
@@ -149,9 +149,9 @@ async def test_invariant_observed_migrations(simulation: Simulation) -> None:
 
 
 async def redefined(simulation: Simulation) -> None:
-    """While widgets are migrated to v2 another one is stored in v1 again."""
+    """During a migration to v2 another widget is stored in v1."""
     user = Owner(simulation)
-    await user.begin()
+    await user.prepare()
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await asyncio.sleep(MANY)
     await user.request("POST", MIGRATIONS, migration("m"))
@@ -164,9 +164,9 @@ async def redefined(simulation: Simulation) -> None:
 
 
 async def failed(simulation: Simulation) -> None:
-    """One of the widgets cannot be written."""
+    """A widget cannot be updated."""
     user = Owner(simulation)
-    await user.begin()
+    await user.prepare()
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await asyncio.sleep(MANY)
     simulation.add_rule(Rule(fail(403, "Forbidden"), verb="patch", resource="widgets", name="w2"))
@@ -176,7 +176,7 @@ async def failed(simulation: Simulation) -> None:
 
 
 async def reported_again(simulation: Simulation) -> None:
-    """As ``redefined``, and the first word about the end meets somebody else's write."""
+    """As ``redefined``, and the first status update at the end is a conflict."""
 
     def is_the_end(_call: Any, request: Any) -> bool:
         return b"MigrationCompleted" in request.body
@@ -186,8 +186,8 @@ async def reported_again(simulation: Simulation) -> None:
     await redefined(simulation)
 
 
-def said_again(definition: Any, *, succeeded: bool, now: Any) -> Any:
-    """Whatever the status of the definition says: upstream's way."""
+def without_stored_versions(definition: Any, *, succeeded: bool, now: Any) -> Any:
+    """Upstream's condition: regardless of the definition's status."""
     begun = [msgspec.structs.replace(one, status="True") for one in definition.status.conditions]
     status = msgspec.structs.replace(definition.status, conditions=tuple(begun))
     return decide.migrated_configuration(
@@ -195,8 +195,8 @@ def said_again(definition: Any, *, succeeded: bool, now: Any) -> Any:
     )
 
 
-def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
-    """Without the look at the generation, and after failures as well, which is upstream's way."""
+def without_generation(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
+    """Upstream's condition: without comparing the generation, and also after failures."""
     reported = decide.migrated_configuration(definition, succeeded=succeeded, now=now)
     assert reported is not None
     stored = [version.name for version in definition.spec.versions if version.storage]
@@ -205,7 +205,7 @@ def forgetful(definition: Any, *, succeeded: bool, now: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("scenario", "instead"),
-    [(redefined, forgetful), (failed, forgetful), (reported_again, said_again)],
+    [(redefined, without_generation), (failed, without_generation), (reported_again, without_stored_versions)],
     ids=["redefined", "failed", "reported again"],
 )
 @broken_without(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.controllers.alpha_kinds import definition
 from tests.scenarios.served import serve
-from tests.scenarios.users import Restless
+from tests.scenarios.users import RandomUser
 from tests.scenarios.variants import broken_without
 from tests.tables import cases
 
@@ -35,93 +35,93 @@ SERVERS = ("s0", "s1", "s2")
 SECONDS = 180.0
 
 
-class Servers(Restless):
-    """API servers, and people who meddle."""
+class Servers(RandomUser):
+    """API servers that start and stop, and users that change their objects."""
 
     PAUSES = (0.0, 0.0, 0.01, 0.5, 3.0, 8.0)
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
-        self.living: dict[str, str] = {}
+        self.running: dict[str, str] = {}
         """In which version each of them stores."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.come, self.come, self.go, self.come_back, self.say_again]
-        return [*often, *often, self.come_late, self.pretend, self.lose, self.note]
+        often = [self.start_any, self.start_any, self.stop_any, self.restart_any, self.report_all]
+        return [*often, *often, self.report_late, self.report_without_identity_lease, self.delete_or_reset, self.label]
 
     def _version(self) -> str:
         return self._chance.choice(("v1", "v1", "v2"))
 
-    async def come(self) -> None:
-        """A server starts, with its Lease first."""
+    async def start_any(self) -> None:
+        """Start a random server, its Lease first."""
         await self.start(self._chance.choice(SERVERS))
 
     async def start(self, server: str) -> None:
-        """That one."""
-        if server not in self.living:
-            await self.lease(server)
-            version = self.living[server] = self._version()
-            await self.say(server, version)
+        """Start this server."""
+        if server not in self.running:
+            await self.create_lease(server)
+            version = self.running[server] = self._version()
+            await self.report(server, version)
 
-    async def lease(self, server: str, value: str = VALUE) -> None:
-        """That it lives."""
+    async def create_lease(self, server: str, value: str = VALUE) -> None:
+        """Create the identity Lease."""
         await self.request("POST", LEASES, {"metadata": {"name": server, "labels": {LABEL: value}}})
 
-    async def go(self) -> None:
-        """A server ends; its Lease goes, and what it has said stays."""
+    async def stop_any(self) -> None:
+        """Stop a random server: its Lease is deleted, its entries remain."""
         await self.stop(self._chance.choice(SERVERS))
 
     async def stop(self, server: str) -> None:
-        """That one."""
-        if self.living.pop(server, None) is not None:
+        """Stop this server."""
+        if self.running.pop(server, None) is not None:
             await self.request("DELETE", f"{LEASES}/{server}")
 
-    async def come_back(self) -> None:
-        """A server ends, and starts again soon, perhaps as another release."""
+    async def restart_any(self) -> None:
+        """Stop a server and start it soon after, possibly with another release."""
         server = self._chance.choice(SERVERS)
         await self.stop(server)
         await asyncio.sleep(self._chance.choice((0.0, 0.005, 0.1, 1.0)))
         await self.start(server)
 
-    async def say_again(self) -> None:
-        """All servers that live say what they have said, as they do every ten minutes."""
-        for server, version in list(self.living.items()):
-            if self.living.get(server) == version:
-                await self.say(server, version)
+    async def report_all(self) -> None:
+        """All running servers report their storage versions, as every ten minutes."""
+        for server, version in list(self.running.items()):
+            if self.running.get(server) == version:
+                await self.report(server, version)
 
-    async def come_late(self) -> None:
-        """What a server has sent before it ended."""
-        await self.say(self._chance.choice(SERVERS), self._version())
+    async def report_late(self) -> None:
+        """The write of a server that arrives after it has stopped."""
+        await self.report(self._chance.choice(SERVERS), self._version())
 
-    async def pretend(self) -> None:
-        """Somebody else, with a Lease of another kind or none."""
+    async def report_without_identity_lease(self) -> None:
+        """Entries of a client with a Lease of another kind or none."""
         with contextlib.suppress(Conflict):
-            await self.lease("x0", "another-apiserver")
-        await self.say(self._chance.choice(("x0", "x1")), self._version())
+            await self.create_lease("x0", "another-apiserver")
+        await self.report(self._chance.choice(("x0", "x1")), self._version())
 
-    async def lose(self) -> None:
-        """Somebody deletes an object, or its last word."""
+    async def delete_or_reset(self) -> None:
+        """Delete a StorageVersion, or its commonEncodingVersion."""
         path = f"{VERSIONS}/{self._chance.choice(RESOURCES)}"
         if self._chance.random() < 0.5:
             await self.request("DELETE", path)
         else:
             await self.merge(f"{path}/status", {"status": {"commonEncodingVersion": None}})
 
-    async def note(self) -> None:
-        """Write something on one."""
+    async def label(self) -> None:
+        """Change a label."""
         labels = {"seen": self._chance.choice(("yes", "no"))}
         await self.merge(f"{VERSIONS}/{self._chance.choice(RESOURCES)}", {"metadata": {"labels": labels}})
 
-    async def say(self, server: str, version: str) -> None:
-        """How it stores each of the resources; if somebody else is faster, again."""
+    async def report(self, server: str, version: str) -> None:
+        """Write a server's entry for each resource, with retries on conflicts."""
         for resource in RESOURCES:
             for _ in range(20):
                 with contextlib.suppress(Conflict, NotFound):
-                    await self._say(resource, server, version)
+                    await self._report(resource, server, version)
                     break
                 await asyncio.sleep(0.01)
 
-    async def _say(self, resource: str, server: str, version: str) -> None:
+    async def _report(self, resource: str, server: str, version: str) -> None:
         found = await self.get(f"{VERSIONS}/{resource}")
         if found is None:
             found = await self.request("POST", VERSIONS, {**HEAD, "metadata": {"name": resource}, "spec": {}})
@@ -132,27 +132,27 @@ class Servers(Restless):
         status["commonEncodingVersion"] = versions.pop() if len(versions) == 1 else None
         await self.request("PUT", f"{VERSIONS}/{resource}/status", {**found, "status": status})
 
-    async def named(self) -> dict[str, dict[str, str]]:
-        """By object, in which version who stores."""
+    async def encoding_versions(self) -> dict[str, dict[str, str]]:
+        """For each StorageVersion: the encoding version by server."""
         return {
             found["metadata"]["name"]: {name: said["encodingVersion"] for name, said in entries(found).items()}
             for found in await self.items(VERSIONS)
         }
 
 
-async def end(simulation: Simulation, user: Servers) -> None:
-    """The faults are over: whoever lives is named once it has spoken, and nobody else. Then all end."""
+async def check_final_state(simulation: Simulation, user: Servers) -> None:
+    """After the faults exactly the running servers have entries once they have reported. Then all stop."""
     await simulation.settle()
-    await user.say_again()
+    await user.report_all()
     await simulation.settle()
-    named = await user.named()
-    assert {resource: named[resource] for resource in RESOURCES if user.living} == dict.fromkeys(
-        RESOURCES if user.living else (), user.living
+    named = await user.encoding_versions()
+    assert {resource: named[resource] for resource in RESOURCES if user.running} == dict.fromkeys(
+        RESOURCES if user.running else (), user.running
     )
     for server in SERVERS:
         await user.stop(server)
     await simulation.settle()
-    assert not any((await user.named()).values())
+    assert not any((await user.encoding_versions()).values())
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (StorageVersions(),))
@@ -162,79 +162,79 @@ async def test_only_dead_api_servers_are_removed(simulation: Simulation, seed: i
     plan = draw(
         simulation.env.stream("plan"), SECONDS, count=14, resources=("storageversions", "leases"), restarts=True
     )
-    await asyncio.gather(simulation.follow(plan), user.work(60), user.work(60))
-    await end(simulation, user)
+    await asyncio.gather(simulation.follow(plan), user.run_actions(60), user.run_actions(60))
+    await check_final_state(simulation, user)
 
 
-async def begun(simulation: Simulation, *names: str) -> Servers:
-    """These servers live, and have said in which version they store."""
+async def started_servers(simulation: Simulation, *names: str) -> Servers:
+    """Running servers that have reported their storage versions."""
     user = Servers(simulation)
     await serve(simulation, definition(STORAGE_VERSIONS))
     for name in names:
-        await user.lease(name)
-        user.living[name] = "v1"
-        await user.say(name, "v1")
+        await user.create_lease(name)
+        user.running[name] = "v1"
+        await user.report(name, "v1")
     await asyncio.sleep(100.0)
     return user
 
 
 async def returned(simulation: Simulation, slow: Rule, *names: str) -> None:
-    """A server ends, and comes back while this request of the collector is on its way."""
-    user = await begun(simulation, "s0", *names)
+    """A server stops, and starts again while this request of the collector is in flight."""
+    user = await started_servers(simulation, "s0", *names)
     simulation.add_rule(slow)
     await user.stop("s0")
     await asyncio.sleep(2.0)
-    await user.lease("s0")
-    user.living["s0"] = "v2"
-    await user.say("s0", "v2")
+    await user.create_lease("s0")
+    user.running["s0"] = "v2"
+    await user.report("s0", "v2")
     await asyncio.sleep(5.0)
-    assert {"s0": "v2"}.items() <= (await user.named())["batch.jobs"].items()
-    await end(simulation, user)
+    assert {"s0": "v2"}.items() <= (await user.encoding_versions())["batch.jobs"].items()
+    await check_final_state(simulation, user)
 
 
 async def listed(simulation: Simulation) -> None:
-    """The list of all."""
+    """The list of StorageVersions is delayed."""
     await returned(simulation, Rule(delay(4.0), verb="list", resource="storageversions"), "s1")
 
 
-async def last(simulation: Simulation) -> None:
-    """The deletion of what nobody else is named in."""
+async def delete_last(simulation: Simulation) -> None:
+    """The deletion of a StorageVersion without other entries is delayed."""
     await returned(simulation, Rule(delay(4.0), verb="delete", resource="storageversions", nth=1))
 
 
-async def unread(simulation: Simulation) -> None:
-    """A server is gone, and whether the others live cannot be found out."""
-    user = await begun(simulation, "s0", "s1")
+async def lease_unreadable(simulation: Simulation) -> None:
+    """A server has stopped, and the Leases of the others cannot be read."""
+    user = await started_servers(simulation, "s0", "s1")
     simulation.add_rule(Rule(fail(500), verb="get", resource="leases", times=6))
-    await user.say("x1", "v2")
+    await user.report("x1", "v2")
     await asyncio.sleep(60.0)
-    await end(simulation, user)
+    await check_final_state(simulation, user)
 
 
 async def ended(simulation: Simulation) -> None:
-    """Servers end."""
-    user = await begun(simulation, "s0", "s1", "s2")
+    """Servers stop."""
+    user = await started_servers(simulation, "s0", "s1", "s2")
     await user.stop("s1")
-    await end(simulation, user)
+    await check_final_state(simulation, user)
 
 
 async def list_first(self: Any, key: str) -> None:
-    """Upstream's way."""
+    """Upstream's order."""
     if await self._get_lease(key) is None:
         for entry in (await self._client.list_all(STORAGE_VERSIONS, keep_raw=True)).items:
             if key in api_server_ids(entry.object):
                 await self._update_or_delete_storage_version(entry.object, entry.raw, {key})
 
 
-async def gone_if_unread(self: Any, name: str) -> Any:
-    """Upstream's way."""
+async def missing_if_unreadable(self: Any, name: str) -> Any:
+    """A Lease that cannot be read counts as missing, as upstream."""
     with contextlib.suppress(ApiError):
         return await found_lease(self, name)
     return None
 
 
 async def by_name(self: Any, found: Any, raw: Any, gone: Any) -> None:
-    """Upstream's way, where nobody else is named."""
+    """Upstream's deletion of a StorageVersion without other entries."""
     body = decide.remove_servers(raw, found, gone, self.env.now())
     if body is None:
         await self._client.delete(STORAGE_VERSIONS, found.metadata.name)
@@ -248,9 +248,9 @@ found_lease = StorageVersionGarbageCollector._get_lease
 @cases(
     "scenario, what, instead",
     {
-        "the Lease after the list": (listed, "reconcile", list_first),
-        "the version that was read": (last, "_update_or_delete_storage_version", by_name),
-        "Lease not read": (unread, "_get_lease", gone_if_unread),
+        "Lease read before the list": (listed, "reconcile", list_first),
+        "deletion without resourceVersion": (delete_last, "_update_or_delete_storage_version", by_name),
+        "Lease not read": (lease_unreadable, "_get_lease", missing_if_unreadable),
     },
 )
 @broken_without(
@@ -264,7 +264,7 @@ async def test_liveness_of_api_servers(simulation: Simulation, scenario: Any, wh
 
 
 def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None:
-    """The entries alone."""
+    """Writes the entries only."""
     body = decide.remove_servers(raw, found, gone, now)
     return body and replace_fields(body, {"status.commonEncodingVersion": b'"v9"'})
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.users import Restless
+from tests.scenarios.users import RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.controllers.identity.serviceaccount_token import DESCRIPTOR as TOKENS
@@ -35,8 +35,8 @@ RESOURCES = ("serviceaccounts", "secrets", "configmaps")
 SECONDS = 90.0
 
 
-class Owner(Restless):
-    """Somebody with accounts and tokens, who makes and deletes them in any order."""
+class Owner(RandomUser):
+    """Creates and deletes ServiceAccounts and tokens in any order."""
 
     PAUSES = (0.0, 0.0, 0.05, 0.5, 3.0, 8.0)
 
@@ -45,16 +45,24 @@ class Owner(Restless):
         self._env = simulation.env
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.account, self.secret, self.leave, self.invite]
-        return [*often, *often, self.secret, self.throw_away, self.empty, self.rewrite, self.revoke]
+        often = [self.account, self.secret, self.delete_account, self.create_bootstrap_token]
+        return [
+            *often,
+            *often,
+            self.secret,
+            self.delete_secret,
+            self.remove_data,
+            self.change_kubeconfig,
+            self.delete_bootstrap_token,
+        ]
 
     async def account(self) -> None:
-        """Of one of a few names, so that some come again."""
+        """Create an account with one of a few names, so that names are reused."""
         listed = self._chance.choice(([], [{"name": "s0"}], [{"name": "s1"}, {"name": "s2"}]))
         await self.request("POST", ACCOUNTS, {"metadata": {"name": self._name()}, "secrets": listed})
 
     async def secret(self) -> None:
-        """For one of those; some say for which uid."""
+        """Create a token Secret for one of those, sometimes with a uid."""
         name = self._name()
         annotations = {ACCOUNT_NAME: name}
         found = await self.get(f"{ACCOUNTS}/{name}")
@@ -63,24 +71,24 @@ class Owner(Restless):
         meta = {"name": f"s{self._chance.randrange(5)}", "annotations": annotations}
         await self.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
 
-    async def leave(self) -> None:
-        """Delete an account; sometimes the next one comes at once."""
+    async def delete_account(self) -> None:
+        """Delete an account; sometimes recreate it immediately."""
         name = self._name()
         await self.request("DELETE", f"{ACCOUNTS}/{name}")
         if self._chance.random() < 0.4:
             await self.request("POST", ACCOUNTS, {"metadata": {"name": name}})
 
-    async def throw_away(self) -> None:
+    async def delete_secret(self) -> None:
         """Delete a Secret."""
         await self._any(SECRETS, lambda path: self.request("DELETE", path))
 
-    async def empty(self) -> None:
-        """Take something out of a Secret."""
+    async def remove_data(self) -> None:
+        """Remove a key of a Secret's data."""
         key = self._chance.choice(("token", "ca.crt", "namespace"))
         await self._any(SECRETS, lambda path: self.merge(path, {"data": {key: None}}))
 
-    async def invite(self) -> None:
-        """A bootstrap token, most with an end."""
+    async def create_bootstrap_token(self) -> None:
+        """Create a bootstrap token, usually with an expiration."""
         number = f"abcde{self._chance.randrange(4)}"
         data = {"token-id": number, "token-secret": f"{self._chance.randrange(10**16):016}"}
         data["usage-bootstrap-signing"] = self._chance.choice(("true", "true", "false"))
@@ -91,20 +99,20 @@ class Owner(Restless):
         body = {"metadata": meta, "type": "bootstrap.kubernetes.io/token", "stringData": data}
         await self.request("POST", SYSTEM, body)
 
-    async def revoke(self) -> None:
+    async def delete_bootstrap_token(self) -> None:
         """Delete a bootstrap token."""
         await self.request("DELETE", f"{SYSTEM}/bootstrap-token-abcde{self._chance.randrange(4)}")
 
-    async def rewrite(self) -> None:
-        """The text that is signed becomes another one."""
+    async def change_kubeconfig(self) -> None:
+        """Change the kubeconfig in cluster-info, which is signed."""
         text = f"payload {self._chance.randrange(1000)}"
         if await self.get(f"{INFO}/cluster-info") is None:
             await self.request("POST", INFO, {"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": text}})
         else:
             await self.merge(f"{INFO}/cluster-info", {"data": {"kubeconfig": text}})
 
-    async def touch(self) -> None:
-        """Change every Secret a little: what was given up comes up again."""
+    async def touch_secrets(self) -> None:
+        """Change every Secret, so that abandoned keys are enqueued again."""
         for found in await self.items(SECRETS):
             await self.merge(f"{SECRETS}/{found['metadata']['name']}", {"metadata": {"labels": {"seen": "yes"}}})
 
@@ -118,7 +126,7 @@ class Owner(Restless):
 
 
 async def check(simulation: Simulation, user: Owner) -> None:
-    """What is left is whole: every Secret is filled, every signature is that of a token that is good."""
+    """Every remaining Secret is filled, and every signature is of a valid token."""
     for found in await user.items(SECRETS):
         if found.get("type") == SECRET_TYPE:
             assert set(found["data"]) >= {"token", "ca.crt", "namespace"}, found["metadata"]["name"]
@@ -142,11 +150,11 @@ async def check(simulation: Simulation, user: Owner) -> None:
             assert mac == base64.urlsafe_b64encode(made).decode().rstrip("=")
 
 
-async def end(simulation: Simulation, user: Owner) -> None:
-    """The faults are over; whoever is looked at once more is right. Then the accounts go, and nothing may stay."""
+async def delete_accounts(simulation: Simulation, user: Owner) -> None:
+    """After the faults and another sync all tokens are valid. Then delete the accounts; no token may remain."""
     simulation.heal()
     await asyncio.sleep(300.0)
-    await user.touch()
+    await user.touch_secrets()
     await simulation.settle()
     await check(simulation, user)
     await user.delete_all(ACCOUNTS)
@@ -160,12 +168,12 @@ async def end(simulation: Simulation, user: Owner) -> None:
 async def test_tokens_are_deleted_with_their_account_only(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(40))
-    await end(simulation, user)
+    await asyncio.gather(simulation.follow(plan), user.run_actions(40))
+    await delete_accounts(simulation, user)
 
 
-async def unseen(simulation: Simulation) -> None:
-    """An account has a Secret, and is there; the manager has not heard of it."""
+async def account_unobserved(simulation: Simulation) -> None:
+    """A Secret of an existing account that the manager has not observed."""
     user = Owner(simulation)
     with simulation.held_watches("serviceaccounts"):
         await user.request("POST", ACCOUNTS, {"metadata": {"name": "bot0"}})
@@ -177,13 +185,13 @@ async def unseen(simulation: Simulation) -> None:
     await simulation.settle()
 
 
-async def nobody(*_args: object) -> None:
+async def no_account(*_args: object) -> None:
     return None
 
 
-@broken_without((TokenController, "_get_service_account", nobody), fails="its account exists")
+@broken_without((TokenController, "_get_service_account", no_account), fails="its account exists")
 async def test_account_is_read_live_before_a_token_is_deleted(simulation: Simulation) -> None:
-    await unseen(simulation)
+    await account_unobserved(simulation)
 
 
 @pytest.mark.simulation(fails="exists without its account", options=SimulationOptions(nodes=1, controllers=("ttl",)))

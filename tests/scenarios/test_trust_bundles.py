@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.controllers.certificate_kinds import GROUP, allow_any_name, definition
 from tests.scenarios.served import serve
-from tests.scenarios.users import Restless
+from tests.scenarios.users import RandomUser
 from tests.tables import cases
 
 from pilothouse.api.certificates import KUBE_APISERVER_SERVING_SIGNER
@@ -41,7 +41,7 @@ def authority(number: int) -> str:
 
 
 class Authorities:
-    """The file of the authority, and all its contents so far."""
+    """The CA file, and all its previous contents."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -49,13 +49,13 @@ class Authorities:
         self.write(authority(0))
 
     def write(self, content: str) -> None:
-        """Have another content."""
+        """Replace the content."""
         self.contents.append(content)
         self.file.write_text(content)
 
 
-class Administrator(Restless):
-    """Somebody who may do everything, and does."""
+class Administrator(RandomUser):
+    """Creates, changes and deletes ClusterTrustBundles."""
 
     PAUSES = (0.0, 0.0, 0.05, 0.5, 3.0, 8.0)
 
@@ -65,44 +65,56 @@ class Administrator(Restless):
         self._authorities = authorities
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.add, self.add, self.add, self.lose, self.lose, self.tamper, self.tamper, self.note, self.rotate]
+        return [
+            self.add,
+            self.add,
+            self.add,
+            self.delete,
+            self.delete,
+            self.change_content,
+            self.change_content,
+            self.label,
+            self.rotate,
+        ]
 
     def _name(self) -> str:
         rights = [name_of(content) for content in dict.fromkeys(self._authorities.contents)]
         return self._chance.choice([*OTHERS, *OF_SIGNER, *rights, name_of(self._authorities.contents[-1])])
 
     async def add(self) -> None:
-        """Of that signer, of another one, or of none; with whatever content."""
+        """Create a bundle of this signer, another one, or none, with any content."""
         name = self._name()
         await self.create(name, OTHERS.get(name, KUBE_APISERVER_SERVING_SIGNER), self._content())
 
     async def create(self, name: str, signer: str, content: str) -> None:
-        """A bundle."""
+        """Create a bundle."""
         head = {"apiVersion": f"{GROUP}/v1beta1", "kind": "ClusterTrustBundle", "metadata": {"name": name}}
         await self.request("POST", BUNDLES, {**head, "spec": {"signerName": signer, "trustBundle": content}})
 
     def _content(self) -> str:
         return authority(self._chance.randrange(4))
 
-    async def lose(self) -> None:
-        """Delete one."""
+    async def delete(self) -> None:
+        """Delete a bundle."""
         await self.request("DELETE", f"{BUNDLES}/{self._name()}")
 
-    async def tamper(self) -> None:
-        """Have it say something else."""
+    async def change_content(self) -> None:
+        """Change the content of a bundle."""
         await self.merge(f"{BUNDLES}/{self._name()}", {"spec": {"trustBundle": self._content()}})
 
-    async def note(self) -> None:
-        """Write something on it."""
+    async def label(self) -> None:
+        """Change a label of a bundle."""
         labels = {"seen": self._chance.choice(("yes", "no"))}
         await self.merge(f"{BUNDLES}/{self._name()}", {"metadata": {"labels": labels}})
 
     async def rotate(self) -> None:
-        """Sooner or later, and with old lists or not."""
-        self.begin_anew(self._content(), down=self._chance.choice((0.0, 2.0)), stale=self._chance.random() < 0.3)
+        """Rotate the CA, and restart the manager with current or stale lists."""
+        self.restart_with_new_certificate(
+            self._content(), down=self._chance.choice((0.0, 2.0)), stale=self._chance.random() < 0.3
+        )
 
-    def begin_anew(self, content: str, *, down: float = 0.0, stale: bool = False) -> None:
-        """The API server has another certificate; the manager is started again to know."""
+    def restart_with_new_certificate(self, content: str, *, down: float = 0.0, stale: bool = False) -> None:
+        """The API server has a new certificate; the manager is restarted to load it."""
         self._authorities.write(content)
         self._simulation.kill(down=down, stale=stale)
 
@@ -137,7 +149,7 @@ async def test_own_bundle_converges_and_others_are_unchanged(
     await serve(simulation, KIND)
     user = Administrator(simulation, authorities)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=14, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(100))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(100))
     await simulation.settle()
     await user.delete_all(BUNDLES)
     await simulation.settle()
@@ -148,14 +160,14 @@ async def test_own_bundle_converges_and_others_are_unchanged(
 
 
 async def rotated(simulation: Simulation, authorities: Authorities) -> None:
-    """There is another authority, and for a while its bundle cannot be made."""
+    """The CA is rotated, and creates of its bundle fail for a while."""
     await serve(simulation, KIND)
     user = Administrator(simulation, authorities)
     await user.create("plain", "", authority(0))
     await user.create(OF_SIGNER[0], KUBE_APISERVER_SERVING_SIGNER, authority(3))
     await asyncio.sleep(5.0)
     rule = simulation.add_rule(Rule(fail(403, "Forbidden"), verb="create", resource="clustertrustbundles"))
-    user.begin_anew(authority(1))
+    user.restart_with_new_certificate(authority(1))
     await asyncio.sleep(20.0)
     assert name_of(authority(0)) in {item["metadata"]["name"] for item in await user.items(BUNDLES)}
     simulation.remove_rule(rule)
@@ -170,27 +182,27 @@ async def test_old_bundle_is_kept_until_the_new_one_exists(simulation: Simulatio
     assert (invariant.written, invariant.removed) == (2, 2)
 
 
-async def nothing(_self: TrustBundlePublisher) -> None:
-    """Not done."""
+async def do_nothing(_self: TrustBundlePublisher) -> None:
+    """No action."""
 
 
-async def eagerly(self: TrustBundlePublisher, key: str) -> Any:
-    """The others first."""
+async def delete_others_first(self: TrustBundlePublisher, key: str) -> Any:
+    """Delete other bundles before creating the current one."""
     await self._delete_other_bundles()
     await self._ensure_bundle()
 
 
 def old_bundle(_bundle: str) -> dict[str, Any]:
-    """Whatever the file says."""
+    """Outdated content."""
     return new_bundle(authority(2))
 
 
 @cases(
     "patch, complaint",
     {
-        "removed first": ((TrustBundlePublisher, "reconcile", eagerly), "before the current one existed"),
-        "other bundles not deleted": ((TrustBundlePublisher, "_delete_other_bundles", nothing), "exist, expected"),
-        "no bundle created": ((TrustBundlePublisher, "_ensure_bundle", nothing), "before the current one existed"),
+        "removed first": ((TrustBundlePublisher, "reconcile", delete_others_first), "before the current one existed"),
+        "other bundles not deleted": ((TrustBundlePublisher, "_delete_other_bundles", do_nothing), "exist, expected"),
+        "no bundle created": ((TrustBundlePublisher, "_ensure_bundle", do_nothing), "before the current one existed"),
         "outdated content": ((controller, "new_bundle", old_bundle), "no publisher has written"),
         "bundle of another signer deleted": (
             (controller, "other_bundle_names", lambda *_all: ["plain"]),

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.scenarios.users import NAMESPACE, Doc, Restless
+from tests.scenarios.users import NAMESPACE, Doc, RandomUser
 from tests.scenarios.variants import WITHOUT, broken_without
 from tests.tables import cases
 
@@ -58,8 +58,8 @@ def check_every_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "SECONDS", DAY_TAKES)
 
 
-class Owner(Restless):
-    """People with accounts and pods, and the API server, which takes down who uses what."""
+class Owner(RandomUser):
+    """Accounts, pods and tokens, and the API server, which tracks the use of tokens."""
 
     PAUSES = (0.0, 1.0, DAY_TAKES / 24, DAY_TAKES / 6, DAY_TAKES / 3)
 
@@ -68,17 +68,34 @@ class Owner(Restless):
         self._simulation = simulation
         self.env: Env = simulation.env
 
-    async def begin(self) -> None:
-        """Accounts and tokens that are old, and whose use has been tracked for long."""
-        await self.track("2000-01-01")
+    async def prepare(self) -> None:
+        """Create old accounts and tokens, whose use has been tracked for long."""
+        await self.set_tracked_since("2000-01-01")
         for number in range(6):
             await self.create(f"a{number}")
         await self.secret("a0-own", "a0")
         await asyncio.sleep(3 * DAY_TAKES)
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.use, self.restore, self.mount, self.unmount, self.unmount, self.restart, self.exchange]
-        return [*often, *often, *often, self.come, self.leave, self.scribble, self.list_anew, self.forget]
+        often = [
+            self.authenticate,
+            self.remove_mark,
+            self.create_pod,
+            self.delete_pod,
+            self.delete_pod,
+            self.restart,
+            self.recreate,
+        ]
+        return [
+            *often,
+            *often,
+            *often,
+            self.create_account,
+            self.delete_account,
+            self.write_invalid_date,
+            self.change_secrets,
+            self.reset_tracking,
+        ]
 
     def _name(self) -> str:
         return f"a{self._chance.randrange(6)}"
@@ -86,17 +103,17 @@ class Owner(Restless):
     def _token(self) -> str:
         return self._chance.choice((f"{self._name()}-token", f"{self._name()}-token", "a0-own"))
 
-    async def track(self, since: str) -> None:
-        """Since when is it known who uses what?"""
+    async def set_tracked_since(self, since: str) -> None:
+        """Set the date since which token use is tracked."""
         await self.merge(MAP, {"data": {"since": since}})
 
     async def create(self, name: str) -> None:
-        """An account and its token, as releases before v1.24 made them."""
+        """Create an account and its token, as releases before v1.24 did."""
         await self.request("POST", ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": f"{name}-token"}]})
         await self.secret(f"{name}-token", name)
 
     async def secret(self, name: str, account: str) -> None:
-        """A token; most say for which uid."""
+        """Create a token, usually with the account's uid."""
         annotations = {ACCOUNT_NAME: account}
         found = await self.get(f"{ACCOUNTS}/{account}")
         if found is not None and self._chance.random() < 0.7:
@@ -104,31 +121,31 @@ class Owner(Restless):
         meta = {"name": name, "annotations": annotations}
         await self.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE, "stringData": {"token": "x"}})
 
-    async def come(self) -> None:
-        """An account of one of a few names."""
+    async def create_account(self) -> None:
+        """Create an account with one of a few names."""
         await self.create(self._name())
 
-    async def leave(self) -> None:
-        """An account goes; its token stays, as nobody else is here."""
+    async def delete_account(self) -> None:
+        """Delete an account; its token remains, since the token controller does not run."""
         await self.request("DELETE", f"{ACCOUNTS}/{self._name()}")
 
-    async def use(self, name: str = "") -> None:
-        """Log in with a token. One that was marked is not accepted."""
+    async def authenticate(self, name: str = "") -> None:
+        """Authenticate with a token. A marked one is not accepted."""
         path = f"{SECRETS}/{name or self._token()}"
         meta = (await self.request("GET", path))["metadata"]
         if INVALID_SINCE not in meta.get("labels", {}):
             labels = {LAST_USED: self.env.now().date().isoformat()}
             await self.merge(path, {"metadata": {"uid": meta["uid"], "labels": labels}})
 
-    async def restore(self) -> None:
-        """Somebody misses a token, takes the mark off and uses it at once, or not."""
+    async def remove_mark(self) -> None:
+        """Remove the mark of a token, and use it or not."""
         name = self._token()
         await self.merge(f"{SECRETS}/{name}", {"metadata": {"labels": {INVALID_SINCE: None}}})
         if self._chance.random() < 0.5:
-            await self.use(name)
+            await self.authenticate(name)
 
-    async def mount(self, name: str = "") -> None:
-        """A pod uses a token."""
+    async def create_pod(self, name: str = "") -> None:
+        """Create a pod that uses a token."""
         token = name or self._token()
         how: Doc = self._chance.choice(
             (
@@ -140,26 +157,26 @@ class Owner(Restless):
         spec = {"nodeName": "far-away", "containers": [{"name": "main", "image": "pause:1"}], **how}
         await self.request("POST", PODS, {"metadata": {"generateName": "p-"}, "spec": spec})
 
-    async def unmount(self) -> None:
-        """A pod goes."""
+    async def delete_pod(self) -> None:
+        """Delete a pod."""
         pods = await self.items(PODS)
         if pods:
             path = f"{PODS}/{self._chance.choice(pods)['metadata']['name']}"
             await self.request("DELETE", path, {"gracePeriodSeconds": 0})
 
-    async def scribble(self) -> None:
-        """Write what is no date."""
+    async def write_invalid_date(self) -> None:
+        """Write an invalid last-used date."""
         label = self._chance.choice((LAST_USED, INVALID_SINCE))
         await self.merge(f"{SECRETS}/{self._token()}", {"metadata": {"labels": {label: "soon"}}})
 
-    async def list_anew(self) -> None:
-        """An account lists its token, or no longer."""
+    async def change_secrets(self) -> None:
+        """Set the account's secrets to its token, or to none."""
         name = self._name()
         listed = self._chance.choice(([], [{"name": f"{name}-token"}]))
         await self.merge(f"{ACCOUNTS}/{name}", {"secrets": listed})
 
-    async def exchange(self) -> None:
-        """A token is made anew; or the account is, for which it then is not."""
+    async def recreate(self) -> None:
+        """Recreate a token, or its account."""
         name = self._name()
         if self._chance.random() < 0.7:
             with contextlib.suppress(NotFound):
@@ -169,17 +186,17 @@ class Owner(Restless):
             await self.request("DELETE", f"{ACCOUNTS}/{name}")
             await self.request("POST", ACCOUNTS, {"metadata": {"name": name}, "secrets": [{"name": f"{name}-token"}]})
 
-    async def forget(self) -> None:
-        """The API servers begin anew to take down who uses what, or find their notes."""
+    async def reset_tracking(self) -> None:
+        """Set the date since which token use is tracked to an old, the current, or an invalid one."""
         today = self.env.now().date().isoformat()
-        await self.track(self._chance.choice((*["2000-01-01"] * 5, today, "soon")))
+        await self.set_tracked_since(self._chance.choice((*["2000-01-01"] * 5, today, "soon")))
 
     async def restart(self) -> None:
-        """The manager starts anew, and looks."""
+        """Restart the manager."""
         self._simulation.kill(down=self._chance.choice((0.0, 60.0)), stale=self._chance.random() < 0.3)
 
     async def labels(self) -> dict[str, Doc]:
-        """Of all tokens that are there."""
+        """The labels of all existing tokens."""
         return {
             found["metadata"]["name"]: found["metadata"].get("labels", {})
             for found in await self.items(SECRETS)
@@ -187,8 +204,8 @@ class Owner(Restless):
         }
 
 
-async def leap(env: Env) -> None:
-    """Have the clock go faster than time."""
+async def advance_clock(env: Env) -> None:
+    """Advance the wall clock faster than time."""
     clock = env.clock
     assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"
     while True:
@@ -197,7 +214,7 @@ async def leap(env: Env) -> None:
 
 
 async def reasons(user: Owner) -> dict[str, list[str]]:
-    """Of all tokens that are there, why they are."""
+    """Why each existing token is kept."""
     accounts = {found["metadata"]["name"]: found for found in await user.items(ACCOUNTS)}
     pods = str([found["spec"] for found in await user.items(PODS)])
     lately = (user.env.now() - datetime.timedelta(days=1)).date().isoformat()
@@ -215,21 +232,21 @@ async def reasons(user: Owner) -> dict[str, list[str]]:
     return found
 
 
-async def end(simulation: Simulation, user: Owner) -> None:
+async def check_final_state(simulation: Simulation, user: Owner) -> None:
     """The faults are over. Some days later nobody has a token without a reason, and who has one has a token."""
     await simulation.settle()
-    await user.track("2000-01-01")
+    await user.set_tracked_since("2000-01-01")
     for name in ("idle", "used", "mounted", "missed"):
         await user.create(name)
     await user.secret("own", "idle")
-    await user.mount("mounted-token")
+    await user.create_pod("mounted-token")
     ahead = latest(simulation.env, 1000 * DAY) - simulation.env.now()
     for day in range(6 + ahead.days):
         await asyncio.sleep(DAY_TAKES)
-        await user.use("used-token")
+        await user.authenticate("used-token")
         if day > 1 + ahead.days:
             await user.merge(f"{SECRETS}/missed-token", {"metadata": {"labels": {INVALID_SINCE: None}}})
-            await user.use("missed-token")
+            await user.authenticate("missed-token")
     left = await reasons(user)
     assert [name for name, why in left.items() if not why] == []
     assert [left.get(name) for name in ("used-token", "missed-token")] == [["used"], ["used"]]
@@ -243,25 +260,25 @@ pytestmark = pytest.mark.simulation(
 
 
 @contextlib.asynccontextmanager
-async def leaping(simulation: Simulation) -> AsyncIterator[Owner]:
-    """People with old accounts, while the clock leaps."""
+async def with_advancing_clock(simulation: Simulation) -> AsyncIterator[Owner]:
+    """Old accounts, while the clock advances in jumps."""
     user = Owner(simulation)
     async with TaskGroup("leaps") as group:
-        group.start(leap(simulation.env), name="leaps")
-        await user.begin()
+        group.start(advance_clock(simulation.env), name="leaps")
+        await user.prepare()
         yield user
         group.cancel()
 
 
 async def test_only_unused_tokens_are_invalidated_and_deleted(simulation: Simulation, seed: int) -> None:
-    async with leaping(simulation) as user:
+    async with with_advancing_clock(simulation) as user:
         plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
-        await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.work(120))
-        await end(simulation, user)
+        await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.run_actions(120))
+        await check_final_state(simulation, user)
 
 
-async def missed(simulation: Simulation, user: Owner) -> None:
-    """Marks are taken off, which the manager does not hear of before the time of the tokens is over."""
+async def mark_removal_unobserved(simulation: Simulation, user: Owner) -> None:
+    """Marks are removed, which the manager does not observe before the period ends."""
     assert all(INVALID_SINCE in found for name, found in (await user.labels()).items() if name != "a0-own")
     names = await user.labels()
     with simulation.held_watches("secrets"):
@@ -272,8 +289,8 @@ async def missed(simulation: Simulation, user: Owner) -> None:
     await asyncio.sleep(DAY_TAKES)
 
 
-async def renewed(simulation: Simulation, user: Owner) -> None:
-    """A token is made anew, which the manager does not hear of."""
+async def recreation_unobserved(simulation: Simulation, user: Owner) -> None:
+    """A token is recreated, which the manager does not observe."""
     await user.create("late")
     await asyncio.sleep(60.0)
     with simulation.held_watches("secrets"):
@@ -285,7 +302,7 @@ async def renewed(simulation: Simulation, user: Owner) -> None:
 
 
 def changed(change: Callable[[Doc], Any]) -> Any:
-    """An action of an interceptor: what was asked is another thing."""
+    """An interceptor action: changes the request."""
 
     def change_it(request: Any) -> Any:
         body = msgspec.json.decode(request.body)
@@ -298,31 +315,31 @@ def changed(change: Callable[[Doc], Any]) -> Any:
 @cases(
     "scenario, verb, careless",
     {
-        "a deletion names the version": (missed, "delete", lambda body: body.pop("preconditions")),
-        "a mark names the uid": (renewed, "patch", lambda body: body["metadata"].pop("uid")),
+        "a deletion names the version": (mark_removal_unobserved, "delete", lambda body: body.pop("preconditions")),
+        "a mark names the uid": (recreation_unobserved, "patch", lambda body: body["metadata"].pop("uid")),
     },
 )
 @broken_without(fails=r"was (marked|deleted), and")
 async def test_token_used_without_the_caches_knowledge_is_kept(
     simulation: Simulation, scenario: Any, verb: str, careless: Any, variant: str
 ) -> None:
-    async with leaping(simulation) as user:
+    async with with_advancing_clock(simulation) as user:
         if variant == WITHOUT:
             simulation.add_rule(Rule(changed(careless), verb=verb, resource="secrets"))
         await scenario(simulation, user)
 
 
-async def many(user: Owner) -> None:
-    """Tokens that stay, each for its reason; and then all, as the API servers begin anew."""
+async def tokens_in_use(user: Owner) -> None:
+    """Tokens that are kept, each for a different reason; then all, after tracking is reset."""
     await user.create("late")
-    await user.mount("late-token")
+    await user.create_pod("late-token")
     for _ in range(3):
-        await user.use("a0-own")
+        await user.authenticate("a0-own")
         await asyncio.sleep(DAY_TAKES)
     await asyncio.sleep(0.7 * DAY_TAKES)
     await user.create("later")
     await asyncio.sleep(0.5 * DAY_TAKES)
-    await user.track(user.env.now().date().isoformat())
+    await user.set_tracked_since(user.env.now().date().isoformat())
     await asyncio.sleep(1.7 * DAY_TAKES)
 
 
@@ -344,13 +361,13 @@ async def many(user: Owner) -> None:
 async def test_invariant_detects_a_missing_check(
     simulation: Simulation, what: str, instead: Any, complaint: str
 ) -> None:
-    async with leaping(simulation) as user:
-        await many(user)
+    async with with_advancing_clock(simulation) as user:
+        await tokens_in_use(user)
 
 
 async def test_invariant_observed_deletions(simulation: Simulation) -> None:
-    async with leaping(simulation) as user:
-        await many(user)
+    async with with_advancing_clock(simulation) as user:
+        await tokens_in_use(user)
     (invariant,) = simulation.invariants
     assert isinstance(invariant, UnusedTokens)
     assert (invariant.marked, invariant.deleted) == (6, 6)

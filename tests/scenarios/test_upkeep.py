@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.scenarios.users import Doc, Restless
+from tests.scenarios.users import Doc, RandomUser
 
 from pilothouse.api.core import ROOT_CA_CONFIG_MAP
 from pilothouse.controllers.cloud.cloud_node_lifecycle import DESCRIPTOR as MACHINES
@@ -26,72 +26,80 @@ BUNDLE = "the authority"
 WHOLES = ("whole-0", "whole-1")
 
 
-class Person(Restless):
+class PausingUser(RandomUser):
     PAUSES = (0.0, 0.0, 0.05, 0.5, 3.0, 8.0)
 
 
-class Housekeeper(Person):
-    """Makes namespaces and roles, and breaks what is in them."""
+class NamespaceAndRoleUser(PausingUser):
+    """Creates and deletes namespaces and ClusterRoles, and changes generated objects."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        often = [self.create, self.lose, self.tamper, self.part]
-        return [*often, *often, self.leave, self.move, self.drop, self.combine, self.rewrite]
+        often = [self.create, self.delete_dependent, self.change_bundle, self.create_aggregated]
+        return [
+            *often,
+            *often,
+            self.delete,
+            self.relabel_aggregated,
+            self.delete_role,
+            self.create_aggregating,
+            self.change_rules,
+        ]
 
     def _namespace(self) -> str:
         return f"{NAMESPACES}/{self._chance.choice(('default', 'n0', 'n1', 'n2'))}"
 
     async def create(self) -> None:
-        """A namespace of one of a few names."""
+        """Create a namespace with one of a few names."""
         await self.request("POST", NAMESPACES, {"metadata": {"name": f"n{self._chance.randrange(3)}"}})
 
-    async def leave(self) -> None:
-        """Delete one; sometimes it is made again at once."""
+    async def delete(self) -> None:
+        """Delete a namespace; sometimes recreate it immediately."""
         path = f"{NAMESPACES}/n{self._chance.randrange(3)}"
         await self.request("DELETE", path)
         if self._chance.random() < 0.5:
             await asyncio.sleep(6.0)
             await self.request("POST", NAMESPACES, {"metadata": {"name": path.rpartition("/")[2]}})
 
-    async def lose(self) -> None:
-        """Delete an account, or an authority."""
+    async def delete_dependent(self) -> None:
+        """Delete a default ServiceAccount or a root CA ConfigMap."""
         what = self._chance.choice(("serviceaccounts/default", f"configmaps/{ROOT_CA_CONFIG_MAP}"))
         await self.request("DELETE", f"{self._namespace()}/{what}")
 
-    async def tamper(self) -> None:
-        """Write something else into an authority."""
+    async def change_bundle(self) -> None:
+        """Change a root CA ConfigMap."""
         changes: list[Doc] = [{"data": {"ca.crt": "mine"}}, {"data": {"more": "x"}}, {"data": None}]
         changes.append({"metadata": {"annotations": None}})
         await self.merge(f"{self._namespace()}/configmaps/{ROOT_CA_CONFIG_MAP}", self._chance.choice(changes))
 
-    async def part(self) -> None:
-        """A role that others are made of."""
+    async def create_aggregated(self) -> None:
+        """Create a role that others aggregate."""
         metadata = {"name": f"part-{self._chance.randrange(4)}", "labels": {self._chance.choice(WHOLES): "yes"}}
         rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": [self._chance.choice(("get", "list"))]}]
         await self.request("POST", ROLES, {"metadata": metadata, "rules": rules})
 
-    async def move(self) -> None:
-        """A part belongs to others now."""
+    async def relabel_aggregated(self) -> None:
+        """Change which roles aggregate it."""
         labels = {whole: self._chance.choice(("yes", None)) for whole in WHOLES}
         await self.merge(f"{ROLES}/part-{self._chance.randrange(4)}", {"metadata": {"labels": labels}})
 
-    async def drop(self) -> None:
-        """Delete a part, or a whole."""
+    async def delete_role(self) -> None:
+        """Delete an aggregated or aggregating role."""
         await self.request("DELETE", f"{ROLES}/{self._chance.choice((*WHOLES, 'part-0', 'part-1', 'part-2'))}")
 
-    async def combine(self) -> None:
-        """A role that is made of others."""
+    async def create_aggregating(self) -> None:
+        """Create a role with an aggregation rule."""
         name = self._chance.choice(WHOLES)
         picks = {"clusterRoleSelectors": [{"matchLabels": {name: "yes"}}]}
         await self.request("POST", ROLES, {"metadata": {"name": name}, "aggregationRule": picks})
 
-    async def rewrite(self) -> None:
-        """Give such a role rules by hand."""
+    async def change_rules(self) -> None:
+        """Change the rules of an aggregating role."""
         rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}]
         await self.merge(f"{ROLES}/{self._chance.choice(WHOLES)}", {"rules": rules})
 
 
-async def check(user: Housekeeper) -> None:
-    """All is as it should be, and no namespace is stuck."""
+async def check(user: NamespaceAndRoleUser) -> None:
+    """All generated objects are correct, and no namespace is stuck."""
     for found in await user.items(NAMESPACES):
         name = found["metadata"]["name"]
         assert found["status"]["phase"] == "Active", name
@@ -117,43 +125,51 @@ async def check(user: Housekeeper) -> None:
     )
 )
 async def test_namespaces_and_roles_converge(simulation: Simulation, seed: int) -> None:
-    user = Housekeeper(simulation)
+    user = NamespaceAndRoleUser(simulation)
     resources = ("namespaces", "serviceaccounts", "configmaps", "clusterroles")
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=resources, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(40))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(40))
     simulation.heal()
     await asyncio.sleep(300.0)
     await simulation.settle()
     await check(user)
 
 
-class Operator(Person):
-    """Adds machines and takes them away."""
+class Operator(PausingUser):
+    """Creates and deletes nodes and machines."""
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.join, self.join, self.join, self.leave, self.lose, self.lose, self.find]
+        return [
+            self.create_node,
+            self.create_node,
+            self.create_node,
+            self.delete_node,
+            self.delete_machine,
+            self.delete_machine,
+            self.restore_machine,
+        ]
 
     def _name(self) -> str:
         return f"m{self._chance.randrange(4)}"
 
-    async def join(self) -> None:
-        """A node that nobody has started yet, with a range of its own."""
+    async def create_node(self) -> None:
+        """Create a node with a podCIDR of its own."""
         name = self._name()
         cidr = f"10.120.{self._chance.randrange(1, 5)}{name[1:]}.0/24"
         await self.request("POST", NODES, {"metadata": {"name": name}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
 
-    async def leave(self) -> None:
-        """Delete a node; often it comes again, and has another range."""
+    async def delete_node(self) -> None:
+        """Delete a node; often recreate it with another podCIDR."""
         await self.request("DELETE", f"{NODES}/{self._name()}")
         if self._chance.random() < 0.5:
-            await self.join()
+            await self.create_node()
 
-    async def lose(self) -> None:
-        """A machine is gone."""
+    async def delete_machine(self) -> None:
+        """Delete the machine of a node."""
         await self.merge(f"{NODES}/{self._name()}", {"metadata": {"annotations": {INSTANCE: "gone"}}})
 
-    async def find(self) -> None:
-        """It was a mistake, if it is not too late."""
+    async def restore_machine(self) -> None:
+        """Restore the machine."""
         await self.merge(f"{NODES}/{self._name()}", {"metadata": {"annotations": {INSTANCE: None}}})
 
 
@@ -177,7 +193,7 @@ def routes(cloud: SimulatedCloud) -> SimulationOptions:
 async def test_routes_converge_to_existing_nodes(simulation: Simulation, cloud: SimulatedCloud, seed: int) -> None:
     user = Operator(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=("nodes",), restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(40))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(40))
     simulation.heal()
     await asyncio.sleep(300.0)
     await simulation.settle()
@@ -202,4 +218,4 @@ async def test_invariant_detects_missing_objects(simulation: Simulation, left: s
     await asyncio.sleep(60.0)
     await simulation.settle()
     with pytest.raises(AssertionError):
-        await check(Housekeeper(simulation))
+        await check(NamespaceAndRoleUser(simulation))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.scenarios.users import NAMESPACE, Restless
+from tests.scenarios.users import NAMESPACE, RandomUser
 from tests.scenarios.variants import broken_without
 
 from pilothouse.client.errors import ApiError
@@ -27,8 +27,8 @@ RESOURCES = ("persistentvolumeclaims", "persistentvolumes", "storageclasses.stor
 SECONDS = 90.0
 
 
-class Owner(Restless):
-    """Somebody with data, and the administrator who has volumes."""
+class Owner(RandomUser):
+    """Creates and deletes claims and volumes."""
 
     PAUSES = (0.0, 0.05, 0.5, 3.0, 12.0)
 
@@ -37,27 +37,36 @@ class Owner(Restless):
         self._made = 0
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        return [self.claim, self.claim, self.claim, self.volume, self.volume, self.give_up, self.give_up, self.reserve]
+        return [
+            self.claim,
+            self.claim,
+            self.claim,
+            self.volume,
+            self.volume,
+            self.delete_claim,
+            self.delete_claim,
+            self.reserve,
+        ]
 
     async def claim(self) -> None:
-        """Of one of a few names, so that some come again."""
+        """Create a claim with one of a few names, so that names are reused."""
         size, class_name = self._chance.choice((1, 2, 5)), self._chance.choice(("", "", "standard", "local"))
         name = f"c{self._chance.randrange(5)}"
         await self.request("POST", CLAIMS, claim(name, size, class_name))
 
     async def volume(self) -> None:
-        """Of some size, with more modes or fewer."""
+        """Create a volume with random capacity and access modes."""
         self._made += 1
         modes = self._chance.choice((["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]))
         await self.request("POST", VOLUMES, volume(f"v{self._made}", self._chance.choice((1, 3, 5)), modes))
 
     async def reserve(self) -> None:
-        """A volume for a claim of a certain name, which may be there already."""
+        """Create a volume with a claimRef, possibly of an existing claim."""
         self._made += 1
         reference = {"namespace": "default", "name": f"c{self._chance.randrange(5)}"}
         await self.request("POST", VOLUMES, volume(f"r{self._made}", 5, ["ReadWriteOnce"], claimRef=reference))
 
-    async def give_up(self) -> None:
+    async def delete_claim(self) -> None:
         """Delete a claim."""
         await self.delete_any(CLAIMS)
 
@@ -83,7 +92,7 @@ async def prepare(simulation: Simulation) -> Owner:
 async def bind_and_release(simulation: Simulation) -> None:
     user = await prepare(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), user.work(25))
+    await asyncio.gather(simulation.follow(plan), user.run_actions(25))
     # Whoever cannot be served would get events forever.
     await user.delete_all(
         CLAIMS, lambda found: found["status"]["phase"] == "Pending" and found["spec"]["storageClassName"] != "standard"
@@ -121,14 +130,14 @@ async def test_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, 
     await user.request("POST", SETS, web(class_name))
     chance = simulation.env.stream("user")
 
-    async def work() -> None:
+    async def run_actions() -> None:
         for _ in range(8):
             await asyncio.sleep(chance.choice((0.5, 3.0, 10.0)))
             with contextlib.suppress(ApiError):
                 await user.request("DELETE", f"{PODS}/web-{chance.randrange(3)}")
 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=6, resources=RESOURCES, restarts=True)
-    await asyncio.gather(simulation.follow(plan), work())
+    await asyncio.gather(simulation.follow(plan), run_actions())
     await simulation.settle()
     pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in await user.items(PODS)}
     found = {item["metadata"]["name"]: item for item in await user.items(CLAIMS)}
@@ -144,8 +153,8 @@ async def test_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, 
             assert pods[name.removeprefix("data-")] == node
 
 
-async def late(simulation: Simulation) -> None:
-    """A volume made for a claim of which the binder has not heard."""
+async def claim_unobserved(simulation: Simulation) -> None:
+    """A volume provisioned for a claim that the binder has not observed."""
     user = await prepare(simulation)
     with simulation.held_watches("persistentvolumeclaims"):
         made = await user.request("POST", CLAIMS, claim("c", 1, "standard"))
@@ -160,14 +169,14 @@ async def late(simulation: Simulation) -> None:
     await asyncio.sleep(60.0)
 
 
-async def nobody(*_args: object) -> None:
+async def no_claim(*_args: object) -> None:
     return None
 
 
-@broken_without((Writes, "live_claim", nobody), fails="its claim exists")
+@broken_without((Writes, "live_claim", no_claim), fails="its claim exists")
 async def test_claim_is_read_live_before_a_volume_is_released(simulation: Simulation) -> None:
     """Upstream's guard: ``syncVolume`` reads the claim live before it releases the volume."""
-    await late(simulation)
+    await claim_unobserved(simulation)
 
 
 @pytest.mark.simulation(fails="now refers to another claim")

@@ -17,7 +17,7 @@ from pilothouse.simulate.bugs.user import User as User
 from pilothouse.simulate.bugs.user import replica_set as replica_set
 
 
-class Restless(User, ABC):
+class RandomUser(User, ABC):
     """A user with a sequence of random actions, drawn from the seed."""
 
     PAUSES: tuple[float, ...] = (0.0, 0.05, 0.5, 3.0, 8.0)
@@ -37,7 +37,7 @@ class Restless(User, ABC):
         if items:
             await self.request("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
 
-    async def work(self, count: int) -> None:
+    async def run_actions(self, count: int) -> None:
         """Perform ``count`` actions."""
         for _ in range(count):
             with contextlib.suppress(ApiError):  # rejected, or another client was faster
@@ -51,7 +51,7 @@ class ReplicaSetUser(User):
     def __init__(self, client: Client, chance: random.Random) -> None:
         super().__init__(client)
         self._chance = chance
-        self._loose = 0
+        self._orphans = 0
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """Possible actions; likelier ones are repeated."""
@@ -62,17 +62,17 @@ class ReplicaSetUser(User):
             self.delete_pod,
             self.delete_pod,
             self.relabel_pod,
-            self.label_pod_back,
-            self.disown_pod,
-            self.make_loose_pod,
+            self.restore_pod_label,
+            self.orphan_pod,
+            self.create_orphan_pod,
             self.change_template,
             self.fail_pod,
-            self.make_again,
-            self.make_rival,
+            self.recreate,
+            self.create_overlapping,
             self.change_min_ready,
         ]
 
-    async def work(self, seconds: float, count: int) -> None:
+    async def run_actions(self, seconds: float, count: int) -> None:
         """Perform ``count`` actions within about ``seconds``."""
         for _ in range(count):
             await asyncio.sleep(
@@ -108,7 +108,7 @@ class ReplicaSetUser(User):
         """Change a pod's label so that it is released."""
         await self._label("other")
 
-    async def label_pod_back(self) -> None:
+    async def restore_pod_label(self) -> None:
         """Restore a pod's label so that it is adopted."""
         await self._label("web")
 
@@ -117,18 +117,18 @@ class ReplicaSetUser(User):
         if pod is not None:
             await self.merge(f"{NAMESPACE}/pods/{pod['metadata']['name']}", {"metadata": {"labels": {"app": app}}})
 
-    async def disown_pod(self) -> None:
+    async def orphan_pod(self) -> None:
         """Remove a pod's owner reference, so that it is adopted again."""
         pod = await self._pod()
         if pod is not None:
             path = f"{NAMESPACE}/pods/{pod['metadata']['name']}"
             await self.merge(path, {"metadata": {"ownerReferences": None}})
 
-    async def make_loose_pod(self) -> None:
+    async def create_orphan_pod(self) -> None:
         """Create a matching pod without an owner."""
-        self._loose += 1
+        self._orphans += 1
         spec = {"containers": [{"name": "main", "image": "pause:1"}]}
-        meta = {"name": f"loose-{self._loose}", "labels": {"app": "web"}}
+        meta = {"name": f"loose-{self._orphans}", "labels": {"app": "web"}}
         await self.request("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
 
     async def change_template(self) -> None:
@@ -148,7 +148,7 @@ class ReplicaSetUser(User):
             path = f"{NAMESPACE}/pods/{pod['metadata']['name']}/status"
             await self.merge(path, {"status": {"phase": "Failed", "reason": "Evicted"}})
 
-    async def make_again(self) -> None:
+    async def recreate(self) -> None:
         """Delete a ReplicaSet with a random propagation policy, and recreate it."""
         name = await self._set()
         policy = self._chance.choice(("Background", "Foreground", "Orphan"))
@@ -156,7 +156,7 @@ class ReplicaSetUser(User):
         await asyncio.sleep(self._chance.choice((0.0, 0.05, 3.0)))
         await self.create(name)
 
-    async def make_rival(self) -> None:
+    async def create_overlapping(self) -> None:
         """Create a second ReplicaSet with an overlapping selector."""
         await self.create("rival")
 
