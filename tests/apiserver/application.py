@@ -52,7 +52,7 @@ class Exchange:
         """Send more of the request body."""
         self._incoming.put_nowait({"type": "http.request", "body": data})
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self._incoming.put_nowait({"type": "http.disconnect"})
 
     async def _send(self, message: Any) -> None:

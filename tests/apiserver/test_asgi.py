@@ -233,7 +233,7 @@ async def test_watch_sends_headers_immediately_and_ends_with_the_client(world: W
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "cm")
     assert "content-encoding" not in watch.headers
     left_at = world.env.monotonic()
-    watch.leave()
+    watch.disconnect()
     await task
     assert world.env.monotonic() == left_at, "it did not wait for the watch's own end"
     assert world.core.core.watches == {}
@@ -272,7 +272,7 @@ async def test_protobuf_and_table_watches(world: World) -> None:
     second = json.loads(await tables.events.get())
     assert (second["type"], second["object"]["columnDefinitions"]) == ("DELETED", None)
     for watch in (frames, tables):
-        watch.leave()
+        watch.disconnect()
     await asyncio.gather(*tasks)
 
 

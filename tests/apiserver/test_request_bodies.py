@@ -48,7 +48,7 @@ class Client:
     def send(self, piece: bytes, *, more: bool = True) -> None:
         self._body.put_nowait({"type": "http.request", "body": piece, "more_body": more})
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self._body.put_nowait({"type": "http.disconnect"})
 
     def _authenticated(self) -> None:
@@ -140,7 +140,7 @@ async def test_body_read_has_the_request_timeout(world: World) -> None:
 async def test_disconnected_client_is_not_awaited(world: World) -> None:
     sender = client(world)
     sender.send(b" ")
-    sender.leave()
+    sender.disconnect()
     await asyncio.wait_for(sender.work, 1)
 
 
@@ -163,7 +163,7 @@ async def test_incomplete_bodies_are_bounded_in_memory(world: World) -> None:
     assert quick.status == 201
     assert [sender.status for sender in slow][-left:] == [0] * left
     for sender in slow:
-        sender.leave()
+        sender.disconnect()
         await sender.work
 
 

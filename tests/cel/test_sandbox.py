@@ -69,11 +69,11 @@ def test_unusable_values_are_errors(sandbox: Sandbox, expression: str) -> None:
 
 @pytest.mark.real_loop
 async def test_authorization_checks_run_on_the_loop(sandbox: Sandbox) -> None:
-    def ask(question: dict[str, str]) -> tuple[bool, str, str]:
+    def evaluate(question: dict[str, str]) -> tuple[bool, str, str]:
         return question["path"] == "/a", threading.current_thread().name, ""
 
     checks = task("[authorizer.path('/a').check('get')].map(d, [d.allowed(), d.reason()])")
-    assert (await sandbox.run(checks, ask)).value == [[True, threading.current_thread().name]]
+    assert (await sandbox.run(checks, evaluate)).value == [[True, threading.current_thread().name]]
 
 
 @pytest.mark.real_loop

@@ -15,7 +15,7 @@ TOKEN = "manager-token"
 WANTED = workload("ReplicaSet", pod=pod_spec("nginx"), replicas=2)
 
 
-def ask(directory: Path, method: str, path: str, body: Any = None) -> Any:
+def send_request(directory: Path, method: str, path: str, body: Any = None) -> Any:
     """One request as the administrator."""
     config = yaml.safe_load((directory / "admin").read_text())
     cluster = config["clusters"][0]["cluster"]
@@ -62,9 +62,9 @@ def test_manager_survives_a_revoked_token(tmp_path: Path) -> None:
         (tmp_path / "tokens").write_text(listed)
         with pilothouse(tmp_path, *serve) as server:
             server.until("API server ready")
-            ask(tmp_path, "POST", "/apis/apps/v1/namespaces/default/replicasets", WANTED)
+            send_request(tmp_path, "POST", "/apis/apps/v1/namespaces/default/replicasets", WANTED)
             pods = "/api/v1/namespaces/default/pods"
-            until(lambda: len(ask(tmp_path, "GET", pods)["items"]) == 2, "the manager works again")
+            until(lambda: len(send_request(tmp_path, "GET", pods)["items"]) == 2, "the manager works again")
             assert server.stop() == 0
         assert manager.stop() == 0
     assert "Traceback" not in manager.log

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import httptools
 
 
-class Asked:
+class ReceivedRequest:
     """One received request."""
 
     def __init__(self, connection: "ServerConnection") -> None:
@@ -39,7 +39,7 @@ class Asked:
         self.connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
 
 
-Handler = Callable[[Asked], Awaitable[None] | None]
+Handler = Callable[[ReceivedRequest], Awaitable[None] | None]
 
 
 class ServerConnection(asyncio.Protocol):
@@ -74,7 +74,7 @@ class ServerConnection(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_message_begin(self) -> None:
-        self._asked = Asked(self)
+        self._asked = ReceivedRequest(self)
 
     def on_url(self, url: bytes) -> None:
         self._asked.target += url.decode()
@@ -98,7 +98,7 @@ class ScriptedServer:
 
     def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> None:
         self.handler = handler
-        self.requests: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
         self.connections: list[ServerConnection] = []
         self.tasks: list[asyncio.Future[None]] = []
         self._tls = tls

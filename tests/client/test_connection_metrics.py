@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.certificates import Authority
-from tests.client.scripted_server import Asked, ScriptedServer
+from tests.client.scripted_server import ReceivedRequest, ScriptedServer
 from tests.client.test_tls import GET, credential, plugin, server_context
 from tests.tables import cases
 
@@ -35,7 +35,7 @@ class Measured:
         return self.registry.value(f"rest_client_{name}", *labels)
 
 
-def answer(asked: Asked) -> None:
+def answer(asked: ReceivedRequest) -> None:
     asked.answer(b"{}")
 
 

@@ -24,7 +24,7 @@ from pilothouse.storage import MemoryStore
 pytestmark = pytest.mark.real_loop  # the log is written by a thread
 
 
-class Ground:
+class LoggedClient:
     """An API server in this process, a client of it, and the log of what it writes."""
 
     def __init__(self, env: Env, directory: Path) -> None:
@@ -41,8 +41,8 @@ class Ground:
 
 
 @pytest.fixture
-async def ground(env: Env, tmp_path: Path) -> AsyncIterator[Ground]:
-    made = Ground(env, tmp_path)
+async def logged(env: Env, tmp_path: Path) -> AsyncIterator[LoggedClient]:
+    made = LoggedClient(env, tmp_path)
     yield made
     await made.log.close()
     await made.server.close()
@@ -59,13 +59,13 @@ def as_controller(decision: str) -> None:
     record_decision(decision)
 
 
-async def test_line_has_write_and_cause(ground: Ground) -> None:
+async def test_line_has_write_and_cause(logged: LoggedClient) -> None:
     as_controller("wants 1, has 0: „web“ is missing")
-    raw = await ground.client.create(CONFIG_MAPS.raw, config_map(generateName="web-"), "default")
+    raw = await logged.client.create(CONFIG_MAPS.raw, config_map(generateName="web-"), "default")
     made = json.loads(bytes(raw))["metadata"]
     record_decision("deleting it again")
-    await ground.client.delete(CONFIG_MAPS, made["name"], "default")
-    first, second = await ground.lines()
+    await logged.client.delete(CONFIG_MAPS, made["name"], "default")
+    first, second = await logged.lines()
     assert first.pop("time").endswith("Z")
     assert first == {
         "verb": "create",
@@ -87,26 +87,26 @@ async def test_line_has_write_and_cause(ground: Ground) -> None:
     assert second["cause"]["decision"] == "deleting it again"
 
 
-async def test_object_values_are_not_logged(ground: Ground) -> None:
-    await ground.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
-    await ground.client.patch(CONFIG_MAPS, "web", merge_patch({"data": {"password": "hunter2!"}}), "default")
-    assert len(await ground.lines()) == 2
-    assert "hunter2" not in ground.path.read_text()
+async def test_object_values_are_not_logged(logged: LoggedClient) -> None:
+    await logged.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
+    await logged.client.patch(CONFIG_MAPS, "web", merge_patch({"data": {"password": "hunter2!"}}), "default")
+    assert len(await logged.lines()) == 2
+    assert "hunter2" not in logged.path.read_text()
 
 
-async def test_rejected_write_is_logged_with_its_reason(ground: Ground) -> None:
-    await ground.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
+async def test_rejected_write_is_logged_with_its_reason(logged: LoggedClient) -> None:
+    await logged.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
     with pytest.raises(AlreadyExists):
-        await ground.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
-    _made, rejected = await ground.lines()
+        await logged.client.create(CONFIG_MAPS.raw, config_map(name="web"), "default")
+    _made, rejected = await logged.lines()
     assert (rejected["code"], rejected["reason"]) == (409, "AlreadyExists")
     assert rejected["message"] == 'configmaps "web" already exists'
     assert "uid" not in rejected
     assert "cause" not in rejected
 
 
-async def test_reads_events_renewals_reviews_and_dry_runs_are_not_logged(ground: Ground) -> None:
-    client = ground.client
+async def test_reads_events_renewals_reviews_and_dry_runs_are_not_logged(logged: LoggedClient) -> None:
+    client = logged.client
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
     made = json.loads((await client.request("POST", path, body=json.dumps(lease).encode())).body)
@@ -117,12 +117,12 @@ async def test_reads_events_renewals_reviews_and_dry_runs_are_not_logged(ground:
         "/apis/authentication.k8s.io/v1/tokenreviews",
         "/api/v1/namespaces/default/serviceaccounts/a/token",
     ):
-        ground.log.add(wire.Request("POST", target), wire.Response(201))
+        logged.log.add(wire.Request("POST", target), wire.Response(201))
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
     await client.create(EVENTS.raw, event, "default")
     await client.create(CONFIG_MAPS.raw, config_map(name="dry"), "default", dry_run=True)
     await client.list(PODS.raw, "default")
-    assert [(line["verb"], line["resource"]) for line in await ground.lines()] == [("create", "leases")]
+    assert [(line["verb"], line["resource"]) for line in await logged.lines()] == [("create", "leases")]
 
 
 class Failing:
@@ -163,10 +163,10 @@ async def test_undecided_write_is_logged_without_a_code(
 
 
 async def test_full_disk_drops_lines_and_fails_no_writes(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    logged: LoggedClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await ground.client.create(CONFIG_MAPS.raw, config_map(name="a"), "default")
-    await _until(lambda: ground.path.exists() and ground.path.read_bytes().endswith(b"\n"))
+    await logged.client.create(CONFIG_MAPS.raw, config_map(name="a"), "default")
+    await _until(lambda: logged.path.exists() and logged.path.read_bytes().endswith(b"\n"))
 
     def full(_self: object, _line: bytes) -> None:
         raise OSError(28, "No space left on device")
@@ -174,11 +174,11 @@ async def test_full_disk_drops_lines_and_fails_no_writes(
     with monkeypatch.context() as patch:
         patch.setattr(log_files.RotatedFile, "write", full)
         for name in "bcd":
-            await ground.client.create(CONFIG_MAPS.raw, config_map(name=name), "default")
-        await _until(lambda: ground.log.dropped == 3)
-    await ground.client.create(CONFIG_MAPS.raw, config_map(name="e"), "default")
-    assert [line["name"] for line in await ground.lines()] == ["a", "e"]
-    shown = ground.metrics.exposition()
+            await logged.client.create(CONFIG_MAPS.raw, config_map(name=name), "default")
+        await _until(lambda: logged.log.dropped == 3)
+    await logged.client.create(CONFIG_MAPS.raw, config_map(name="e"), "default")
+    assert [line["name"] for line in await logged.lines()] == ["a", "e"]
+    shown = logged.metrics.exposition()
     assert "pilothouse_decision_log_lines_total 5" in shown
     assert "pilothouse_decision_log_dropped_lines_total 3" in shown
     assert "No space left on device" in caplog.text
@@ -192,11 +192,13 @@ async def _until(condition: Callable[[], bool]) -> None:
     pytest.fail("it took more than ten seconds")
 
 
-async def test_lines_over_the_buffer_are_dropped_and_counted(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_over_the_buffer_are_dropped_and_counted(
+    logged: LoggedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_writer, "MAX_BYTES", 10)
-    await ground.client.create(CONFIG_MAPS.raw, config_map(name="a"), "default")
-    assert await ground.lines() == []
-    assert ground.log.dropped == 1
+    await logged.client.create(CONFIG_MAPS.raw, config_map(name="a"), "default")
+    assert await logged.lines() == []
+    assert logged.log.dropped == 1
 
 
 async def test_the_log_is_rotated_between_lines(env: Env, tmp_path: Path) -> None:

@@ -53,9 +53,9 @@ class Server:
         self.seen.append(str(describe(request)))
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         self.watches.append((describe(request).resource, queue))
-        return Fed(queue)
+        return QueuedStream(queue)
 
-    def say(self, resource: str, *names: str) -> None:
+    def send_added(self, resource: str, *names: str) -> None:
         for watched, queue in self.watches:
             if watched == resource:
                 queue.put_nowait(b"".join(line("ADDED", {"metadata": {"name": name}}) for name in names))
@@ -64,7 +64,7 @@ class Server:
         pass
 
 
-class Fed(Pieces):
+class QueuedStream(Pieces):
     def __init__(self, queue: asyncio.Queue[bytes]) -> None:
         super().__init__([])
         self.queue = queue
@@ -162,7 +162,7 @@ async def test_delayed_response_arrives_after_events(scenario: Scenario) -> None
     creating = asyncio.ensure_future(scenario.client.create(PODS, {}, "ns"))
     await asyncio.sleep(1)
     assert scenario.server.seen[-1] == "create pods ns/", "the server did it at once"
-    scenario.server.say("pods", "a")
+    scenario.server.send_added("pods", "a")
     await asyncio.sleep(0.5)
     assert scenario.heard == [(2.0, "pods", "a")]
     assert not creating.done()
@@ -249,7 +249,7 @@ async def test_rejected_and_successful_watch(scenario: Scenario) -> None:
     assert isinstance(scenario.endings["pods"], Expired)
     listener = asyncio.ensure_future(scenario.listen(PODS))
     await asyncio.sleep(1)
-    scenario.server.say("pods", "a", "b")
+    scenario.server.send_added("pods", "a", "b")
     await asyncio.sleep(1)
     listener.cancel()
     assert scenario.heard == [(1.0, "pods", "a"), (1.0, "pods", "b")]
@@ -263,8 +263,8 @@ async def test_delayed_events_keep_their_order_per_watch(scenario: Scenario) -> 
     listeners = [asyncio.ensure_future(scenario.listen(kind)) for kind in (PODS, NODES)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    scenario.server.say("pods", *"abcde")
-    scenario.server.say("nodes", "n")
+    scenario.server.send_added("pods", *"abcde")
+    scenario.server.send_added("nodes", "n")
     await asyncio.sleep(20)
     for listener in listeners:
         listener.cancel()
@@ -277,8 +277,8 @@ async def test_held_events_wait_until_they_are_released(scenario: Scenario) -> N
     listeners = [asyncio.ensure_future(scenario.listen(kind)) for kind in (PODS, NODES)]
     await asyncio.sleep(1)
     with scenario.faults.hold(resource="pods") as held:
-        scenario.server.say("pods", "a", "b", "c")
-        scenario.server.say("nodes", "n")
+        scenario.server.send_added("pods", "a", "b", "c")
+        scenario.server.send_added("nodes", "n")
         await asyncio.sleep(1)
         held.release(1)
         await asyncio.sleep(1)
@@ -293,7 +293,7 @@ async def test_open_watches_can_be_ended(scenario: Scenario, with_: Any, ending:
     listeners = [asyncio.ensure_future(scenario.listen(kind)) for kind in (PODS, NODES)]
     await asyncio.sleep(1)
     scenario.faults.add(Rule(delay(100), verb="watch"))
-    scenario.server.say("pods", "lost")
+    scenario.server.send_added("pods", "lost")
     await asyncio.sleep(1)
     assert scenario.faults.end_watches(resource="pods", with_=with_) == 1
     await asyncio.sleep(1)
@@ -310,5 +310,5 @@ async def test_watch_without_response_headers_is_reopened_after_a_minute(env: En
     interceptor.add(Rule(hang(sent=False), verb="watch", times=1))
     async with Client(interceptor, env).watch(PODS) as batches:
         assert env.monotonic() == 61.0  # a minute for the first try, and the pause of a second after it
-        server.say("pods", "a")
+        server.send_added("pods", "a")
         assert [event.object.metadata.name for event in await anext(batches)] == ["a"]

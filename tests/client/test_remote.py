@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from tests.client.scripted_server import Asked, Handler, ScriptedServer
+from tests.client.scripted_server import Handler, ReceivedRequest, ScriptedServer
 from tests.tables import cases
 
 from pilothouse.api import wire
@@ -59,14 +59,14 @@ async def test_request_and_response_are_transferred_completely() -> None:
 
 
 async def test_sequential_requests_share_a_connection() -> None:
-    async with serving(Asked.answer) as (server, transport):
+    async with serving(ReceivedRequest.answer) as (server, transport):
         for _ in range(5):
             await transport.request(POST)
         assert len(server.connections) == 1
 
 
 async def test_connection_limit_is_fifo() -> None:
-    asked: list[Asked] = []
+    asked: list[ReceivedRequest] = []
     async with serving(asked.append, max_connections=2) as (server, transport):
         calls = [asyncio.ensure_future(transport.request(wire.Request("GET", f"/{i}"))) for i in range(6)]
         order: list[str] = []
@@ -82,7 +82,7 @@ async def test_connection_limit_is_fifo() -> None:
 
 
 async def test_watches_use_separate_connections() -> None:
-    def handler(asked: Asked) -> None:
+    def handler(asked: ReceivedRequest) -> None:
         if "watch" in asked.target:
             asked.begin()
         else:
@@ -98,7 +98,7 @@ async def test_watches_use_separate_connections() -> None:
 
 
 async def test_closed_port_is_connection_refused() -> None:
-    async with serving(Asked.answer) as (_, transport):
+    async with serving(ReceivedRequest.answer) as (_, transport):
         pass
     transport = RemoteTransport(transport.endpoint, Env())
     for call in (transport.request(GET), transport.open(GET)):
@@ -119,7 +119,7 @@ async def test_unknown_host_error() -> None:
 
 @pytest.mark.parametrize("request_", [GET, POST], ids=["read", "write"])
 async def test_idle_connection_closed_by_the_server_is_not_reused(request_: wire.Request) -> None:
-    async with serving(Asked.answer) as (server, transport):
+    async with serving(ReceivedRequest.answer) as (server, transport):
         await transport.request(GET)
         server.connections[0].close()
         await until(lambda: server.open_connections == 0)
@@ -129,7 +129,7 @@ async def test_idle_connection_closed_by_the_server_is_not_reused(request_: wire
 
 async def test_long_idle_connection_is_checked_before_use() -> None:
     """The server has closed it, but this loop has not had a turn to notice: a write must still not be lost."""
-    async with serving(Asked.answer) as (server, transport):
+    async with serving(ReceivedRequest.answer) as (server, transport):
         await transport.request(GET)
         server.connections[0].close()
         await asyncio.sleep(0)
@@ -139,7 +139,7 @@ async def test_long_idle_connection_is_checked_before_use() -> None:
         assert (await transport.request(POST)).status == 200
 
 
-def closing_reused(asked: Asked) -> None:
+def closing_reused(asked: ReceivedRequest) -> None:
     """Answers the first request of a connection and closes on the second, without an answer."""
     asked.connection.seen = getattr(asked.connection, "seen", 0) + 1  # type: ignore[attr-defined]
     if asked.connection.seen == 2:  # type: ignore[attr-defined]
@@ -174,7 +174,7 @@ async def test_undecided_write_is_not_retried() -> None:
     },
 )
 async def test_truncated_response_is_a_lost_connection(sent: bytes) -> None:
-    def handler(asked: Asked) -> None:
+    def handler(asked: ReceivedRequest) -> None:
         asked.connection.send(sent)
         asked.connection.close()
 
@@ -186,7 +186,7 @@ async def test_truncated_response_is_a_lost_connection(sent: bytes) -> None:
 
 
 async def test_body_without_content_length_ends_with_the_connection() -> None:
-    def handler(asked: Asked) -> None:
+    def handler(asked: ReceivedRequest) -> None:
         asked.connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
         asked.connection.close()
 
@@ -195,7 +195,7 @@ async def test_body_without_content_length_ends_with_the_connection() -> None:
 
 
 async def test_informational_response_is_skipped() -> None:
-    def handler(asked: Asked) -> None:
+    def handler(asked: ReceivedRequest) -> None:
         asked.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         asked.answer(b"real")
 
@@ -224,7 +224,7 @@ async def test_cancelled_request_releases_its_slot() -> None:
 
 
 async def test_fence_is_checked_after_waiting_for_a_connection() -> None:
-    asked: list[Asked] = []
+    asked: list[ReceivedRequest] = []
     fallen = False
 
     def fence() -> None:
@@ -247,7 +247,7 @@ async def test_fence_is_checked_after_waiting_for_a_connection() -> None:
 async def test_stream_delivers_chunks_and_ends_with_the_body() -> None:
     release = asyncio.Event()
 
-    async def handler(asked: Asked) -> None:
+    async def handler(asked: ReceivedRequest) -> None:
         asked.begin()
         asked.chunk(b"one\n")
         await release.wait()
@@ -266,7 +266,7 @@ async def test_stream_delivers_chunks_and_ends_with_the_body() -> None:
 async def test_slow_reader_applies_backpressure() -> None:
     sent = 0
 
-    async def handler(asked: Asked) -> None:
+    async def handler(asked: ReceivedRequest) -> None:
         nonlocal sent
         asked.begin()
         writable = asyncio.Event()
@@ -291,7 +291,7 @@ async def test_slow_reader_applies_backpressure() -> None:
 
 
 async def test_http_proxy_gets_the_absolute_url_and_credentials() -> None:
-    async with ScriptedServer(Asked.answer) as proxy:
+    async with ScriptedServer(ReceivedRequest.answer) as proxy:
         way = parse_proxy(f"http://me:secret@127.0.0.1:{proxy.port}", "test")
         transport = RemoteTransport(parse_endpoint("http://api.invalid:8080/prefix", "test"), Env(), proxy=way)
         await transport.request(GET)
@@ -301,7 +301,7 @@ async def test_http_proxy_gets_the_absolute_url_and_credentials() -> None:
 
 
 async def test_header_injection_in_the_target_is_rejected() -> None:
-    async with serving(Asked.answer) as (_, transport):
+    async with serving(ReceivedRequest.answer) as (_, transport):
         for target in ("/a b", "/a\r\nX: y", "/ä"):
             with pytest.raises(ValueError, match="percent-encoded"):
                 await transport.request(wire.Request("GET", target))
@@ -333,7 +333,7 @@ async def test_watch_connecting_during_close_leaves_no_connection() -> None:
 
 
 async def test_idle_connections_are_closed_after_a_while() -> None:
-    async with ScriptedServer(Asked.answer) as server:
+    async with ScriptedServer(ReceivedRequest.answer) as server:
         transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), idle_seconds=0.06)
         started = time.monotonic()
         await transport.request(GET)
@@ -353,7 +353,7 @@ async def test_idle_connections_are_closed_after_a_while() -> None:
 async def test_extra_bytes_after_a_response_close_the_connection(more: bytes) -> None:
     """The connection it came on is not used again: the next answer on it would be taken for something else."""
 
-    def handler(asked: Asked) -> None:
+    def handler(asked: ReceivedRequest) -> None:
         body = b"answer %d" % len(asked.connection.server.requests)
         asked.connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) + more)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.certificates import Authority
-from tests.client.scripted_server import Asked, ScriptedServer
+from tests.client.scripted_server import ReceivedRequest, ScriptedServer
 from tests.client.test_tls import server_context
 
 
@@ -50,7 +50,7 @@ async def test_unfinished_handshakes_are_closed_at_the_end(
 ) -> None:
     """The loop could not be closed otherwise."""
     authority = Authority()
-    async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, ask=authority)) as server:
+    async with ScriptedServer(ReceivedRequest.answer, tls=server_context(tmp_path, authority, ask=authority)) as server:
         strangers += [threading.Thread(target=shake_hands, args=[server.port]) for _ in range(5)]
         for stranger in strangers:
             stranger.start()

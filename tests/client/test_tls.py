@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.certificates import Authority
-from tests.client.scripted_server import Asked, ScriptedServer
+from tests.client.scripted_server import ReceivedRequest, ScriptedServer
 from tests.env.handshakes import connect_at_once, give_up_at_every_step
 from tests.tables import cases
 
@@ -45,7 +45,7 @@ def server_context(
     return context
 
 
-def whoami(asked: Asked) -> None:
+def whoami(asked: ReceivedRequest) -> None:
     """Answers with the common name of the client's certificate and the Authorization header."""
     peer = asked.connection.transport.get_extra_info("peercert") or {}
     names = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
@@ -55,7 +55,7 @@ def whoami(asked: Asked) -> None:
 @pytest.mark.real_loop(timeout=20)
 async def test_server_certificate_is_verified(tmp_path: Path) -> None:
     authority = Authority()
-    async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority)) as server:
+    async with ScriptedServer(ReceivedRequest.answer, tls=server_context(tmp_path, authority)) as server:
         endpoint = parse_endpoint(server.url, "test")
         trusting = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem))
         assert (await trusting.request(GET)).status == 200
@@ -77,7 +77,7 @@ async def test_intermediate_and_self_signed_certificates_are_trusted_as_in_go(
     middle = Authority("middle", above=Authority())
     context = server_context(tmp_path, middle)
     certificate = (tmp_path / "server.pem").read_bytes().partition(b"-----BEGIN PRIVATE")[0]
-    async with ScriptedServer(Asked.answer, tls=context) as server:
+    async with ScriptedServer(ReceivedRequest.answer, tls=context) as server:
         for bundle in (middle.pem, certificate):
             transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=TlsSettings(ca_data=bundle))
             assert (await transport.request(GET)).status == 200
@@ -90,7 +90,7 @@ async def test_common_name_is_not_used_as_host_name(tmp_path: Path) -> None:
     (tmp_path / "server.pem").write_bytes(b"".join(authority.issue("kubernetes", alternatives=False)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.pem")
-    async with ScriptedServer(Asked.answer, tls=context) as server:
+    async with ScriptedServer(ReceivedRequest.answer, tls=context) as server:
         settings = TlsSettings(ca_data=authority.pem, server_name="kubernetes")
         transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings)
         with pytest.raises(ConnectFailed, match="not trusted: Hostname mismatch"):
@@ -101,7 +101,9 @@ async def test_common_name_is_not_used_as_host_name(tmp_path: Path) -> None:
 @pytest.mark.real_loop(timeout=20)
 async def test_tls_server_name(tmp_path: Path) -> None:
     authority = Authority()
-    async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="kubernetes")) as server:
+    async with ScriptedServer(
+        ReceivedRequest.answer, tls=server_context(tmp_path, authority, dns="kubernetes")
+    ) as server:
         endpoint = parse_endpoint(server.url, "test")
         plain = RemoteTransport(endpoint, Env(), tls=TlsSettings(ca_data=authority.pem))
         with pytest.raises(ConnectFailed, match="not trusted: IP address mismatch"):
@@ -166,7 +168,7 @@ async def test_watch_ends_when_its_client_certificate_is_rotated(tmp_path: Path)
         await transport.close()
 
 
-def begin_a_watch(asked: Asked) -> None:
+def begin_a_watch(asked: ReceivedRequest) -> None:
     """Answers with the common name of the client's certificate, and keeps the answer open."""
     peer = asked.connection.transport.get_extra_info("peercert") or {}
     names = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
@@ -239,7 +241,9 @@ async def test_handshake_can_be_cancelled_at_any_point(tmp_path: Path, monkeypat
 async def test_https_uses_a_connect_tunnel(tmp_path: Path) -> None:
     authority = Authority()
     heads: list[bytes] = []
-    async with ScriptedServer(Asked.answer, tls=server_context(tmp_path, authority, dns="api.invalid")) as server:
+    async with ScriptedServer(
+        ReceivedRequest.answer, tls=server_context(tmp_path, authority, dns="api.invalid")
+    ) as server:
 
         async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             heads.append(await reader.readuntil(b"\r\n\r\n"))
@@ -314,8 +318,8 @@ async def test_failed_tunnel_is_closed(answer: bytes) -> None:
 # Credentials
 
 
-def refusing_all_but(token: str) -> Callable[[Asked], None]:
-    def handler(asked: Asked) -> None:
+def refusing_all_but(token: str) -> Callable[[ReceivedRequest], None]:
+    def handler(asked: ReceivedRequest) -> None:
         if asked.header("authorization") == f"Bearer {token}":
             asked.answer(b"welcome")
         else:

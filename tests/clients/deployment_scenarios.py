@@ -36,7 +36,7 @@ class DeploymentCluster(KubectlCluster):
             **spec,
         }
         document = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "shop"}, "spec": whole}
-        self.make(document)
+        self.create_object(document)
 
     def wait_for_rollout(self) -> None:
         """Wait with ``kubectl rollout status``."""
@@ -89,7 +89,7 @@ def rollout_respects_bounds_and_rolls_back(shop: DeploymentCluster) -> None:
     most, least = 4, 4
     exceeded_at = 0.0
 
-    def judge(pods: list[Doc]) -> None:
+    def check(pods: list[Doc]) -> None:
         nonlocal most, least, exceeded_at
         live, ready = sum(map(is_live, pods)), sum(map(is_ready, pods))
         # The Deployment controller bounds the sizes of its ReplicaSets. They are synced side by side: one may create a
@@ -100,7 +100,7 @@ def rollout_respects_bounds_and_rolls_back(shop: DeploymentCluster) -> None:
         assert ready >= 3, f"{ready} pods are ready"
         most, least = max(most, min(live, 5)), min(least, ready)
 
-    with Record(shop, judge, owner=("deploy", "shop"), pods="app=shop") as record:
+    with Record(shop, check, owner=("deploy", "shop"), pods="app=shop") as record:
         shop("set", "image", "deploy/shop", "main=pause:2")
         shop.wait_for_rollout()
         until(lambda: shop.running() == {"pause:2": 4}, "all are new")
@@ -138,11 +138,11 @@ def recreate_strategy(shop: DeploymentCluster) -> None:
     shop.create(strategy={"type": "Recreate"}, replicas=3)
     shop.wait_for_rollout()
 
-    def judge(pods: list[Doc]) -> None:
+    def check(pods: list[Doc]) -> None:
         images = {image_of(pod) for pod in pods if pod["status"].get("phase") not in {"Failed", "Succeeded"}}
         assert len(images) <= 1, f"{images} at once"
 
-    with Record(shop, judge, owner=("deploy", "shop"), pods="app=shop") as record:
+    with Record(shop, check, owner=("deploy", "shop"), pods="app=shop") as record:
         shop("set", "image", "deploy/shop", "main=pause:2")
         shop.wait_for_rollout()
         until(lambda: shop.running() == {"pause:2": 3}, "all are new")
@@ -218,7 +218,7 @@ def replication_controller(shop: DeploymentCluster) -> None:
     pods = ("pods", *SELECTED)
     spec = {"replicas": 2, "selector": LABELS, "template": template()}
     document = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"}, "spec": spec}
-    shop.make(document)
+    shop.create_object(document)
 
     def settled(count: int) -> bool:
         status = shop.get("rc", "old")["status"]
@@ -235,7 +235,7 @@ def replication_controller(shop: DeploymentCluster) -> None:
     until(lambda: settled(4), "and replaced")
     shop("delete", "rc", "old", "--cascade=orphan")
     assert len(shop.get(*pods)["items"]) == 4
-    shop.make(document)
+    shop.create_object(document)
     until(lambda: settled(2) and len(shop.members()) == 2, "the next one adopts them, and two are too many")
     shop("delete", "rc", "old", "--cascade=foreground")
     assert not shop.members()

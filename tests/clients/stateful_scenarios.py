@@ -29,7 +29,7 @@ class StatefulSetCluster(KubectlCluster):
 
     def create(self, **spec: Any) -> None:
         """Create the StatefulSet with kubectl."""
-        self.make(stateful_set("web", **spec))
+        self.create_object(stateful_set("web", **spec))
 
     def wait_for_rollout(self) -> None:
         """Wait with ``kubectl rollout status``."""
@@ -71,7 +71,7 @@ class StatefulSetCluster(KubectlCluster):
         """Patch the spec."""
         self("patch", "sts", "web", "--type=merge", "-p", json.dumps({"spec": spec}))
 
-    def told(self, reason: str) -> list[str]:
+    def event_pods(self, reason: str) -> list[str]:
         """The pod names in events of this reason, in order."""
         items = self.get("events", "--field-selector", f"reason={reason},involvedObject.kind=StatefulSet")["items"]
         pods = [item for item in items if " Pod web-" in item["message"] and " Claim " not in item["message"]]
@@ -92,7 +92,7 @@ def ordered_scaling_keeps_claims(stage: StatefulSetCluster) -> None:
     stage.create(volumeClaimTemplates=CLAIMS)
     stage.wait_for_rollout()
     stage.wait_for_ready(3)
-    assert stage.told("SuccessfulCreate") == ["web-0", "web-1", "web-2"]
+    assert stage.event_pods("SuccessfulCreate") == ["web-0", "web-1", "web-2"]
     pod = stage.members()["web-1"]
     assert pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "web-1"
     assert pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "1"
@@ -108,7 +108,7 @@ def ordered_scaling_keeps_claims(stage: StatefulSetCluster) -> None:
     stage.wait_for_ready(5)
     stage("scale", "sts", "web", "--replicas=1")
     stage.wait_for_ready(1)
-    assert stage.told("SuccessfulDelete") == ["web-4", "web-3", "web-2", "web-1"]
+    assert stage.event_pods("SuccessfulDelete") == ["web-4", "web-3", "web-2", "web-1"]
     assert [each["metadata"]["name"] for each in stage.get("pvc")["items"]] == [f"data-web-{n}" for n in range(5)]
     stage("delete", "sts", "web")
     until(lambda: not stage.members(), "the pods go with it")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.clients import daemon_scenarios as scenarios
 from tests.clients.daemon_scenarios import KubectlCluster
-from tests.clients.stages import running_up
+from tests.clients.running_up import running_up
 from tests.clients.test_kubectl import KUBECTL
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")
@@ -18,7 +18,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubectlCluster]:
 
 
 @pytest.fixture
-def ground(up: KubectlCluster) -> Iterator[KubectlCluster]:
+def cluster(up: KubectlCluster) -> Iterator[KubectlCluster]:
     """The cluster without daemons and without marks on its nodes."""
     yield up
     up.clear()
@@ -35,5 +35,5 @@ def ground(up: KubectlCluster) -> Iterator[KubectlCluster]:
         scenarios.recovers_from_changed_pods_and_revisions,
     ],
 )
-def test_daemon_set_scenarios(scenario: Callable[[KubectlCluster], None], ground: KubectlCluster) -> None:
-    scenario(ground)
+def test_daemon_set_scenarios(scenario: Callable[[KubectlCluster], None], cluster: KubectlCluster) -> None:
+    scenario(cluster)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.clients import deployment_scenarios as scenarios
 from tests.clients.deployment_scenarios import DeploymentCluster
-from tests.clients.stages import running_up
+from tests.clients.running_up import running_up
 from tests.clients.test_kubectl import KUBECTL
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUILDER_ASSETS or on the PATH")

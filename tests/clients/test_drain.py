@@ -32,7 +32,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         assert "Traceback" not in up.log
 
 
-class Lookout:
+class PodWatcher:
     """Looks at the pods while something else goes on: how few were Ready and staying at any time?"""
 
     def __init__(self, kubectl: Terminal) -> None:
@@ -40,9 +40,9 @@ class Lookout:
         self._over = threading.Event()
         self.fewest = REPLICAS
         self.looks = 0
-        self._thread = threading.Thread(target=self._look)
+        self._thread = threading.Thread(target=self._observe)
 
-    def __enter__(self) -> "Lookout":
+    def __enter__(self) -> "PodWatcher":
         self._thread.start()
         return self
 
@@ -50,7 +50,7 @@ class Lookout:
         self._over.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         while not self._over.is_set():
             healthy = [pod for pod in self._kubectl.pods().values() if is_ready(pod)]
             self.fewest = min(self.fewest, len(healthy))
@@ -83,7 +83,7 @@ def test_drain_respects_the_disruption_budget(kubectl: Terminal) -> None:
     leaving = [name for name, pod in kubectl.pods().items() if pod["spec"]["nodeName"] == node]
     assert len(leaving) >= 3
     began = time.monotonic()
-    with Lookout(kubectl) as lookout:
+    with PodWatcher(kubectl) as lookout:
         drained = run(kubectl, "drain", node, "--timeout=60s")
     took = time.monotonic() - began
     assert drained.returncode == 0, drained.stderr

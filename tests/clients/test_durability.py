@@ -25,7 +25,7 @@ PATH = "/api/v1/namespaces/default/configmaps"
 
 
 @dataclass
-class Books:
+class ExpectedState:
     """What one writer or watcher knows. A version of 0 is an object that is not there."""
 
     known: dict[str, set[int]] = field(default_factory=dict)
@@ -65,14 +65,14 @@ class Server:
         return answer.status, json.loads(answer.read())
 
 
-def write(server: Server, writer: int, books: Books, chance: random.Random) -> None:
+def write(server: Server, writer: int, books: ExpectedState, chance: random.Random) -> None:
     """Create, change and delete until the server is gone."""
     with closing(server.connect()) as connection:
         _write(server, connection, writer, books, chance)
 
 
 def _write(
-    server: Server, connection: http.client.HTTPConnection, writer: int, books: Books, chance: random.Random
+    server: Server, connection: http.client.HTTPConnection, writer: int, books: ExpectedState, chance: random.Random
 ) -> None:
     number = max((max(numbers) for numbers in books.known.values()), default=0)
     while True:
@@ -114,7 +114,7 @@ def watch(server: Server, shown: dict[str, tuple[int, int]]) -> None:
 def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -> None:
     server = Server(tmp_path)
     chance = random.Random(5)
-    books = [Books() for _ in range(WRITERS)]
+    books = [ExpectedState() for _ in range(WRITERS)]
     server.start()
     with closing(server.connect()) as connection:
         beginning = server.request(connection, "GET", PATH)[1]
@@ -165,7 +165,7 @@ def _check_history(server: Server, beginning: Any, found: Any) -> None:
     assert state == {item["metadata"]["name"]: item for item in found["items"]}
 
 
-def _is_loaded(books: list[Books], enough: int, failures: list[BaseException]) -> bool:
+def _is_loaded(books: list[ExpectedState], enough: int, failures: list[BaseException]) -> bool:
     return bool(failures) or sum(book.acknowledged for book in books) >= enough
 
 
@@ -176,7 +176,7 @@ def _caught(work: Callable[[], None], failures: list[BaseException]) -> None:
         failures.append(error)
 
 
-def _check(found: Any, books: list[Books], shown: dict[str, tuple[int, int]]) -> None:
+def _check(found: Any, books: list[ExpectedState], shown: dict[str, tuple[int, int]]) -> None:
     held = {item["metadata"]["name"]: item for item in found["items"] if item["metadata"]["name"].startswith("w")}
     numbers = {name: int(item["data"]["number"]) for name, item in held.items()}
     for book in books:

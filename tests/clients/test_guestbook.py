@@ -32,7 +32,7 @@ AVAILABLE, WANTED = 2, 3
 """What the budget and the strategy leave at any time, and the size at rest."""
 
 
-class Town(Terminal):
+class GuestbookKubectl(Terminal):
     """kubectl in the namespace of the application."""
 
     namespace = "guestbook"
@@ -62,10 +62,10 @@ def is_ready(pod: dict[str, Any]) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", ()))
 
 
-class Fewest:
+class FewestReady:
     """While something goes on: the smallest number of frontends that were ready at once, by a watch of every change."""
 
-    def __init__(self, town: Town) -> None:
+    def __init__(self, town: GuestbookKubectl) -> None:
         assert KUBECTL is not None
         self._ready: set[str] = {pod["metadata"]["name"] for pod in town.ready_frontends()}
         self.seen = len(self._ready)
@@ -79,7 +79,7 @@ class Fewest:
         )
         self._thread = threading.Thread(target=self._follow)
 
-    def __enter__(self) -> "Fewest":
+    def __enter__(self) -> "FewestReady":
         self._thread.start()
         until(lambda: self.changes >= WANTED, "the watch has begun")
         return self
@@ -113,20 +113,20 @@ class Fewest:
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestbookKubectl]:
     directory = tmp_path_factory.mktemp("guestbook")
     with start(directory, "--nodes=3", "--no-manager", "--pod-ready-delay=200ms") as up:
         up.until("is ready")
         with pilothouse(directory, "manager", "--kubeconfig=.pilothouse/kubeconfig", *FLAGS) as manager:
             manager.until("Starting controller")
-            yield Town(directory)
+            yield GuestbookKubectl(directory)
             assert manager.stop() == 0
             assert "Traceback" not in manager.log
         assert up.stop() == 0
         assert "Traceback" not in up.log
 
 
-def test_guestbook_becomes_ready(town: Town) -> None:
+def test_guestbook_becomes_ready(town: GuestbookKubectl) -> None:
     town("create", "namespace", "guestbook")
     town("apply", "-f", MANIFEST)
     for workload in ("deployment/frontend", "deployment/cache", "statefulset/db"):
@@ -144,8 +144,8 @@ def test_guestbook_becomes_ready(town: Town) -> None:
     town("wait", "--for=condition=complete", "job/first-backup", "--timeout=20s")
 
 
-def test_rollout_and_rollback_respect_bounds(town: Town) -> None:
-    with Fewest(town) as fewest:
+def test_rollout_and_rollback_respect_bounds(town: GuestbookKubectl) -> None:
+    with FewestReady(town) as fewest:
         town("set", "image", "deployment/frontend", "php=guestbook-frontend:v6")
         town("rollout", "status", "deployment/frontend", "--timeout=30s")
         assert town.images() == {"guestbook-frontend:v6"}
@@ -160,7 +160,7 @@ def test_rollout_and_rollback_respect_bounds(town: Town) -> None:
     assert {pod["spec"]["containers"][0]["image"] for pod in town.items("pods", "-l", "tier=db")} == {"postgres:18"}
 
 
-def test_autoscaler_follows_the_load(town: Town) -> None:
+def test_autoscaler_follows_the_load(town: GuestbookKubectl) -> None:
     town("annotate", "deployment", "frontend", f"{LOAD}=300m")
     until(lambda: len(town.ready_frontends()) == 6, "six share 300m at 50m each")
     assert (
@@ -175,11 +175,11 @@ def test_autoscaler_follows_the_load(town: Town) -> None:
     until(lambda: len(town.ready_frontends()) == WANTED, "back at rest")
 
 
-def test_drain_respects_the_budget(town: Town) -> None:
+def test_drain_respects_the_budget(town: GuestbookKubectl) -> None:
     until(lambda: town.get("pdb", "frontend")["status"]["disruptionsAllowed"] == 1, "one may go")
     places = [pod["spec"]["nodeName"] for pod in town.ready_frontends()]
     node = max(sorted(set(places)), key=places.count)
-    with Fewest(town) as fewest:
+    with FewestReady(town) as fewest:
         assert f"node/{node} drained" in town(
             "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s"
         )
@@ -192,7 +192,7 @@ def test_drain_respects_the_budget(town: Town) -> None:
     town("uncordon", node)
 
 
-def test_namespace_deletion_removes_everything(town: Town) -> None:
+def test_namespace_deletion_removes_everything(town: GuestbookKubectl) -> None:
     volumes = town("get", "pv", "-o", "name").splitlines()
     assert len(volumes) == 2
     town("delete", "namespace", "guestbook", "--timeout=60s")

@@ -56,7 +56,9 @@ def run_session(side: Side) -> Answers:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config, soak: bool) -> tuple[Answers, Answers]:
+def event_pods(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config, soak: bool
+) -> tuple[Answers, Answers]:
     """The answers of both sides."""
     writes = bool(pytestconfig.getoption("--write-golden"))
     directory = tmp_path_factory.mktemp("session")
@@ -74,21 +76,21 @@ def told(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config, 
     return recorded, ours
 
 
-def test_output_equals_kube_apiservers(told: tuple[Answers, Answers]) -> None:
-    real, ours = told
+def test_output_equals_kube_apiservers(answers: tuple[Answers, Answers]) -> None:
+    real, ours = answers
     found = [each for step in ANSWERED for each in differences(step, real[step.name], ours[step.name])]
     assert not found, "\n".join(found)
 
 
-def test_newer_output_equals_the_golden_file(told: tuple[Answers, Answers], golden: Golden) -> None:
-    ours = told[1]
+def test_newer_output_equals_the_golden_file(answers: tuple[Answers, Answers], golden: Golden) -> None:
+    ours = answers[1]
     printed = {step.name: [*lines(step, ours[step.name].out), *lines(step, ours[step.name].err)] for step in NEWER}
     golden.check("kubectl_session", printed)
 
 
 @pytest.mark.parametrize("step", NEWER, ids=lambda step: step.name)
-def test_only_changed_steps_are_marked_newer(told: tuple[Answers, Answers], step: Step) -> None:
-    real, ours = (answers[step.name] for answers in told)
+def test_only_changed_steps_are_marked_newer(answers: tuple[Answers, Answers], step: Step) -> None:
+    real, ours = (answers[step.name] for answers in answers)
     assert [lines(step, real.out), lines(step, real.err)] != [lines(step, ours.out), lines(step, ours.err)]
 
 
@@ -102,9 +104,9 @@ def test_only_changed_steps_are_marked_newer(told: tuple[Answers, Answers], step
         "a namespace is deleted": ("delete the namespace", 0, "deleted"),
     },
 )
-def test_commands_succeed_on_kube_apiserver(told: tuple[Answers, Answers], step: str, code: int, text: str) -> None:
+def test_commands_succeed_on_kube_apiserver(answers: tuple[Answers, Answers], step: str, code: int, text: str) -> None:
     """Two sides that both fail would agree, too."""
-    answer = told[0][step]
+    answer = answers[0][step]
     assert answer.code == code, answer
     assert text in answer.out
 

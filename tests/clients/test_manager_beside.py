@@ -18,7 +18,7 @@ RS_ONLY = "--controllers=replicaset"
 NOW = datetime.datetime.now(datetime.UTC)
 
 
-class Ground:
+class ServerAndManager:
     """A server with RBAC, and a manager that logs in as kube-controller-manager and asks it about its own callers."""
 
     def __init__(self, directory: Path) -> None:
@@ -43,41 +43,46 @@ class Ground:
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def server_and_manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerAndManager]:
     directory = tmp_path_factory.mktemp("beside")
     words = ["--port=0", "--data-dir=data", "--kubeconfig=admin", "--authorization-mode=RBAC"]
     with pilothouse(directory, "apiserver", *words):
         until((directory / "admin").exists, "the server is up")
-        ground = Ground(directory)
-        kubeconfig = ground.kubeconfig("system:kube-controller-manager")
+        server_and_manager = ServerAndManager(directory)
+        kubeconfig = server_and_manager.kubeconfig("system:kube-controller-manager")
         flags = [f"--{who}kubeconfig={kubeconfig}" for who in ("", "authentication-", "authorization-")]
-        with pilothouse(directory, "manager", *flags, f"--secure-port={ground.port}", "--v=2", RS_ONLY) as manager:
+        with pilothouse(
+            directory, "manager", *flags, f"--secure-port={server_and_manager.port}", "--v=2", RS_ONLY
+        ) as manager:
             manager.until("Serving securely")
-            yield ground
+            yield server_and_manager
             assert "extension-apiserver-authentication" in manager.log
             assert "forbidden" not in manager.log
 
 
-def test_administrator_certificate_is_authorized_for_every_path(ground: Ground) -> None:
-    assert get(ground.port, "/metrics", certificate=ground.login("root", "system:masters"))[0] == 200
+def test_administrator_certificate_is_authorized_for_every_path(server_and_manager: ServerAndManager) -> None:
+    assert (
+        get(server_and_manager.port, "/metrics", certificate=server_and_manager.login("root", "system:masters"))[0]
+        == 200
+    )
 
 
-def test_user_certificate_is_authenticated_and_authorized(ground: Ground) -> None:
-    status, text = get(ground.port, "/metrics", certificate=ground.login("eve"))
+def test_user_certificate_is_authenticated_and_authorized(server_and_manager: ServerAndManager) -> None:
+    status, text = get(server_and_manager.port, "/metrics", certificate=server_and_manager.login("eve"))
     assert status == 403
     assert json.loads(text)["message"] == 'forbidden: User "eve" cannot get path "/metrics"'
 
 
-def test_certificate_of_another_ca_is_rejected(ground: Ground) -> None:
-    stranger = ground.login("mallory", "system:masters", authority=create_authority("other", NOW))
-    assert get(ground.port, "/metrics", certificate=stranger)[0] == 401
+def test_certificate_of_another_ca_is_rejected(server_and_manager: ServerAndManager) -> None:
+    stranger = server_and_manager.login("mallory", "system:masters", authority=create_authority("other", NOW))
+    assert get(server_and_manager.port, "/metrics", certificate=stranger)[0] == 401
 
 
-def test_administrator_token_is_accepted(ground: Ground) -> None:
-    token = yaml.safe_load((ground.directory / "admin").read_text())["users"][0]["user"]["token"]
-    assert get(ground.port, "/metrics", token=token)[0] == 200
+def test_administrator_token_is_accepted(server_and_manager: ServerAndManager) -> None:
+    token = yaml.safe_load((server_and_manager.directory / "admin").read_text())["users"][0]["user"]["token"]
+    assert get(server_and_manager.port, "/metrics", token=token)[0] == 200
 
 
-def test_anonymous_sees_only_health(ground: Ground) -> None:
-    assert get(ground.port, "/metrics")[0] == 403
-    until(lambda: get(ground.port, "/healthz")[0] == 200, "it is healthy")
+def test_anonymous_sees_only_health(server_and_manager: ServerAndManager) -> None:
+    assert get(server_and_manager.port, "/metrics")[0] == 403
+    until(lambda: get(server_and_manager.port, "/healthz")[0] == 200, "it is healthy")

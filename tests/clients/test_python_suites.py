@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.clients.embedded_server import ADMIN_TOKEN, EmbeddedServer
-from tests.clients.python.ground import ask
+from tests.clients.python.server import send_request
 from tests.programs import ROOT, environment
 
 from pilothouse.apiserver.resources import built_in
@@ -51,7 +51,7 @@ def test_the_official_client_decodes_a_list_of_every_kind(tmp_path: Path) -> Non
         kubeconfig = server.kubeconfig("admin", token=ADMIN_TOKEN)
 
         def create(path: str, body: Any) -> None:
-            ask(server.url, server.authority, ADMIN_TOKEN, "POST", path, body)
+            send_request(server.url, server.authority, ADMIN_TOKEN, "POST", path, body)
 
         create("/api/v1/namespaces", {"metadata": {"name": "d1"}})
         # Through events.k8s.io the server shows an Event of the core group with ``eventTime: null``, as every server

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients import stateful_scenarios as scenarios
-from tests.clients.stages import running_up
+from tests.clients.running_up import running_up
 from tests.clients.stateful_scenarios import StatefulSetCluster
 from tests.clients.test_kubectl import KUBECTL
 

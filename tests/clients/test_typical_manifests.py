@@ -36,7 +36,7 @@ CRON_TAB = {
 }
 
 
-class Desk(Terminal):
+class NamespaceKubectl(Terminal):
     """kubectl in the namespace of the scenario."""
 
     namespace = "typical"
@@ -71,13 +71,13 @@ class Desk(Terminal):
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamespaceKubectl]:
     directory = tmp_path_factory.mktemp("typical")
     with start(directory, f"--nodes={NODES}", "--no-manager", *SERVER_FLAGS) as up:
         up.until("is ready")
         with pilothouse(directory, "manager", "--kubeconfig=.pilothouse/kubeconfig", *FLAGS) as manager:
             manager.until("Starting controller")
-            desk = Desk(directory)
+            desk = NamespaceKubectl(directory)
             desk("create", "namespace", "typical")
             until(lambda: "/default" in desk("get", "serviceaccounts", "-o", "name"), "pods may be made there")
             yield desk
@@ -87,14 +87,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         assert "Traceback" not in up.log
 
 
-def test_all_manifests_are_applied_and_become_ready(desk: Desk) -> None:
+def test_all_manifests_are_applied_and_become_ready(desk: NamespaceKubectl) -> None:
     words = desk.apply()
     assert len(words) == OBJECTS
     assert set(words.values()) == {"created"}
     desk.comes_up()
 
 
-def test_pods_have_the_requested_spec(desk: Desk) -> None:
+def test_pods_have_the_requested_spec(desk: NamespaceKubectl) -> None:
     pods = {each["metadata"]["name"]: each for each in desk.get("pods")["items"]}
     places: dict[str, set[str]] = {}
     for pod in pods.values():
@@ -121,7 +121,7 @@ def test_pods_have_the_requested_spec(desk: Desk) -> None:
     assert hostnames == {"convert-0", "convert-1", "convert-2"}
 
 
-def test_claims_are_bound(desk: Desk) -> None:
+def test_claims_are_bound(desk: NamespaceKubectl) -> None:
     def claims() -> dict[str, tuple[str, str]]:
         found = desk.get("pvc")["items"]
         return {each["metadata"]["name"]: (each["status"]["phase"], each["spec"]["storageClassName"]) for each in found}
@@ -133,7 +133,7 @@ def test_claims_are_bound(desk: Desk) -> None:
     until(lambda: "WaitForFirstConsumer" in desk("describe", "pvc", "archive"), "and that one says why")
 
 
-def test_services_have_endpoints(desk: Desk) -> None:
+def test_services_have_endpoints(desk: NamespaceKubectl) -> None:
     services = {each["metadata"]["name"]: each["spec"] for each in desk.get("services")["items"]}
     assert services["db"]["clusterIP"] == "None"
     assert "clusterIP" not in services["alias"]
@@ -157,7 +157,7 @@ def test_services_have_endpoints(desk: Desk) -> None:
     assert re.search(r"web:http \(\d+\.", desk("describe", "ingress", "web"))
 
 
-def test_budgets_quotas_and_autoscalers_have_status(desk: Desk) -> None:
+def test_budgets_quotas_and_autoscalers_have_status(desk: NamespaceKubectl) -> None:
     until(lambda: desk.get("pdb", "web")["status"]["disruptionsAllowed"] == 1, "one of three may go")
     until(lambda: desk.get("pdb", "db")["status"]["disruptionsAllowed"] == 1, "half of two may go")
     until(lambda: desk.get("quota", "urgent")["status"]["used"] == {"pods": "3"}, "those of a class")
@@ -171,20 +171,20 @@ def test_budgets_quotas_and_autoscalers_have_status(desk: Desk) -> None:
     until(lambda: desk.get("hpa", "web")["status"].get("currentReplicas") == 3, "and knows the size")
 
 
-def test_job_from_a_cron_job(desk: Desk) -> None:
+def test_job_from_a_cron_job(desk: NamespaceKubectl) -> None:
     desk("create", "job", "tried", "--from=cronjob/report")
     desk("wait", "--for=condition=complete", "job/tried", "--timeout=20s")
     assert desk.get("cronjob", "report")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["dnsPolicy"]
 
 
-def may(desk: Desk, *words: str) -> bool:
+def may(desk: NamespaceKubectl, *words: str) -> bool:
     try:
         return desk("auth", "can-i", *words).strip() == "yes"
     except AssertionError:
         return False
 
 
-def test_role_bindings_grant_rights(desk: Desk) -> None:
+def test_role_bindings_grant_rights(desk: NamespaceKubectl) -> None:
     assert may(desk, "list", "pods", "--as=jane")
     assert may(desk, "delete", "deployments/web", "--as=jane")
     assert not may(desk, "delete", "deployments/other", "--as=jane")
@@ -194,7 +194,7 @@ def test_role_bindings_grant_rights(desk: Desk) -> None:
     assert not may(desk, "get", "secrets", "--as=ann", "--as-group=watchmen")
 
 
-def test_forbidden_requests_are_rejected(desk: Desk) -> None:
+def test_forbidden_requests_are_rejected(desk: NamespaceKubectl) -> None:
     large = ("create", "deployment", "large", "--image=i", "--replicas=51", "--dry-run=server")
     until(lambda: "no more than 50" in str(_is_refused(desk, *large)), "the policy is in force", 15)
     assert "is immutable when `immutable` is set" in str(
@@ -211,7 +211,7 @@ def test_forbidden_requests_are_rejected(desk: Desk) -> None:
         assert "typo" not in desk("get", "configmaps")
 
 
-def _is_refused(desk: Desk, *words: str, stdin: Any = None) -> str | None:
+def _is_refused(desk: NamespaceKubectl, *words: str, stdin: Any = None) -> str | None:
     """What kubectl says of it, or None if it went through."""
     try:
         desk(*words, stdin=stdin)
@@ -220,7 +220,7 @@ def _is_refused(desk: Desk, *words: str, stdin: Any = None) -> str | None:
     return None
 
 
-def test_custom_resources_are_served(desk: Desk) -> None:
+def test_custom_resources_are_served(desk: NamespaceKubectl) -> None:
     desk("wait", "--for=condition=Established", "crd/crontabs.typical.example.com", "--timeout=10s")
     assert desk("apply", "--validate=strict", "-f", "-", stdin=CRON_TAB).strip().endswith("mine created")
     found = desk.get("ct", "mine")
@@ -235,7 +235,7 @@ def test_custom_resources_are_served(desk: Desk) -> None:
     assert "* * * * */5" in desk("get", "ct")
 
 
-def test_second_apply_changes_nothing(desk: Desk) -> None:
+def test_second_apply_changes_nothing(desk: NamespaceKubectl) -> None:
     before = desk.generations()
     again = desk.apply()
     changed = {name for name, word in again.items() if word != "unchanged"}
@@ -244,7 +244,7 @@ def test_second_apply_changes_nothing(desk: Desk) -> None:
     assert desk.generations() == before
 
 
-def test_server_side_apply_takes_ownership_and_changes_nothing(desk: Desk) -> None:
+def test_server_side_apply_takes_ownership_and_changes_nothing(desk: NamespaceKubectl) -> None:
     """By force: what has one owner as a whole and defaults in it, a ``fieldRef`` say, differs from what is applied."""
     before = desk.generations()
     assert "valueFrom.fieldRef" in str(_is_refused(desk, "apply", "--server-side", "-f", str(MANIFEST)))
@@ -259,7 +259,7 @@ def test_server_side_apply_takes_ownership_and_changes_nothing(desk: Desk) -> No
     assert "kubectl-client-side-apply" not in managers
 
 
-def test_server_side_apply_creates_everything(desk: Desk) -> None:
+def test_server_side_apply_creates_everything(desk: NamespaceKubectl) -> None:
     """Tried only, in a namespace of its own; and for real where nothing has to go first."""
     desk("delete", "service/outside", "deployment/web", "--timeout=30s")
     desk("create", "namespace", "fresh")

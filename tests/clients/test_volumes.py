@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.clients.stages import running_up
+from tests.clients.running_up import running_up
 from tests.clients.test_kubectl import KUBECTL
 from tests.clients.volume_scenarios import ATTACHING, PROVISIONER, SCENARIOS, VolumeCluster
 from tests.programs import until
@@ -36,7 +36,7 @@ def test_claim_and_volume_scenarios(scenario: Callable[[VolumeCluster], None], s
 
 def test_conflicting_selinux_labels_emit_events(stage: VolumeCluster) -> None:
     """Once the driver says that it mounts with labels."""
-    stage.make_claim("shared", "standard")
+    stage.create_claim("shared", "standard")
     levels = {"web": "s0:c1,c2", "backup": "s0:c98,c99"}
     for name, level in levels.items():
         mounts = [{"name": "data", "mountPath": "/data"}]
@@ -49,7 +49,7 @@ def test_conflicting_selinux_labels_emit_events(stage: VolumeCluster) -> None:
         document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         stage("create", "-f", "-", stdin=document)
     until(lambda: stage.phases()["shared"] == "Bound", "the volume is made")
-    assert "SELinuxLabelConflict" not in stage.told_of("web")
+    assert "SELinuxLabelConflict" not in stage.event_reasons("web")
     stage("patch", "csidriver", PROVISIONER, "--type=merge", "-p", '{"spec":{"seLinuxMount":true}}')
 
     def is_told(name: str, other: str) -> bool:

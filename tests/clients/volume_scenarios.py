@@ -41,23 +41,23 @@ class VolumeCluster(StatefulSetCluster):
         """The phases of the claims."""
         return {name: item["status"].get("phase", "") for name, item in self.claims().items()}
 
-    def give_up(self, claim: str) -> None:
+    def delete_claim(self, claim: str) -> None:
         """Delete an unused claim, and wait."""
         self("delete", "pvc", claim, "--timeout=30s")
 
-    def make_class(self, name: str, **more: Any) -> None:
+    def create_class(self, name: str, **more: Any) -> None:
         """Create a class with the same provisioner."""
         head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
-        self.make({**head, "provisioner": PROVISIONER, **more})
+        self.create_object({**head, "provisioner": PROVISIONER, **more})
 
-    def make_claim(self, name: str, class_name: str) -> None:
+    def create_claim(self, name: str, class_name: str) -> None:
         """A claim."""
         size = {"requests": {"storage": "1Gi"}}
         spec = {"accessModes": ["ReadWriteOnce"], "resources": size, "storageClassName": class_name}
         document = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
-        self.make(document)
+        self.create_object(document)
 
-    def make_pod(self, name: str, claim: str) -> None:
+    def create_pod(self, name: str, claim: str) -> None:
         """A pod that uses a claim."""
         spec = {
             "terminationGracePeriodSeconds": 1,
@@ -65,9 +65,9 @@ class VolumeCluster(StatefulSetCluster):
             "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
         }
         document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        self.make(document)
+        self.create_object(document)
 
-    def told_of(self, name: str) -> set[str]:
+    def event_reasons(self, name: str) -> set[str]:
         """The reasons of the events of an object."""
         items = self.get("events", "--field-selector", f"involvedObject.name={name}")["items"]
         return {item["reason"] for item in items}
@@ -90,7 +90,7 @@ def stateful_set_volumes_are_kept(stage: VolumeCluster) -> None:
     assert "pv.kubernetes.io/bind-completed: yes" in described
     assert f"volume.kubernetes.io/storage-provisioner: {PROVISIONER}" in described
     until(lambda: "ProvisioningSucceeded" in stage("describe", "pvc", "data-web-1"), "it says who made the volume")
-    assert {"ExternalProvisioning", "Provisioning"} <= stage.told_of("data-web-1")
+    assert {"ExternalProvisioning", "Provisioning"} <= stage.event_reasons("data-web-1")
     before = {name: item["spec"]["volumeName"] for name, item in stage.claims().items()}
     stage("delete", "pod", "web-1")
     stage.wait_for_ready(3)
@@ -98,36 +98,36 @@ def stateful_set_volumes_are_kept(stage: VolumeCluster) -> None:
     stage("delete", "sts", "web")
     until(lambda: not stage.members(), "the pods go with it")
     assert stage.phases() == {f"data-web-{n}": "Bound" for n in range(3)}, "the claims stay"
-    stage.give_up("data-web-1")
+    stage.delete_claim("data-web-1")
     until(lambda: volume not in stage.volumes(), "the volume goes with its claim")
     assert len(stage.volumes()) == 2
 
 
 def retained_volume_is_kept(stage: VolumeCluster) -> None:
     """A retained volume: kept until its claimRef is removed, then bound to a matching claim."""
-    stage.make_class("kept", reclaimPolicy="Retain")
-    stage.make_claim("mine", "kept")
+    stage.create_class("kept", reclaimPolicy="Retain")
+    stage.create_claim("mine", "kept")
     until(lambda: stage.phases()["mine"] == "Bound", "it is bound")
     (name,) = stage.volumes()
-    stage.give_up("mine")
+    stage.delete_claim("mine")
     until(lambda: stage.volumes()[name]["status"]["phase"] == "Released", "it is let go")
     stage("patch", "pv", name, "--type=merge", "-p", '{"spec":{"claimRef":null}}')
     until(lambda: stage.volumes()[name]["status"]["phase"] == "Available", "and free")
-    stage.make_claim("next", "kept")
+    stage.create_claim("next", "kept")
     until(lambda: stage.phases()["next"] == "Bound", "somebody else gets it")
     assert stage.claims()["next"]["spec"]["volumeName"] == name
-    stage.give_up("next")
+    stage.delete_claim("next")
     until(lambda: stage.volumes()[name]["status"]["phase"] == "Released", "it is let go again")
     stage("delete", "pv", name, "--timeout=30s")
 
 
 def wait_for_first_consumer(stage: VolumeCluster) -> None:
     """A class whose volumes wait for their first consumer."""
-    stage.make_class("local", volumeBindingMode="WaitForFirstConsumer")
-    stage.make_claim("mine", "local")
+    stage.create_class("local", volumeBindingMode="WaitForFirstConsumer")
+    stage.create_claim("mine", "local")
     until(lambda: "WaitForFirstConsumer" in stage("describe", "pvc", "mine"), "it says what it waits for")
     assert stage.phases() == {"mine": "Pending"}
-    stage.make_pod("first", "mine")
+    stage.create_pod("first", "mine")
     until(lambda: is_ready(stage.get("pod", "first")), "the pod runs")
     node = stage.get("pod", "first")["spec"]["nodeName"]
     claim = stage.claims()["mine"]
@@ -138,7 +138,7 @@ def wait_for_first_consumer(stage: VolumeCluster) -> None:
     )
     stage("delete", "pod", "first")
     stage("cordon", node)
-    stage.make_pod("second", "mine")
+    stage.create_pod("second", "mine")
     text = "node(s) didn't match PersistentVolume's node affinity"
     until(lambda: text in stage("describe", "pod", "second"), "there is no other place")
     stage("uncordon", node)
@@ -148,11 +148,11 @@ def wait_for_first_consumer(stage: VolumeCluster) -> None:
 
 def pod_waits_for_an_unbound_claim(stage: VolumeCluster) -> None:
     """A pod without a matching volume emits an event, and runs after one was created manually."""
-    stage.make_pod("early", "late")
+    stage.create_pod("early", "late")
     until(
         lambda: 'persistentvolumeclaim "late" not found' in stage("describe", "pod", "early"), "it waits for the claim"
     )
-    stage.make_claim("late", "by-hand")
+    stage.create_claim("late", "by-hand")
     text = "pod has unbound immediate PersistentVolumeClaims"
     until(lambda: text in stage("describe", "pod", "early"), "and for the volume")
     until(
@@ -163,26 +163,26 @@ def pod_waits_for_an_unbound_claim(stage: VolumeCluster) -> None:
         "hostPath": {"path": "/tmp/by-hand"}, "persistentVolumeReclaimPolicy": "Delete",
     }  # fmt: skip
     document = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "by-hand"}, "spec": spec}
-    stage.make(json.loads(json.dumps(document)))
+    stage.create_object(json.loads(json.dumps(document)))
     until(lambda: stage.phases()["late"] == "Bound", "it is found", 40.0)
     until(lambda: is_ready(stage.get("pod", "early")), "and the pod runs")
     assert stage.claims()["late"]["status"]["capacity"] == {"storage": "5Gi"}, "what it got is more than it asked for"
     stage("delete", "pod", "early")
-    stage.give_up("late")
+    stage.delete_claim("late")
     until(lambda: not stage.volumes(), "the volume goes, too")
 
 
 def claims_and_volumes_in_use_are_protected(stage: VolumeCluster) -> None:
     """Protection: a claim until its pod is deleted, even if terminated; a volume until its claim is deleted."""
-    stage.make_claim("mine", "standard")
-    stage.make_pod("holder", "mine")
+    stage.create_claim("mine", "standard")
+    stage.create_pod("holder", "mine")
     until(lambda: is_ready(stage.get("pod", "holder")), "the pod runs")
     volume = stage.claims()["mine"]["spec"]["volumeName"]
     stage("delete", "pv", volume, "--wait=false")
     stage("delete", "pvc", "mine", "--wait=false")
     assert re.search(r"^mine +Terminating ", stage("get", "pvc"), re.MULTILINE)
     assert re.search(rf"^{volume} .* Terminating ", stage("get", "pv"), re.MULTILINE)
-    stage.make_pod("late", "mine")
+    stage.create_pod("late", "mine")
     text = 'persistentvolumeclaim "mine" is being deleted'
     until(lambda: text in stage("describe", "pod", "late"), "nobody new gets it")
     assert stage.claims()["mine"]["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
@@ -198,8 +198,8 @@ def namespace_deletion_deletes_volumes(stage: VolumeCluster) -> None:
     stage("create", "namespace", "doomed")
     away = stage.at("doomed")
     for number in range(3):
-        away.make_claim(f"c{number}", "standard")
-        away.make_pod(f"p{number}", f"c{number}")
+        away.create_claim(f"c{number}", "standard")
+        away.create_pod(f"p{number}", f"c{number}")
     until(lambda: all(is_ready(pod) for pod in away.get("pods")["items"]), "the pods run")
     assert len(away.volumes()) == 3
     stage("delete", "namespace", "doomed", "--timeout=60s")
@@ -225,12 +225,12 @@ def claim_expansion_and_pod_move(stage: VolumeCluster) -> None:
     name = f"kubernetes.io/csi/{PROVISIONER}^{volume}"
     status = stage.get("node", old)["status"]
     assert ([each["name"] for each in status["volumesAttached"]], status["volumesInUse"]) == ([name], [name])
-    assert "SuccessfulAttachVolume" in stage.told_of("web-0")
+    assert "SuccessfulAttachVolume" in stage.event_reasons("web-0")
     stage("patch", "pvc", "data-web-0", "-p", '{"spec":{"resources":{"requests":{"storage":"3Gi"}}}}')
     until(lambda: stage.claims()["data-web-0"]["status"]["capacity"] == {"storage": "3Gi"}, "it has what it asks for")
     assert stage.volumes()[volume]["spec"]["capacity"] == {"storage": "3Gi"}
     told = {"ExternalExpanding", "Resizing", "VolumeResizeSuccessful"}
-    until(lambda: told <= stage.told_of("data-web-0"), "and says how it came to it")
+    until(lambda: told <= stage.event_reasons("data-web-0"), "and says how it came to it")
     stage("cordon", old)
     stage("delete", "pod", "web-0")
     until(lambda: "web-0" in stage.members() and is_ready(stage.get("pod", "web-0")), "it runs again")
@@ -241,18 +241,18 @@ def claim_expansion_and_pod_move(stage: VolumeCluster) -> None:
     stage("uncordon", old)
     stage("delete", "sts", "web")
     until(lambda: not places(), "nobody uses it any more")
-    stage.give_up("data-web-0")
+    stage.delete_claim("data-web-0")
     until(lambda: volume not in stage.volumes(), "the volume goes with its claim")
 
 
 def multi_attach_of_a_volume(stage: VolumeCluster) -> None:
     """The second pod emits a multi-attach event, and gets the volume when the first is deleted."""
-    stage.make_claim("mine", "standard")
-    stage.make_pod("first", "mine")
+    stage.create_claim("mine", "standard")
+    stage.create_pod("first", "mine")
     until(lambda: is_ready(stage.get("pod", "first")), "the first runs")
     node = stage.get("pod", "first")["spec"]["nodeName"]
     stage("cordon", node)
-    stage.make_pod("second", "mine")
+    stage.create_pod("second", "mine")
     text = "Volume is already used by pod(s) first"
     until(lambda: text in stage("describe", "pod", "second"), "the second says what it waits for")
     assert stage.get("pod", "second")["status"]["phase"] == "Pending"
@@ -269,7 +269,7 @@ def ephemeral_volume(stage: VolumeCluster) -> None:
         "containers": [{"name": "main", "image": "pause:1"}],
         "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": size}}}],
     }
-    stage.make({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy"}, "spec": spec})
+    stage.create_object({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy"}, "spec": spec})
     until(lambda: is_ready(stage.get("pod", "busy")), "it runs")
     assert stage.phases() == {"busy-scratch": "Bound"}
     stage("delete", "pod", "busy")
@@ -279,7 +279,7 @@ def ephemeral_volume(stage: VolumeCluster) -> None:
 
 def retention_and_reclaim_policies(stage: VolumeCluster) -> None:
     """StatefulSets under each retention policy, on volumes of each reclaim policy: scaled down, then deleted."""
-    stage.make_class("kept", reclaimPolicy="Retain")
+    stage.create_class("kept", reclaimPolicy="Retain")
     ways = [
         (scaled, deleted, kept)
         for scaled in ("Retain", "Delete")
@@ -294,7 +294,7 @@ def retention_and_reclaim_policies(stage: VolumeCluster) -> None:
         spec = {"replicas": 2, "podManagementPolicy": "Parallel", "volumeClaimTemplates": [template]}
         policy = {"whenScaled": scaled, "whenDeleted": deleted}
         items.append(stateful_set(name, **spec, persistentVolumeClaimRetentionPolicy=policy))
-    stage.make({"apiVersion": "v1", "kind": "List", "items": items})
+    stage.create_object({"apiVersion": "v1", "kind": "List", "items": items})
     pods = {f"{name}-{ordinal}" for name in names.values() for ordinal in range(2)}
     until(lambda: {pod["metadata"]["name"] for pod in stage.get("pods")["items"] if is_ready(pod)} == pods, "all run")
 

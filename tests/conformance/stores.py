@@ -106,5 +106,5 @@ def names(records: list[Record]) -> list[str]:
     return [record.key.rpartition("/")[2] for record in records]
 
 
-def told(changes: list[Change]) -> list[tuple[str, str, bytes, bytes | None]]:
+def changes_of(changes: list[Change]) -> list[tuple[str, str, bytes, bytes | None]]:
     return [(change.type, change.key, change.value, change.previous) for change in changes]

@@ -4,7 +4,7 @@ Here: watches."""
 import asyncio
 
 import pytest
-from tests.conformance.stores import put, remove, told
+from tests.conformance.stores import changes_of, put, remove
 
 from pilothouse.storage import Store, WatcherOverrun
 from pilothouse.storage.watchers import WAITING_BYTES
@@ -22,10 +22,10 @@ async def test_watch_starts_at_any_kept_revision(store: Store) -> None:
     ]
     starts = {0: scenario, 1: scenario, 2: scenario[1:], 3: scenario[1:], 4: scenario[2:], 5: []}
     watchers = [store.watch("/pods/", after) for after in starts]
-    assert [told(watcher.take()) for watcher in watchers] == list(starts.values())
+    assert [changes_of(watcher.take()) for watcher in watchers] == list(starts.values())
     await put(store, "/pods/default/b", "next")
     for watcher in watchers:
-        assert told(watcher.take()) == [("ADDED", "/pods/default/b", b"next@6", None)]
+        assert changes_of(watcher.take()) == [("ADDED", "/pods/default/b", b"next@6", None)]
 
 
 async def test_watch_from_a_future_revision(store: Store) -> None:

@@ -4,7 +4,7 @@ Here: writes."""
 import asyncio
 
 import pytest
-from tests.conformance.stores import assert_next, assert_staged, put, remove, told
+from tests.conformance.stores import assert_next, assert_staged, changes_of, put, remove
 from tests.tables import cases
 
 from pilothouse.storage import CommitFailed, Mismatch, Record, Store
@@ -39,7 +39,7 @@ async def test_staged_write_is_invisible_until_committed(store: Store) -> None:
     assert_next(store, 3)
     await store.commit(staged)
     assert store.get("/pods/default/a") == store.staged("/pods/default/a")
-    assert told(watcher.take()) == [("ADDED", "/pods/default/a", b"x", None)]
+    assert changes_of(watcher.take()) == [("ADDED", "/pods/default/a", b"x", None)]
 
 
 async def test_stage_checks_preconditions_against_staged_writes(store: Store) -> None:

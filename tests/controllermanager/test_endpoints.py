@@ -340,11 +340,11 @@ async def test_profile_duration(env: Env, seconds: str) -> None:
 )
 @pytest.mark.real_loop
 async def test_heap_profile_with_gc(query: str, goes: bool) -> None:
-    class Ring:
+    class SelfReference:
         """Refers to itself."""
 
     caller = Caller(Env(), ("/debug/*",))
-    ring = Ring()
+    ring = SelfReference()
     ring.__dict__["self"] = ring
     left = weakref.ref(ring)
     gc.disable()

@@ -200,7 +200,7 @@ class OwnerWorld(ApiWorld):
         """The bodies of ``sent``."""
         return [msgspec.json.decode(seen.request.body) for seen in self.sent(verb, resource)]
 
-    async def settle(self, seconds: float = 3.0) -> None:
+    async def wait_for_sync(self, seconds: float = 3.0) -> None:
         """Wait until pending work is done."""
         await asyncio.sleep(seconds)
 

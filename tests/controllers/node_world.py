@@ -16,7 +16,18 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.machinery.times import format_micro_time, format_time
 from pilothouse.runtime import Descriptor
 
-__all__ = ["NODES", "PODS", "Doc", "World", "fixture_of", "no_execute", "soon", "started", "toleration", "world"]
+__all__ = [
+    "NODES",
+    "PODS",
+    "Doc",
+    "World",
+    "fixture_of",
+    "no_execute",
+    "started",
+    "toleration",
+    "wait_for_sync",
+    "world",
+]
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -196,6 +207,6 @@ def started(
     return fixture_of(make)
 
 
-async def soon(seconds: float = 1.0) -> None:
+async def wait_for_sync(seconds: float = 1.0) -> None:
     """Wait until the controller has processed pending events."""
     await asyncio.sleep(seconds)

@@ -83,7 +83,7 @@ async def a_cron_job(world: World) -> Gone:
     return uid_of(made), "default/tick"
 
 
-async def make_job(world: World) -> tuple[Doc, Doc]:
+async def create_job(world: World) -> tuple[Doc, Doc]:
     """A Job, and its pod, which has succeeded."""
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}}
     made = await world.request("POST", JOBS, {"metadata": {"name": "work"}, "spec": spec})
@@ -93,23 +93,23 @@ async def make_job(world: World) -> tuple[Doc, Doc]:
     return made, pod
 
 
-async def a_job_that_ends(world: World) -> Gone:
+async def a_finished_job(world: World) -> Gone:
     world.faults.add(
         Rule(delay_answer(LATE), verb="update", resource="jobs", when=lambda _call, sent: b'"Complete"' in sent.body)
     )
-    made, _pod = await make_job(world)
+    made, _pod = await create_job(world)
     await asyncio.sleep(2)
     assert "Complete" in await world.conditions(f"{JOBS}/work")
     await remove(world, f"{JOBS}/work")
     return uid_of(made), "default/work"
 
 
-async def a_pod_that_its_job_counts(world: World) -> Gone:
+async def a_counted_pod(world: World) -> Gone:
     rule = Rule(
         delay_answer(LATE), verb="update", resource="jobs", when=lambda _call, sent: b'"succeeded":["' in sent.body
     )
     world.faults.add(rule)
-    _made, pod = await make_job(world)
+    _made, pod = await create_job(world)
     await asyncio.sleep(2)
     assert rule.hits == 1
     await remove(world, f"{PODS}/{pod['metadata']['name']}")
@@ -122,7 +122,7 @@ async def template(world: World) -> None:
     await world.request("POST", TEMPLATES, body)
 
 
-async def a_pod_whose_claim_is_made(world: World) -> Gone:
+async def a_pod_with_created_claim(world: World) -> Gone:
     await template(world)
     world.faults.add(Rule(delay(LATE), verb="create", resource="resourceclaims"))
     world.faults.add(Rule(lose_answer(), verb="create", resource="resourceclaims"))
@@ -136,7 +136,7 @@ async def a_pod_whose_claim_is_made(world: World) -> Gone:
     return uid_of(pod), "default/pod"
 
 
-async def a_claim_that_is_deallocated(world: World) -> Gone:
+async def a_deallocated_claim(world: World) -> Gone:
     doc = claim_doc("claim", finalizers=[FINALIZER])
     made = await world.request("POST", RESOURCE_CLAIMS, doc)
     world.faults.add(Rule(delay_answer(LATE), verb="update", resource="resourceclaims", subresource="status"))
@@ -148,7 +148,7 @@ async def a_claim_that_is_deallocated(world: World) -> Gone:
     return uid_of(made), "default/claim"
 
 
-async def a_claim_whose_user_is_asked_for(world: World) -> Gone:
+async def a_claim_with_unobserved_user(world: World) -> Gone:
     world.faults.add(Rule(delay(LATE), verb="get", resource="pods"))
     with world.faults.hold(resource="pods"):
         pod = await world.request("POST", PODS, {"metadata": {"name": "pod"}, "spec": {"containers": [CONTAINER]}})
@@ -161,7 +161,7 @@ async def a_claim_whose_user_is_asked_for(world: World) -> Gone:
     return uid_of(made), "default/claim"
 
 
-async def a_volume_claim_that_is_let_go(world: World) -> Gone:
+async def a_claim_without_users(world: World) -> Gone:
     world.faults.add(Rule(delay(LATE), verb="list", resource="pods"))
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     made = [await world.request("POST", VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": spec}) for name in "ab"]
@@ -176,7 +176,7 @@ async def a_volume_claim_that_is_let_go(world: World) -> Gone:
     return uid_of(made[1]), "default/b"
 
 
-async def a_quota_that_is_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> Gone:
+async def a_calculated_quota(world: World, monkeypatch: pytest.MonkeyPatch) -> Gone:
     count = Counter.count
 
     async def slowly(self: Counter, *about: Any) -> Any:
@@ -193,7 +193,7 @@ async def a_quota_that_is_counted(world: World, monkeypatch: pytest.MonkeyPatch)
     return uid_of(made), "default/q"
 
 
-async def a_rule_that_evicts(world: World) -> Gone:
+async def an_evicting_rule(world: World) -> Gone:
     world.faults.add(Rule(delay_answer(LATE), verb="delete", resource="pods"))
     await devices(world, gpu_0=[])
     await user(world)
@@ -204,7 +204,7 @@ async def a_rule_that_evicts(world: World) -> Gone:
     return uid_of(made), "rule"
 
 
-async def a_volume_claim_that_waits_to_be_provisioned(world: World) -> Gone:
+async def a_claim_being_provisioned(world: World) -> Gone:
     world.faults.add(Rule(delay(LATE), verb="create", resource="persistentvolumes"))
     body: Doc = {"metadata": {"name": "paths"}, "provisioner": "kubernetes.io/host-path"}
     await world.request("POST", "/apis/storage.k8s.io/v1/storageclasses", body)
@@ -227,22 +227,22 @@ async def a_volume_claim_that_waits_to_be_provisioned(world: World) -> Gone:
         "ttl: version of the last write": (TTL, None, a_node),
         "service-cidr: version of the last write": (SERVICE_CIDR, None, a_service_cidr),
         "cronjob: version of the last write": (CRONJOB, None, a_cron_job),
-        "job: whose end was written": (JOB, None, a_job_that_ends),
-        "job: pods with removed finalizers": (JOB, None, a_pod_that_its_job_counts),
-        "resourceclaim: creates without an answer": (RESOURCECLAIM, None, a_pod_whose_claim_is_made),
-        "resourceclaim: cleared allocations": (RESOURCECLAIM, None, a_claim_that_is_deallocated),
-        "resourceclaim: users not in the cache": (RESOURCECLAIM, None, a_claim_whose_user_is_asked_for),
-        "pvc-protection: claims without users": (PVC_PROTECTION, None, a_volume_claim_that_is_let_go),
-        "resourcequota: usage decreased": (RESOURCEQUOTA, None, a_quota_that_is_counted),
+        "job: whose end was written": (JOB, None, a_finished_job),
+        "job: pods with removed finalizers": (JOB, None, a_counted_pod),
+        "resourceclaim: creates without an answer": (RESOURCECLAIM, None, a_pod_with_created_claim),
+        "resourceclaim: cleared allocations": (RESOURCECLAIM, None, a_deallocated_claim),
+        "resourceclaim: users not in the cache": (RESOURCECLAIM, None, a_claim_with_unobserved_user),
+        "pvc-protection: claims without users": (PVC_PROTECTION, None, a_claim_without_users),
+        "resourcequota: usage decreased": (RESOURCEQUOTA, None, a_calculated_quota),
         "device-taint-eviction: evictions of a rule": (
             DEVICE_TAINTS,
             DeviceTaintEvictionOptions(rules=True),
-            a_rule_that_evicts,
+            an_evicting_rule,
         ),
         "persistentvolume-binder: start of provisioning": (
             BINDER,
             BinderOptions(hostpath_provisioner=True),
-            a_volume_claim_that_waits_to_be_provisioned,
+            a_claim_being_provisioned,
         ),
     },
 )
@@ -252,6 +252,6 @@ async def test_no_state_remains_of_an_object_deleted_during_a_request(
     if descriptor is DEVICE_TAINTS:
         await serve_rules(world)
     await world.start(descriptor, options)
-    uid, key = await (story(world, monkeypatch) if story is a_quota_that_is_counted else story(world))
+    uid, key = await (story(world, monkeypatch) if story is a_calculated_quota else story(world))
     await asyncio.sleep(600)
     assert remains(world.controllers[-1], uid, key) == []

@@ -23,11 +23,11 @@ class Terminal:
         self.directory = directory
 
     def __call__(self, *words: str, stdin: Any = None) -> str:
-        done = self.ask(*words, stdin=stdin)
+        done = self.kubectl(*words, stdin=stdin)
         assert done.returncode == 0, f"kubectl {words}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def ask(self, *words: str, stdin: Any = None) -> subprocess.CompletedProcess[str]:
+    def kubectl(self, *words: str, stdin: Any = None) -> subprocess.CompletedProcess[str]:
         """Whatever comes of it."""
         assert KUBECTL is not None
         return subprocess.run(
@@ -84,7 +84,7 @@ def test_kubectl_run_returns_the_output_and_exit_code_of_the_pod(kubectl: Termin
 
     def once(name: str, *command: str) -> subprocess.CompletedProcess[str]:
         words = ("run", name, "--rm", "-i", "--restart=Never", "--image=busybox", "--", *command)
-        return kubectl.ask(*words)
+        return kubectl.kubectl(*words)
 
     done = once("hello", "echo", "hello")
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "hello")
@@ -93,13 +93,13 @@ def test_kubectl_run_returns_the_output_and_exit_code_of_the_pod(kubectl: Termin
     assert failed.stdout.startswith("begun\n")
     assert "attach is not possible" in failed.stderr
     assert once("quiet", "./some-program").returncode == 0
-    assert "NotFound" in kubectl.ask("get", "pod", "quiet").stderr, "--rm"
+    assert "NotFound" in kubectl.kubectl("get", "pod", "quiet").stderr, "--rm"
 
 
 def test_kubectl_debug_does_not_wait_forever(kubectl: Terminal) -> None:
     kubectl.run("debugged")
     until(lambda: "1/1" in kubectl("get", "pod", "debugged"), "the pod is ready")
-    found = kubectl.ask("debug", "debugged", "--image=busybox", "-c", "debugger", "-it", "--", "sleep", "1.5")
+    found = kubectl.kubectl("debug", "debugged", "--image=busybox", "-c", "debugger", "-it", "--", "sleep", "1.5")
     assert found.returncode == 0, found.stderr
     assert "couldn't attach to pod/debugged, falling back to streaming logs" in found.stderr
 
@@ -111,7 +111,7 @@ def test_kubectl_debug_does_not_wait_forever(kubectl: Terminal) -> None:
     until(lambda: "terminated" in state(), "the debugger ends")
     assert state()["terminated"]["exitCode"] == 0
     assert "debugger" in kubectl("describe", "pod", "debugged")
-    on_node = kubectl.ask("debug", "node/node-1", "--image=busybox", "-it")
+    on_node = kubectl.kubectl("debug", "node/node-1", "--image=busybox", "-it")
     assert on_node.returncode == 0, on_node.stderr
 
 
@@ -121,7 +121,7 @@ def test_a_missing_image_is_reported_as_by_a_kubelet(kubectl: Terminal) -> None:
     described = kubectl("describe", "pod", "imageless")
     assert 'Back-off pulling image "invalid.registry.k8s.io/invalid/alpine:3.1"' in described
     assert "lookup invalid.registry.k8s.io: no such host" in described
-    refused = kubectl.ask("logs", "imageless")
+    refused = kubectl.kubectl("logs", "imageless")
     assert "is waiting to start: trying and failing to pull image" in refused.stderr
 
 

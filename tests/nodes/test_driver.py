@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.controllers import node_world
 from tests.controllers.node_world import NODES, PODS, Doc, World
-from tests.controllers.persistentvolume_binder.world import CLAIMS, CLASSES, VOLUMES, make_claim
+from tests.controllers.persistentvolume_binder.world import CLAIMS, CLASSES, VOLUMES, create_claim
 
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Rule, conflict, fail
@@ -67,7 +67,7 @@ async def world(cluster: tuple[World, NodeSimulator]) -> World:
     return cluster[0]
 
 
-async def soon(seconds: float = 3.0) -> None:
+async def wait_for_sync(seconds: float = 3.0) -> None:
     await asyncio.sleep(seconds)
 
 
@@ -99,18 +99,18 @@ async def attachments(world: World) -> dict[str, bool]:
 
 async def test_a_pod_starts_when_its_volume_is_attached(world: World) -> None:
     assert (await world.must_get(f"{DRIVERS}/{PROVISIONER}"))["spec"]["attachRequired"] is True
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     rule = Rule(fail(500), verb="create", resource="volumeattachments.storage.k8s.io")
     world.faults.add(rule)
     await pod(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     assert await phase(world, "p") == "Pending"
     name = (await world.must_get(f"{CLAIMS}/c"))["spec"]["volumeName"]
     unique = f"kubernetes.io/csi/{PROVISIONER}^{name}"
     assert await volumes_of(world, "a") == ([], [unique])
     world.faults.remove(rule)
-    await soon(10)
+    await wait_for_sync(10)
     assert await phase(world, "p") == "Running"
     assert await volumes_of(world, "a") == ([unique], [unique])
     (found,) = (await world.must_get(ATTACHMENTS))["items"]
@@ -120,44 +120,44 @@ async def test_a_pod_starts_when_its_volume_is_attached(world: World) -> None:
 
 
 async def test_the_volume_of_a_deleted_pod_is_detached(world: World) -> None:
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     await pod(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     assert await attachments(world) == {"a": True}
     await world.delete(f"{PODS}/p")
     await pod(world, "q", "b")
-    await soon(10)
+    await wait_for_sync(10)
     assert await attachments(world) == {"b": True}
     assert await phase(world, "q") == "Running"
     assert await volumes_of(world, "a") == ([], [])
 
 
 async def test_a_pod_that_never_started_is_deleted_too(world: World) -> None:
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     world.faults.add(Rule(fail(500), verb="create", resource="volumeattachments.storage.k8s.io"))
     await pod(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await world.delete(f"{PODS}/p")
-    await soon()
+    await wait_for_sync()
     assert await world.get(f"{PODS}/p") is None
     assert await volumes_of(world, "a") == ([], [])
 
 
 async def test_a_silent_node_reports_no_volumes_until_it_is_back(cluster: tuple[World, NodeSimulator]) -> None:
     world, nodes = cluster
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     await pod(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     nodes.silence("a")
     await world.delete(f"{PODS}/p", grace=0)
-    await soon(60)
+    await wait_for_sync(60)
     assert len((await volumes_of(world, "a"))[1]) == 1
     assert await attachments(world) == {"a": True}
     nodes.revive("a")
-    await soon()
+    await wait_for_sync()
     assert await volumes_of(world, "a") == ([], [])
     assert await attachments(world) == {}
 
@@ -165,32 +165,32 @@ async def test_a_silent_node_reports_no_volumes_until_it_is_back(cluster: tuple[
 @pytest.mark.parametrize("attach", [True, False])
 async def test_pods_wait_only_for_a_driver_that_requires_attachment(env: Env, attach: bool) -> None:
     async with driven(env, attach=attach, controllers=(BINDER,)) as (world, _nodes):
-        await make_claim(world)
-        await soon()
+        await create_claim(world)
+        await wait_for_sync()
         await pod(world, "p", "a")
-        await soon()
+        await wait_for_sync()
         assert await phase(world, "p") == ("Pending" if attach else "Running")
         assert await attachments(world) == {}
 
 
 async def test_a_recreated_node_reports_volumes_in_use(world: World) -> None:
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     await pod(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     before = await volumes_of(world, "a")
     await world.merge(f"{NODES}/a/status", {"status": {"volumesInUse": None}})
-    await soon()
+    await wait_for_sync()
     assert await volumes_of(world, "a") == before
 
 
 async def test_a_claim_that_asks_for_more_gets_it(world: World) -> None:
     assert (await world.must_get(f"{CLASSES}/standard"))["allowVolumeExpansion"] is True
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     world.faults.add(Rule(conflict(), verb="patch", resource="persistentvolumes", times=1))
     await world.merge(f"{CLAIMS}/c", {"spec": {"resources": {"requests": {"storage": "5Gi"}}}})
-    await soon(10)
+    await wait_for_sync(10)
     claim = await world.must_get(f"{CLAIMS}/c")
     assert claim["status"]["capacity"] == {"storage": "5Gi"}
     assert claim["status"]["allocatedResources"] == {"storage": "5Gi"}
@@ -204,20 +204,20 @@ async def test_a_claim_that_asks_for_more_gets_it(world: World) -> None:
 
 
 async def test_attached_volumes_are_not_deleted(world: World) -> None:
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     await pod(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     name = (await world.must_get(f"{CLAIMS}/c"))["spec"]["volumeName"]
     path = f"{VOLUMES}/{name}"
     await world.merge(f"{CLAIMS}/c", {"metadata": {"finalizers": None}})
     await world.delete(f"{CLAIMS}/c")
-    await soon()
+    await wait_for_sync()
     volume = await world.must_get(path)
     assert volume["status"]["phase"] == "Released"
     assert "deletionTimestamp" not in volume["metadata"]
     await world.delete(f"{PODS}/p")
-    await soon()
+    await wait_for_sync()
     assert await attachments(world) == {}
     left = (await world.must_get(path))["metadata"]
     assert left["finalizers"] == ["kubernetes.io/pv-protection"], "what is left is another's"

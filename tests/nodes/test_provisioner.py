@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import Doc, World, soon
+from tests.controllers.node_world import Doc, World, wait_for_sync
 from tests.controllers.persistentvolume_binder.world import (
     CLAIMS,
     CLASSES,
     VOLUMES,
-    make_claim,
-    make_class,
+    create_claim,
+    create_class,
     phases,
     remove,
     unprotect,
@@ -52,8 +52,8 @@ async def only_volume(world: World) -> Doc:
 async def test_there_is_a_default_class_and_claims_are_bound(world: World) -> None:
     class_ = await world.must_get(f"{CLASSES}/standard")
     assert class_["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
-    made = await make_claim(world, size="3Gi", accessModes=["ReadWriteMany"], volumeMode="Block")
-    await soon()
+    made = await create_claim(world, size="3Gi", accessModes=["ReadWriteMany"], volumeMode="Block")
+    await wait_for_sync()
     volume = await only_volume(world)
     assert await phases(world) == {"c": "Bound", volume["metadata"]["name"]: "Bound"}
     assert volume["metadata"]["name"] == f"pvc-{made['metadata']['uid']}"
@@ -70,7 +70,7 @@ async def test_there_is_a_default_class_and_claims_are_bound(world: World) -> No
 
 async def test_a_default_class_of_a_user_is_kept(env: Env) -> None:
     async with node_world.world(env) as world:
-        await make_class(world)
+        await create_class(world)
         client = Client(world.faults, world.env)
         informers = InformerFactory(client, world.env)
         provisioner = Provisioner(world.env, client=client, informers=informers)
@@ -81,11 +81,11 @@ async def test_a_default_class_of_a_user_is_kept(env: Env) -> None:
 
 
 async def test_a_volume_is_deleted_with_its_claim(world: World) -> None:
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
     await remove(world, f"{CLAIMS}/c")
-    await soon()
+    await wait_for_sync()
     volume = await world.must_get(path)
     assert "deletionTimestamp" in volume["metadata"]
     assert volume["metadata"]["finalizers"] == [PROTECTION], "what is left is another's"
@@ -94,49 +94,49 @@ async def test_a_volume_is_deleted_with_its_claim(world: World) -> None:
 
 
 async def test_a_volume_deleted_first_remains_until_its_claim_is_removed(world: World) -> None:
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     path = f"{VOLUMES}/{(await only_volume(world))['metadata']['name']}"
     await world.delete(path)
-    await soon(20)
+    await wait_for_sync(20)
     assert EXTERNAL in (await world.must_get(path))["metadata"]["finalizers"]
     assert (await phases(world))["c"] == "Bound"
     await remove(world, f"{CLAIMS}/c")
-    await soon()
+    await wait_for_sync()
     assert (await world.must_get(path))["metadata"]["finalizers"] == [PROTECTION]
 
 
 async def test_volumes_with_policy_retain_are_kept(world: World) -> None:
-    await make_class(world, "kept", PROVISIONER, reclaimPolicy="Retain")
-    await make_claim(world, storageClassName="kept")
-    await soon()
+    await create_class(world, "kept", PROVISIONER, reclaimPolicy="Retain")
+    await create_claim(world, storageClassName="kept")
+    await wait_for_sync()
     volume = await only_volume(world)
     assert volume["metadata"]["finalizers"] == [PROTECTION]
     await remove(world, f"{CLAIMS}/c")
-    await soon(60)
+    await wait_for_sync(60)
     volume = await only_volume(world)
     assert (volume["status"]["phase"], "deletionTimestamp" in volume["metadata"]) == ("Released", False)
     path = f"{VOLUMES}/{volume['metadata']['name']}"
     await world.merge(path, {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
-    await soon()
+    await wait_for_sync()
     assert "deletionTimestamp" in (await world.must_get(path))["metadata"], "somebody changed their mind"
 
 
 async def test_a_volume_is_provisioned_for_the_selected_node(world: World) -> None:
-    await make_class(world, "local", PROVISIONER, volumeBindingMode="WaitForFirstConsumer", mountOptions=["ro"])
+    await create_class(world, "local", PROVISIONER, volumeBindingMode="WaitForFirstConsumer", mountOptions=["ro"])
     await world.node("n", labels={"kubernetes.io/hostname": "host-n"})
-    await make_claim(world, storageClassName="local")
-    await soon(20)
+    await create_claim(world, storageClassName="local")
+    await wait_for_sync(20)
     assert (await world.must_get(VOLUMES))["items"] == [], "nobody has said where"
     annotation = "volume.kubernetes.io/selected-node"
     await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {annotation: "gone"}}})
-    await soon()
+    await wait_for_sync()
     claim = await world.must_get(f"{CLAIMS}/c")
     assert annotation not in claim["metadata"]["annotations"], "the scheduler is to choose another one"
     (told,) = await world.events("ProvisioningFailed")
     assert told.endswith('"local": failed to get target node: node "gone" not found')
     await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {annotation: "n"}}})
-    await soon()
+    await wait_for_sync()
     spec = (await only_volume(world))["spec"]
     (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
     expected = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-n"]}
@@ -147,9 +147,9 @@ async def test_a_volume_is_provisioned_for_the_selected_node(world: World) -> No
 
 async def test_a_class_can_say_where_volumes_are(world: World) -> None:
     terms = [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}]
-    await make_class(world, "zonal", PROVISIONER, allowedTopologies=terms, parameters={"fast": "yes"})
-    await make_claim(world, storageClassName="zonal")
-    await soon()
+    await create_class(world, "zonal", PROVISIONER, allowedTopologies=terms, parameters={"fast": "yes"})
+    await create_claim(world, storageClassName="zonal")
+    await wait_for_sync()
     spec = (await only_volume(world))["spec"]
     (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert term == {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
@@ -159,18 +159,18 @@ async def test_a_class_can_say_where_volumes_are(world: World) -> None:
 async def test_a_volume_is_provisioned_once_even_if_the_response_is_lost(world: World) -> None:
     world.faults.add(Rule(lose_answer(), verb="create", resource="persistentvolumes", times=1))
     world.faults.add(Rule(conflict(), verb="update", resource="persistentvolumes", times=2))
-    await make_claim(world)
-    await soon(40)
+    await create_claim(world)
+    await wait_for_sync(40)
     volume = await only_volume(world)
     assert volume["status"]["phase"] == "Bound"
     await remove(world, f"{CLAIMS}/c")
-    await soon(20)
+    await wait_for_sync(20)
     assert (await only_volume(world))["metadata"]["finalizers"] == [PROTECTION]
 
 
 async def test_claims_of_others_are_left_alone(world: World) -> None:
-    await make_class(world)
-    await make_claim(world, storageClassName="gold")
+    await create_class(world)
+    await create_claim(world, storageClassName="gold")
     await asyncio.sleep(40)
     found: list[Any] = (await world.must_get(VOLUMES))["items"]
     assert found == []

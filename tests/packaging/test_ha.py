@@ -187,19 +187,19 @@ async def test_load_balancer_uses_ready_backends(tmp_path: Path, monkeypatch: py
                 except OSError:
                     await asyncio.sleep(0.02)
 
-    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+    async def get_healthz(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
         writer.write(b"name\n")
         return (await reader.readline()).decode().strip()
 
     connections = [await connect() for _ in range(4)]
-    assert {await ask(*each) for each in connections} == {"one", "two"}
+    assert {await get_healthz(*each) for each in connections} == {"one", "two"}
     servers[0].ready = False
     for reader, writer in connections:  # those of the other one stay
         name = ""
         async with asyncio.timeout(10):
             while True:
                 try:
-                    name = await ask(reader, writer)
+                    name = await get_healthz(reader, writer)
                 except OSError:
                     name = ""
                 if name != "one":
@@ -207,7 +207,7 @@ async def test_load_balancer_uses_ready_backends(tmp_path: Path, monkeypatch: py
                 await asyncio.sleep(0.02)
         assert name in ("", "two")
     connections += [await connect() for _ in range(3)]
-    assert {await ask(*each) for each in connections[-3:]} == {"two"}
+    assert {await get_healthz(*each) for each in connections[-3:]} == {"two"}
     for one in servers:  # as the health checks of compose ask
         assert await asyncio.to_thread(ha.is_ready, f"127.0.0.1:{one.port}") is one.ready
     running.cancel()

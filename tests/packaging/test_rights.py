@@ -38,32 +38,32 @@ OWN_ROLES = {f"system:controller:{found.client_name}" for found in own_controlle
 def needed() -> Iterator[Any]:
     """Every request that the manager makes under its own name."""
 
-    def ask(reason: str, verb: str, group: str, resource: str, namespace: str = "", name: str = "") -> Any:
+    def check(reason: str, verb: str, group: str, resource: str, namespace: str = "", name: str = "") -> Any:
         resource, _, subresource = resource.partition("/")
         return pytest.param(Attributes(verb, group, "v1", resource, subresource, namespace, name), id=reason)
 
     lease = ("coordination.k8s.io", "leases", SYSTEM)
-    yield ask("leader election: create the Lease", "create", *lease)
-    yield ask("leader election: read it", "get", *lease, LEASE)
-    yield ask("leader election: renew and release it", "update", *lease, LEASE)
-    yield ask("leader election: record it", "create", "", "events", SYSTEM)
-    yield ask("leader election: record it again", "patch", "", "events", SYSTEM, "e")
+    yield check("leader election: create the Lease", "create", *lease)
+    yield check("leader election: read it", "get", *lease, LEASE)
+    yield check("leader election: renew and release it", "update", *lease, LEASE)
+    yield check("leader election: record it", "create", "", "events", SYSTEM)
+    yield check("leader election: record it again", "patch", "", "events", SYSTEM, "e")
     # A Namespace counts as being in itself (apiserver library ``pkg/endpoints/request/requestinfo.go``, v0.36).
-    yield ask("accounts: is the namespace there", "get", "", "namespaces", SYSTEM, SYSTEM)
-    yield ask("accounts: make one that is missing", "create", "", "serviceaccounts", SYSTEM)
+    yield check("accounts: is the namespace there", "get", "", "namespaces", SYSTEM, SYSTEM)
+    yield check("accounts: make one that is missing", "create", "", "serviceaccounts", SYSTEM)
     for client in CLIENTS:
-        yield ask(f"accounts: is it there: {client}", "get", "", "serviceaccounts", SYSTEM, client)
+        yield check(f"accounts: is it there: {client}", "get", "", "serviceaccounts", SYSTEM, client)
         if client != ESCALATING:
-            yield ask(f"accounts: its token: {client}", "create", "", "serviceaccounts/token", SYSTEM, client)
+            yield check(f"accounts: its token: {client}", "create", "", "serviceaccounts/token", SYSTEM, client)
     trust = ("", "configmaps", SYSTEM, "extension-apiserver-authentication")
     for verb in ("get", "list", "watch"):
-        yield ask(f"secure port: authorities of the cluster: {verb}", verb, *trust)
-    yield ask("secure port: whose token", "create", "authentication.k8s.io", "tokenreviews")
-    yield ask("secure port: may they", "create", "authorization.k8s.io", "subjectaccessreviews")
+        yield check(f"secure port: authorities of the cluster: {verb}", verb, *trust)
+    yield check("secure port: whose token", "create", "authentication.k8s.io", "tokenreviews")
+    yield check("secure port: may they", "create", "authorization.k8s.io", "subjectaccessreviews")
     for verb in ("list", "watch"):
-        yield ask(f"garbage collector: any resource: {verb}", verb, "example.com", "widgets")
+        yield check(f"garbage collector: any resource: {verb}", verb, "example.com", "widgets")
         for kind in {watch.kind.resource: watch.kind for found in DESCRIPTORS for watch in found.watches}.values():
-            yield ask(f"caches: {kind.resource}: {verb}", verb, kind.group, kind.resource)
+            yield check(f"caches: {kind.resource}: {verb}", verb, kind.group, kind.resource)
 
 
 NEEDED = list(needed())

@@ -13,7 +13,7 @@ from pilothouse.testing import Cluster, plane
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-def ask(cluster: Cluster, path: str, body: bytes | None = None) -> str:
+def fetch(cluster: Cluster, path: str, body: bytes | None = None) -> str:
     request = urllib.request.Request(f"{cluster.url}{path}", body, {"content-type": "application/json"})
     with urllib.request.urlopen(request) as answer:
         text: str = answer.read().decode()
@@ -21,12 +21,12 @@ def ask(cluster: Cluster, path: str, body: bytes | None = None) -> str:
 
 
 def scraped(cluster: Cluster, component: str = "") -> list[str]:
-    return ask(cluster, f"/metrics?component={component}" if component else "/metrics").splitlines()
+    return fetch(cluster, f"/metrics?component={component}" if component else "/metrics").splitlines()
 
 
 def test_each_program_has_a_page() -> None:
     with plane(nodes=1) as cluster:
-        ask(cluster, MAPS)
+        fetch(cluster, MAPS)
         server, manager = scraped(cluster), scraped(cluster, "kube-controller-manager")
     assert {
         "apiserver_request_total",
@@ -108,13 +108,13 @@ QUANTILES = (
 def test_pages_have_what_dashboards_select() -> None:
     service = {"group": "g.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
     with plane(nodes=1) as cluster:
-        ask(cluster, MAPS)
-        ask(cluster, "/apis/apiregistration.k8s.io/v1/apiservices", json.dumps({
+        fetch(cluster, MAPS)
+        fetch(cluster, "/apis/apiregistration.k8s.io/v1/apiservices", json.dumps({
             "metadata": {"name": "v1.g.example.com"}, "spec": {**service, "service": {"namespace": "a", "name": "b"}},
         }).encode())  # fmt: skip
         pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        ask(cluster, "/api/v1/namespaces/default/pods", json.dumps(pod).encode())
-        until(lambda: '"nodeName"' in ask(cluster, "/api/v1/namespaces/default/pods/p"), "the pod is bound")
+        fetch(cluster, "/api/v1/namespaces/default/pods", json.dumps(pod).encode())
+        until(lambda: '"nodeName"' in fetch(cluster, "/api/v1/namespaces/default/pods/p"), "the pod is bound")
         pages = {component: scraped(cluster, component) for component in MIXIN}
     for component, wanted in MIXIN.items():
         check_format(pages[component])
@@ -148,7 +148,7 @@ def check_format(lines: list[str]) -> None:
 def test_latencies_of_requests_are_not_in_milliseconds() -> None:
     with plane(nodes=0) as cluster:
         for number in range(20):
-            ask(cluster, MAPS, b'{"metadata": {"name": "m%d"}}' % number)
+            fetch(cluster, MAPS, b'{"metadata": {"name": "m%d"}}' % number)
         lines = scraped(cluster)
     (total,) = [
         float(line.rpartition(" ")[2])

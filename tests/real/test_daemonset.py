@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.clients import daemon_scenarios as scenarios
 from tests.clients.daemon_scenarios import KubectlCluster
-from tests.real.stages import Programs, running_programs
+from tests.real.running_programs import Programs, running_programs
 from tests.real_cluster import RealCluster
 
 
@@ -23,7 +23,7 @@ def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.Te
 
 
 @pytest.fixture
-def ground(programs: Programs) -> Iterator[KubectlCluster]:
+def cluster(programs: Programs) -> Iterator[KubectlCluster]:
     """A namespace of the test's own, and the five nodes without marks."""
     with programs.in_namespace(KubectlCluster) as made:
         yield made
@@ -39,5 +39,5 @@ def ground(programs: Programs) -> Iterator[KubectlCluster]:
         scenarios.recovers_from_changed_pods_and_revisions,
     ],
 )
-def test_daemon_set_scenarios(scenario: Callable[[KubectlCluster], None], ground: KubectlCluster) -> None:
-    scenario(ground)
+def test_daemon_set_scenarios(scenario: Callable[[KubectlCluster], None], cluster: KubectlCluster) -> None:
+    scenario(cluster)

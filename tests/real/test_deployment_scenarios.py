@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.clients import deployment_scenarios as scenarios
 from tests.clients.deployment_scenarios import DeploymentCluster
-from tests.real.stages import Programs, running_programs
+from tests.real.running_programs import Programs, running_programs
 from tests.real_cluster import RealCluster
 
 

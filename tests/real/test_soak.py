@@ -108,7 +108,7 @@ rules:
 
 
 @dataclass
-class Ground:
+class SoakCluster:
     """A cluster with nodes and a scheduler, and the way to it that managers take."""
 
     cluster: RealCluster
@@ -149,7 +149,7 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
+def soak_cluster(tmp_path: Path) -> Iterator[SoakCluster]:
     policy, audit = tmp_path / "policy.yaml", tmp_path / "audit.log"
     policy.write_text(AUDIT)
     delays = ["--pod-start-delay=50ms", "--pod-stop-delay=50ms"]
@@ -167,7 +167,7 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
             pilothouse(tmp_path, "scheduler", login),
             Relay(cluster.port) as relay,
         ):
-            yield Ground(cluster, relay, tmp_path, audit)
+            yield SoakCluster(cluster, relay, tmp_path, audit)
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,10 @@ class _Outage:
 class Soak:
     """One run."""
 
-    def __init__(self, ground: Ground, seed: int, sets: int) -> None:
-        self.ground = ground
-        self.churn = Churn(ground.cluster, NODES, sets, seed)
-        self.identity = Identity(ground.cluster, ground.directory, ground.relay.port)
+    def __init__(self, soak_cluster: SoakCluster, seed: int, sets: int) -> None:
+        self.soak_cluster = soak_cluster
+        self.churn = Churn(soak_cluster.cluster, NODES, sets, seed)
+        self.identity = Identity(soak_cluster.cluster, soak_cluster.directory, soak_cluster.relay.port)
         self.managers: list[Manager] = []
         self.unknown = 0
         """How often managers that are dead now were unauthorized; less what came of API servers' starts."""
@@ -202,7 +202,7 @@ class Soak:
 
     def start(self, lease: tuple[str, ...], stack: contextlib.ExitStack) -> Manager:
         """One more manager."""
-        manager = Manager(self.ground.directory, self.identity, lease, f"manager-{len(self.managers)}")
+        manager = Manager(self.soak_cluster.directory, self.identity, lease, f"manager-{len(self.managers)}")
         stack.enter_context(manager.program)
         self.managers.append(manager)
         return manager
@@ -222,7 +222,7 @@ class Soak:
             while time.monotonic() < end:
                 self.work(min(self._rng.uniform(0.5, 4), end - time.monotonic()))
                 # Mostly watches; now and then anything, requests under way too.
-                self.ground.relay.cut(self._rng, self._rng.random(), quiet=self._rng.random() < 0.75)
+                self.soak_cluster.relay.cut(self._rng, self._rng.random(), quiet=self._rng.random() < 0.75)
             self.restart_api_server()
 
     def settle(self, what: str) -> None:
@@ -237,7 +237,7 @@ class Soak:
                 self._rotate_in_time()
                 time.sleep(0.3)
             time.sleep(1)
-        say(f"{what}, all was well after {time.monotonic() - began:.0f} s")
+        log(f"{what}, all was well after {time.monotonic() - began:.0f} s")
 
     def kill(self, leader: Manager) -> None:
         """It has no chance to say goodbye."""
@@ -249,20 +249,20 @@ class Soak:
         alive = [manager for manager in self.managers if manager.program.code is None]
         before = sum(manager.unknown() for manager in alive)
         since = _now()
-        self.ground.cluster.stop_api_server(at_once=self.restarts % 4 != 1)
+        self.soak_cluster.cluster.stop_api_server(at_once=self.restarts % 4 != 1)
         self._rotate()
-        self.ground.cluster.start_api_server()
+        self.soak_cluster.cluster.start_api_server()
         ready = _now()
         time.sleep(1)
         self.unknown -= sum(manager.unknown() for manager in alive) - before
         self._outages.append(_Outage(since, ready, _now()))
         memory = ", ".join(manager.measure().words for manager in alive)
-        say(f"{self.churn.done.total()} acts; no API server for {(ready - since).total_seconds():.1f} s; {memory}")
+        log(f"{self.churn.done.total()} acts; no API server for {(ready - since).total_seconds():.1f} s; {memory}")
         self.restarts += 1
 
     def created_twice(self) -> Counter[str]:
         """Sets for which more pods were created than anything that was done to them can account for, and how many."""
-        return self.ground.created() - self.churn.worth
+        return self.soak_cluster.created() - self.churn.worth
 
     def forbidden(self) -> list[str]:
         """What managers were not allowed to do.
@@ -273,7 +273,7 @@ class Soak:
         """
         return [
             f"{at:%X.%f} {what}"
-            for at, what in self.ground.forbidden()
+            for at, what in self.soak_cluster.forbidden()
             if "'forbid'" not in what or not any(outage.since <= at <= outage.ready for outage in self._outages)
         ]
 
@@ -300,17 +300,19 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now().astimezone()
 
 
-def say(what: str) -> None:
+def log(what: str) -> None:
     """Something for ``-s`` to show."""
     print(f"{time.strftime('%X')} {what}", flush=True)
 
 
-def test_cluster_converges_after_long_churn_without_leaks(ground: Ground, soak: bool, soak_minutes: float) -> None:
+def test_cluster_converges_after_long_churn_without_leaks(
+    soak_cluster: SoakCluster, soak: bool, soak_minutes: float
+) -> None:
     seconds = soak_minutes * 60 if soak else SECONDS
     kills = 3 if soak else 1
     restarts = max(RESTARTS, int(seconds / 60))
-    run = Soak(ground, seed=int(seconds), sets=SETS if soak else FEWER_SETS)
-    until(lambda: len(ground.cluster.request("GET", "/api/v1/nodes")["items"]) == len(NODES), "there are nodes")
+    run = Soak(soak_cluster, seed=int(seconds), sets=SETS if soak else FEWER_SETS)
+    until(lambda: len(soak_cluster.cluster.request("GET", "/api/v1/nodes")["items"]) == len(NODES), "there are nodes")
     with contextlib.ExitStack() as stack:
         leader = run.start(BRIEF, stack)
         leader.program.until(ACQUIRED)
@@ -343,13 +345,13 @@ def test_cluster_converges_after_long_churn_without_leaks(ground: Ground, soak: 
         until(lambda: not run.churn.leftovers(), "nothing is left", 60)
         unknown = run.unknown + sum(manager.unknown() for manager in managers)
         assert [manager.program.stop() for manager in managers] == [0, 0]
-    created, twice = ground.created(), run.created_twice()
-    say(f"{run.churn.done.total()} acts: {dict(run.churn.done)}")
-    say(f"{created.total()} pods created, {twice.total()} of them twice")
-    say(f"{run.restarts} restarts, {run.identity.rotations} rotations, {kills} leaders killed")
-    say(f"{ground.relay.cuts} cuts, {ground.relay.unanswered} requests without an answer")
+    created, twice = soak_cluster.created(), run.created_twice()
+    log(f"{run.churn.done.total()} acts: {dict(run.churn.done)}")
+    log(f"{created.total()} pods created, {twice.total()} of them twice")
+    log(f"{run.restarts} restarts, {run.identity.rotations} rotations, {kills} leaders killed")
+    log(f"{soak_cluster.relay.cuts} cuts, {soak_cluster.relay.unanswered} requests without an answer")
     for manager, first, last in zip(managers, before, after, strict=True):
-        say(f"{manager.program.name}: {first.words}; at the end {last.words}")
+        log(f"{manager.program.name}: {first.words}; at the end {last.words}")
     # What became of a request without an answer is for the manager to find out: see controllers/shared/own_writes.py.
     # The short run only counts: with no time to spare, more than one look may pass before a deletion is heard of.
     assert not (soak and twice)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.clients import stateful_scenarios as scenarios
 from tests.clients.stateful_scenarios import StatefulSetCluster
-from tests.real.stages import Programs, running_programs
+from tests.real.running_programs import Programs, running_programs
 from tests.real_cluster import RealCluster
 
 

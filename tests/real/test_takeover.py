@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.clients.daemon_scenarios import KubectlCluster, Record, is_ready, is_terminated_and_terminating, target
 from tests.programs import Program, kube_controller_manager, pilothouse, until
-from tests.real.stages import Programs, running_programs
+from tests.real.running_programs import Programs, running_programs
 from tests.real.test_handover import ACQUIRED, SHORT, forget_leader
 from tests.real_cluster import RealCluster
 from tests.tables import cases
@@ -42,7 +42,7 @@ def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.Te
 
 
 @pytest.fixture
-def ground(programs: Programs) -> Iterator[KubectlCluster]:
+def kubectl(programs: Programs) -> Iterator[KubectlCluster]:
     """A namespace of the test's own."""
     with programs.in_namespace(KubectlCluster) as made:
         yield made
@@ -63,39 +63,39 @@ def rounds(soak: bool) -> int:
     },
 )
 def test_rolling_update_continues_when_the_leader_changes(
-    real_cluster: RealCluster, ground: KubectlCluster, directory: Path, first: Start, second: Start, rounds: int
+    real_cluster: RealCluster, kubectl: KubectlCluster, directory: Path, first: Start, second: Start, rounds: int
 ) -> None:
     for number in range(rounds):
         if number:
-            ground.clear()
-        change_hands(real_cluster, ground, directory, first, second)
+            kubectl.clear()
+        hand_over(real_cluster, kubectl, directory, first, second)
 
 
-def change_hands(cluster: RealCluster, ground: KubectlCluster, directory: Path, first: Start, second: Start) -> None:
+def hand_over(cluster: RealCluster, kubectl: KubectlCluster, directory: Path, first: Start, second: Start) -> None:
     """The leader dies in the middle of a rolling update."""
 
     def check(pods: list[dict[str, Any]]) -> None:
         on = Counter(target(pod) for pod in pods if not is_terminated_and_terminating(pod))
         assert max(on.values()) == 1, f"two pods on a node: {on}"
-        missing = sorted({*ground.nodes} - {target(pod) for pod in pods if is_ready(pod)})
+        missing = sorted({*kubectl.nodes} - {target(pod) for pod in pods if is_ready(pod)})
         assert len(missing) <= 1, f"nobody serves {missing}"
 
     def renewed() -> int:
-        return sum(1 for pod in ground.pods() if pod["spec"]["containers"][0]["image"] == "pause:2")
+        return sum(1 for pod in kubectl.pods() if pod["spec"]["containers"][0]["image"] == "pause:2")
 
     forget_leader(cluster)
     with first(cluster, directory) as leader:
         leader.until(ACQUIRED)
         with second(cluster, directory) as standby:
-            ground.create_everywhere(maxUnavailable=1)
-            with Record(ground, check):
-                ground("set", "image", "ds/agent", "main=pause:2")
+            kubectl.create_everywhere(maxUnavailable=1)
+            with Record(kubectl, check):
+                kubectl("set", "image", "ds/agent", "main=pause:2")
                 until(lambda: renewed() >= 2, "the leader is in the middle of it")
                 leader.kill()
-                assert renewed() < len(ground.nodes)
+                assert renewed() < len(kubectl.nodes)
                 assert ACQUIRED not in standby.log
                 standby.until(ACQUIRED, 20)
-                assert "successfully rolled out" in ground("rollout", "status", "ds/agent", "--timeout=60s")
-                ground.until_on(ground.nodes, "every node has a new daemon")
-                assert ground.images() == {"pause:2"}
+                assert "successfully rolled out" in kubectl("rollout", "status", "ds/agent", "--timeout=60s")
+                kubectl.until_on(kubectl.nodes, "every node has a new daemon")
+                assert kubectl.images() == {"pause:2"}
             assert "Traceback" not in leader.log + standby.log

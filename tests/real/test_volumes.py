@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients.volume_scenarios import SCENARIOS, VolumeCluster
-from tests.real.stages import Programs, running_programs
+from tests.real.running_programs import Programs, running_programs
 from tests.real_cluster import RealCluster
 
 CONTROLLERS = [

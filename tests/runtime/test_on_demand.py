@@ -17,7 +17,7 @@ MARKED = Watch(kind=CONFIG_MAPS, predicate=lambda found: found.metadata.labels.g
 SLEEP = 1.0
 
 
-class World:
+class OnDemandFixture:
     """A server with one program that waits, and what became of it."""
 
     def __init__(self, env: Env, *watches: Watch, error: Exception | None = None) -> None:
@@ -27,7 +27,7 @@ class World:
         self._error = error
         self.program = OnDemand("sleeper", watches, self.informers, self._build)
 
-    async def _build(self) -> "World":
+    async def _build(self) -> "OnDemandFixture":
         if self._error is not None:
             raise self._error
         self.events.append("built")
@@ -63,7 +63,7 @@ class World:
 async def test_program_is_built_with_the_first_matching_object(
     env: Env,
 ) -> None:
-    world = World(env, MARKED)
+    world = OnDemandFixture(env, MARKED)
     async with TaskGroup("test") as group:
         world.start(group)
         await world.put("other")
@@ -76,7 +76,7 @@ async def test_program_is_built_with_the_first_matching_object(
 
 
 async def test_updated_object_builds_the_program(env: Env) -> None:
-    world = World(env, MARKED)
+    world = OnDemandFixture(env, MARKED)
     async with TaskGroup("test") as group:
         world.start(group)
         await world.put("one")
@@ -93,7 +93,7 @@ async def test_updated_object_builds_the_program(env: Env) -> None:
     },
 )
 async def test_wait_built_returns_after_the_initial_list(env: Env, wakes: str, expected: list[str]) -> None:
-    world = World(env, MARKED)
+    world = OnDemandFixture(env, MARKED)
     await world.put("there", wakes=wakes)
     async with TaskGroup("test") as group:
         world.start(group)
@@ -103,7 +103,7 @@ async def test_wait_built_returns_after_the_initial_list(env: Env, wakes: str, e
 
 
 async def test_failed_build_is_raised(env: Env) -> None:
-    world = World(env, MARKED, error=ArithmeticError("a bug"))
+    world = OnDemandFixture(env, MARKED, error=ArithmeticError("a bug"))
     await world.put("there", wakes="yes")
     with pytest.raises(BaseExceptionGroup) as raised:
         await world.both()
@@ -111,7 +111,7 @@ async def test_failed_build_is_raised(env: Env) -> None:
 
 
 async def test_raw_objects_are_added_to_a_running_informer(env: Env) -> None:
-    world = World(env, MARKED, Watch(kind=SECRETS, keep_raw=True))
+    world = OnDemandFixture(env, MARKED, Watch(kind=SECRETS, keep_raw=True))
     keep_raw_for((MARKED, Watch(kind=SECRETS, keep_raw=True)), world.informers)
     early = world.informers.informer(SECRETS)
     async with TaskGroup("test") as group:

@@ -98,7 +98,7 @@ class Chaos:
             self.w.scheduler_faults.end_watches(with_=gone())
 
 
-async def settle(w: World) -> None:
+async def wait_until_idle(w: World) -> None:
     """Complete the deletion of victims, as kubelets would, and wait until all backoffs have ended."""
     for _ in range(6):
         for pod in (await w.client.list(PODS, "default")).items:
@@ -129,7 +129,7 @@ async def test_no_pod_that_fits_a_node_stays_pending(env: Env, seed: int) -> Non
                 pass  # the object does not exist any more, or the change is invalid
             await asyncio.sleep(chance.choice((0.0, 0.0, 0.3, 3.0)))
         w.scheduler_faults.clear()
-        await settle(w)
+        await wait_until_idle(w)
         pods = (await w.client.list(PODS, "default")).items
         waiting = [pod for pod in pods if not pod.spec.node_name and pod.status.phase == "Pending"]
         for pod in waiting:

@@ -36,7 +36,7 @@ def a_map(name: str, value: str = "1", **meta: Any) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}, "data": {"n": value}}
 
 
-class Scene:
+class RecordedPlane:
     """A plane, and a recorder of it whose connection may break."""
 
     def __init__(self, cluster: AsyncCluster, faults: Interceptor, recorder: Recorder) -> None:
@@ -49,7 +49,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def recording(env: Env, path: Path, **options: Any) -> AsyncIterator[Scene]:
+async def recording(env: Env, path: Path, **options: Any) -> AsyncIterator[RecordedPlane]:
     """Recorded until the end of the block. A ConfigMap ``old`` is there before."""
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await cluster.create(a_map("old"))
@@ -58,7 +58,7 @@ async def recording(env: Env, path: Path, **options: Any) -> AsyncIterator[Scene
         async with TaskGroup("test") as group:
             group.start(recorder.run(), name="recorder")
             await recorder.ready.wait()
-            yield Scene(cluster, faults, recorder)
+            yield RecordedPlane(cluster, faults, recorder)
             group.cancel()
 
 
@@ -74,20 +74,20 @@ def changes(path: Path, kind: str = "ConfigMap") -> list[tuple[float, str, str, 
 
 
 async def test_every_change_is_recorded(env: Env, tmp_path: Path) -> None:
-    async with recording(env, tmp_path / "r") as scene:
+    async with recording(env, tmp_path / "r") as recorded:
         await asyncio.sleep(10)
-        await scene.cluster.create(a_map("new"))
+        await recorded.cluster.create(a_map("new"))
         await asyncio.sleep(10)
-        await scene.change("old", "2")
+        await recorded.change("old", "2")
         await asyncio.sleep(10)
-        await scene.cluster.delete("v1", "ConfigMap", "new")
+        await recorded.cluster.delete("v1", "ConfigMap", "new")
         await asyncio.sleep(10)
     assert changes(tmp_path / "r") == [
         (10, "ADDED", "new", "1"),
         (20, "MODIFIED", "old", "2"),
         (30, "DELETED", "new", "1"),
     ]
-    assert (scene.recorder.changes, scene.recorder.relists) == (3, 0)
+    assert (recorded.recorder.changes, recorded.recorder.relists) == (3, 0)
     assert restored(tmp_path / "r").records, "as a snapshot it is the beginning"
     assert (tmp_path / "r").stat().st_mode & 0o777 == 0o600
 
@@ -107,15 +107,15 @@ async def test_every_change_is_recorded(env: Env, tmp_path: Path) -> None:
 async def test_broken_watch_loses_no_object(
     env: Env, tmp_path: Path, break_: Callable[[Interceptor], object], relists: int
 ) -> None:
-    async with recording(env, tmp_path / "r") as scene:
-        await scene.cluster.create(a_map("before"))
+    async with recording(env, tmp_path / "r") as recorded:
+        await recorded.cluster.create(a_map("before"))
         await asyncio.sleep(1)
-        break_(scene.faults)
-        await scene.change("old", "2")
-        await scene.cluster.create(a_map("meanwhile"))
-        await scene.cluster.delete("v1", "ConfigMap", "before")
+        break_(recorded.faults)
+        await recorded.change("old", "2")
+        await recorded.cluster.create(a_map("meanwhile"))
+        await recorded.cluster.delete("v1", "ConfigMap", "before")
         await asyncio.sleep(300)
-        await scene.change("old", "3")
+        await recorded.change("old", "3")
         await asyncio.sleep(1)
     found = {(kind, name, value) for _at, kind, name, value in changes(tmp_path / "r")}
     assert found >= {
@@ -125,35 +125,35 @@ async def test_broken_watch_loses_no_object(
         ("MODIFIED", "old", "3"),
     }
     assert ("DELETED", "before") in {(kind, name) for kind, name, _value in found}
-    assert (scene.recorder.relists > 0) == bool(relists)
+    assert (recorded.recorder.relists > 0) == bool(relists)
 
 
 async def test_object_recreated_during_an_outage_is_deleted_and_added(env: Env, tmp_path: Path) -> None:
-    async with recording(env, tmp_path / "r") as scene:
+    async with recording(env, tmp_path / "r") as recorded:
         await asyncio.sleep(1)
-        scene.faults.add(Rule(delay(5.0), verb="list", resource="configmaps"))
-        scene.faults.end_watches(with_=gone())
+        recorded.faults.add(Rule(delay(5.0), verb="list", resource="configmaps"))
+        recorded.faults.end_watches(with_=gone())
         await asyncio.sleep(0.1)
-        await scene.cluster.delete("v1", "ConfigMap", "old")
-        await scene.cluster.create(a_map("old", "9"))
+        await recorded.cluster.delete("v1", "ConfigMap", "old")
+        await recorded.cluster.create(a_map("old", "9"))
         await asyncio.sleep(60)
     assert [change[1:] for change in changes(tmp_path / "r")] == [("DELETED", "old", ""), ("ADDED", "old", "9")]
 
 
 async def test_new_custom_resources_are_recorded(env: Env, tmp_path: Path) -> None:
-    async with recording(env, tmp_path / "r") as scene:
-        await scene.cluster.create(definition("Widget", version("v1")))
+    async with recording(env, tmp_path / "r") as recorded:
+        await recorded.cluster.create(definition("Widget", version("v1")))
         await asyncio.sleep(10)
         widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1.0}}
-        await scene.cluster.create(widget)
+        await recorded.cluster.create(widget)
         await asyncio.sleep(10)
     assert [change[1:3] for change in changes(tmp_path / "r", "Widget")] == [("ADDED", "w")]
 
 
 async def test_secret_values_are_not_recorded(env: Env, tmp_path: Path) -> None:
-    async with recording(env, tmp_path / "r") as scene:
+    async with recording(env, tmp_path / "r") as recorded:
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"p": "swordfish"}}
-        await scene.cluster.create(secret)
+        await recorded.cluster.create(secret)
         await asyncio.sleep(1)
     text = gzip.decompress((tmp_path / "r").read_bytes())
     assert b'"change":"ADDED"' in text
@@ -201,11 +201,11 @@ async def test_recording_is_readable_after_the_disk_is_full(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(ExceptionGroup) as failed:  # noqa: PT012  # the block is what is recorded
-        async with recording(env, tmp_path / "r") as scene:
-            await scene.cluster.create(a_map("kept"))
+        async with recording(env, tmp_path / "r") as recorded:
+            await recorded.cluster.create(a_map("kept"))
             await asyncio.sleep(5)
             monkeypatch.setattr(RecordingWriter, "_write", full)
-            await scene.cluster.create(a_map("lost"))
+            await recorded.cluster.create(a_map("lost"))
             await asyncio.sleep(5)
     assert failed.group_contains(OSError, match="No space left on device")
     assert [change[2] for change in changes(tmp_path / "r")] == ["kept"]
@@ -213,9 +213,9 @@ async def test_recording_is_readable_after_the_disk_is_full(
 
 async def test_flushed_changes_are_readable(env: Env, tmp_path: Path) -> None:
     """As after kill -9: the file has no end, and the last line is cut."""
-    async with recording(env, tmp_path / "r") as scene:
+    async with recording(env, tmp_path / "r") as recorded:
         for number in range(20):
-            await scene.cluster.create(a_map(f"map-{number}"))
+            await recorded.cluster.create(a_map(f"map-{number}"))
         await asyncio.sleep(5)
         (tmp_path / "cut").write_bytes((tmp_path / "r").read_bytes())
     file = SnapshotFile(tmp_path / "cut")
@@ -270,13 +270,13 @@ def test_a_snapshot_is_no_recording(tmp_path: Path) -> None:
 @pytest.mark.parametrize("speed", [0.5, 1.0, 10.0, math.inf])
 async def test_informers_receive_the_recorded_events(env: Env, tmp_path: Path, speed: float) -> None:
     """An informer over the replayed store: in order, at its pace, in virtual time."""
-    async with recording(env, tmp_path / "r") as scene:
+    async with recording(env, tmp_path / "r") as recorded:
         await asyncio.sleep(10)
-        await scene.cluster.create(a_map("new"))
+        await recorded.cluster.create(a_map("new"))
         await asyncio.sleep(10)
-        await scene.change("old", "2")
+        await recorded.change("old", "2")
         await asyncio.sleep(10)
-        await scene.cluster.delete("v1", "ConfigMap", "new")
+        await recorded.cluster.delete("v1", "ConfigMap", "new")
         await asyncio.sleep(10)
     seen: list[tuple[float, str, str]] = []
     observed: list[RecordedChange] = []
@@ -313,7 +313,7 @@ async def test_informers_receive_the_recorded_events(env: Env, tmp_path: Path, s
 
 
 async def test_snapshot_options_apply(env: Env, tmp_path: Path) -> None:
-    async with recording(env, tmp_path / "r", save=SaveOptions(exclude=("configmaps",))) as scene:
-        await scene.cluster.create(a_map("new"))
+    async with recording(env, tmp_path / "r", save=SaveOptions(exclude=("configmaps",))) as recorded:
+        await recorded.cluster.create(a_map("new"))
         await asyncio.sleep(5)
     assert changes(tmp_path / "r") == []

@@ -48,18 +48,18 @@ class Recorder:
         self._watcher = watcher
 
 
-class Usage(NamedTuple):
+class RecountedUsage(NamedTuple):
     """What history takes, counted anew."""
 
     changes: int
     size: int
 
 
-def usage(store: Store) -> dict[str, Usage]:
+def usage(store: Store) -> dict[str, RecountedUsage]:
     found = {}
     for prefix in KEYS:
         changes = store.changes(prefix)
-        found[prefix] = Usage(len(changes), sum(map(_weight, changes)))
+        found[prefix] = RecountedUsage(len(changes), sum(map(_weight, changes)))
     return found
 
 

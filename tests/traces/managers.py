@@ -7,7 +7,7 @@ import asyncio
 
 import msgspec
 from tests.traces.audit import AuditedServer, Traced
-from tests.traces.stage import OPTIONS
+from tests.traces.kubectl_user import OPTIONS
 
 from pilothouse.api import wire
 from pilothouse.api.rbac import CLUSTER_ROLES

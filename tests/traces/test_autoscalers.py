@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from tests.traces.audit import AuditedServer
 from tests.traces.canonical import Trace, assert_same
+from tests.traces.kubectl_user import KubectlUser, replay
 from tests.traces.records import Record, recorded
 from tests.traces.scenarios import DEPLOYMENT
-from tests.traces.stage import Stage, play
 
 SCENARIO = "10b-hpa-no-metrics"
 USER = "horizontal-pod-autoscaler"
 AUTOSCALERS = f"apis/autoscaling/v2/namespaces/{SCENARIO}/horizontalpodautoscalers"
 
 
-async def steps(stage: Stage) -> None:
+async def steps(user: KubectlUser) -> None:
     """Its steps."""
-    await stage.create(DEPLOYMENT % 1)
-    await stage.at(2.909)
+    await user.create(DEPLOYMENT % 1)
+    await user.at(2.909)
     target = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
     cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
     spec = {
@@ -28,20 +28,20 @@ async def steps(stage: Stage) -> None:
         "maxReplicas": 5,
         "metrics": [{"type": "Resource", "resource": cpu}],
     }
-    await stage.request("POST", AUTOSCALERS, {"metadata": {"name": "web"}, "spec": spec})
-    await stage.at(39.015)
-    path = f"{stage.path('Deployment', 'web')}/scale"
-    await stage.request("PATCH", path, {"spec": {"replicas": 0}}, "application/merge-patch+json")
-    await stage.at(59.128)
-    await stage.request("DELETE", f"{AUTOSCALERS}/web", {"propagationPolicy": "Background"})
-    await stage.delete("Deployment", "web")
-    await stage.at(80.0)
+    await user.request("POST", AUTOSCALERS, {"metadata": {"name": "web"}, "spec": spec})
+    await user.at(39.015)
+    path = f"{user.path('Deployment', 'web')}/scale"
+    await user.request("PATCH", path, {"spec": {"replicas": 0}}, "application/merge-patch+json")
+    await user.at(59.128)
+    await user.request("DELETE", f"{AUTOSCALERS}/web", {"propagationPolicy": "Background"})
+    await user.delete("Deployment", "web")
+    await user.at(80.0)
 
 
 @functools.cache
 def played(seed: int) -> AuditedServer:
     """Once per seed; without one nothing takes any time."""
-    return play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
+    return replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
 
 
 def requests(trace: Trace) -> list[Record]:

@@ -6,8 +6,8 @@ import msgspec
 from msgspec.structs import replace
 from tests.certificate_requests import REQUESTS, authority, document, request_pem, with_approval_condition
 from tests.traces.canonical import Trace, assert_same
+from tests.traces.kubectl_user import OPTIONS, Doc, KubectlUser, replay
 from tests.traces.records import Record, recorded
-from tests.traces.stage import OPTIONS, Doc, Stage, play
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.authentication.authenticator import Authenticator
@@ -31,44 +31,44 @@ class Bound(AlwaysAllow):
         return Decision(allowed="system:bootstrappers" in identity.groups and attributes.subresource == "nodeclient")
 
 
-async def ask(stage: Stage, who: Identity, method: str, path: str, body: Doc) -> Doc:
+async def send_request(user: KubectlUser, who: Identity, method: str, path: str, body: Doc) -> Doc:
     """A request of somebody whose uid counts."""
     headers = {"content-type": "application/json"}
-    answer = await stage.server.handle(Request(method, path, headers, msgspec.json.encode(body)), who)
+    answer = await user.server.handle(Request(method, path, headers, msgspec.json.encode(body)), who)
     assert isinstance(answer, Response)
     found: Doc = msgspec.json.decode(answer.body)
     return found
 
 
-async def approve(stage: Stage, name: str) -> None:
+async def approve(user: KubectlUser, name: str) -> None:
     """``kubectl certificate approve``."""
     path = f"{REQUESTS}/{name}"
-    found = with_approval_condition(await stage.request("GET", path.removeprefix("/")))
+    found = with_approval_condition(await user.request("GET", path.removeprefix("/")))
     found["status"]["conditions"][0] |= {
         "reason": "KubectlApprove",
         "message": "This CSR was approved by kubectl certificate approve.",
     }
-    await ask(stage, ADMIN, "PUT", f"{path}/approval", found)
+    await send_request(user, ADMIN, "PUT", f"{path}/approval", found)
 
 
-async def steps(stage: Stage) -> None:
+async def steps(user: KubectlUser) -> None:
     """As recorded."""
-    register(stage.server.core, Authenticator((), anonymous=False), Bound(), None)
+    register(user.server.core, Authenticator((), anonymous=False), Bound(), None)
     usages, day = ("digital signature", "client auth"), 86400
     pem = request_pem("system:node:node-9")
-    await stage.at(1.108)
-    await ask(stage, BOOTSTRAP, "POST", REQUESTS, document("node-client", pem, KUBELET_CLIENT, usages, day))
-    await stage.at(3.877)
+    await user.at(1.108)
+    await send_request(user, BOOTSTRAP, "POST", REQUESTS, document("node-client", pem, KUBELET_CLIENT, usages, day))
+    await user.at(3.877)
     person = request_pem("jane", ["dev"])
-    await ask(stage, ADMIN, "POST", REQUESTS, document("jane", person, API_SERVER_CLIENT, usages, day))
-    await stage.at(6.627)
-    await approve(stage, "jane")
-    await stage.at(9.357)
+    await send_request(user, ADMIN, "POST", REQUESTS, document("jane", person, API_SERVER_CLIENT, usages, day))
+    await user.at(6.627)
+    await approve(user, "jane")
+    await user.at(9.357)
     serving = ("digital signature", "server auth")
-    await ask(stage, ADMIN, "POST", REQUESTS, document("bad", person, KUBELET_SERVING, serving, day))
-    await stage.at(12.108)
-    await approve(stage, "bad")
-    await stage.at(16.0)
+    await send_request(user, ADMIN, "POST", REQUESTS, document("bad", person, KUBELET_SERVING, serving, day))
+    await user.at(12.108)
+    await approve(user, "bad")
+    await user.at(16.0)
 
 
 def plain(record: Record) -> Record:
@@ -92,7 +92,7 @@ def plain(record: Record) -> Record:
 
 def test_requests_are_approved_and_signed_as_recorded(seed: int) -> None:
     options = with_signing_ca(OPTIONS, authority(virtual.START))
-    played = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=options).records
+    played = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=options).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
     order = [[(each.verb, each.resource, each.name) for each in trace.of(USER)] for trace in (ours, theirs)]

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from tests.traces.canonical import Trace, assert_same
+from tests.traces.kubectl_user import KubectlUser, replay
 from tests.traces.managers import start_up
 from tests.traces.records import Record, recorded
-from tests.traces.stage import Stage, play
 
 SCENARIO = "15c-clusterrole-aggregation"
 USER = "clusterrole-aggregation-controller"
@@ -20,26 +20,26 @@ def without_uids(records: Sequence[Record]) -> Sequence[Record]:
     return records
 
 
-async def steps(stage: Stage) -> None:
+async def steps(user: KubectlUser) -> None:
     """As recorded."""
     picks = {"clusterRoleSelectors": [{"matchLabels": {"agg": "yes"}}]}
-    await stage.request("POST", ROLES, {"metadata": {"name": "sum"}, "aggregationRule": picks, "rules": []})
+    await user.request("POST", ROLES, {"metadata": {"name": "sum"}, "aggregationRule": picks, "rules": []})
     for at, name in ((2.103, "part-b"), (4.218, "part-a")):
-        await stage.at(at)
+        await user.at(at)
         rule = {"apiGroups": [""], "resources": [f"{name}s"], "verbs": ["get"]}
         labels = {"agg": "yes"}
-        await stage.request("POST", ROLES, {"metadata": {"name": name, "labels": labels}, "rules": [rule]})
-    await stage.at(6.346)
+        await user.request("POST", ROLES, {"metadata": {"name": name, "labels": labels}, "rules": [rule]})
+    await user.at(6.346)
     changed, merge = {"metadata": {"labels": {"agg": "no"}}}, "application/merge-patch+json"
-    await stage.request("PATCH", f"{ROLES}/part-b", changed, merge)
-    await stage.at(8.448)
+    await user.request("PATCH", f"{ROLES}/part-b", changed, merge)
+    await user.at(8.448)
     for name in ("sum", "part-a", "part-b"):
-        await stage.request("DELETE", f"{ROLES}/{name}")
-    await stage.at(12.0)
+        await user.request("DELETE", f"{ROLES}/{name}")
+    await user.at(12.0)
 
 
 def test_aggregated_role_is_updated_as_recorded(seed: int) -> None:
-    server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
+    server = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
     ours, theirs = Trace(without_uids(server.records)), Trace(recorded(SCENARIO))
     assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
     assert [r.body["rules"] for r in ours.of(USER)] == [r.body["rules"] for r in theirs.of(USER)]

@@ -10,8 +10,8 @@ import re
 import pytest
 from msgspec.structs import replace
 from tests.traces.canonical import Trace, assert_same
+from tests.traces.kubectl_user import KubectlUser, Steps, replay
 from tests.traces.records import Record, recorded
-from tests.traces.stage import Stage, Steps, play
 
 USER = "cronjob-controller"
 RUN_TIME = "simulated.pilothouse.dev/run-time"
@@ -28,27 +28,27 @@ def manifest(policy: str, seconds: int) -> str:
     return str({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"}, "spec": spec})
 
 
-async def begin(stage: Stage) -> None:
+async def begin(user: KubectlUser) -> None:
     """The recorded scenarios began 20.3 seconds after a full minute."""
-    now = stage.env.now()
-    await stage.at((20.3 - now.second - now.microsecond / 1e6) % 60)
-    stage.server.zero = stage.env.monotonic()
+    now = user.env.now()
+    await user.at((20.3 - now.second - now.microsecond / 1e6) % 60)
+    user.server.zero = user.env.monotonic()
 
 
-async def minute(stage: Stage) -> None:
-    await begin(stage)
-    await stage.create(manifest("Allow", 1))
-    await stage.at(48.9)
-    await stage.delete("CronJob", "tick")
-    await stage.at(55.0)
+async def minute(user: KubectlUser) -> None:
+    await begin(user)
+    await user.create(manifest("Allow", 1))
+    await user.at(48.9)
+    await user.delete("CronJob", "tick")
+    await user.at(55.0)
 
 
-async def forbid(stage: Stage) -> None:
-    await begin(stage)
-    await stage.create(manifest("Forbid", 80))
-    await stage.at(153.2)
-    await stage.delete("CronJob", "tick")
-    await stage.at(160.0)
+async def forbid(user: KubectlUser) -> None:
+    await begin(user)
+    await user.create(manifest("Forbid", 80))
+    await user.at(153.2)
+    await user.delete("CronJob", "tick")
+    await user.at(160.0)
 
 
 STEPS: dict[str, Steps] = {"08a-cronjob-minute": minute, "08b-cronjob-forbid": forbid}
@@ -100,7 +100,7 @@ def lines(trace: Trace) -> list[str]:
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 @pytest.mark.parametrize("scenario", STEPS)
 def test_cron_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
-    played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
+    played = replay(scenario, STEPS[scenario], latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
     assert_same(lines(ours), lines(theirs))
     reads = [(record.verb, record.resource) for record in ours.of(USER) if record.is_read]

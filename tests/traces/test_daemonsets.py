@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 from tests.traces.canonical import Trace, assert_same
+from tests.traces.kubectl_user import KubectlUser, Steps, replay
 from tests.traces.records import DATA, Record
-from tests.traces.stage import Stage, Steps, play
 
 DAEMONS = "daemon-set-controller"
 GARBAGE = "generic-garbage-collector"
@@ -53,9 +53,9 @@ DEDICATED = {"key": "dedicated", "value": "ds", "effect": "NoSchedule"}
 class Daemons:
     """kubectl's verbs for these scenarios."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._sets = f"apis/apps/v1/namespaces/{stage.namespace}/daemonsets"
+    def __init__(self, user: KubectlUser) -> None:
+        self._stage = user
+        self._sets = f"apis/apps/v1/namespaces/{user.namespace}/daemonsets"
 
     async def _merge(self, path: str, body: object, how: str = "merge") -> None:
         await self._stage.request("PATCH", path, body, f"application/{how}-patch+json")
@@ -95,8 +95,8 @@ class Daemons:
 def before(pool: str, *labelled: str) -> Steps:
     """What was there: three tainted nodes, some of them in the pool."""
 
-    async def prepare(stage: Stage) -> None:
-        daemons = Daemons(stage)
+    async def prepare(user: KubectlUser) -> None:
+        daemons = Daemons(user)
         for node in ("node-0", "node-1", "node-2"):
             await daemons.taint(node)
         for node in labelled:
@@ -105,53 +105,53 @@ def before(pool: str, *labelled: str) -> Steps:
     return prepare
 
 
-async def nodes(stage: Stage) -> None:
+async def nodes(user: KubectlUser) -> None:
     """04a: labels and taints move daemons."""
-    daemons = Daemons(stage)
+    daemons = Daemons(user)
     await daemons.create("poola")
-    await stage.at(2.826)
+    await user.at(2.826)
     await daemons.label("node-2", "poola")
-    await stage.at(5.596)
+    await user.at(5.596)
     await daemons.label("node-0", "poola", None)
-    await stage.at(8.853)
+    await user.at(8.853)
     await daemons.taint("node-1", "NoSchedule")
-    await stage.at(11.97)
+    await user.at(11.97)
     await daemons.taint("node-1")
-    await stage.at(14.12)
+    await user.at(14.12)
     await daemons.taint("node-2", "NoExecute")
-    await stage.at(18.433)
+    await user.at(18.433)
     await daemons.taint("node-2")
-    await stage.at(21.096)
+    await user.at(21.096)
     await daemons.delete()
-    await stage.at(24.0)
+    await user.at(24.0)
 
 
-async def unavailable(stage: Stage) -> None:
+async def unavailable(user: KubectlUser) -> None:
     """04b: an update, back again, a failed pod."""
-    daemons = Daemons(stage)
+    daemons = Daemons(user)
     await daemons.create("poolb")
-    await stage.at(2.553)
+    await user.at(2.553)
     await daemons.set_image("registry.k8s.io/pause:3.11")
-    await stage.at(8.953)
+    await user.at(8.953)
     await daemons.undo()
-    await stage.at(15.305)
+    await user.at(15.305)
     await daemons.fail("node-2")
-    await stage.at(19.522)
+    await user.at(19.522)
     await daemons.delete()
-    await stage.at(22.0)
+    await user.at(22.0)
 
 
-async def surge(stage: Stage) -> None:
+async def surge(user: KubectlUser) -> None:
     """04c: an update with new pods first, and back again."""
-    daemons = Daemons(stage)
+    daemons = Daemons(user)
     await daemons.create("poolc", SURGE)
-    await stage.at(2.503)
+    await user.at(2.503)
     await daemons.set_image("registry.k8s.io/pause:3.11")
-    await stage.at(6.968)
+    await user.at(6.968)
     await daemons.undo()
-    await stage.at(12.329)
+    await user.at(12.329)
     await daemons.delete()
-    await stage.at(15.0)
+    await user.at(15.0)
 
 
 STEPS: Mapping[str, tuple[Steps, Steps]] = {
@@ -173,7 +173,7 @@ def upstream(scenario: str) -> Trace:
 def test_daemon_set_writes_are_as_recorded(scenario: str, seed: int) -> None:
     prepare, steps = STEPS[scenario]
     latency = (0.001, 0.004) if seed else None
-    ours = Trace(play(scenario, steps, seed=seed, latency=latency, before=prepare).records)
+    ours = Trace(replay(scenario, steps, seed=seed, latency=latency, before=prepare).records)
     theirs = upstream(scenario)
     sent, expected = (
         trace.lines(record for record in trace.of(DAEMONS) if not record.is_status) for trace in (ours, theirs)

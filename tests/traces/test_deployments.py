@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.traces.kubectl_user import KubectlUser, Steps, replay
 from tests.traces.records import DATA, Record
-from tests.traces.stage import Stage, Steps, play
 
 DEPLOYMENTS = "deployment-controller"
 IMAGE = "registry.k8s.io/pause:"
@@ -34,8 +34,8 @@ ONE_BY_ONE = ("05c-deployment-pause-resume", "05d-deployment-recreate")
 class Kubectl:
     """kubectl's verbs for these scenarios."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, user: KubectlUser) -> None:
+        self._stage = user
 
     async def _patch(self, body: object, how: str = "strategic-merge") -> None:
         path = self._stage.path("Deployment", "web")
@@ -80,26 +80,26 @@ class Kubectl:
         await self._stage.delete("Deployment", "web")
 
 
-async def rolling(stage: Stage) -> None:
+async def rolling(user: KubectlUser) -> None:
     """05a: one rollout, one that gets stuck, back."""
-    kubectl = Kubectl(stage)
+    kubectl = Kubectl(user)
     await kubectl.create(4)
-    await stage.at(2.9)
+    await user.at(2.9)
     await kubectl.set_image("3.11")
-    await stage.at(7.667)
+    await user.at(7.667)
     await kubectl.set_image("404")
     await kubectl.no_image(until=12.902)
     await kubectl.set_image("3.11")
-    await stage.at(17.796)
+    await user.at(17.796)
     await kubectl.delete()
-    await stage.at(20.0)
+    await user.at(20.0)
 
 
-async def scaling(stage: Stage) -> None:
+async def scaling(user: KubectlUser) -> None:
     """05b: a stuck rollout is scaled up and down, and replaced."""
-    kubectl = Kubectl(stage)
+    kubectl = Kubectl(user)
     await kubectl.create(4)
-    await stage.at(2.767)
+    await user.at(2.767)
     await kubectl.set_image("404")
     await kubectl.no_image(until=7.146)
     await kubectl.scale(8)
@@ -107,37 +107,37 @@ async def scaling(stage: Stage) -> None:
     await kubectl.scale(4)
     await kubectl.no_image(until=15.021)
     await kubectl.set_image("3.11")
-    await stage.at(20.299)
+    await user.at(20.299)
     await kubectl.delete()
-    await stage.at(22.0)
+    await user.at(22.0)
 
 
-async def pausing(stage: Stage) -> None:
+async def pausing(user: KubectlUser) -> None:
     """05c: paused, changed, scaled, resumed."""
-    kubectl = Kubectl(stage)
+    kubectl = Kubectl(user)
     await kubectl.create(2)
-    await stage.at(2.713)
+    await user.at(2.713)
     await kubectl.pause(True)
-    await stage.at(4.816)
+    await user.at(4.816)
     await kubectl.set_image("3.11")
-    await stage.at(6.928)
+    await user.at(6.928)
     await kubectl.scale(3)
-    await stage.at(9.504)
+    await user.at(9.504)
     await kubectl.pause(False)
-    await stage.at(15.252)
+    await user.at(15.252)
     await kubectl.delete()
-    await stage.at(17.0)
+    await user.at(17.0)
 
 
-async def recreating(stage: Stage) -> None:
+async def recreating(user: KubectlUser) -> None:
     """05d: everything old goes first."""
-    kubectl = Kubectl(stage)
+    kubectl = Kubectl(user)
     await kubectl.create(2, strategy={"type": "Recreate"})
-    await stage.at(2.68)
+    await user.at(2.68)
     await kubectl.set_image("3.11")
-    await stage.at(7.562)
+    await user.at(7.562)
     await kubectl.delete()
-    await stage.at(9.0)
+    await user.at(9.0)
 
 
 STEPS: Mapping[str, Steps] = dict(zip(sorted(TAGS), (rolling, scaling, pausing, recreating), strict=True))
@@ -221,7 +221,7 @@ def notes(steps: list[tuple[Any, ...]]) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("scenario", sorted(STEPS))
 def test_deployment_writes_are_as_recorded(scenario: str, seed: int) -> None:
     latency = (0.001, 0.004) if seed else None
-    server = play(scenario, STEPS[scenario], seed=seed, latency=latency)
+    server = replay(scenario, STEPS[scenario], seed=seed, latency=latency)
     ours = [record for record in server.records if record.user == DEPLOYMENTS]
     theirs = [record for record in upstream(scenario) if record.user == DEPLOYMENTS]
     assert turns(sizes(ours)) == turns(sizes(theirs))

@@ -11,42 +11,42 @@ from typing import Any
 import pytest
 from tests.custom_resources import DEFINITIONS, definition, version
 from tests.traces.audit import AuditedServer
+from tests.traces.kubectl_user import KubectlUser, replay
 from tests.traces.records import Record, recorded
 from tests.traces.scenarios import REPLICA_SET
-from tests.traces.stage import Stage, play
 
 SCENARIO = "10a-disruption"
 USER = "disruption-controller"
 BUDGETS = f"apis/policy/v1/namespaces/{SCENARIO}/poddisruptionbudgets"
 
 
-async def steps(stage: Stage) -> None:
+async def steps(user: KubectlUser) -> None:
     """Its steps."""
     spec = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
-    await stage.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": spec})
-    await stage.at(2.173)
-    await stage.create(REPLICA_SET % 3)
-    await stage.at(4.889)
-    first, *others = await stage.names("Pod")
+    await user.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": spec})
+    await user.at(2.173)
+    await user.create(REPLICA_SET % 3)
+    await user.at(4.889)
+    first, *others = await user.names("Pod")
     for name in (first, *others):
-        await stage.label(name, x="y")
-    await stage.at(7.089)
+        await user.label(name, x="y")
+    await user.at(7.089)
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first}}
-    await stage.request("POST", f"{stage.path('Pod', first)}/eviction", eviction)
-    await stage.at(10.759)
+    await user.request("POST", f"{user.path('Pod', first)}/eviction", eviction)
+    await user.at(10.759)
     change = {"spec": {"minAvailable": "50%"}}
-    await stage.request("PATCH", f"{BUDGETS}/web", change, "application/merge-patch+json")
-    await stage.at(12.857)
-    await stage.request("DELETE", f"{BUDGETS}/web", {"propagationPolicy": "Background"})
-    await stage.at(14.955)
-    await stage.delete("ReplicaSet", "web")
-    await stage.at(20.0)
+    await user.request("PATCH", f"{BUDGETS}/web", change, "application/merge-patch+json")
+    await user.at(12.857)
+    await user.request("DELETE", f"{BUDGETS}/web", {"propagationPolicy": "Background"})
+    await user.at(14.955)
+    await user.delete("ReplicaSet", "web")
+    await user.at(20.0)
 
 
 @functools.cache
 def played(seed: int) -> AuditedServer:
     """Once per seed; without one nothing takes any time."""
-    return play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
+    return replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
 
 
 def statuses(records: list[Record]) -> list[Record]:
@@ -138,32 +138,32 @@ def test_events_are_upstreams() -> None:
     assert first["involvedObject"].keys() == other["involvedObject"].keys()
 
 
-async def rarities(stage: Stage) -> None:
+async def rarities(user: KubectlUser) -> None:
     """What 10a does not come to: a size behind a scale subresource, and a disruption that does not come."""
     paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     widgets_definition = definition("Widget", version(subresources={"scale": paths}))
-    await stage.request("POST", DEFINITIONS.removeprefix("/"), widgets_definition)
-    await stage.at(40.0)  # by then the manager has asked anew what is served
+    await user.request("POST", DEFINITIONS.removeprefix("/"), widgets_definition)
+    await user.at(40.0)  # by then the manager has asked anew what is served
     widgets = f"apis/example.com/v1/namespaces/{SCENARIO}/widgets"
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 3}}
-    made = await stage.request("POST", widgets, widget)
+    made = await user.request("POST", widgets, widget)
     owner = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": made["metadata"]["uid"]}
     pod = {
         "metadata": {"name": "a", "labels": {"app": "web"}, "ownerReferences": [{**owner, "controller": True}]},
         "spec": {"containers": [{"name": "main", "image": "pause"}]},
     }
-    await stage.request("POST", stage.path("Pod"), pod)
+    await user.request("POST", user.path("Pod"), pod)
     budget = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
-    await stage.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": budget})
+    await user.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": budget})
     target = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    path = f"{stage.path('Pod', 'a')}/status"
-    await stage.at(50.0)
-    await stage.request("PATCH", path, {"status": {"conditions": [target]}}, "application/strategic-merge-patch+json")
-    await stage.at(200.0)
+    path = f"{user.path('Pod', 'a')}/status"
+    await user.at(50.0)
+    await user.request("PATCH", path, {"status": {"conditions": [target]}}, "application/strategic-merge-patch+json")
+    await user.at(200.0)
 
 
 def test_bootstrap_roles_allow_rare_requests() -> None:
-    server = play(SCENARIO, rarities)
+    server = replay(SCENARIO, rarities)
     mine = [each for each in server.decisions if each[0].user.endswith(f":{USER}")]
     assert not [str(asked) for _who, asked, decision in mine if not decision.allowed]
     asked = {(each.verb, each.resource, each.subresource) for _who, each, _decision in mine}

@@ -6,8 +6,8 @@ nodes in their own seconds: which writes carry the time of a change is not compa
 
 import json
 
+from tests.traces.kubectl_user import OPTIONS, replay
 from tests.traces.records import Record, recorded
-from tests.traces.stage import OPTIONS, play
 from tests.traces.test_endpointslices import SCENARIO, steps
 
 USER = "endpoint-controller"
@@ -37,7 +37,7 @@ def essence(record: Record) -> str:
 
 
 def test_endpoints_writes_are_upstreams(seed: int) -> None:
-    server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
+    server = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
     ours = [essence(each) for each in server.records if each.user == USER and not each.is_read and not each.is_event]
     seen = [each for each in recorded(SCENARIO) if each.user == USER and each.namespace == SCENARIO]
     theirs = [essence(each) for each in seen if each.name == "web"]

@@ -7,8 +7,8 @@ or two.
 import json
 from typing import Any
 
+from tests.traces.kubectl_user import OPTIONS, KubectlUser, replay
 from tests.traces.records import Record, recorded
-from tests.traces.stage import OPTIONS, Stage, play
 
 SCENARIO = "09-service-endpoints"
 USER = "endpointslice-controller"
@@ -42,33 +42,33 @@ SERVICE = {
 }
 
 
-async def steps(stage: Stage) -> None:
+async def steps(user: KubectlUser) -> None:
     """Its steps up to the deletion of the service."""
 
     async def ready(status: str) -> None:
         body = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
-        path = stage.path("Pod", "a") + "/status"
-        await stage.request("PATCH", path, body, "application/strategic-merge-patch+json")
+        path = user.path("Pod", "a") + "/status"
+        await user.request("PATCH", path, body, "application/strategic-merge-patch+json")
 
-    await stage.request("POST", stage.path("Service"), SERVICE)
-    await stage.at(2.229)
-    await stage.create(PODS)
-    await stage.at(4.988)
+    await user.request("POST", user.path("Service"), SERVICE)
+    await user.at(2.229)
+    await user.create(PODS)
+    await user.at(4.988)
     await ready("False")
-    await stage.at(7.12)
+    await user.at(7.12)
     await ready("True")
-    await stage.at(9.26)
-    await stage.label("b", app="other")
-    await stage.at(11.355)
-    await stage.delete("Pod", "a")
-    await stage.at(14.74)
+    await user.at(9.26)
+    await user.label("b", app="other")
+    await user.at(11.355)
+    await user.delete("Pod", "a")
+    await user.at(14.74)
     ports = {"spec": {"ports": [{"port": 80, "targetPort": 9090, "name": "80-8080"}]}}
-    await stage.request("PATCH", stage.path("Service", "web"), ports, "application/strategic-merge-patch+json")
-    await stage.at(16.841)
-    await stage.label("b", app="web")
-    await stage.at(18.952)
-    await stage.delete("Service", "web")
-    await stage.at(21.0)
+    await user.request("PATCH", user.path("Service", "web"), ports, "application/strategic-merge-patch+json")
+    await user.at(16.841)
+    await user.label("b", app="web")
+    await user.at(18.952)
+    await user.delete("Service", "web")
+    await user.at(21.0)
 
 
 def essence(record: Record) -> str:
@@ -94,7 +94,7 @@ def essence(record: Record) -> str:
 
 
 def test_endpoint_slice_writes_are_upstreams(seed: int) -> None:
-    server = play(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
+    server = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
     ours = [essence(each) for each in server.records if each.user == USER and not each.is_read and not each.is_event]
     seen = [each for each in recorded(SCENARIO) if each.user == USER and each.namespace == SCENARIO]
     theirs = [essence(each) for each in seen if each.resource == "endpointslices"]

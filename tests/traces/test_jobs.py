@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.traces.canonical import Trace, assert_same
+from tests.traces.kubectl_user import KubectlUser, Steps, replay
 from tests.traces.records import Record, recorded
-from tests.traces.stage import Stage, Steps, play
 
 USER = "job-controller"
 OTHERS = ("ttl-after-finished-controller", "generic-garbage-collector")
@@ -37,41 +37,41 @@ def manifest(name: str, command: str, *, run_time: str, exit_code: str = "0", **
     return str(whole)
 
 
-async def success(stage: Stage) -> None:
-    await stage.create(manifest("work", "sleep 1", run_time="1s", parallelism=2, completions=4))
-    await stage.at(7.0)
+async def success(user: KubectlUser) -> None:
+    await user.create(manifest("work", "sleep 1", run_time="1s", parallelism=2, completions=4))
+    await user.at(7.0)
 
 
-async def failure(stage: Stage) -> None:
-    await stage.create(manifest("fail", "sleep 1; exit 3", run_time="1s", exit_code="3", backoffLimit=2))
-    await stage.at(45.0)
+async def failure(user: KubectlUser) -> None:
+    await user.create(manifest("fail", "sleep 1; exit 3", run_time="1s", exit_code="3", backoffLimit=2))
+    await user.at(45.0)
 
 
-async def indexed(stage: Stage) -> None:
+async def indexed(user: KubectlUser) -> None:
     more: dict[str, Any] = {"parallelism": 2, "completions": 3, "completionMode": "Indexed"}
-    await stage.create(manifest("idx", "sleep 1", run_time="1s", **more))
-    await stage.at(7.0)
+    await user.create(manifest("idx", "sleep 1", run_time="1s", **more))
+    await user.at(7.0)
 
 
-async def suspend(stage: Stage) -> None:
-    await stage.create(manifest("work", "sleep 60", run_time="60s", parallelism=2, completions=2, suspend=True))
+async def suspend(user: KubectlUser) -> None:
+    await user.create(manifest("work", "sleep 60", run_time="60s", parallelism=2, completions=2, suspend=True))
     for t, value in ((2.3, False), (5.4, True)):
-        await stage.at(t)
-        await stage.patch("Job", "work", {"spec": {"suspend": value}}, "merge")
-    await stage.at(9.0)
+        await user.at(t)
+        await user.patch("Job", "work", {"spec": {"suspend": value}}, "merge")
+    await user.at(9.0)
     await asyncio.sleep(0)
 
 
-async def time_to_live(stage: Stage) -> None:
-    await stage.create(manifest("ttl", "sleep 1", run_time="1s", ttlSecondsAfterFinished=2))
-    await stage.at(10.0)
+async def time_to_live(user: KubectlUser) -> None:
+    await user.create(manifest("ttl", "sleep 1", run_time="1s", ttlSecondsAfterFinished=2))
+    await user.at(10.0)
 
 
-async def delete_running(stage: Stage) -> None:
-    await stage.create(manifest("work", "sleep 300", run_time="300s", parallelism=2))
-    await stage.at(3.431)
-    await stage.delete("Job", "work")
-    await stage.at(10.0)
+async def delete_running(user: KubectlUser) -> None:
+    await user.create(manifest("work", "sleep 300", run_time="300s", parallelism=2))
+    await user.at(3.431)
+    await user.delete("Job", "work")
+    await user.at(10.0)
 
 
 STEPS: dict[str, Steps] = {
@@ -142,7 +142,7 @@ def writes_of(trace: Trace) -> Iterator[Record]:
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 @pytest.mark.parametrize("scenario", STEPS)
 def test_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
-    played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
+    played = replay(scenario, STEPS[scenario], latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
     writes = [list(writes_of(trace)) for trace in (ours, theirs)]
     assert_same(ours.lines(writes[0]), theirs.lines(writes[1]))
@@ -155,7 +155,7 @@ def test_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) 
 def test_job_deletion_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     """How often the collector looks first, and whom it meets on the way, varies; upstream's does too. Where it meets
     somebody it deletes without naming the version that it has seen."""
-    played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
+    played = replay(scenario, STEPS[scenario], latency=latency, seed=1).records
     for user in OTHERS:
         ours, theirs = (
             [

@@ -1,8 +1,8 @@
 """15b-namespace-defaults, replayed: default objects of a namespace are created and recreated."""
 
 from tests.traces.canonical import Trace, assert_same
+from tests.traces.kubectl_user import OPTIONS, KubectlUser, replay
 from tests.traces.records import recorded
-from tests.traces.stage import OPTIONS, Stage, play
 
 from pilothouse.controllermanager.root_authority import with_ca_bundle
 
@@ -10,22 +10,22 @@ SCENARIO = "15b-namespace-defaults"
 USERS = ("root-ca-cert-publisher", "service-account-controller")
 
 
-async def steps(stage: Stage) -> None:
+async def steps(user: KubectlUser) -> None:
     """The namespace is there when the recording starts; so it is made again under its name."""
-    await stage.request("POST", "api/v1/namespaces", {"metadata": {"name": SCENARIO}})
-    await stage.at(2.707)
-    await stage.request("DELETE", f"api/v1/namespaces/{SCENARIO}/serviceaccounts/default")
-    await stage.at(5.459)
-    await stage.request("DELETE", f"api/v1/namespaces/{SCENARIO}/configmaps/kube-root-ca.crt")
-    await stage.at(8.196)
+    await user.request("POST", "api/v1/namespaces", {"metadata": {"name": SCENARIO}})
+    await user.at(2.707)
+    await user.request("DELETE", f"api/v1/namespaces/{SCENARIO}/serviceaccounts/default")
+    await user.at(5.459)
+    await user.request("DELETE", f"api/v1/namespaces/{SCENARIO}/configmaps/kube-root-ca.crt")
+    await user.at(8.196)
     changed, merge = {"data": {"ca.crt": "x"}}, "application/merge-patch+json"
-    await stage.request("PATCH", f"api/v1/namespaces/{SCENARIO}/configmaps/kube-root-ca.crt", changed, merge)
-    await stage.at(12.0)
+    await user.request("PATCH", f"api/v1/namespaces/{SCENARIO}/configmaps/kube-root-ca.crt", changed, merge)
+    await user.at(12.0)
 
 
 def test_namespace_gets_service_account_and_root_ca_as_recorded(seed: int) -> None:
     latency = (0.001, 0.004) if seed else None
-    server = play("other", steps, seed=seed, latency=latency, options=with_ca_bundle(OPTIONS, b"CERT"))
+    server = replay("other", steps, seed=seed, latency=latency, options=with_ca_bundle(OPTIONS, b"CERT"))
     ours, theirs = Trace(server.records), Trace(recorded(SCENARIO))
     for user in USERS:
         assert_same(ours.lines(ours.of(user)), theirs.lines(theirs.of(user)))

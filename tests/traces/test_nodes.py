@@ -15,9 +15,9 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 from tests.traces.canonical import Doc, Trace, assert_same
+from tests.traces.kubectl_user import OPTIONS, KubectlUser, Steps, replay
 from tests.traces.records import DATA, Record
 from tests.traces.scenarios import REPLICA_SET
-from tests.traces.stage import OPTIONS, Stage, Steps, play
 from tests.traces.statuses import turns, walk
 
 from pilothouse.controllers.node.node_lifecycle import NodeLifecycleOptions
@@ -75,8 +75,8 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
 class Kubelet:
     """The recorded one: renews its Lease every 8 s, and pods turn Running and Ready 0.3 s after they are bound."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
-        self._stage = stage
+    def __init__(self, user: KubectlUser, name: str) -> None:
+        self._stage = user
         self._name = name
         self._pods: set[str] = set()
 
@@ -145,50 +145,50 @@ class Kubelet:
         }  # fmt: skip
 
 
-async def silent(stage: Stage) -> None:
+async def silent(user: KubectlUser) -> None:
     """13: the kubelet stops, the node is declared out of service, and is deleted."""
-    kubelet = Kubelet(stage, "silent-0")
+    kubelet = Kubelet(user, "silent-0")
     async with TaskGroup("silent-0") as group:
         await kubelet.register()
         group.start(kubelet.renew())
         group.start(kubelet.run_pods())
-        await stage.at(3.749)
+        await user.at(3.749)
         for name, tolerations in (("short", FOR_FIVE_SECONDS), ("forever", TOLERATIONS), ("default", "")):
-            await stage.create(POD % (name, "silent-0") + tolerations.lstrip("\n"))
-        await stage.at(3.892)
-        await stage.create(WEB % "silent-0" + textwrap.indent(FOR_FIVE_SECONDS.lstrip("\n"), "    "))
-        await stage.at(4.363)
-        await stage.create(SERVICE)
-        budgets = f"apis/policy/v1/namespaces/{stage.namespace}/poddisruptionbudgets"
-        await stage.request("POST", budgets, msgspec.yaml.decode(BUDGET.encode()))
-        await stage.at(7.54)
+            await user.create(POD % (name, "silent-0") + tolerations.lstrip("\n"))
+        await user.at(3.892)
+        await user.create(WEB % "silent-0" + textwrap.indent(FOR_FIVE_SECONDS.lstrip("\n"), "    "))
+        await user.at(4.363)
+        await user.create(SERVICE)
+        budgets = f"apis/policy/v1/namespaces/{user.namespace}/poddisruptionbudgets"
+        await user.request("POST", budgets, msgspec.yaml.decode(BUDGET.encode()))
+        await user.at(7.54)
         group.cancel()
-    await stage.at(81.819)
-    taints = (await stage.request("GET", "api/v1/nodes/silent-0"))["spec"]["taints"]
+    await user.at(81.819)
+    taints = (await user.request("GET", "api/v1/nodes/silent-0"))["spec"]["taints"]
     out = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-    await stage.request(
+    await user.request(
         "PATCH", "api/v1/nodes/silent-0", {"spec": {"taints": [*taints, out]}}, "application/merge-patch+json"
     )
-    await stage.at(108.009)
-    await stage.request("DELETE", "api/v1/nodes/silent-0")
-    await stage.at(115.0)
+    await user.at(108.009)
+    await user.request("DELETE", "api/v1/nodes/silent-0")
+    await user.at(115.0)
 
 
-async def deleted(stage: Stage) -> None:
+async def deleted(user: KubectlUser) -> None:
     """13b: the kubelet stops and its node is deleted at once."""
-    kubelet = Kubelet(stage, "gone-0")
+    kubelet = Kubelet(user, "gone-0")
     async with TaskGroup("gone-0") as group:
         await kubelet.register()
         group.start(kubelet.renew())
         group.start(kubelet.run_pods())
-        await stage.at(3.91)
-        await stage.create(POD % ("bare", "gone-0"))
-        await stage.at(4.022)
-        await stage.create(WEB % "gone-0")
-        await stage.at(6.513)
+        await user.at(3.91)
+        await user.create(POD % ("bare", "gone-0"))
+        await user.at(4.022)
+        await user.create(WEB % "gone-0")
+        await user.at(6.513)
         group.cancel()
-    await stage.request("DELETE", "api/v1/nodes/gone-0")
-    await stage.at(80.0)
+    await user.request("DELETE", "api/v1/nodes/gone-0")
+    await user.at(80.0)
 
 
 STEPS: dict[str, Steps] = {"13-node-silent": silent, "13b-node-deleted": deleted}
@@ -197,7 +197,7 @@ STEPS: dict[str, Steps] = {"13-node-silent": silent, "13b-node-deleted": deleted
 @functools.cache
 def replayed(scenario: str, seed: int) -> Trace:
     latency = (0.001, 0.004) if seed else None
-    return Trace(play(scenario, STEPS[scenario], seed=seed, latency=latency, options=MANAGER).records)
+    return Trace(replay(scenario, STEPS[scenario], seed=seed, latency=latency, options=MANAGER).records)
 
 
 @functools.cache

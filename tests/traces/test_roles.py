@@ -6,10 +6,10 @@ import pytest
 from tests.tables import cases
 from tests.traces import test_daemonsets, test_nodes
 from tests.traces.audit import MANAGER, SERVICE_ACCOUNT, AuditedServer, roles
+from tests.traces.kubectl_user import replay
 from tests.traces.managers import start_up, take_over
 from tests.traces.records import Record, recorded
 from tests.traces.scenarios import QUOTA, SCENARIOS, run
-from tests.traces.stage import play
 
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authorization.authorizer import Attributes
@@ -23,9 +23,9 @@ def played(scenario: str) -> AuditedServer:
     """Each scenario once."""
     if scenario in test_daemonsets.STEPS:
         before, steps = test_daemonsets.STEPS[scenario]
-        return play(scenario, steps, before=before)
+        return replay(scenario, steps, before=before)
     if scenario in test_nodes.STEPS:
-        return play(scenario, test_nodes.STEPS[scenario], options=test_nodes.MANAGER)
+        return replay(scenario, test_nodes.STEPS[scenario], options=test_nodes.MANAGER)
     return {START_UP: start_up, TAKE_OVER: take_over}.get(scenario, functools.partial(run, scenario))()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.traces.canonical import Trace, assert_same
+from tests.traces.kubectl_user import KubectlUser, Steps, replay
 from tests.traces.records import Record, recorded
-from tests.traces.stage import Stage, Steps, play
 
 USER = "statefulset-controller"
 MILLISECONDS = (0.001, 0.004)
@@ -46,24 +46,24 @@ CLAIMS = """
 """
 
 
-async def scale(stage: Stage, replicas: int) -> None:
-    path = stage.path("StatefulSet", "db") + "/scale"
-    await stage.request("PATCH", path, {"spec": {"replicas": replicas}}, "application/merge-patch+json")
+async def scale(user: KubectlUser, replicas: int) -> None:
+    path = user.path("StatefulSet", "db") + "/scale"
+    await user.request("PATCH", path, {"spec": {"replicas": replicas}}, "application/merge-patch+json")
 
 
-async def ordered(stage: Stage) -> None:
-    await stage.create(HEAD + "  replicas: 3" + TEMPLATE)
-    await stage.at(3.148)
+async def ordered(user: KubectlUser) -> None:
+    await user.create(HEAD + "  replicas: 3" + TEMPLATE)
+    await user.at(3.148)
     container = {"name": "main", "image": f"{IMAGE}1"}
-    await stage.patch("StatefulSet", "db", {"spec": {"template": {"spec": {"containers": [container]}}}}, STRATEGIC)
-    await stage.at(10.966)
-    await scale(stage, 1)
-    await stage.at(15.376)
-    await stage.delete("StatefulSet", "db")
-    await stage.at(20.0)
+    await user.patch("StatefulSet", "db", {"spec": {"template": {"spec": {"containers": [container]}}}}, STRATEGIC)
+    await user.at(10.966)
+    await scale(user, 1)
+    await user.at(15.376)
+    await user.delete("StatefulSet", "db")
+    await user.at(20.0)
 
 
-async def make_volumes(stage: Stage) -> None:
+async def make_volumes(user: KubectlUser) -> None:
     """What the administrator had made by hand."""
     for name in ("vol-0", "vol-1"):
         spec = {
@@ -72,18 +72,18 @@ async def make_volumes(stage: Stage) -> None:
             "hostPath": {"path": f"/data/{name}"},
             "storageClassName": "manual",
         }
-        await stage.request("POST", "api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
+        await user.request("POST", "api/v1/persistentvolumes", {"metadata": {"name": name}, "spec": spec})
 
 
-async def volume_claims(stage: Stage) -> None:
-    await make_volumes(stage)
-    await stage.at(2.3)
-    await stage.create(HEAD + "  replicas: 2" + CLAIMS + TEMPLATE)
-    await stage.at(5.107)
-    await scale(stage, 1)
-    await stage.at(9.4)
-    await stage.delete("StatefulSet", "db")
-    await stage.at(13.0)
+async def volume_claims(user: KubectlUser) -> None:
+    await make_volumes(user)
+    await user.at(2.3)
+    await user.create(HEAD + "  replicas: 2" + CLAIMS + TEMPLATE)
+    await user.at(5.107)
+    await scale(user, 1)
+    await user.at(9.4)
+    await user.delete("StatefulSet", "db")
+    await user.at(13.0)
 
 
 STRATEGIC = "strategic-merge"
@@ -128,7 +128,7 @@ def numbers(record: Record) -> dict[str, Any]:
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 @pytest.mark.parametrize("scenario", STEPS)
 def test_stateful_set_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
-    played = play(scenario, STEPS[scenario], latency=latency, seed=1).records
+    played = replay(scenario, STEPS[scenario], latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario, HASHES)))
     assert_same(ours.lines(list(writes_of(ours))), theirs.lines(list(writes_of(theirs))))
     assert [record for record in ours.of(USER) if record.is_read] == []

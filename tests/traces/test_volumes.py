@@ -8,8 +8,8 @@ import copy
 import pytest
 from msgspec.structs import replace
 from tests.traces.canonical import Trace, assert_same
+from tests.traces.kubectl_user import KubectlUser, replay
 from tests.traces.records import Record, recorded
-from tests.traces.stage import Stage, play
 from tests.traces.test_statefulsets import CLAIMS, HEAD, MILLISECONDS, TEMPLATE, make_volumes, scale
 
 USER = "persistent-volume-binder"
@@ -17,18 +17,18 @@ SCENARIO = "07b-statefulset-volumeclaims"
 PROTECTION = ("pvc-protection-controller", "pv-protection-controller")
 
 
-async def steps(stage: Stage) -> None:
-    await make_volumes(stage)
-    await stage.at(2.3)
-    await stage.create(HEAD + "  replicas: 2" + CLAIMS + TEMPLATE)
-    await stage.at(5.107)
-    await scale(stage, 1)
-    await stage.at(9.4)
-    await stage.delete("StatefulSet", "db")
-    await stage.at(16.9)
+async def steps(user: KubectlUser) -> None:
+    await make_volumes(user)
+    await user.at(2.3)
+    await user.create(HEAD + "  replicas: 2" + CLAIMS + TEMPLATE)
+    await user.at(5.107)
+    await scale(user, 1)
+    await user.at(9.4)
+    await user.delete("StatefulSet", "db")
+    await user.at(16.9)
     for name in ("vol-0", "vol-1"):
-        await stage.request("DELETE", f"api/v1/persistentvolumes/{name}")
-    await stage.at(20.0)
+        await user.request("DELETE", f"api/v1/persistentvolumes/{name}")
+    await user.at(20.0)
 
 
 def plain(record: Record) -> Record:
@@ -50,7 +50,7 @@ def per_object(trace: Trace) -> list[Record]:
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float, float] | None) -> None:
-    played = play(SCENARIO, steps, latency=latency, seed=1).records
+    played = replay(SCENARIO, steps, latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     assert_same(ours.lines(per_object(ours)), theirs.lines(per_object(theirs)))
     reads = [
@@ -64,7 +64,7 @@ def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float,
 @pytest.mark.parametrize("user", PROTECTION)
 def test_protection_finalizers_are_removed_as_recorded(user: str, latency: tuple[float, float] | None) -> None:
     """For each claim a list of the pods, and for all a write of the whole object."""
-    played = play(SCENARIO, steps, latency=latency, seed=1).records
+    played = replay(SCENARIO, steps, latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     requests = [[each for each in trace.of(user) if each.code < 400] for trace in (ours, theirs)]
     assert_same(ours.lines(requests[0]), theirs.lines(requests[1]))
@@ -73,7 +73,7 @@ def test_protection_finalizers_are_removed_as_recorded(user: str, latency: tuple
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 def test_expansion_reads_are_as_recorded(latency: tuple[float, float] | None) -> None:
     """The volume of each claim once, when the status of the claim has its size; and no event."""
-    played = play(SCENARIO, steps, latency=latency, seed=1).records
+    played = replay(SCENARIO, steps, latency=latency, seed=1).records
     asked = [
         sorted((each.verb, each.resource, each.name, each.code) for each in trace if each.user == "expand-controller")
         for trace in (played, recorded(SCENARIO))

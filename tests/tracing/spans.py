@@ -75,6 +75,6 @@ def shown(spans: Sequence[ReadableSpan]) -> list[str]:
     return [f"{service_of(span)}: {span.name}" for span in spans]
 
 
-async def settle(seconds: float = 30.0) -> None:
+async def wait_until_idle(seconds: float = 30.0) -> None:
     """Let a plane in virtual time come to rest."""
     await asyncio.sleep(seconds)

@@ -4,7 +4,7 @@ from opentelemetry.trace import SpanKind
 from tests.plane.running import running
 from tests.tables import cases
 from tests.tracing.documents import DEPLOYMENT
-from tests.tracing.spans import ALWAYS, Spans, id_of, settle, shown, trace_of
+from tests.tracing.spans import ALWAYS, Spans, id_of, shown, trace_of, wait_until_idle
 
 from pilothouse.api import wire
 from pilothouse.api.apps import DEPLOYMENTS
@@ -25,12 +25,12 @@ async def scaled(env: Env, rate: int | None = ALWAYS, *, whole: bool = False) ->
     plane = Plane(spans.env, MemoryStore(env), PlaneOptions(nodes=2))
     async with running(plane):
         await plane.client().create(DEPLOYMENTS.raw, DEPLOYMENT, "default")
-        await settle()
+        await wait_until_idle()
         if not whole:
             spans.clear()
         answer = await plane.server.transport("kubernetes-admin", ("system:masters",)).request(SCALE)
         assert answer.status == 200
-        await settle()
+        await wait_until_idle()
     return spans
 
 

@@ -40,7 +40,9 @@ class Server:
         self.server = ApiServer(self.spans.env, MemoryStore(env))
         self.chain = HandlerChain(self.server, address="127.0.0.1:6443", logins=[TOKENS], anonymous=False)
 
-    async def ask(self, user: str, method: str, target: str, body: bytes = b"", **headers: str) -> Response | Stream:
+    async def request(
+        self, user: str, method: str, target: str, body: bytes = b"", **headers: str
+    ) -> Response | Stream:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         request = Request(method, target, {"authorization": f"Bearer {user}", **given})
 
@@ -51,7 +53,7 @@ class Server:
 
     async def create(self, user: str, name: str, **headers: str) -> Response:
         body = msgspec.json.encode({"metadata": {"name": name}})
-        answer = await self.ask(user, "POST", CONFIGMAPS, body, content_type="application/json", **headers)
+        answer = await self.request(user, "POST", CONFIGMAPS, body, content_type="application/json", **headers)
         assert isinstance(answer, Response)
         return answer
 
@@ -150,14 +152,14 @@ async def test_attributes_of_request_spans(env: Env) -> None:
 )
 async def test_names(env: Env, method: str, target: str, name: str) -> None:
     server = Server(env, ALWAYS)
-    await server.ask("admin", method, target)
+    await server.request("admin", method, target)
     assert server.spans.all[-1].name == name
 
 
 async def test_unauthenticated_requests_have_no_span(env: Env) -> None:
     """As upstream: tracing follows authentication."""
     server = Server(env, ALWAYS)
-    answer = await server.ask("nobody", "GET", CONFIGMAPS)
+    answer = await server.request("nobody", "GET", CONFIGMAPS)
     assert answer.status == 401
     assert server.spans.all == ()
 
@@ -208,7 +210,7 @@ async def watched(stream: Any, count: int) -> list[bytes]:
 async def test_watch_events_have_the_span_of_their_commit(env: Env, headers: dict[str, str], expected: bool) -> None:
     server = Server(env, ALWAYS)
     await server.create("admin", "before")
-    stream = await server.ask("admin", "GET", WATCH, b"", **headers)
+    stream = await server.request("admin", "GET", WATCH, b"", **headers)
     await server.create("jane", "a")
     before, after = await watched(stream, 2)
     if not expected:
@@ -222,7 +224,7 @@ async def test_watch_events_have_the_span_of_their_commit(env: Env, headers: dic
 
 async def test_watch_span_lasts_as_long_as_the_watch(env: Env) -> None:
     server = Server(env, ALWAYS)
-    stream = await server.ask("admin", "GET", WATCH)
+    stream = await server.request("admin", "GET", WATCH)
     await server.create("admin", "a")
     name = "GET /api/v1/namespaces/{:namespace}/configmaps"
     assert not server.spans.named(name)
@@ -251,7 +253,7 @@ async def test_webhook_calls_propagate_their_span(env: Env, kind: str, name: str
     }
     path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
     body = msgspec.json.encode({"metadata": {"name": "all"}, "webhooks": [webhook]})
-    made = await server.ask("admin", "POST", path, body, content_type="application/json")
+    made = await server.request("admin", "POST", path, body, content_type="application/json")
     assert made.status == 201
     assert (await server.create("admin", "a")).status == 201
     (span,) = server.spans.named(f"Call {kind} webhook")

@@ -48,7 +48,7 @@ class PageClient:
         self.plane = plane
         self.session: dict[str, str] = {}
 
-    async def ask(self, target: str, method: str = "GET", body: bytes = b"", **headers: str) -> Answer:
+    async def request(self, target: str, method: str = "GET", body: bytes = b"", **headers: str) -> Answer:
         """One request; underscores in the names of headers stand for hyphens, an empty value leaves one out."""
         sent: list[Any] = []
         path, _mark, query = target.partition("?")
@@ -79,7 +79,7 @@ class PageClient:
     async def log_in(self, token: str = "") -> Answer:
         """Exchange a token, by default a new one, for a session that later requests have."""
         token = token or self.page.link("").partition("#token=")[2]
-        answer = await self.ask(
+        answer = await self.request(
             "/ui/api/login", "POST", json.dumps({"token": token}).encode(), origin=f"https://{HOST}"
         )
         if answer.status == 200:
@@ -89,7 +89,7 @@ class PageClient:
 
     async def frames(self, target: str) -> list[dict[str, Any]]:
         """The frames of an answer of lines."""
-        answer = await self.ask(target)
+        answer = await self.request(target)
         assert answer.status == 200, answer
         return [json.loads(line) for line in answer.body.splitlines()]
 

@@ -64,18 +64,18 @@ def tables(frames: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]
 
 async def test_files_are_public_and_data_need_a_session(env: Env) -> None:
     async with page_client(env) as one:
-        page = await one.ask("/ui/")
+        page = await one.request("/ui/")
         assert page.status == 200
         assert page.headers["content-type"] == "text/html; charset=utf-8"
-        assert (await one.ask("/ui")).headers["location"] == "/ui/"
+        assert (await one.request("/ui")).headers["location"] == "/ui/"
         for name in DATA:
-            assert (await one.ask(f"/ui/api/{name}")).status == 401, name
+            assert (await one.request(f"/ui/api/{name}")).status == 401, name
 
 
 async def test_security_headers(env: Env) -> None:
     async with page_client(env) as one:
         for target in ("/ui/", "/ui/main.js", "/ui/none", "/ui/api/session", "/ui"):
-            headers = (await one.ask(target)).headers
+            headers = (await one.request(target)).headers
             policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
             assert policy == {
                 "default-src": "'none'",
@@ -102,31 +102,31 @@ async def test_link_is_valid_for_one_login(env: Env) -> None:
         name, _equals, rest = answer.headers["set-cookie"].partition("=")
         assert name == "__Host-pilothouse-ui-6443"
         assert {"HttpOnly", "SameSite=Strict", "Secure", "Path=/"} <= set(rest.split("; "))
-        assert (await one.ask("/ui/api/session")).json == {"user": "kubernetes-admin"}
+        assert (await one.request("/ui/api/session")).json == {"user": "kubernetes-admin"}
         assert (await one.log_in(token)).status == 401
 
 
 async def test_a_session_needs_cookie_and_key(env: Env) -> None:
     async with page_client(env) as one:
         await one.log_in()
-        assert (await one.ask("/ui/api/session", cookie="")).status == 401
-        assert (await one.ask("/ui/api/session", x_pilothouse_key="")).status == 401
-        assert (await one.ask("/ui/api/session", x_pilothouse_key="guess")).status == 401
-        assert (await one.ask("/ui/api/session")).status == 200
+        assert (await one.request("/ui/api/session", cookie="")).status == 401
+        assert (await one.request("/ui/api/session", x_pilothouse_key="")).status == 401
+        assert (await one.request("/ui/api/session", x_pilothouse_key="guess")).status == 401
+        assert (await one.request("/ui/api/session")).status == 200
 
 
 async def test_logout(env: Env) -> None:
     async with page_client(env) as one:
         await one.log_in()
-        assert (await one.ask("/ui/api/logout", "POST")).status == 200
-        assert (await one.ask("/ui/api/session")).status == 401
+        assert (await one.request("/ui/api/logout", "POST")).status == 200
+        assert (await one.request("/ui/api/session")).status == 401
 
 
 async def test_only_administrators_get_links(env: Env) -> None:
     async with page_client(env) as one:
-        assert (await one.ask("/ui/api/link", "POST")).status == 403
-        assert (await one.ask("/ui/api/link", "POST", authorization="Bearer guess")).status == 401
-        answer = await one.ask("/ui/api/link", "POST", authorization=ADMIN_TOKEN)
+        assert (await one.request("/ui/api/link", "POST")).status == 403
+        assert (await one.request("/ui/api/link", "POST", authorization="Bearer guess")).status == 401
+        answer = await one.request("/ui/api/link", "POST", authorization=ADMIN_TOKEN)
         assert answer.status == 201
         assert (await one.log_in(answer.json["path"].partition("#token=")[2])).status == 200
 
@@ -145,7 +145,7 @@ ATTACKS = {
 async def test_session_of_another_browser_is_rejected(env: Env, headers: Any, status: int) -> None:
     async with page_client(env) as one:
         await one.log_in()
-        assert (await one.ask("/ui/api/session", **headers)).status == status
+        assert (await one.request("/ui/api/session", **headers)).status == status
 
 
 BAD = {
@@ -169,7 +169,7 @@ BAD = {
 async def test_bad_requests_are_explained(env: Env, method: str, target: str, status: int, reason: str) -> None:
     async with page_client(env) as one:
         await one.log_in()
-        answer = await one.ask(f"/ui/api/{target}", method)
+        answer = await one.request(f"/ui/api/{target}", method)
         assert (answer.status, reason in answer.json["error"]) == (status, True), answer
 
 
@@ -184,7 +184,7 @@ async def test_bad_requests_are_explained(env: Env, method: str, target: str, st
 )
 async def test_bad_logins_are_rejected(env: Env, body: bytes, status: int) -> None:
     async with page_client(env) as one:
-        assert (await one.ask("/ui/api/login", "POST", body, origin=f"https://{HOST}")).status == status
+        assert (await one.request("/ui/api/login", "POST", body, origin=f"https://{HOST}")).status == status
 
 
 async def test_secret_values_are_never_sent(env: Env) -> None:
@@ -195,21 +195,21 @@ async def test_secret_values_are_never_sent(env: Env) -> None:
         await one.client.patch(SECRETS, "login", merge_patch(changed), "default")
         await asyncio.sleep(2)
         where = "resource=secrets&namespace=default&name=login"
-        texts = [(await one.ask(f"/ui/api/why?{where}")).body.decode()]
+        texts = [(await one.request(f"/ui/api/why?{where}")).body.decode()]
         assert "data.password" in texts[0]
         await one.client.delete(SECRETS, "login", "default")
         revision = one.plane.server.store.revision
         for what in ("object", "history", "why"):
-            texts.append((await one.ask(f"/ui/api/{what}?{where}")).body.decode())
+            texts.append((await one.request(f"/ui/api/{what}?{where}")).body.decode())
         for target in ("search?q=login", "kinds", f"state?at={revision}", f"object?{where}&at={revision - 1}"):
-            texts.append((await one.ask(f"/ui/api/{target}")).body.decode())
+            texts.append((await one.request(f"/ui/api/{target}")).body.decode())
         for value in (VALUE, APPLIED, "another value"):
             for text in (value, base64.b64encode(value.encode()).decode()):
                 assert not [found for found in texts if text in found]
-        shown = (await one.ask(f"/ui/api/object?{where}")).json
+        shown = (await one.request(f"/ui/api/object?{where}")).json
         assert shown["gone"]
         assert shown["object"]["data"] == {"password": "(hidden)"}
-        changes = (await one.ask(f"/ui/api/history?{where}")).json["versions"][1]["changes"]
+        changes = (await one.request(f"/ui/api/history?{where}")).json["versions"][1]["changes"]
         assert {"path": "data.password", "before": "(hidden)", "after": "(hidden)"} in changes
 
 
@@ -220,7 +220,7 @@ async def test_history_has_user_and_decision(env: Env) -> None:
         await asyncio.sleep(10)
         await one.client.patch(DEPLOYMENTS, "web", merge_patch({"spec": {"replicas": 1}}), "default")
         await asyncio.sleep(10)
-        found = (await one.ask("/ui/api/history?group=apps&resource=deployments&namespace=default&name=web")).json
+        found = (await one.request("/ui/api/history?group=apps&resource=deployments&namespace=default&name=web")).json
         versions = found["versions"]
         assert versions[-1]["type"] == "ADDED"
         (scaled,) = [
@@ -248,10 +248,10 @@ async def test_explanation_has_the_root_cause(env: Env) -> None:
             if change.type == "DELETED"
         ]
         target = f"/ui/api/why?resource=pods&namespace=default&name={gone}"
-        found = (await one.ask(target)).json
+        found = (await one.request(target)).json
         assert found["state"] == "deleted"
         assert "spec.replicas: 2 -> 1" in json.dumps(found)
-        then = (await one.ask(f"{target}&at={before}")).json
+        then = (await one.request(f"{target}&at={before}")).json
         assert then["state"] == "as desired"
 
 
@@ -261,11 +261,11 @@ async def test_object_has_its_events(env: Env) -> None:
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(1)).encode(), "default")
         await asyncio.sleep(10)
         (pod,) = (await one.client.list(PODS, "default")).items
-        found = (await one.ask(f"/ui/api/object?resource=pods&namespace=default&name={pod.metadata.name}")).json
+        found = (await one.request(f"/ui/api/object?resource=pods&namespace=default&name={pod.metadata.name}")).json
         assert found["object"]["metadata"]["uid"] == pod.metadata.uid
         assert {row[3] for row in found["events"]} >= {"Scheduled", "Started"}
         assert found["events"] == sorted(found["events"], key=lambda row: (row[1], row[0]), reverse=True)
-        node = (await one.ask("/ui/api/object?resource=nodes&name=node-0")).json
+        node = (await one.request("/ui/api/object?resource=nodes&name=node-0")).json
         assert "Starting" in {row[3] for row in node["events"]}
 
 
@@ -290,10 +290,10 @@ async def test_rows_of_a_past_state(env: Env) -> None:
             assert frames[-1]["complete"]
             # A revision is of the time at which it was written.
             assert moment.timestamp() - (60 if at.isdigit() else 2) < frames[-1]["time"] <= moment.timestamp()
-        gone = (await one.ask("/ui/api/object?group=apps&resource=deployments&namespace=default&name=web")).json
+        gone = (await one.request("/ui/api/object?group=apps&resource=deployments&namespace=default&name=web")).json
         assert gone["gone"]
         target = f"/ui/api/object?group=apps&resource=deployments&namespace=default&name=web&at={revision}"
-        assert (await one.ask(target)).json["exists"]
+        assert (await one.request(target)).json["exists"]
 
 
 async def test_a_time_before_the_history_is_an_error(env: Env) -> None:
@@ -301,7 +301,7 @@ async def test_a_time_before_the_history_is_an_error(env: Env) -> None:
         await one.log_in()
         await asyncio.sleep(200)
         for at in ("3", "2000-01-01T00:00:00Z"):
-            answer = await one.ask(f"/ui/api/state?at={at}")
+            answer = await one.request(f"/ui/api/state?at={at}")
             assert answer.status == 410
             assert "the history begins" in answer.json["error"]
 
@@ -312,7 +312,7 @@ async def test_search_finds_names_of_every_kind(env: Env) -> None:
         await create_secret(one)
 
         async def keys(text: str) -> list[str]:
-            return [each["key"] for each in (await one.ask(f"/ui/api/search?q={text}")).json["found"]]
+            return [each["key"] for each in (await one.request(f"/ui/api/search?q={text}")).json["found"]]
 
         assert await keys("LOGIN") == ["/secrets/default/login"]
         assert await keys("secret+login") == ["/secrets/default/login"]
@@ -321,7 +321,7 @@ async def test_search_finds_names_of_every_kind(env: Env) -> None:
         assert "/nodes/node-0" in await keys("node-0")
         assert VALUE not in str(await keys(VALUE.replace(" ", "+")))
         await one.client.delete(SECRETS, "login", "default")
-        (found,) = (await one.ask("/ui/api/search?q=login")).json["found"]
+        (found,) = (await one.request("/ui/api/search?q=login")).json["found"]
         assert found == {"key": "/secrets/default/login", "kind": "Secret", "gone": True}
 
 
@@ -329,7 +329,7 @@ async def test_streams_are_limited_in_number(env: Env) -> None:
     async with page_client(env) as one:
         await one.log_in()
         readers = [one.page.live.open() for _ in range(MAX_READERS)]
-        answer = await one.ask("/ui/api/stream")
+        answer = await one.request("/ui/api/stream")
         assert (answer.status, "too many pages" in answer.json["error"]) == (429, True)
         assert readers[0] is not None
         one.page.live.close(readers[0])
@@ -339,10 +339,10 @@ async def test_streams_are_limited_in_number(env: Env) -> None:
 async def test_a_stream_ends_with_its_session(env: Env) -> None:
     async with page_client(env) as one:
         await one.log_in()
-        stream = asyncio.create_task(one.ask("/ui/api/stream"))
+        stream = asyncio.create_task(one.request("/ui/api/stream"))
         await asyncio.sleep(1)
         assert one.page.live.readers == 1
-        await one.ask("/ui/api/logout", "POST")
+        await one.request("/ui/api/logout", "POST")
         await asyncio.sleep(10)
         assert (await stream).status == 200
         assert one.page.live.readers == 0

@@ -1,4 +1,4 @@
-"""A cluster, a user with kubectl, and explanations."""
+"""A cluster, a kubectl user, and explanations."""
 
 import asyncio
 from typing import Any
@@ -18,20 +18,20 @@ NAMESPACE = "default"
 
 
 class Cluster:
-    """``plane`` is the cluster, ``user`` somebody with kubectl."""
+    """``plane`` is the cluster, ``user`` the client of a kubectl user."""
 
     def __init__(self, plane: AsyncCluster) -> None:
         self.plane = plane
         self.user: Client = plane.client
 
     def as_user(self, name: str) -> "Cluster":
-        """The same cluster, used by somebody else who may do everything."""
+        """The same cluster, with the client of another administrator."""
         other = Cluster(self.plane)
         other.user = self.plane.plane.client(name, ("system:masters",), agent="pilothouse-testing")
         return other
 
     async def why(self, resource: str, name: str, namespace: str = NAMESPACE) -> Explanation:
-        """The answer."""
+        """The explanation of an object."""
         evidence = ServerEvidence(self.user, await self.user.discover())
         return await explain(evidence, Reference(resource, namespace, name), time=self.plane.plane.env.now())
 
@@ -44,16 +44,16 @@ class Cluster:
         await self.plane.create(manifest)
 
     async def patch(self, kind: Kind[Any], name: str, patch: dict[str, Any], namespace: str = NAMESPACE) -> None:
-        """Change an object."""
+        """Send a merge patch."""
         await self.user.patch(kind.read_as(Object), name, merge_patch(patch), namespace)
 
     async def deployment(self, name: str = "web", *, replicas: int = 2, **template: Any) -> None:
-        """A Deployment, up to when it is there."""
+        """Create a Deployment, and wait until it is available."""
         await self.create(deployment(name, replicas=replicas, **template))
         await asyncio.sleep(10)
 
     async def scale(self, name: str, replicas: int) -> None:
-        """As kubectl scale, and what follows."""
+        """Scale a Deployment, and wait."""
         await self.patch(DEPLOYMENTS, name, {"spec": {"replicas": replicas}})
         await asyncio.sleep(10)
 
@@ -63,7 +63,7 @@ class Cluster:
 
 
 def deployment(name: str, *, replicas: int = 2, image: str = "nginx", **spec: Any) -> dict[str, Any]:
-    """A manifest."""
+    """The manifest of a Deployment."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -80,22 +80,22 @@ def deployment(name: str, *, replicas: int = 2, image: str = "nginx", **spec: An
 
 
 def texts(steps: list[Step]) -> list[str]:
-    """What the steps say, without times."""
+    """The texts of steps, without times."""
     return [f"{step.text}, by {step.by}" if step.by else step.text for step in steps]
 
 
 def roots(explanation: Explanation) -> list[str]:
-    """What the explanation says it began with."""
+    """The texts of the explanation's root causes."""
     return texts(explanation.roots())
 
 
 def text(explanation: Explanation) -> str:
-    """The answer for a terminal."""
+    """The explanation as printed to a terminal."""
     return "\n".join(text_lines(explanation))
 
 
 def links(explanation: Explanation) -> list[str]:
-    """The objects of the first branch, from what is seen to the root."""
+    """The objects of the first branch, from the explained one to the root."""
     found = []
     steps = explanation.steps
     while steps:
@@ -105,5 +105,5 @@ def links(explanation: Explanation) -> list[str]:
 
 
 def encoded(explanation: Explanation) -> Any:
-    """As ``-o json`` has it."""
+    """As ``-o json`` prints it."""
     return msgspec.json.decode(msgspec.json.encode(explanation))

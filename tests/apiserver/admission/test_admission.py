@@ -105,7 +105,7 @@ def test_node_updates_add_no_taint(operation: str, resource: str, subresource: s
     assert found == {"spec": {}}
 
 
-class Noting(Plugin):
+class RecordingAdmission(Plugin):
     """Notes what it is asked."""
 
     resources = frozenset({"pods"})
@@ -119,7 +119,7 @@ class Noting(Plugin):
 
 async def test_plugins_run_in_order_and_only_for_their_resources(env: Env) -> None:
     notes: list[str] = []
-    chain = Chain([Noting(notes, "a")])
+    chain = Chain([RecordingAdmission(notes, "a")])
     for round_ in range(2):
         for resource in ("pods", "nodes"):
             info = next(i for i in ResourceTable() if i.resource == resource and not i.group)
@@ -127,5 +127,5 @@ async def test_plugins_run_in_order_and_only_for_their_resources(env: Env) -> No
             await chain.admit(write)
             await chain.validate(write)
         if not round_:
-            chain.plugins.append(Noting(notes, "b"))
+            chain.plugins.append(RecordingAdmission(notes, "b"))
     assert notes == ["a pods", "a pods", "b pods"]

@@ -297,18 +297,18 @@ async def test_message_expression_with_a_number_exceeds_the_cost(api: Api) -> No
     """The length of its text is not known: kubernetes#124234 has the same three sentences of a real server."""
     attempts = {"type": "object", "properties": {"attempts": INTEGER}}
 
-    async def ask(message: str) -> Answer:
+    async def post(message: str) -> Answer:
         rule = {"rule": "self.attempts >= 0", "messageExpression": message}
         return await api.post(DEFINITIONS, definition({**attempts, "x-kubernetes-validations": [rule]}))
 
-    rejected = await ask("'invalid attempts: ' + string(self.attempts)")
+    rejected = await post("'invalid attempts: ' + string(self.attempts)")
     place = f"{SPEC}.x-kubernetes-validations[0].messageExpression: Forbidden:"
     assert [f"{cause['field']}: {cause['message']}" for cause in rejected.body["details"]["causes"]] == [
         f"{place} estimated messageExpression cost exceeds budget by factor of more than 100x {HINT}",
         f"{place} {SHARE}",
         f"{TOTAL} more than 100x {HINT}",
     ]
-    assert (await ask("'invalid attempts: %d'.format([self.attempts])")).status == 201
+    assert (await post("'invalid attempts: %d'.format([self.attempts])")).status == 201
 
 
 async def test_bounded_rules_are_accepted(api: Api) -> None:

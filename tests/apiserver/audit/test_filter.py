@@ -43,7 +43,7 @@ class Recorder:
         """Nothing is open."""
 
 
-class Served:
+class AuditedServer:
     """A server that records by these rules."""
 
     def __init__(self, env: Env, *rules: PolicyRule, authorization: str = "RBAC") -> None:
@@ -82,8 +82,8 @@ class Served:
         return next(line for line in lines if line.startswith(name)).removeprefix(name)
 
 
-async def _started(env: Env, *rules: PolicyRule) -> Served:
-    served = Served(env, *rules)
+async def _started(env: Env, *rules: PolicyRule) -> AuditedServer:
+    served = AuditedServer(env, *rules)
     await served.chain.start()
     return served
 
@@ -181,7 +181,7 @@ async def test_rejections_by_the_authorizer_are_annotated(env: Env) -> None:
 
 
 async def test_always_allow_is_annotated_too(env: Env) -> None:
-    served = Served(env, PolicyRule("Metadata", omit_stages=("RequestReceived",)), authorization="AlwaysAllow")
+    served = AuditedServer(env, PolicyRule("Metadata", omit_stages=("RequestReceived",)), authorization="AlwaysAllow")
     await served.request("GET", MAPS)
     (event,) = served.events
     assert event["annotations"] == {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""}
@@ -255,7 +255,7 @@ async def test_disconnected_watch_has_response_complete(env: Env) -> None:
     task = asyncio.create_task(exchange.run())
     await asyncio.sleep(1)
     assert [event["stage"] for event in served.events] == ["ResponseStarted"]
-    exchange.leave()
+    exchange.disconnect()
     await task
     assert [event["stage"] for event in served.events] == ["ResponseComplete"]
 

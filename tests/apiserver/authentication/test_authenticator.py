@@ -22,7 +22,7 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 PREFIX = "authentication.kubernetes.io"
 
 
-class Door:
+class AuthenticatedServer:
     """A server's front door."""
 
     def __init__(self, api: Api) -> None:
@@ -61,9 +61,9 @@ class Door:
 
 
 @pytest.fixture
-async def door(api: Api) -> Door:
+async def door(api: Api) -> AuthenticatedServer:
     await api.create(ACCOUNTS, {"metadata": {"name": "sa"}})
-    return Door(api)
+    return AuthenticatedServer(api)
 
 
 def claims(token: str) -> dict[str, Any]:
@@ -76,13 +76,13 @@ def reference(kind: str, name: str) -> dict[str, str]:
     return {"kind": kind, "apiVersion": "v1", "name": name}
 
 
-async def a_pod(door: Door) -> dict[str, Any]:
+async def a_pod(door: AuthenticatedServer) -> dict[str, Any]:
     node = await door.api.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
     made = await door.api.create("/api/v1/namespaces/default/pods", pod("p", serviceAccountName="sa", nodeName="n1"))
     return {"pod": made["metadata"], "node": node["metadata"]}
 
 
-async def test_token_claims(door: Door) -> None:
+async def test_token_claims(door: AuthenticatedServer) -> None:
     token = await door.token()
     user = await door.who(token)
     uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
@@ -98,7 +98,7 @@ async def test_token_claims(door: Door) -> None:
     assert told["kubernetes.io"] == {"namespace": "default", "serviceaccount": {"name": "sa", "uid": uid}}
 
 
-async def test_pod_bound_token_has_pod_and_node_in_extra(door: Door) -> None:
+async def test_pod_bound_token_has_pod_and_node_in_extra(door: AuthenticatedServer) -> None:
     metas = await a_pod(door)
     token = await door.token(boundObjectRef=reference("Pod", "p"))
     user = await door.who(token)
@@ -113,28 +113,28 @@ async def test_pod_bound_token_has_pod_and_node_in_extra(door: Door) -> None:
     assert claims(token)["kubernetes.io"]["node"] == {"name": "n1", "uid": metas["node"]["uid"]}
 
 
-async def _delete_account(door: Door) -> None:
+async def _delete_account(door: AuthenticatedServer) -> None:
     await door.api.delete(f"{ACCOUNTS}/sa")
 
 
-async def _renew_account(door: Door) -> None:
+async def _renew_account(door: AuthenticatedServer) -> None:
     await door.api.delete(f"{ACCOUNTS}/sa")
     await door.api.create(ACCOUNTS, {"metadata": {"name": "sa"}})
 
 
-async def _delete_pod(door: Door) -> None:
+async def _delete_pod(door: AuthenticatedServer) -> None:
     await door.api.delete("/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 0})
 
 
-async def _delete_secret(door: Door) -> None:
+async def _delete_secret(door: AuthenticatedServer) -> None:
     await door.api.delete("/api/v1/namespaces/default/secrets/s")
 
 
-async def _delete_node(door: Door) -> None:
+async def _delete_node(door: AuthenticatedServer) -> None:
     await door.api.delete("/api/v1/nodes/n1")
 
 
-async def _wait(door: Door) -> None:
+async def _wait(door: AuthenticatedServer) -> None:
     await asyncio.sleep(3601)
 
 
@@ -149,7 +149,9 @@ async def _wait(door: Door) -> None:
         "the time is over": (None, _wait),
     },
 )
-async def test_token_invalidation(door: Door, bound: Any, ends: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
+async def test_token_invalidation(
+    door: AuthenticatedServer, bound: Any, ends: Callable[[AuthenticatedServer], Coroutine[Any, Any, None]]
+) -> None:
     await a_pod(door)
     await door.api.create("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
     token = await door.token(**({"boundObjectRef": bound} if bound else {}))
@@ -160,7 +162,7 @@ async def test_token_invalidation(door: Door, bound: Any, ends: Callable[[Door],
     assert after == 401
 
 
-async def test_bound_token_is_valid_one_minute_past_the_deletion_grace_period(door: Door) -> None:
+async def test_bound_token_is_valid_one_minute_past_the_deletion_grace_period(door: AuthenticatedServer) -> None:
     await a_pod(door)
     token = await door.token(boundObjectRef=reference("Pod", "p"))
     await door.api.patch("/api/v1/namespaces/default/pods/p", {"metadata": {"finalizers": ["x.com/hold"]}})
@@ -173,7 +175,7 @@ async def test_bound_token_is_valid_one_minute_past_the_deletion_grace_period(do
     assert ended == 401
 
 
-async def test_token_for_another_audience_is_rejected(door: Door) -> None:
+async def test_token_for_another_audience_is_rejected(door: AuthenticatedServer) -> None:
     token = await door.token(audiences=["vault", ISSUER + "/other"])
     both = await door.token(audiences=["vault", ISSUER])
     who = await door.who(token)
@@ -189,7 +191,7 @@ async def test_token_for_another_audience_is_rejected(door: Door) -> None:
     assert ours["audiences"] == [ISSUER]
 
 
-async def test_tampered_token_is_rejected(door: Door) -> None:
+async def test_tampered_token_is_rejected(door: AuthenticatedServer) -> None:
     head, body, signature = (await door.token()).split(".")
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
     told = claims(f".{body}.")
@@ -219,7 +221,7 @@ def _encoded(text: bytes) -> str:
         "a number without end": b'{"alg":1' + b"0" * 10_000 + b"}",
     },
 )
-async def test_token_with_an_invalid_header_is_rejected(door: Door, head: bytes) -> None:
+async def test_token_with_an_invalid_header_is_rejected(door: AuthenticatedServer, head: bytes) -> None:
     _head, body, signature = (await door.token()).split(".")
     token = f"{_encoded(head)}.{body}.{signature}"
     status = await door.who(token)
@@ -244,7 +246,7 @@ async def test_token_with_an_invalid_header_is_rejected(door: Door, head: bytes)
         "namespace is an object": {"iss": "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/namespace": {}},
     },
 )
-async def test_signed_token_with_malformed_claims_is_rejected(door: Door, more: dict[str, Any]) -> None:
+async def test_signed_token_with_malformed_claims_is_rejected(door: AuthenticatedServer, more: dict[str, Any]) -> None:
     """Other programs may sign with a key that is given to the server."""
     assert await door.who(signed({**claims(await door.token()), **more})) == 401
 
@@ -260,7 +262,9 @@ async def test_signed_token_with_malformed_claims_is_rejected(door: Door, more: 
         "standard base64 alphabet": lambda token: token.replace("_", "/").replace("-", "+"),
     },
 )
-async def test_non_canonical_token_encoding_is_rejected(door: Door, change: Callable[[str], str]) -> None:
+async def test_non_canonical_token_encoding_is_rejected(
+    door: AuthenticatedServer, change: Callable[[str], str]
+) -> None:
     token = await door.token()
     while not set("-_") & set(token):
         token = await door.token()
@@ -268,7 +272,7 @@ async def test_non_canonical_token_encoding_is_rejected(door: Door, change: Call
     assert await door.who(change(token)) == 401
 
 
-async def test_expiration_of_3607_seconds_is_extended_to_a_year(door: Door) -> None:
+async def test_expiration_of_3607_seconds_is_extended_to_a_year(door: AuthenticatedServer) -> None:
     await a_pod(door)
     token = await door.token(boundObjectRef=reference("Pod", "p"), expirationSeconds=3607)
     told = claims(token)
@@ -276,7 +280,7 @@ async def test_expiration_of_3607_seconds_is_extended_to_a_year(door: Door) -> N
     assert told["kubernetes.io"]["warnafter"] - told["iat"] == 3607
 
 
-async def test_legacy_secret_token(door: Door) -> None:
+async def test_legacy_secret_token(door: AuthenticatedServer) -> None:
     uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
     claim = "kubernetes.io/serviceaccount"
     told = {
@@ -353,7 +357,7 @@ def bootstrap(**data: str) -> dict[str, Any]:
         "secret of another type": ({**bootstrap(), "type": "Opaque"}, None),
     },
 )
-async def test_bootstrap_tokens(door: Door, secret: dict[str, Any], groups: list[str] | None) -> None:
+async def test_bootstrap_tokens(door: AuthenticatedServer, secret: dict[str, Any], groups: list[str] | None) -> None:
     await door.api.create("/api/v1/namespaces/kube-system/secrets", secret)
     found = await door.who("abcdef.0123456789abcdef")
     if groups is None:
@@ -362,7 +366,7 @@ async def test_bootstrap_tokens(door: Door, secret: dict[str, Any], groups: list
         assert found == {"username": "system:bootstrap:abcdef", "groups": [*groups, "system:authenticated"]}
 
 
-async def test_openid_discovery_documents(door: Door) -> None:
+async def test_openid_discovery_documents(door: AuthenticatedServer) -> None:
     token = await door.token()
     configuration = await door.request("/.well-known/openid-configuration", token)
     keys = await door.request("/openid/v1/jwks", token)
@@ -385,12 +389,12 @@ async def test_openid_discovery_documents(door: Door) -> None:
     }
 
 
-async def test_anonymous_requests_are_limited_to_health_and_version(door: Door) -> None:
+async def test_anonymous_requests_are_limited_to_health_and_version(door: AuthenticatedServer) -> None:
     paths = ("/healthz", "/livez", "/readyz", "/version", "/api", "/openapi/v2", "/metrics", "/api/v1/namespaces")
     assert [(await door.request(path)).status for path in paths] == [200, 200, 200, 200, 401, 401, 401, 401]
 
 
-async def test_token_request_returns_the_expiration(door: Door) -> None:
+async def test_token_request_returns_the_expiration(door: AuthenticatedServer) -> None:
     answer = await door.api.post(f"{ACCOUNTS}/sa/token", {"spec": {"expirationSeconds": 600}})
     body = answer.body
     now = door.api.env.now()

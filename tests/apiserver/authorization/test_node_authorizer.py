@@ -42,7 +42,7 @@ OURS = pod(
 )
 
 
-def ask(verb: str, resource: str, name: str = "", group: str = "", **more: str) -> Attributes:
+def attributes(verb: str, resource: str, name: str = "", group: str = "", **more: str) -> Attributes:
     resource, _, subresource = resource.partition("/")
     return Attributes(verb, group, "v1", resource, subresource, more.pop("namespace", "default"), name, **more)
 
@@ -50,62 +50,68 @@ def ask(verb: str, resource: str, name: str = "", group: str = "", **more: str) 
 @cases(
     "asked, reason",
     {
-        "a mounted secret": (ask("get", "secrets", "mounted"), None),
-        "watching it by name": (ask("watch", "secrets", "mounted"), None),
-        "a projected secret": (ask("get", "secrets", "projected"), None),
-        "imagePullSecrets": (ask("get", "secrets", "pull"), None),
-        "secret in env": (ask("get", "secrets", "env"), None),
-        "a mounted map": (ask("get", "configmaps", "mounted"), None),
-        "a map in the environment": (ask("get", "configmaps", "env"), None),
-        "a projected map": (ask("get", "configmaps", "pro"), None),
-        "another node's secret": (ask("get", "secrets", "theirs"), UNRELATED),
-        "secret in another namespace": (ask("get", "secrets", "mounted", namespace="d1"), UNRELATED),
-        "list of secrets": (ask("list", "secrets"), "No Object name found"),
-        "delete a secret": (ask("delete", "secrets", "mounted"), "can only read resources of this type"),
-        "a claim": (ask("get", "persistentvolumeclaims", "claim"), None),
-        "status of a claim": (ask("patch", "persistentvolumeclaims/status", "claim"), None),
-        "list of claims": (ask("list", "persistentvolumeclaims"), "can only get individual resources of this type"),
-        "the volume behind it": (ask("get", "persistentvolumes", "pv", namespace=""), None),
-        "unrelated volume": (ask("get", "persistentvolumes", "other", namespace=""), UNRELATED),
-        "token for a pod of the node": (ask("create", "serviceaccounts/token", "ours"), None),
-        "token for a pod of another node": (ask("create", "serviceaccounts/token", "theirs"), UNRELATED),
-        "own Node": (ask("get", "nodes", "n1", namespace=""), None),
+        "a mounted secret": (attributes("get", "secrets", "mounted"), None),
+        "watching it by name": (attributes("watch", "secrets", "mounted"), None),
+        "a projected secret": (attributes("get", "secrets", "projected"), None),
+        "imagePullSecrets": (attributes("get", "secrets", "pull"), None),
+        "secret in env": (attributes("get", "secrets", "env"), None),
+        "a mounted map": (attributes("get", "configmaps", "mounted"), None),
+        "a map in the environment": (attributes("get", "configmaps", "env"), None),
+        "a projected map": (attributes("get", "configmaps", "pro"), None),
+        "another node's secret": (attributes("get", "secrets", "theirs"), UNRELATED),
+        "secret in another namespace": (attributes("get", "secrets", "mounted", namespace="d1"), UNRELATED),
+        "list of secrets": (attributes("list", "secrets"), "No Object name found"),
+        "delete a secret": (attributes("delete", "secrets", "mounted"), "can only read resources of this type"),
+        "a claim": (attributes("get", "persistentvolumeclaims", "claim"), None),
+        "status of a claim": (attributes("patch", "persistentvolumeclaims/status", "claim"), None),
+        "list of claims": (
+            attributes("list", "persistentvolumeclaims"),
+            "can only get individual resources of this type",
+        ),
+        "the volume behind it": (attributes("get", "persistentvolumes", "pv", namespace=""), None),
+        "unrelated volume": (attributes("get", "persistentvolumes", "other", namespace=""), UNRELATED),
+        "token for a pod of the node": (attributes("create", "serviceaccounts/token", "ours"), None),
+        "token for a pod of another node": (attributes("create", "serviceaccounts/token", "theirs"), UNRELATED),
+        "own Node": (attributes("get", "nodes", "n1", namespace=""), None),
         "another Node": (
-            ask("get", "nodes", "n2", namespace=""),
+            attributes("get", "nodes", "n2", namespace=""),
             "node 'n1' cannot read 'n2', only its own Node object",
         ),
         "list of Nodes": (
-            ask("list", "nodes", namespace=""),
+            attributes("list", "nodes", namespace=""),
             "node 'n1' cannot read all nodes, only its own Node object",
         ),
-        "status of the own Node": (ask("patch", "nodes/status", "n1", namespace=""), None),
-        "delete the own Node": (ask("delete", "nodes", "n1", namespace=""), ""),
-        "own pod": (ask("get", "pods", "ours"), None),
-        "pod of another node": (ask("get", "pods", "theirs"), UNRELATED),
-        "list of own pods": (ask("list", "pods", field_selector="spec.nodeName=n1"), None),
+        "status of the own Node": (attributes("patch", "nodes/status", "n1", namespace=""), None),
+        "delete the own Node": (attributes("delete", "nodes", "n1", namespace=""), ""),
+        "own pod": (attributes("get", "pods", "ours"), None),
+        "pod of another node": (attributes("get", "pods", "theirs"), UNRELATED),
+        "list of own pods": (attributes("list", "pods", field_selector="spec.nodeName=n1"), None),
         "list of pods of another node": (
-            ask("list", "pods", field_selector="spec.nodeName=n2"),
+            attributes("list", "pods", field_selector="spec.nodeName=n2"),
             "can only list/watch pods with spec.nodeName field selector",
         ),
-        "watch of all pods": (ask("watch", "pods"), "can only list/watch pods with spec.nodeName field selector"),
-        "pods' status": (ask("patch", "pods/status", "ours"), None),
-        "exec into a pod": (ask("create", "pods/exec", "ours"), ""),
-        "own Lease": (ask("update", "leases", "n1", "coordination.k8s.io", namespace="kube-node-lease"), None),
+        "watch of all pods": (
+            attributes("watch", "pods"),
+            "can only list/watch pods with spec.nodeName field selector",
+        ),
+        "pods' status": (attributes("patch", "pods/status", "ours"), None),
+        "exec into a pod": (attributes("create", "pods/exec", "ours"), ""),
+        "own Lease": (attributes("update", "leases", "n1", "coordination.k8s.io", namespace="kube-node-lease"), None),
         "Lease of another node": (
-            ask("update", "leases", "n2", "coordination.k8s.io", namespace="kube-node-lease"),
+            attributes("update", "leases", "n2", "coordination.k8s.io", namespace="kube-node-lease"),
             "can only access node lease with the same name as the requesting node",
         ),
         "Lease in another namespace": (
-            ask("get", "leases", "n1", "coordination.k8s.io"),
+            attributes("get", "leases", "n1", "coordination.k8s.io"),
             'can only access leases in the "kube-node-lease" system namespace',
         ),
         "CSINode of another node": (
-            ask("get", "csinodes", "n2", "storage.k8s.io", namespace=""),
+            attributes("get", "csinodes", "n2", "storage.k8s.io", namespace=""),
             "can only access CSINode with the same name as the requesting node",
         ),
-        "services, as all nodes": (ask("list", "services", namespace=""), None),
-        "events": (ask("create", "events", namespace="d1"), None),
-        "list of deployments": (ask("list", "deployments", group="apps", namespace=""), ""),
+        "services, as all nodes": (attributes("list", "services", namespace=""), None),
+        "events": (attributes("create", "events", namespace="d1"), None),
+        "list of deployments": (attributes("list", "deployments", group="apps", namespace=""), ""),
         "path of metrics": (Attributes("get", path="/metrics"), ""),
     },
 )
@@ -125,7 +131,9 @@ async def test_node_authorizer_decisions(api: Api, asked: Attributes, reason: st
 
 @pytest.mark.parametrize("identity", [Identity("system:node:n1"), Identity("jane", ("system:nodes",))])
 async def test_other_users_have_no_opinion(api: Api, identity: Identity) -> None:
-    decision = NodeAuthorizer(api.server.core, node_rules).authorize(identity, ask("get", "nodes", "n1", namespace=""))
+    decision = NodeAuthorizer(api.server.core, node_rules).authorize(
+        identity, attributes("get", "nodes", "n1", namespace="")
+    )
     assert (decision.allowed, decision.reason) == (False, "")
 
 

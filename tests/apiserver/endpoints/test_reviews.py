@@ -19,7 +19,7 @@ POD: dict[str, Any] = {"verb": "list", "resource": "pods", "namespace": "default
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 
-async def ask(
+async def review(
     api: Api, path: str, spec: dict[str, Any], identity: Identity = JANE, mode: str = "RBAC", **headers: str
 ) -> Answer:
     return await send(api, path, {"spec": spec}, identity, mode, **headers)
@@ -68,7 +68,7 @@ async def send(
     },
 )
 async def test_rejected_selectors(api: Api, selectors: dict[str, Any], message: str) -> None:
-    answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
+    answer = await review(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
     assert (answer.status, answer.message) == (422, f'.authorization.k8s.io "" is invalid: {message}')
 
 
@@ -91,7 +91,7 @@ async def test_rejected_selectors(api: Api, selectors: dict[str, Any], message: 
     ],
 )
 async def test_unparsable_selectors_are_reported(api: Api, selectors: dict[str, Any], told: str | None) -> None:
-    answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
+    answer = await review(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
     assert answer.status == 201
     assert answer.body["status"]["allowed"] is False
     assert answer.body["status"].get("evaluationError") == told
@@ -109,12 +109,12 @@ async def test_unparsable_selectors_are_reported(api: Api, selectors: dict[str, 
 async def test_node_may_list_its_own_pods(api: Api, selector: Any, allowed: bool) -> None:
     resource = POD if selector is None else {**POD, "fieldSelector": selector}
     spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": resource}
-    answer = await ask(api, "subjectaccessreviews", spec, Identity("admin", ("system:masters",)), "Node,RBAC")
+    answer = await review(api, "subjectaccessreviews", spec, Identity("admin", ("system:masters",)), "Node,RBAC")
     assert answer.body["status"]["allowed"] is allowed
 
 
 async def test_self_subject_rules_review(env: Env) -> None:
-    answer = await ask(Api(env), "selfsubjectrulesreviews", {"namespace": "default"})
+    answer = await review(Api(env), "selfsubjectrulesreviews", {"namespace": "default"})
     status = answer.body["status"]
     assert status["incomplete"] is False
     assert {
@@ -124,7 +124,7 @@ async def test_self_subject_rules_review(env: Env) -> None:
     } in status["resourceRules"]
     assert any("/version" in rule["nonResourceURLs"] for rule in status["nonResourceRules"])
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-    admin = await ask(
+    admin = await review(
         Api(env), "selfsubjectrulesreviews", {"namespace": "default"}, Identity("admin", ("system:masters",))
     )
     assert everything in admin.body["status"]["resourceRules"]
@@ -162,5 +162,5 @@ async def test_metadata_error_shows_the_whole_metadata(
 
 
 async def test_reviews_are_not_served_as_tables(api: Api) -> None:
-    answer = await ask(api, "selfsubjectaccessreviews", {"resourceAttributes": POD}, accept=TABLE)
+    answer = await review(api, "selfsubjectaccessreviews", {"resourceAttributes": POD}, accept=TABLE)
     assert answer.status == 406

@@ -63,7 +63,7 @@ def token_request(pod: str, audiences: tuple[str, ...] = FOO, *, uid: str = "pod
     return {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": spec}
 
 
-def ask(request: Object, existing: Any = ALL, **more: Any) -> Any:
+def admit_request(request: Object, existing: Any = ALL, **more: Any) -> Any:
     return admit("CREATE", "serviceaccounts/token", request, name="mysa", namespace="ns", existing=existing, **more)
 
 
@@ -86,7 +86,7 @@ def ask(request: Object, existing: Any = ALL, **more: Any) -> Any:
     },
 )
 def test_token_binding(request_: Object, words: str) -> None:
-    expect(ask(request_), words)
+    expect(admit_request(request_), words)
 
 
 def unauthorized(audience: str) -> str:
@@ -144,12 +144,14 @@ def asked_about(audience: str) -> Attributes:
 )
 def test_token_audience(pod: str, audience: str, existing: Any, words: str) -> None:
     decides = Decides(asked_about(audience), allowed=False)
-    expect(ask(token_request(pod, (audience,)), existing, authorizer=decides), words)
+    expect(admit_request(token_request(pod, (audience,)), existing, authorizer=decides), words)
 
 
 @pytest.mark.parametrize(("allowed", "words"), [(True, ""), (False, unauthorized("foo"))])
 def test_audiences_allowed_by_roles(allowed: bool, words: str) -> None:
-    expect(ask(token_request("mypod"), STORED, authorizer=Decides(asked_about("foo"), allowed=allowed)), words)
+    expect(
+        admit_request(token_request("mypod"), STORED, authorizer=Decides(asked_about("foo"), allowed=allowed)), words
+    )
 
 
 def test_service_accounts_are_not_restricted() -> None:

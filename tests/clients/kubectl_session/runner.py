@@ -91,11 +91,11 @@ def _end(side: Side, step: Step, watch: "subprocess.Popen[bytes]") -> Answer:
 
 
 def _told(text: str) -> Callable[[Check], Check]:
-    def tell_it(check: Check) -> Check:
+    def describe(check: Check) -> Check:
         check.__doc__ = text
         return check
 
-    return tell_it
+    return describe
 
 
 def there(path: str) -> Check:

@@ -12,11 +12,11 @@ from kubernetes_asyncio.client.exceptions import ApiException
 from tests.clients.python.objects import (
     LOG,
     WATCHED,
-    ask_for_restart,
     config_map,
     custom,
     definition,
     pod,
+    request_restart,
     until_async,
 )
 
@@ -124,7 +124,7 @@ async def custom_objects(api: client.ApiClient) -> None:
     await extensions.delete_custom_resource_definition("asyncs.example.com")
 
 
-async def nobody_may() -> None:
+async def forbidden_without_permissions() -> None:
     """A user without rights gets Forbidden."""
     api = await config.new_client_from_config(os.environ["KUBECONFIG_OF_NOBODY"])
     async with api:
@@ -175,7 +175,7 @@ async def follows(core: client.CoreV1Api) -> None:
     mirror = Mirror(core)
     running = asyncio.create_task(mirror.run())
     await until_async(lambda: mirror.names == {"leaves", "stays"}, "it has listed")
-    await asyncio.to_thread(ask_for_restart)
+    await asyncio.to_thread(request_restart)
     await until_async(lambda: mirror.names == {"comes", "stays"}, "it has noticed what happened meanwhile")
     assert mirror.expired  # more than once, if it is slower than the history is long
     await core.create_namespaced_config_map(NS, config_map("later", WATCHED))
@@ -196,7 +196,7 @@ async def main() -> None:
         await lists(core)
         await runs(core, api)
         await custom_objects(api)
-        await nobody_may()
+        await forbidden_without_permissions()
         await follows(core)
 
 

@@ -1,7 +1,7 @@
 """Common parts of the client scenarios: objects, and waiting.
 
-A scenario is a program: it asserts, and ends with 0 when everything held. ``ask_for_restart`` is how it has the server
-restarted (``tests/clients/python/ground.py``).
+A scenario is a program: it asserts, and ends with 0 when everything held. ``request_restart`` is how it has the server
+restarted (``tests/clients/python/server.py``).
 """
 
 import asyncio
@@ -82,7 +82,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> 
         time.sleep(0.03)
 
 
-def ask_for_restart() -> None:
+def request_restart() -> None:
     """Restart the server, and wait for it. Afterwards ``leaves`` is deleted and ``comes`` created."""
     print("RESTART", flush=True)
     assert sys.stdin.readline(), "nobody restarts the server"

@@ -9,12 +9,12 @@ from kubernetes.informer import ADDED, DELETED, SharedInformer
 from tests.clients.python.objects import (
     LOG,
     WATCHED,
-    ask_for_restart,
     config_map,
     custom,
     definition,
     pod,
     replica_set,
+    request_restart,
     until,
 )
 
@@ -159,7 +159,7 @@ def custom_objects(api: client.ApiClient) -> None:
     extensions.delete_custom_resource_definition("officials.example.com")
 
 
-def nobody_may() -> None:
+def forbidden_without_permissions() -> None:
     """A user without rights gets Forbidden."""
     core = client.CoreV1Api(config.new_client_from_config(os.environ["KUBECONFIG_OF_NOBODY"]))
     error = refusal(core.list_namespaced_secret, NS)
@@ -182,7 +182,7 @@ def informs(core: client.CoreV1Api) -> None:
 
     until(lambda: names() == ["leaves", "stays"], "it has listed")
     # From a list of config maps alone the version might still be the newest.
-    ask_for_restart()
+    request_restart()
     until(lambda: names() == ["comes", "stays"], "it has noticed what happened meanwhile")
     assert (ADDED, "comes") in told
     assert (DELETED, "leaves") in told
@@ -203,7 +203,7 @@ def main() -> None:
     lists(core)
     runs(core, apps, api)
     custom_objects(api)
-    nobody_may()
+    forbidden_without_permissions()
     informs(core)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import kopf
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
-from tests.clients.python.objects import ask_for_restart, custom, definition, until
+from tests.clients.python.objects import custom, definition, request_restart, until
 
 NS = "default"
 WHERE = ("example.com", "v1", NS, "pairs")
@@ -100,7 +100,7 @@ def main() -> None:
         until(lambda: core.list_namespaced_event(NS, field_selector="involvedObject.kind=Pair").items, "events arrive")
         until(lambda: {"leaves", "one-pair"} <= seen, "config maps are seen")
 
-        ask_for_restart()
+        request_restart()
         until(lambda: "comes" in seen, "what came meanwhile is seen")
         objects.create_namespaced_custom_object(*WHERE, custom("Pair", "two", 5))
         until(lambda: pair("two").get("status", {}).get("create") is not None, "it works on")

@@ -13,12 +13,12 @@ from kr8s.asyncio.objects import APIObject, ConfigMap, Pod, ReplicaSet, new_clas
 from tests.clients.python.objects import (
     LOG,
     WATCHED,
-    ask_for_restart,
     config_map,
     custom,
     definition,
     pod,
     replica_set,
+    request_restart,
     until_async,
 )
 
@@ -115,11 +115,11 @@ async def runs(api: Any) -> None:
     await web.create()
     await web.scale(2)
 
-    async def two_ready() -> bool:
+    async def two_pods_ready() -> bool:
         await web.refresh()
         return bool(web.status.get("readyReplicas") == 2)
 
-    await until_async(two_ready, "two pods are ready")
+    await until_async(two_pods_ready, "two pods are ready")
     await web.delete(propagation_policy="Foreground")
 
     async def none() -> bool:
@@ -146,7 +146,7 @@ async def custom_objects(api: Any) -> None:
     await crd.delete()
 
 
-async def nobody_may() -> None:
+async def forbidden_without_permissions() -> None:
     """A user without rights gets Forbidden; ``whoami`` returns the user."""
     api = await kr8s.asyncio.api(kubeconfig=os.environ["KUBECONFIG_OF_NOBODY"])
     async with api.call_api("GET", version="", base="/version") as answer:
@@ -185,7 +185,7 @@ async def follows(api: Any) -> None:
     mirror = Mirror(api)
     running = asyncio.create_task(mirror.run())
     await until_async(lambda: mirror.names == {"leaves", "stays"}, "it has listed")
-    await asyncio.to_thread(ask_for_restart)
+    await asyncio.to_thread(request_restart)
     await until_async(lambda: mirror.names == {"comes", "stays"}, "it has noticed what happened meanwhile")
     later = await ConfigMap(config_map("later", WATCHED), api=api)
     await later.create()
@@ -207,7 +207,7 @@ async def main() -> None:
     await lists(api)
     await runs(api)
     await custom_objects(api)
-    await nobody_may()
+    await forbidden_without_permissions()
     await follows(api)
 
 

@@ -16,12 +16,12 @@ from lightkube.types import CascadeType, OnErrorAction, OnErrorResult, PatchType
 from tests.clients.python.objects import (
     LOG,
     WATCHED,
-    ask_for_restart,
     config_map,
     custom,
     definition,
     pod,
     replica_set,
+    request_restart,
     until,
 )
 
@@ -115,7 +115,7 @@ def custom_objects(client: Client) -> None:
     client.delete(CustomResourceDefinition, "lights.example.com")
 
 
-def nobody_may() -> None:
+def forbidden_without_permissions() -> None:
     """A user without rights gets Forbidden."""
     with Client(config=KubeConfig.from_file(os.environ["KUBECONFIG_OF_NOBODY"])) as client:
         assert refusal(lambda: list(client.list(Secret))) == 403
@@ -163,7 +163,7 @@ def follows(client: Client) -> None:
     mirror = Mirror(client)
     threading.Thread(target=mirror.run, daemon=True).start()
     until(lambda: mirror.names == {"leaves", "stays"}, "it has listed")
-    ask_for_restart()
+    request_restart()
     until(lambda: mirror.names == {"comes", "stays"}, "it has noticed what happened meanwhile")
     assert mirror.expired  # more than once, if it is slower than the history is long
     client.create(from_dict(config_map("later", WATCHED)))
@@ -179,7 +179,7 @@ def main() -> None:
     lists(client)
     runs(client)
     custom_objects(client)
-    nobody_may()
+    forbidden_without_permissions()
     follows(client)
 
 

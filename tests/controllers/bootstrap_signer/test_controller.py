@@ -102,7 +102,7 @@ async def world(world: World) -> World:
     return world
 
 
-async def make_token(world: World, number: str, secret: str, expiration: str = "") -> None:
+async def create_token(world: World, number: str, secret: str, expiration: str = "") -> None:
     """A token that may sign."""
     data = {"token-id": number, "token-secret": secret, "usage-bootstrap-signing": "true"}
     if expiration:
@@ -112,7 +112,7 @@ async def make_token(world: World, number: str, secret: str, expiration: str = "
     await world.request("POST", SECRETS, body)
 
 
-async def make_map(world: World, **data: str) -> None:
+async def create_config_map(world: World, **data: str) -> None:
     """The ConfigMap, with something that is nobody's business here."""
     meta = {"name": "cluster-info", "labels": {"a": "b"}}
     await world.request("POST", MAPS, {"metadata": meta, "data": data, "binaryData": {"z": "eA=="}})
@@ -125,18 +125,18 @@ async def cluster_info(world: World) -> dict[str, str]:
 
 
 async def test_config_map_without_kubeconfig_is_not_written(world: World) -> None:
-    await make_token(world, "abc123", "tokenSecret")
+    await create_token(world, "abc123", "tokenSecret")
     await asyncio.sleep(1)
-    await make_map(world, other="text")
+    await create_config_map(world, other="text")
     await world.request("POST", MAPS, {"metadata": {"name": "other"}, "data": {"kubeconfig": "payload"}})
     await asyncio.sleep(1)
     assert world.requests() == []
 
 
 async def test_signatures_are_updated_when_kubeconfig_or_tokens_change(world: World) -> None:
-    await make_map(world, kubeconfig="payload", more="x")
-    await make_token(world, "abc123", "tokenSecret")
-    await make_token(world, "def456", "another secret")
+    await create_config_map(world, kubeconfig="payload", more="x")
+    await create_token(world, "abc123", "tokenSecret")
+    await create_token(world, "def456", "another secret")
     await asyncio.sleep(1)
     found = await cluster_info(world)
     assert found[KEY] == SIGNATURE
@@ -160,8 +160,8 @@ async def test_signatures_are_updated_when_kubeconfig_or_tokens_change(world: Wo
 
 
 async def test_no_writes_once_signatures_are_current(world: World) -> None:
-    await make_map(world, kubeconfig="payload")
-    await make_token(world, "abc123", "tokenSecret")
+    await create_config_map(world, kubeconfig="payload")
+    await create_token(world, "abc123", "tokenSecret")
     await asyncio.sleep(5)
     world.seen.clear()
     await world.merge(f"{MAPS}/cluster-info", {"metadata": {"labels": {"c": "d"}}})
@@ -172,8 +172,8 @@ async def test_no_writes_once_signatures_are_current(world: World) -> None:
 async def test_signature_is_removed_when_its_token_expires(world: World) -> None:
     """With the token cleaner: a bootstrap token expires, its Secret is deleted, its signature is removed."""
     await world.start(CLEANER)
-    await make_map(world, kubeconfig="payload")
-    await make_token(world, "abc123", "x", format_time(world.env.now() + datetime.timedelta(minutes=5)))
+    await create_config_map(world, kubeconfig="payload")
+    await create_token(world, "abc123", "x", format_time(world.env.now() + datetime.timedelta(minutes=5)))
     await asyncio.sleep(290)
     assert is_good("payload", (await cluster_info(world))[KEY], "x")
     await asyncio.sleep(15)
@@ -181,11 +181,11 @@ async def test_signature_is_removed_when_its_token_expires(world: World) -> None
 
 
 async def test_update_is_retried_on_the_newer_config_map_after_a_conflict(world: World) -> None:
-    await make_map(world, kubeconfig="payload")
+    await create_config_map(world, kubeconfig="payload")
     await asyncio.sleep(1)
     world.faults.add(Rule(fail(500), verb="update", resource="configmaps", nth=1))
     world.faults.add(Rule(conflict(), verb="update", resource="configmaps", nth=1))
-    await make_token(world, "abc123", "tokenSecret")
+    await create_token(world, "abc123", "tokenSecret")
     await asyncio.sleep(5)
     assert world.requests() == ["update configmaps cluster-info"] * 3
     await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "newer"}})
@@ -199,8 +199,8 @@ async def test_token_secrets_do_not_leak_into_metrics_or_requests(
     canary = "canary0123456789"
 
     caplog.set_level(1)
-    await make_map(world, kubeconfig="payload")
-    await make_token(world, "abc123", canary)
+    await create_config_map(world, kubeconfig="payload")
+    await create_token(world, "abc123", canary)
     await asyncio.sleep(2)
     assert is_good("payload", (await cluster_info(world))[KEY], canary)
     encoded: list[Any] = [canary, base64.b64encode(canary.encode()).decode()]

@@ -58,7 +58,7 @@ async def watching(env: Env, cloud: SimulatedCloud | None = None) -> AsyncIterat
 world = fixture_of(watching)
 
 
-async def soon(seconds: float = 6.0) -> None:
+async def wait_for_sync(seconds: float = 6.0) -> None:
     await asyncio.sleep(seconds)
 
 
@@ -79,7 +79,7 @@ async def test_node_by_instance_state(
     world: World, conditions: dict[str, str], instance: str, stays: bool, taints: list[str]
 ) -> None:
     await world.node("n", conditions=conditions, annotations={INSTANCE: instance})
-    await soon()
+    await wait_for_sync()
     found = await world.get(f"{NODES}/n")
     assert (found is not None) is stays
     told = await world.events("DeletingNode")
@@ -87,7 +87,7 @@ async def test_node_by_instance_state(
     if stays:
         assert await world.taints("n") == taints
         asked = len(world.requests())
-        await soon(600)
+        await wait_for_sync(600)
         writes = [text for text in world.requests()[asked:] if not text.startswith("get")]
         assert writes == []
 
@@ -95,10 +95,10 @@ async def test_node_by_instance_state(
 async def test_shutdown_taint_is_removed_when_the_instance_runs_again(world: World) -> None:
     await world.node("n", conditions=UNREADY, annotations={INSTANCE: "stopped"})
     await world.taint("n", {"key": "other", "effect": "NoSchedule"})
-    await soon()
+    await wait_for_sync()
     assert await world.taints("n") == ["other:NoSchedule", TAINT]
     await world.report_node("n", HEALTHY)
-    await soon()
+    await wait_for_sync()
     assert await world.taints("n") == ["other:NoSchedule"]
 
 
@@ -112,12 +112,12 @@ async def test_node_that_is_ready_on_the_server_is_not_deleted(env: Env) -> None
         with world.faults.hold(resource="nodes"):
             await world.report_node("n", HEALTHY)
             machines.there = False
-            await soon(60)
+            await wait_for_sync(60)
             assert await world.get(f"{NODES}/n") is not None
-        await soon(60)
+        await wait_for_sync(60)
         assert await world.get(f"{NODES}/n") is not None
         await world.report_node("n", UNREADY)
-        await soon(60)
+        await wait_for_sync(60)
         assert await world.get(f"{NODES}/n") is None
 
 
@@ -128,7 +128,7 @@ async def test_cloud_provider_error_skips_only_one_node(env: Env) -> None:
         for name in ("a", "mute", "z"):
             await world.node(name, conditions=UNREADY)
         await world.start(DESCRIPTOR, CloudNodeLifecycleOptions(provider=cloud))
-        await soon(60)
+        await wait_for_sync(60)
         items = (await world.must_get(NODES))["items"]
         assert [item["metadata"]["name"] for item in items] == ["mute"]
 
@@ -138,7 +138,7 @@ async def test_failed_writes_are_retried_in_the_next_pass(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="delete", resource="nodes", times=2))
     await world.node("off", conditions=UNREADY, annotations={INSTANCE: "stopped"})
     await world.node("gone", conditions=UNREADY, annotations={INSTANCE: "gone"})
-    await soon(30)
+    await wait_for_sync(30)
     assert await world.taints("off") == [TAINT]
     assert await world.get(f"{NODES}/gone") is None
     failed = await world.events("DeletingNodeFailed")

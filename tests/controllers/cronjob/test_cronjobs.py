@@ -78,7 +78,7 @@ async def ender(world: World) -> AsyncIterator[Ender]:
         group.cancel()
 
 
-async def make(world: World, schedule: str = "* * * * *", name: str = "tick", **spec: Any) -> None:
+async def create(world: World, schedule: str = "* * * * *", name: str = "tick", **spec: Any) -> None:
     template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}
     body = {"metadata": {"name": name}, "spec": {"schedule": schedule, "jobTemplate": template, **spec}}
     await world.request("POST", f"{BATCH}/cronjobs", body)
@@ -98,7 +98,7 @@ def minutes(*numbers: int) -> list[str]:
 
 
 async def test_one_job_per_minute(world: World, ender: Ender) -> None:
-    await make(world)
+    await create(world)
     await asyncio.sleep(62)
     first = f"tick-{int(START.timestamp()) // 60 + 1}"
     assert await jobs(world) == [first]
@@ -119,7 +119,7 @@ async def test_one_job_per_minute(world: World, ender: Ender) -> None:
 
 async def test_failed_jobs_history_limit_keeps_one(world: World, ender: Ender) -> None:
     ender.failing = True
-    await make(world)
+    await create(world)
     await asyncio.sleep(250)
     assert ender.moments == minutes(1, 2, 3, 4)
     assert len(await jobs(world)) == 1
@@ -129,7 +129,7 @@ async def test_failed_jobs_history_limit_keeps_one(world: World, ender: Ender) -
 async def test_forbid_starts_the_missed_job_after_the_active_one_finishes(world: World, ender: Ender) -> None:
     """Traces 08b."""
     ender.seconds = 80
-    await make(world, concurrencyPolicy="Forbid")
+    await create(world, concurrencyPolicy="Forbid")
     await asyncio.sleep(200)
     # 60.1 to 140.1: the moment at 120 waits; it is made up for at 140, that of 180 waits.
     assert ender.moments == minutes(1, 2)
@@ -140,7 +140,7 @@ async def test_forbid_starts_the_missed_job_after_the_active_one_finishes(world:
 
 async def test_allow_runs_jobs_concurrently(world: World, ender: Ender) -> None:
     ender.seconds = 1000
-    await make(world, concurrencyPolicy="Allow")
+    await create(world, concurrencyPolicy="Allow")
     await asyncio.sleep(200)
     assert ender.moments == minutes(1, 2, 3)
     assert len((await status_of(world))["active"]) == 3
@@ -148,7 +148,7 @@ async def test_allow_runs_jobs_concurrently(world: World, ender: Ender) -> None:
 
 async def test_replace_deletes_the_active_job_first(world: World, ender: Ender) -> None:
     ender.seconds = 1000
-    await make(world, concurrencyPolicy="Replace")
+    await create(world, concurrencyPolicy="Replace")
     await asyncio.sleep(200)
     assert ender.moments == minutes(1, 2, 3)
     assert ender.most == 1
@@ -167,7 +167,7 @@ async def test_replace_deletes_the_active_job_first(world: World, ender: Ender) 
 
 async def test_resuming_starts_only_the_latest_missed_schedule(world: World, ender: Ender) -> None:
     """kubernetes#42649: however many moments were missed."""
-    await make(world, suspend=True)
+    await create(world, suspend=True)
     await asyncio.sleep(200 * 60 + 30)
     assert ender.moments == []
     await world.merge(CRON, {"spec": {"suspend": False}})
@@ -179,7 +179,7 @@ async def test_resuming_starts_only_the_latest_missed_schedule(world: World, end
 
 
 async def test_missed_schedule_past_the_starting_deadline_is_skipped(world: World, ender: Ender) -> None:
-    await make(world, "0 * * * *", suspend=True, startingDeadlineSeconds=100)
+    await create(world, "0 * * * *", suspend=True, startingDeadlineSeconds=100)
     await asyncio.sleep(3600 + 300)
     await world.merge(CRON, {"spec": {"suspend": False}})
     await asyncio.sleep(10)
@@ -189,7 +189,7 @@ async def test_missed_schedule_past_the_starting_deadline_is_skipped(world: Worl
 
 
 async def test_changed_schedule_applies_from_the_next_time(world: World, ender: Ender) -> None:
-    await make(world, "0 0 1 1 *")
+    await create(world, "0 0 1 1 *")
     await asyncio.sleep(90)
     await world.merge(CRON, {"spec": {"schedule": "*/2 * * * *"}})
     await asyncio.sleep(40)
@@ -210,7 +210,7 @@ async def test_changed_every_schedule_counts_from_the_last_schedule_time(
     world: World, ender: Ender, before: str, after: str, moments: tuple[int, ...]
 ) -> None:
     """TestControllerV2UpdateCronJob, "spec.schedule with @every changed". The last one was a second ago."""
-    await make(world, before)
+    await create(world, before)
     await asyncio.sleep(moments[0] * 60 + 1)
     await world.merge(CRON, {"spec": {"schedule": after}})
     await asyncio.sleep((moments[-1] - moments[0]) * 60 + 10)
@@ -222,7 +222,7 @@ async def test_existing_job_of_the_same_name_skips_one_schedule(world: World, en
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
     meta = {"name": name, "annotations": {SCHEDULED: "elsewhere"}}
     await world.request("POST", f"{BATCH}/jobs", {"metadata": meta, "spec": spec})
-    await make(world)
+    await create(world)
     await asyncio.sleep(100)
     assert ender.moments == ["elsewhere"] and "active" not in await status_of(world)
     await asyncio.sleep(60)
@@ -231,7 +231,7 @@ async def test_existing_job_of_the_same_name_skips_one_schedule(world: World, en
 
 async def test_deleted_job_is_removed_from_active(world: World, ender: Ender) -> None:
     ender.seconds = 1000
-    await make(world, concurrencyPolicy="Forbid")
+    await create(world, concurrencyPolicy="Forbid")
     await asyncio.sleep(65)
     (name,) = await jobs(world)
     await world.request("DELETE", f"{BATCH}/jobs/{name}", {"propagationPolicy": "Background"})
@@ -243,7 +243,7 @@ async def test_deleted_job_is_removed_from_active(world: World, ender: Ender) ->
 
 
 async def test_unexpected_job_is_reported_and_kept(world: World, ender: Ender) -> None:
-    await make(world, "0 0 1 1 *", concurrencyPolicy="Forbid")
+    await create(world, "0 0 1 1 *", concurrencyPolicy="Forbid")
     uid = (await world.must_get(CRON))["metadata"]["uid"]
     reference = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": uid, "controller": True}
     meta = {"name": "mine", "annotations": {SCHEDULED: "by hand"}, "ownerReferences": [reference]}
@@ -257,14 +257,14 @@ async def test_unexpected_job_is_reported_and_kept(world: World, ender: Ender) -
 
 async def test_job_creation_in_a_terminating_namespace_emits_no_event(world: World, ender: Ender) -> None:
     world.faults.add(Rule(namespace_ends(), verb="create", resource="jobs.batch"))
-    await make(world)
+    await create(world)
     await asyncio.sleep(90)
     assert await world.events("FailedCreate") == []
 
 
 async def test_rejected_job_creation_emits_an_event(world: World, ender: Ender) -> None:
     world.faults.add(Rule(fail(403), verb="create", resource="jobs.batch", times=1))
-    await make(world)
+    await create(world)
     await asyncio.sleep(62)
     (text,) = await world.events("FailedCreate")
     assert text.startswith("CronJob/tick Error creating job: ")
@@ -275,7 +275,7 @@ async def test_job_deleted_at_once_is_not_recreated_with_a_stale_cache(world: Wo
     """Its schedule time is in a status that the cache does not have yet, and the Job is deleted."""
     ender.seconds = 0.5
     world.faults.add(Rule(delay(8.0, 8.0), verb="watch", resource="cronjobs.batch"))
-    await make(world, successfulJobsHistoryLimit=0)
+    await create(world, successfulJobsHistoryLimit=0)
     await asyncio.sleep(600)
     assert len(ender.moments) == len(set(ender.moments)) >= 9
 
@@ -298,7 +298,7 @@ async def test_one_job_per_schedule_under_faults(
     ender.seconds = 60
     action, which = FAULTS[fault]
     world.faults.add(Rule(action, **which))
-    await make(world, "*/5 * * * *", concurrencyPolicy=policy, successfulJobsHistoryLimit=2)
+    await create(world, "*/5 * * * *", concurrencyPolicy=policy, successfulJobsHistoryLimit=2)
     await asyncio.sleep(61 * 60)
     assert ender.moments == minutes(*range(5, 61, 5))
     assert ender.most == 1
@@ -348,10 +348,10 @@ async def test_schedules_across_daylight_saving_time(
 ) -> None:
     """kubernetes#121763, #86647: no burst, and none skipped by a short deadline; kubernetes#104012: no drift."""
     first = (start.astimezone(ZoneInfo(zone)) + datetime.timedelta(days=1)).date().isoformat()
-    await make(world, "30 2 * * *", "night", timeZone=zone, startingDeadlineSeconds=10)
-    await make(world, "0 12 * * *", "noon", timeZone=zone, concurrencyPolicy="Forbid")
-    await make(world, "15 */6 * * *", "four", timeZone=zone, startingDeadlineSeconds=10)
-    await make(world, "@every 7h", "every")
+    await create(world, "30 2 * * *", "night", timeZone=zone, startingDeadlineSeconds=10)
+    await create(world, "0 12 * * *", "noon", timeZone=zone, concurrencyPolicy="Forbid")
+    await create(world, "15 */6 * * *", "four", timeZone=zone, startingDeadlineSeconds=10)
+    await create(world, "@every 7h", "every")
     await asyncio.sleep(7 * 86400)
     by_name: dict[str, list[str]] = {name: [] for name in ("night", "noon", "four", "every")}
     for body in world.bodies("create", "jobs"):

@@ -39,12 +39,12 @@ class Syncs:
         """(creates, deletes) of one sync."""
         with contextlib.suppress(PodWriteErrors):
             await self.world.controller.reconcile("default/agent")
-        await self.world.settle(0.1)
+        await self.world.wait_for_sync(0.1)
         now = len(self.world.sent("create", "pods")), len(self.world.sent("delete", "pods"))
         before, self._seen = self._seen, now
         return now[0] - before[0], now[1] - before[1]
 
-    async def twice(self) -> tuple[int, int]:
+    async def sync_twice(self) -> tuple[int, int]:
         """Of two looks: upstream's fake pods are gone at once, ours when the event has arrived."""
         one, other = await self(), await self()
         return one[0] + other[0], one[1] + other[1]
@@ -54,7 +54,7 @@ class Syncs:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0, **rolling}}
         spec = {"template": {"spec": {"containers": [{"name": "main", "image": f"pause:{number}"}]}}}
         await self.world.merge(AGENT, {"spec": {**spec, "updateStrategy": strategy}})
-        await self.world.settle(0.1)
+        await self.world.wait_for_sync(0.1)
 
     async def ready(
         self, count: int = 1000, *, ready: bool = True, which: Callable[[Doc], bool] = lambda _pod: True
@@ -63,7 +63,7 @@ class Syncs:
         chosen = [each for each in await self.world.pods() if is_ready(each) != ready and which(each)]
         for each in chosen[:count]:
             await self.world.report(each["metadata"]["name"], ready=ready)
-        await self.world.settle(0.1)
+        await self.world.wait_for_sync(0.1)
 
 
 def is_ready(pod: Doc) -> bool:
@@ -89,7 +89,7 @@ async def no_more_than_may_be_twice(sync: Syncs) -> None:
     await sync.ready()
     await sync.image(2, maxSurge=2)
     for expected in (2, 0), (2, 2), (1, 2), (0, 1):
-        assert await sync.twice() == expected
+        assert await sync.sync_twice() == expected
         await sync.ready()
 
 
@@ -99,7 +99,7 @@ async def a_node_that_is_no_longer_tolerated(sync: Syncs) -> None:
     await sync.ready()
     await sync.image(2, maxSurge=1)
     for expected in (1, 1), (1, 1), (1, 1), (1, 1), (0, 1):
-        assert await sync.twice() == expected
+        assert await sync.sync_twice() == expected
         await sync.ready()
 
 
@@ -148,7 +148,7 @@ async def with_surge_old_pods_that_do_not_serve_are_all_replaced(sync: Syncs) ->
     await sync.ready()
     await world.merge(AGENT, {"spec": {"minReadySeconds": 15}})
     await sync.image(3, maxSurge=3)
-    await world.settle(100)
+    await world.wait_for_sync(100)
     assert await sync() == (3, 0)
 
     def new(pod: Doc) -> bool:
@@ -157,12 +157,12 @@ async def with_surge_old_pods_that_do_not_serve_are_all_replaced(sync: Syncs) ->
     surged = {where(pod) for pod in await world.pods() if new(pod)}
     await sync.ready(2, which=new)
     await sync.ready(1, ready=False, which=lambda pod: not new(pod) and where(pod) not in surged)
-    await world.settle(10)
+    await world.wait_for_sync(10)
     assert await sync() == (1, 0), "the new ones are ready, but not for long enough"
-    await world.settle(10)
+    await world.wait_for_sync(10)
     assert await sync() == (1, 3)
     await sync.ready(3, which=new)
-    await world.settle(20)
+    await world.wait_for_sync(20)
     assert [await sync(), await sync()] == [(0, 2), (0, 0)]
 
 
@@ -189,7 +189,7 @@ async def the_same_template(sync: Syncs) -> None:
 async def test_rolling_update_sync_by_sync(env: Env, tell: Callable[[Syncs], Awaitable[None]]) -> None:
     async with idle(env, nodes=5) as world:
         await world.create_set(updateStrategy={"type": "OnDelete"})
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         sync = Syncs(world)
         assert await sync() == (5, 0)
         await tell(sync)
@@ -289,7 +289,7 @@ async def test_existing_pods_are_adopted_released_or_deleted(
             meta = {**each["metadata"], "ownerReferences": [{**reference, "controller": True}]}
             meta["labels"] = {**meta["labels"], **mark}
             await world.request("POST", PODS, {**each, "metadata": meta})
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         assert await Syncs(world)() == expected
         owned = {pod["metadata"]["labels"]["app"] for pod in await world.pods()}
         assert owned == {"agent"}
@@ -298,7 +298,7 @@ async def test_existing_pods_are_adopted_released_or_deleted(
 async def test_pods_have_node_affinity_and_no_node_name(env: Env) -> None:
     async with idle(env, nodes=5) as world:
         await world.create_set()
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         assert await Syncs(world)() == (5, 0)
         pods = await world.pods()
         assert sorted(where(pod) for pod in pods) == ["n0", "n1", "n2", "n3", "n4"]
@@ -308,7 +308,7 @@ async def test_pods_have_node_affinity_and_no_node_name(env: Env) -> None:
 async def test_no_pods_without_nodes(env: Env) -> None:
     async with idle(env, nodes=0) as world:
         await world.create_set()
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         assert await Syncs(world)() == (0, 0)
         assert (await world.status())["desiredNumberScheduled"] == 0
 
@@ -325,7 +325,7 @@ async def test_slow_start_stops_when_the_quota_is_exceeded(env: Env) -> None:
             return world.sent("create", "pods")
 
         await world.create_set()
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         assert await Syncs(world)() == (allowed, 0)
         assert refused.hits <= 5
         status = await world.status()
@@ -352,7 +352,7 @@ async def test_first_of_two_errors_is_raised(
         if statuses:
             world.faults.add(status)
         await world.create_set()
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         with pytest.raises(expected):
             await world.controller.reconcile("default/agent")
         assert (status.hits, len(world.sent("update", "daemonsets/status"))) == ((2, 0) if statuses else (0, 1))
@@ -372,7 +372,7 @@ async def test_status_update_is_retried_on_the_live_object(
 ) -> None:
     async with idle(env, nodes=1) as world:
         await world.create_set()
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         put = Rule(fail(409), verb="update", resource="daemonsets.apps", subresource="status", times=updates)
         get = Rule(fail(500), verb="get", resource="daemonsets.apps", times=gets)
         for rule, times in (put, updates), (get, gets):
@@ -402,7 +402,7 @@ async def test_node_conditions_resources_and_ports_are_ignored(env: Env) -> None
         strange = {"metadata": {"name": "strange"}, "spec": {"nodeName": "n0", "containers": [container]}}
         await world.request("POST", PODS, strange)
         await world.create_set(template={"containers": [container]})
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         sync = Syncs(world)
         assert await sync() == (1, 0)
         assert await sync() == (0, 0), "its own pod on that port is no reason either"
@@ -412,7 +412,7 @@ async def test_empty_selector_creates_no_pods(env: Env, monkeypatch: pytest.Monk
     """Current API servers reject such a DaemonSet; an older one may have stored it."""
     async with idle(env, nodes=1) as world:
         await world.create_set()
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         owners = world.controller._owners
         owner = owners.get("default/agent")
         assert owner is not None
@@ -430,11 +430,11 @@ async def test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing(env:
     async with idle(env, nodes=5) as world:
         await world.create_set()
         spec = {"nodeName": "n0", "containers": [{"name": "main", "image": "pause:1"}]}
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         with world.faults.hold(resource="daemonsets"):
             await world.request("DELETE", AGENT, {"propagationPolicy": "Foreground"})
             await world.request("POST", PODS, {"metadata": {"name": "mine", "labels": {"app": "agent"}}, "spec": spec})
-            await world.settle(0.1)
+            await world.wait_for_sync(0.1)
             with pytest.raises(Exception, match="has just been deleted"):
                 await world.controller.reconcile("default/agent")
         assert world.sent("create", "pods") == world.sent("patch", "pods") == []
@@ -443,15 +443,15 @@ async def test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing(env:
 async def test_recreated_set_has_no_expectations_of_its_predecessor(env: Env) -> None:
     async with idle(env, nodes=1) as world:
         await world.create_set()
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         with world.faults.hold(resource="pods"):
             await world.controller.reconcile("default/agent")
             assert not world.controller._expectations.satisfied("default/agent")
             await world.request("DELETE", AGENT)
-            await world.settle(0.1)
+            await world.wait_for_sync(0.1)
             assert world.controller._expectations.get("default/agent") is None
             await world.create_set()
-            await world.settle(0.1)
+            await world.wait_for_sync(0.1)
             await world.controller.reconcile("default/agent")
             assert not world.controller._expectations.satisfied("default/agent")
         assert len(world.sent("create", "pods")) == 2
@@ -480,7 +480,7 @@ async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env
         await revision("stranger", None, "other")
         await revision("lost", mine, "other")
         await revision("far", None, namespace="elsewhere")
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         await world.controller.reconcile("default/agent")
         found = (await world.request("GET", "/apis/apps/v1/controllerrevisions"))["items"]
         owners = {
@@ -502,7 +502,7 @@ async def test_revision_deleted_while_being_claimed_is_no_error(env: Env, owned:
         references = [{**mine, "controller": True}] if owned else []
         meta = {"name": "r", "labels": {"app": "other" if owned else "agent"}, "ownerReferences": references}
         await world.request("POST", REVISIONS, {"metadata": meta, "data": {"x": 1}, "revision": 1})
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
         with world.faults.hold(resource="controllerrevisions"):
             await world.request("DELETE", f"{REVISIONS}/r")
             await world.controller.reconcile("default/agent")

@@ -12,7 +12,7 @@ from pilothouse.env import Env
 SETS = ("agent", "broom", "crane")
 
 
-class Counts:
+class SyncCounts:
     """How often the controller synced a DaemonSet, at one of its nodes, and decided about a node."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,14 +53,14 @@ async def costs(env: Env, monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[s
         world.kubelets = False
         for name in SETS:
             await world.create_set(name)
-        await world.settle(10)
+        await world.wait_for_sync(10)
         for name in SETS:
             assert len(await world.pods(owner=name)) == nodes
-        counts = Counts(monkeypatch)
+        counts = SyncCounts(monkeypatch)
         before = len(world.requests)
 
         async def note(what: str) -> None:
-            await world.settle(2)
+            await world.wait_for_sync(2)
             found[what] = counts.take()
 
         for number in range(nodes):

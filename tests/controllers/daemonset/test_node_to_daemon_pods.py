@@ -17,7 +17,7 @@ from pilothouse.runtime import object_key
 SELECTOR = selector_from_map({"app": "agent"})
 
 
-def anew(
+def rebuilt(
     node_pods: NodeToDaemonPods, rules: Rules, placements: Placements, nodes: NodeTable, now: datetime.datetime
 ) -> NodeToDaemonPods:
     """Another board with the same pods, looked at once."""
@@ -75,7 +75,7 @@ def test_incremental_counts_equal_a_full_recount(number: int) -> None:
         if chance.random() < 0.5:
             continue
         node_pods.sync(rules, SELECTOR, placements, nodes, now)
-        fresh = anew(node_pods, rules, placements, nodes, now)
+        fresh = rebuilt(node_pods, rules, placements, nodes, now)
         assert node_pods.status_counts == fresh.status_counts, step
         assert node_pods.counts == fresh.counts, step
         assert {move: dict(pods) for move, pods in node_pods.moves.items()} == fresh.moves, step

@@ -24,12 +24,12 @@ def template(image: str = "a") -> Doc:
     return {"metadata": {"labels": APP}, "spec": {"containers": [{"name": "main", "image": image}]}}
 
 
-async def make(world: World, name: str = "web", **spec: Any) -> Doc:
+async def create(world: World, name: str = "web", **spec: Any) -> Doc:
     body = {"replicas": 1, "selector": {"matchLabels": APP}, "template": template(), **spec}
     return await world.request("POST", ALL, {"metadata": {"name": name}, "spec": body})
 
 
-async def make_set(world: World, name: str, owner: Doc | None = None, image: str = "a") -> Doc:
+async def create_replica_set(world: World, name: str, owner: Doc | None = None, image: str = "a") -> Doc:
     """A ReplicaSet that somebody made by hand."""
     meta: Doc = {"name": name, "labels": APP}
     if owner is not None:
@@ -58,14 +58,14 @@ async def set_image(world: World, name: str, image: str) -> None:
     await world.merge(f"{ALL}/{name}", {"spec": {"template": {"spec": {"containers": containers}}}})
 
 
-async def soon() -> None:
+async def wait_for_sync() -> None:
     await asyncio.sleep(2.0)
 
 
 async def test_deployment_creates_its_replica_set(world: World) -> None:
     """(SyncDeploymentCreatesReplicaSet)"""
-    made = await make(world)
-    await soon()
+    made = await create(world)
+    await wait_for_sync()
     ((name, owner),) = (await sets(world)).items()
     assert owner == "web"
     created, *others = world.requests(reads=False)
@@ -78,14 +78,14 @@ async def test_deployment_creates_its_replica_set(world: World) -> None:
 
 async def test_terminating_deployment_only_syncs_its_status(world: World) -> None:
     """(SyncDeploymentDontDoAnythingDuringDeletion)"""
-    await make(world)
-    await soon()
+    await create(world)
+    await wait_for_sync()
     await world.merge(f"{ALL}/web", {"metadata": {"finalizers": ["example.com/wait"]}})
     await world.request("DELETE", f"{ALL}/web", {"propagationPolicy": "Orphan"})
-    await soon()
+    await wait_for_sync()
     world.seen.clear()
     await set_image(world, "web", "b")
-    await soon()
+    await wait_for_sync()
     assert set(world.requests()) == {"update deployments/status web"}
     assert len(await sets(world)) == 1
     found = await world.must_get(f"{ALL}/web")
@@ -94,53 +94,53 @@ async def test_terminating_deployment_only_syncs_its_status(world: World) -> Non
 
 async def test_deployment_deleted_on_the_server_adopts_nothing(world: World) -> None:
     """(SyncDeploymentDeletionRace): the owner is read live before an adoption."""
-    await make(world, paused=True)
-    await soon()
+    await create(world, paused=True)
+    await wait_for_sync()
     with world.faults.hold(resource="deployments"):
         await world.merge(f"{ALL}/web", {"metadata": {"finalizers": ["example.com/wait"]}})
         await world.request("DELETE", f"{ALL}/web", {"propagationPolicy": "Orphan"})
         world.seen.clear()
-        await make_set(world, "loose")
-        await soon()
+        await create_replica_set(world, "loose")
+        await wait_for_sync()
         assert "get deployments web" in world.requests()
         assert world.bodies("patch", "replicasets") == []
-    await soon()
+    await wait_for_sync()
     assert (await sets(world))["loose"] == ""
 
 
 async def test_deployments_with_overlapping_selectors_keep_their_own_replica_sets(world: World) -> None:
     """(GetReplicaSetsForDeployment; AddReplicaSet, UpdateReplicaSet)"""
-    await make(world, "one")
-    await make(world, "two")
-    await soon()
+    await create(world, "one")
+    await create(world, "two")
+    await wait_for_sync()
     before = await sets(world)
     assert sorted(before.values()) == ["one", "two"]
     await set_image(world, "one", "b")
-    await soon()
+    await wait_for_sync()
     added = {name: owner for name, owner in (await sets(world)).items() if name not in before}
     assert list(added.values()) == ["one"]
     world.seen.clear()
     mine = next(name for name, owner in before.items() if owner == "two")
     status = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 1}
     await world.merge(f"{SETS}/{mine}/status", {"status": status})
-    await soon()
+    await wait_for_sync()
     assert set(world.requests()) == {"update deployments/status two"}
 
 
 async def test_matching_orphans_are_adopted_and_others_released(world: World) -> None:
     """(GetReplicaSetsForDeploymentAdoptRelease; AddReplicaSetOrphan, UpdateReplicaSetOrphanWithNewLabels)"""
-    await make(world)
-    await soon()
+    await create(world)
+    await wait_for_sync()
     (own,) = await sets(world)
-    await make_set(world, "loose", image="old")
+    await create_replica_set(world, "loose", image="old")
     await world.request("POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()})
-    await soon()
+    await wait_for_sync()
     assert await sets(world) == {own: "web", "loose": "web", "other": ""}
     await world.merge(f"{SETS}/loose", {"metadata": {"labels": {"app": "elsewhere"}}})
-    await soon()
+    await wait_for_sync()
     assert (await sets(world))["loose"] == ""
     await world.merge(f"{SETS}/loose", {"metadata": {"labels": APP}})
-    await soon()
+    await wait_for_sync()
     assert (await sets(world))["loose"] == "web"
 
 
@@ -155,14 +155,14 @@ def _of_another() -> Doc:
 
 async def test_changed_controller_ref_enqueues_both_deployments(world: World) -> None:
     """(UpdateReplicaSetChangeControllerRef): the former owner creates another one, the new one has one too many."""
-    await make(world, "one", template=template("a"))
-    second = await make(world, "two", template=template("b"))
-    await soon()
+    await create(world, "one", template=template("a"))
+    second = await create(world, "two", template=template("b"))
+    await wait_for_sync()
     before = await sets(world)
     mine = next(name for name, owner in before.items() if owner == "one")
     world.seen.clear()
     await world.merge(f"{SETS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
-    await soon()
+    await wait_for_sync()
     after = await sets(world)
     assert after[mine] == "two"
     assert sorted(after.values()) == ["one", "two", "two"]
@@ -172,44 +172,44 @@ async def test_changed_controller_ref_enqueues_both_deployments(world: World) ->
 
 async def test_replica_set_without_owner_is_readopted(world: World) -> None:
     """(UpdateReplicaSetRelease)"""
-    await make(world)
-    await soon()
+    await create(world)
+    await wait_for_sync()
     (name,) = await sets(world)
     await world.merge(f"{SETS}/{name}", {"metadata": {"ownerReferences": None}})
-    await soon()
+    await wait_for_sync()
     assert await sets(world) == {name: "web"}
 
 
 async def test_deleted_replica_set_is_recreated(world: World) -> None:
     """(DeleteReplicaSet)"""
-    await make(world)
-    await soon()
+    await create(world)
+    await wait_for_sync()
     (name,) = await sets(world)
     uid = (await world.must_get(f"{SETS}/{name}"))["metadata"]["uid"]
     await world.request("DELETE", f"{SETS}/{name}", {"propagationPolicy": "Background"})
-    await soon()
+    await wait_for_sync()
     assert (await world.must_get(f"{SETS}/{name}"))["metadata"]["uid"] != uid
 
 
 async def test_deletion_of_an_orphan_replica_set_enqueues_nothing(world: World) -> None:
     """(DeleteReplicaSetOrphan)"""
-    await make(world)
+    await create(world)
     await world.request("POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()})
-    await soon()
+    await wait_for_sync()
     world.seen.clear()
     await world.request("DELETE", f"{SETS}/other", {"propagationPolicy": "Background"})
-    await soon()
+    await wait_for_sync()
     assert world.requests() == []
 
 
 async def test_oldest_replica_set_with_the_template_is_the_new_one(world: World) -> None:
     """``util/deployment_util_test.go``: TestFindNewReplicaSet, TestFindOldReplicaSets."""
     for name in ("z-older", "a-younger"):
-        await make_set(world, name)
+        await create_replica_set(world, name)
         await asyncio.sleep(1.5)
-    await make_set(world, "old", image="b")
-    await make(world, replicas=1)
-    await soon()
+    await create_replica_set(world, "old", image="b")
+    await create(world, replicas=1)
+    await wait_for_sync()
     assert await sets(world) == {"z-older": "web", "a-younger": "web", "old": "web"}
     found = [await world.must_get(f"{SETS}/{name}") for name in ("z-older", "a-younger", "old")]
     revision = "deployment.kubernetes.io/revision"
@@ -219,13 +219,13 @@ async def test_oldest_replica_set_with_the_template_is_the_new_one(world: World)
 
 async def test_requested_rollback_is_performed_once(world: World) -> None:
     """(ReentrantRollback): the annotation is removed with the template update."""
-    await make(world)
-    await soon()
+    await create(world)
+    await wait_for_sync()
     await set_image(world, "web", "b")
-    await soon()
+    await wait_for_sync()
     wish = {"deprecated.deployment.rollback.to": "1"}
     await world.merge(f"{ALL}/web", {"metadata": {"annotations": wish}})
-    await soon()
+    await wait_for_sync()
     found = await world.must_get(f"{ALL}/web")
     assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "a"
     assert found["metadata"]["annotations"] == {"deployment.kubernetes.io/revision": "3"}
@@ -240,8 +240,8 @@ async def test_requested_rollback_is_performed_once(world: World) -> None:
 async def test_recreate_waits_for_the_last_old_pod(world: World, second: bool) -> None:
     """(PodDeletionEnqueuesRecreateDeployment, PodDeletionDoesntEnqueueRecreateDeployment, …PartialReplicaSetOwnership…;
     GetPodMapForReplicaSets: pods without the ReplicaSet for owner do not count)"""
-    await make(world, strategy={"type": "Recreate"})
-    await soon()
+    await create(world, strategy={"type": "Recreate"})
+    await wait_for_sync()
     (old,) = await sets(world)
     found = await world.must_get(f"{SETS}/{old}")
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": old, "uid": found["metadata"]["uid"]}
@@ -253,16 +253,16 @@ async def test_recreate_waits_for_the_last_old_pod(world: World, second: bool) -
             "POST", SETS, {"metadata": {"name": "other", "labels": {"app": "x"}}, "spec": _of_another()}
         )
     await set_image(world, "web", "b")
-    await soon()
+    await wait_for_sync()
     emptied = await world.must_get(f"{SETS}/{old}")
     assert emptied["spec"]["replicas"] == 0
     status = {"replicas": 0, "observedGeneration": emptied["metadata"]["generation"]}
     await world.merge(f"{SETS}/{old}/status", {"status": status})
-    await soon()
+    await wait_for_sync()
     world.seen.clear()
     await world.delete(f"{PODS}/a", grace=0)
-    await soon()
+    await wait_for_sync()
     assert world.requests() == [], "one is left: nobody looks"
     await world.delete(f"{PODS}/b", grace=0)
-    await soon()
+    await wait_for_sync()
     assert "create replicasets " in world.requests()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, wait_for_sync
 from tests.controllers.resourceclaim.builders import CLAIMS, claim_doc, reference
 from tests.custom_resources import DEFINITIONS, definition, version
 
@@ -81,10 +81,10 @@ async def test_pod_using_a_tainted_device_gets_an_event_and_is_deleted(world: Wo
     """evict-pod-resourceclaim."""
     await devices(world, gpu_0=[], gpu_1=[TAINT])
     await user(world)
-    await soon(60)
+    await wait_for_sync(60)
     assert world.requests() == [], "another device is tainted"
     await devices(world, gpu_0=[TAINT], gpu_1=[TAINT])
-    await soon()
+    await wait_for_sync()
     assert await deleted(world)
     assert world.requests() == ["get pods pod", "patch pods/status pod", "delete pods pod"]
     (body,) = world.bodies("patch", "pods/status")
@@ -95,7 +95,7 @@ async def test_pod_using_a_tainted_device_gets_an_event_and_is_deleted(world: Wo
     assert await world.events(EVENT) == ["Pod/pod Marking for deletion"]
     assert world.metrics.value(DELETIONS) == 1
     assert world.metrics.value(LATENCY) == 1
-    await soon(600)
+    await wait_for_sync(600)
     assert len(world.requests()) == 3, "and that is all"
 
 
@@ -108,13 +108,13 @@ async def test_pod_already_terminating_counts_as_evicted(world: World, known: bo
         if not known:
             lagging.enter_context(world.faults.hold(resource="pods"))
         await world.delete(f"{PODS}/pod")
-        await soon()
+        await wait_for_sync()
         await devices(world, gpu_0=[TAINT])
-        await soon()
+        await wait_for_sync()
     assert world.requests() == ["get pods pod"]
     assert await world.events(EVENT) == []
     assert (world.metrics.value(DELETIONS), world.metrics.value(LATENCY)) == (1, 1)
-    await soon(600)
+    await wait_for_sync(600)
     assert world.requests() == ["get pods pod"]
 
 
@@ -124,13 +124,13 @@ async def test_toleration_delays_eviction_and_taint_removal_cancels_it(world: Wo
     await user(world, "first", tolerating(60))
     await user(world, "second", tolerating(60), device="gpu-1")
     await user(world, "third", tolerating(), device="gpu-1")
-    await soon(50)
+    await wait_for_sync(50)
     assert await world.pods() == ["first", "second", "third"]
     await devices(world, gpu_0=[], gpu_1=[(await world.must_get(f"{SLICES}/slice"))["spec"]["devices"][1]["taints"][0]])
-    await soon(20)
+    await wait_for_sync(20)
     assert await deleted(world, "second")
     assert not await deleted(world, "first")
-    await soon(600)
+    await wait_for_sync(600)
     assert not await deleted(world, "third")
     assert await world.events(EVENT) == ["Pod/first Cancelling deletion", "Pod/second Marking for deletion"]
 
@@ -139,11 +139,11 @@ async def test_pod_scheduled_after_the_taint_is_evicted(world: World) -> None:
     """evict-pod-after-scheduling."""
     await devices(world, gpu_0=[TAINT])
     await user(world, node="")
-    await soon(60)
+    await wait_for_sync(60)
     assert not await deleted(world)
     target = {"target": {"kind": "Node", "name": "node1"}, "metadata": {"name": "pod"}}
     await world.request("POST", f"{PODS}/pod/binding", target)
-    await soon()
+    await wait_for_sync()
     assert await deleted(world)
 
 
@@ -151,9 +151,9 @@ async def test_removed_reservation_cancels_the_eviction(world: World) -> None:
     """cancel-eviction-remove-reservation."""
     await devices(world, gpu_0=[TAINT])
     await user(world, "pod", tolerating(60))
-    await soon(30)
+    await wait_for_sync(30)
     await world.merge(f"{CLAIMS}/pod/status", {"status": {"reservedFor": None}})
-    await soon(600)
+    await wait_for_sync(600)
     assert not await deleted(world)
     assert await world.events(EVENT) == ["Pod/pod Cancelling deletion"]
 
@@ -162,10 +162,10 @@ async def test_pods_existing_at_startup_are_evicted(env: Env) -> None:
     async with node_world.world(env) as world:
         await devices(world, gpu_0=[TAINT])
         await user(world)
-        await soon(60)
+        await wait_for_sync(60)
         assert not await deleted(world)
         await world.start(DESCRIPTOR)
-        await soon()
+        await wait_for_sync()
         assert await deleted(world)
 
 
@@ -175,7 +175,7 @@ async def test_failed_eviction_is_retried(world: World, verb: str, fault: Any) -
     await devices(world, gpu_0=[TAINT])
     world.faults.add(Rule(fault, verb=verb, resource="pods", name="pod", times=3))
     await user(world)
-    await soon(30)
+    await wait_for_sync(30)
     assert await deleted(world)
 
 
@@ -183,10 +183,10 @@ async def test_recreated_pod_of_the_same_name_is_not_evicted(world: World) -> No
     """The claim is still reserved for its predecessor."""
     await devices(world, gpu_0=[TAINT])
     await user(world, "pod", tolerating(60))
-    await soon(30)
+    await wait_for_sync(30)
     await world.delete(f"{PODS}/pod", grace=0)
     await world.pod("pod", node="node1")
-    await soon(600)
+    await wait_for_sync(600)
     assert not await deleted(world)
 
 
@@ -217,7 +217,7 @@ async def serve_rules(world: World) -> None:
     served = version("v1beta2", schema, subresources={"status": {}})
     rules = definition("DeviceTaintRule", served, group="resource.k8s.io", namespaced=False, approved=True)
     await world.request("POST", DEFINITIONS, rules)
-    await soon(5)
+    await wait_for_sync(5)
 
 
 async def taint_rule(world: World, name: str, effect: str = "NoExecute", **selector: str) -> None:
@@ -242,17 +242,17 @@ async def test_device_taint_rule_evicts_and_reports_progress_in_its_status(env: 
         await user(world)
         await user(world, "patient", tolerating(60))
         await taint_rule(world, "rule", driver="gpu.example.com")
-        await soon()
+        await wait_for_sync()
         assert await deleted(world)
         assert (await status_of(world, "rule"))[:2] == ("True", "PodsPendingEviction")
-        await soon(30)
+        await wait_for_sync(30)
         evicted = "1 pod evicted since starting the controller."
         assert await status_of(world, "rule") == (
             "True",
             "PodsPendingEviction",
             f"1 pod needs to be evicted in 1 namespace. {evicted}",
         )
-        await soon(60)
+        await wait_for_sync(60)
         assert await deleted(world, "patient")
         assert await status_of(world, "rule") == ("False", "Completed", "2 pods evicted since starting the controller.")
         patches = [text for text in world.requests() if "devicetaintrules" in text]
@@ -268,13 +268,13 @@ async def test_device_taint_rule_with_effect_none_reports_affected_pods(env: Env
         await devices(world, gpu_0=[], gpu_1=[])
         await user(world)
         await taint_rule(world, "rule", "None", driver="gpu.example.com")
-        await soon()
+        await wait_for_sync()
         status, reason, message = await status_of(world, "rule")
         assert (status, reason) == ("False", "NoEffect")
         assert message.startswith(
             "2 published devices selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace if "
         )
-        await soon(600)
+        await wait_for_sync(600)
         assert not await deleted(world)
 
 
@@ -282,9 +282,9 @@ async def test_deleted_device_taint_rule_cancels_its_evictions(env: Env) -> None
     async with evicting(env, rules=True) as world:
         await user(world, "pod", tolerating(60))
         await taint_rule(world, "rule", device="gpu-0")
-        await soon(30)
+        await wait_for_sync(30)
         await world.delete(f"{RULES}/rule")
-        await soon(600)
+        await wait_for_sync(600)
         assert not await deleted(world)
         assert await world.events(EVENT) == ["Pod/pod Cancelling deletion"]
 
@@ -295,6 +295,6 @@ async def test_device_taint_rules_are_ignored_without_the_gate(env: Env) -> None
         await taint_rule(world, "rule", driver="gpu.example.com")
         await user(world)
         await world.start(DESCRIPTOR)
-        await soon(600)
+        await wait_for_sync(600)
         assert not await deleted(world)
         assert (await world.must_get(f"{RULES}/rule")).get("status") is None

@@ -1,7 +1,7 @@
 """The server defaults ``timeAdded`` of device taints (``SetDefaults_DeviceTaint``)."""
 
 from tests.controllers.device_taint_eviction.test_controller import SLICES, TAINT, devices
-from tests.controllers.node_world import World, soon
+from tests.controllers.node_world import World, wait_for_sync
 
 
 async def test_time_added_is_defaulted(world: World) -> None:
@@ -10,7 +10,7 @@ async def test_time_added_is_defaulted(world: World) -> None:
     (device,) = (await world.must_get(f"{SLICES}/slice"))["spec"]["devices"]
     began = device["taints"][0]["timeAdded"]
     assert device["taints"][1] == given
-    await soon(60)
+    await wait_for_sync(60)
     await devices(world, gpu_0=[device["taints"][0], TAINT])
     (device,) = (await world.must_get(f"{SLICES}/slice"))["spec"]["devices"]
     assert device["taints"][0]["timeAdded"] == began

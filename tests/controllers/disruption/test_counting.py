@@ -7,7 +7,7 @@ The controller against the embedded API server, in virtual time. Some rows mirro
 import asyncio
 
 import pytest
-from tests.controllers.disruption.scene import (
+from tests.controllers.disruption.world import (
     APPS,
     LABELS,
     PDBS,

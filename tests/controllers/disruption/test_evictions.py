@@ -7,7 +7,7 @@ The controller against the embedded API server, in virtual time. Some rows mirro
 import asyncio
 
 import pytest
-from tests.controllers.disruption.scene import budget, disrupted, evict, note_evicted, pods, status
+from tests.controllers.disruption.world import budget, disrupted, evict, note_evicted, pods, status
 from tests.controllers.node_world import PODS, World
 
 from pilothouse.client.errors import TooManyRequests

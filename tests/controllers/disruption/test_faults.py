@@ -6,7 +6,7 @@ The controller against the embedded API server, in virtual time.
 import asyncio
 
 import pytest
-from tests.controllers.disruption.scene import (
+from tests.controllers.disruption.world import (
     APPS,
     PDBS,
     UPDATE,

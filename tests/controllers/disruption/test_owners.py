@@ -6,7 +6,7 @@ The controller against the embedded API server, in virtual time. Some rows mirro
 
 import asyncio
 
-from tests.controllers.disruption.scene import (
+from tests.controllers.disruption.world import (
     APPS,
     LABELS,
     budget,

@@ -24,7 +24,7 @@ async def start(world: World, **options: Any) -> None:
     await world.start(DESCRIPTOR, EndpointsOptions(**options))
 
 
-async def make(world: World, **spec: Any) -> None:
+async def create(world: World, **spec: Any) -> None:
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": {**SPEC, **spec}})
 
 
@@ -40,7 +40,7 @@ async def addresses_of(world: World) -> list[tuple[str, bool]]:
 
 async def test_service_gets_its_endpoints(world: World) -> None:
     await start(world)
-    await make(world)
+    await create(world)
     await asyncio.sleep(1)
     assert await addresses_of(world) == []
     await pod(world, 1)
@@ -69,7 +69,7 @@ async def test_service_gets_its_endpoints(world: World) -> None:
 async def test_deleted_endpoints_are_recreated_unless_the_service_has_no_selector(world: World) -> None:
     """TestEndpointsDeletionEvents; kubernetes#105986."""
     await start(world)
-    await make(world)
+    await create(world)
     await world.request("POST", SERVICES, {"metadata": {"name": "mine"}, "spec": {"ports": [{"port": 80}]}})
     await world.request("POST", ENDPOINTS, {"metadata": {"name": "mine"}, "subsets": []})
     await pod(world, 1)
@@ -96,7 +96,7 @@ async def test_leftover_endpoints_are_deleted_at_startup_except_leader_election_
 async def test_sync_waits_for_its_own_write_in_the_cache(world: World) -> None:
     """TestMultiplePodChanges: otherwise the second change would look like none."""
     await start(world)
-    await make(world)
+    await create(world)
     await pod(world, 1)
     await asyncio.sleep(5)
     with world.faults.hold(resource="endpoints"):
@@ -113,14 +113,14 @@ async def test_sync_waits_for_its_own_write_in_the_cache(world: World) -> None:
 async def test_recreated_service_gets_endpoints_with_a_stale_cache(world: World) -> None:
     """TestMultipleServiceChanges."""
     await start(world)
-    await make(world)
+    await create(world)
     await pod(world, 1)
     await asyncio.sleep(5)
     with world.faults.hold(resource="endpoints"):
         await world.delete(f"{SERVICES}/web")
         await asyncio.sleep(1)
         assert await world.get(WEB) is None
-        await make(world)
+        await create(world)
         await asyncio.sleep(1)
     await asyncio.sleep(5)
     assert await addresses_of(world) == [("p1", True)]
@@ -129,7 +129,7 @@ async def test_recreated_service_gets_endpoints_with_a_stale_cache(world: World)
 async def test_service_labels_replace_endpoints_labels(world: World) -> None:
     """TestSyncEndpointsItemsPreexistingLabelsChange."""
     await start(world)
-    await make(world)
+    await create(world)
     await pod(world, 1)
     await asyncio.sleep(5)
     await world.merge(WEB, {"metadata": {"labels": {"somebody": "else"}}})
@@ -143,7 +143,7 @@ async def test_service_labels_replace_endpoints_labels(world: World) -> None:
 async def test_external_name_service_has_no_endpoints(world: World) -> None:
     """TestSyncServiceExternalNameType."""
     await start(world)
-    await make(world, type="ExternalName", externalName="example.com")
+    await create(world, type="ExternalName", externalName="example.com")
     await pod(world, 1)
     await asyncio.sleep(60)
     assert await world.get(WEB) is None
@@ -152,7 +152,7 @@ async def test_external_name_service_has_no_endpoints(world: World) -> None:
 async def test_pod_changes_are_batched(world: World) -> None:
     """TestPodAddsBatching, TestPodUpdatesBatching, TestPodDeleteBatching: three of each in one batch."""
     await start(world, batch_seconds=1.0)
-    await make(world)
+    await create(world)
     await asyncio.sleep(10)
     for number in range(3):
         await pod(world, number)
@@ -175,7 +175,7 @@ async def test_pod_changes_are_batched(world: World) -> None:
 async def test_failures_emit_events(world: World) -> None:
     await start(world)
     world.faults.add(Rule(fail(500), verb="create", resource="endpoints", times=1))
-    await make(world)
+    await create(world)
     await asyncio.sleep(1)
     [text] = await world.events("FailedToCreateEndpoint")
     assert text.startswith("Endpoints/web Failed to create endpoint for service default/web: ")
@@ -202,7 +202,7 @@ async def test_endpoints_converge_under_faults(world: World, fault: str, seed: i
     await start(world)
     action, which = FAULTS[fault]
     world.faults.add(Rule(action, **which))
-    await make(world)
+    await create(world)
     for number in range(5):
         await pod(world, number)
     for turn in range(12):

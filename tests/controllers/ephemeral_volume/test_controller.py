@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, wait_for_sync
 from tests.tables import cases
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
@@ -47,7 +47,7 @@ world = fixture_of(controlled)
 async def test_claim_is_created_once_per_pod(env: Env, early: bool) -> None:
     async with controlled(env, before=pod if early else None) as world:
         owner = await world.must_get(f"{PODS}/p") if early else await pod(world)
-        await soon()
+        await wait_for_sync()
         claim = await world.must_get(f"{CLAIMS}/p-scratch")
         assert claim["metadata"]["labels"] == {"of": "scratch"}
         assert claim["metadata"]["ownerReferences"] == [
@@ -62,7 +62,7 @@ async def test_claim_is_created_once_per_pod(env: Env, early: bool) -> None:
         ]
         assert claim["spec"] == {**SPEC, "volumeMode": "Filesystem"}
         await world.merge(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}})
-        await soon(7200)
+        await wait_for_sync(7200)
         assert world.requests() == [CREATE]
         assert world.metrics.value("ephemeral_volume_controller_create_total") == 1
         assert world.metrics.value("ephemeral_volume_controller_create_failures_total") == 0
@@ -70,16 +70,16 @@ async def test_claim_is_created_once_per_pod(env: Env, early: bool) -> None:
 
 async def test_deleted_claim_is_recreated(env: Env) -> None:
     async with controlled(env, before=pod) as world:
-        await soon()
+        await wait_for_sync()
         await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
         await world.delete(f"{CLAIMS}/p-scratch")
-        await soon()
+        await wait_for_sync()
         assert await names(world) == ["p-scratch"]
         assert world.requests() == [CREATE] * 2
         await world.delete(f"{PODS}/p", grace=0)
         await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
         await world.delete(f"{CLAIMS}/p-scratch")
-        await soon(60)
+        await wait_for_sync(60)
         assert await names(world) == [], "nobody wants it any more"
 
 
@@ -90,13 +90,13 @@ async def test_claim_of_another_owner_is_kept_and_an_event_emitted(env: Env) -> 
         await pod(world)
 
     async with controlled(env, before=before) as world:
-        await soon(30)
+        await wait_for_sync(30)
         assert world.requests() == []
         reason = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
         assert await world.events("FailedBinding") == [f"Pod/p ephemeral volume scratch: {reason}"]
         await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
         await world.delete(f"{CLAIMS}/p-scratch")
-        await soon()
+        await wait_for_sync()
         assert world.requests() == [CREATE]
 
 
@@ -116,7 +116,7 @@ async def test_failed_claim_creation_is_retried(env: Env, fault: Any, told: bool
         world.faults.add(Rule(fault, verb="create", resource="persistentvolumeclaims", times=2))
 
     async with controlled(env, before=before) as world:
-        await soon(30)
+        await wait_for_sync(30)
         assert await names(world) == ["p-scratch"]
         told_of = [line for line in await world.events("FailedBinding") if "create PVC p-scratch: " in line]
         assert bool(told_of) is told
@@ -130,9 +130,9 @@ async def test_existing_claim_missing_in_the_cache_emits_no_event(world: World) 
     with world.faults.hold(resource="persistentvolumeclaims"):
         world.faults.add(Rule(fail(500), verb="create", resource="persistentvolumeclaims", nth=2))
         await pod(world, "scratch", "more")
-        await soon(5)
+        await wait_for_sync(5)
         assert len(world.requests()) > 2
-    await soon(60)
+    await wait_for_sync(60)
     assert await names(world) == ["p-more", "p-scratch"]
     lines = await world.events("FailedBinding")
     assert len(lines) == 1
@@ -141,16 +141,16 @@ async def test_existing_claim_missing_in_the_cache_emits_no_event(world: World) 
 
 async def test_recreated_pod_seen_as_an_update_gets_its_claim(env: Env) -> None:
     async with controlled(env, before=pod) as world:
-        await soon()
+        await wait_for_sync()
         with world.faults.hold(resource="pods"), world.faults.hold(resource="persistentvolumeclaims"):
             await world.delete(f"{PODS}/p", grace=0)
             await world.merge(f"{CLAIMS}/p-scratch", {"metadata": {"finalizers": None}})
             await world.delete(f"{CLAIMS}/p-scratch")
             again = await pod(world)
-            await soon()
+            await wait_for_sync()
             for resource in ("persistentvolumeclaims", "pods"):
                 world.faults.end_watches(resource=resource, with_=gone())
-            await soon(5)
-        await soon(5)
+            await wait_for_sync(5)
+        await wait_for_sync(5)
         claim = await world.must_get(f"{CLAIMS}/p-scratch")
         assert claim["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"]

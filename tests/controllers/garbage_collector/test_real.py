@@ -45,7 +45,7 @@ async def test_propagation_policies(env: Env, real_cluster: RealCluster) -> None
     world = RealWorld(env, real_cluster)
     path = f"/api/v1/namespaces/{real_cluster.namespace('gc')}/configmaps"
 
-    async def make(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    async def create(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
         created: dict[str, Any] = await world.request("POST", path, owned(name, *owners, **metadata))
         return {"apiVersion": "v1", "kind": "ConfigMap", **created}
 
@@ -56,12 +56,12 @@ async def test_propagation_policies(env: Env, real_cluster: RealCluster) -> None
         await world.request("DELETE", f"{path}/{name}", {"propagationPolicy": policy})
 
     async with running(world, *GARBAGE_COLLECTOR):
-        background, foreground, orphan = await make("background"), await make("foreground"), await make("orphan")
-        await make("child-b", background)
-        middle = await make("middle", foreground)
-        await make("leaf", middle, finalizers=["example.com/hold"])
-        await make("child-o", orphan)
-        await make("both", background, orphan)
+        background, foreground, orphan = await create("background"), await create("foreground"), await create("orphan")
+        await create("child-b", background)
+        middle = await create("middle", foreground)
+        await create("leaf", middle, finalizers=["example.com/hold"])
+        await create("child-o", orphan)
+        await create("both", background, orphan)
         await asyncio.sleep(1)
         await delete("background", "Background")
         await delete("foreground", "Foreground")
@@ -80,7 +80,7 @@ async def test_custom_resources_get_a_json_merge_patch(env: Env, real_cluster: R
     group, space = f"g{os.getpid()}.example.com", real_cluster.namespace("gc")
     maps, things = f"/api/v1/namespaces/{space}/configmaps", f"/apis/{group}/v1/namespaces/{space}/things"
 
-    async def make(name: str) -> dict[str, Any]:
+    async def create(name: str) -> dict[str, Any]:
         return {"apiVersion": "v1", "kind": "ConfigMap", **await world.request("POST", maps, owned(name))}
 
     def owners() -> list[str]:
@@ -91,7 +91,7 @@ async def test_custom_resources_get_a_json_merge_patch(env: Env, real_cluster: R
     try:
         await world.until(lambda: world.succeeds("GET", things), "the resource is served")
         async with running(world, *GARBAGE_COLLECTOR):
-            first, second = await make("first"), await make("second")
+            first, second = await create("first"), await create("second")
             thing = {"apiVersion": f"{group}/v1", "kind": "Thing", **owned("t", first, second)}
             await world.request("POST", things, thing)
             await asyncio.sleep(1)

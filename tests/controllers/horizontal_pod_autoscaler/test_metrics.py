@@ -5,13 +5,13 @@ Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``,
 
 import asyncio
 
-from tests.controllers.horizontal_pod_autoscaler.scene import (
+from tests.controllers.horizontal_pod_autoscaler.world import (
     CPU_50,
     CUSTOM,
     EXTERNAL,
     PERIOD,
+    AutoscalerWorld,
     Doc,
-    Scene,
     external,
     measured,
     of_object,
@@ -28,27 +28,27 @@ from pilothouse.machinery.times import format_time
 
 
 async def test_missing_metrics_api_sets_scaling_active_false(env: Env) -> None:
-    async with scaling(env, metered=False) as scene:
-        await scene.deploy(3)
-        await scene.pods(3)
-        await scene.autoscale(1, 5)
+    async with scaling(env, metered=False) as hpa:
+        await hpa.deploy(3)
+        await hpa.pods(3)
+        await hpa.autoscale(1, 5)
         await asyncio.sleep(PERIOD + 1)
         api = "the server could not find the requested resource (get pods.metrics.k8s.io)"
         message = f"unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: {api}"
-        assert await scene.message("ScalingActive") == (
+        assert await hpa.message("ScalingActive") == (
             f"the HPA was unable to compute the replica count: failed to get cpu utilization: {message}"
         )
-        assert await scene.world.events("FailedGetResourceMetric") == [
+        assert await hpa.world.events("FailedGetResourceMetric") == [
             f"HorizontalPodAutoscaler/web failed to get cpu utilization: {message}"
         ]
-        assert await scene.world.events("FailedComputeMetricsReplicas") == [
+        assert await hpa.world.events("FailedComputeMetricsReplicas") == [
             "HorizontalPodAutoscaler/web invalid metrics (1 invalid out of 1), first error is: "
             f"failed to get cpu resource metric value: failed to get cpu utilization: {message}"
         ]
-        status = await scene.status()
+        status = await hpa.status()
         assert (status["currentReplicas"], status["desiredReplicas"]) == (3, 0)
         assert status["currentMetrics"] == [{"type": ""}]
-        assert await scene.size() == 3
+        assert await hpa.size() == 3
 
 
 @cases(
@@ -111,67 +111,67 @@ async def test_missing_metrics_api_sets_scaling_active_false(env: Env) -> None:
     },
 )
 async def test_custom_and_external_metrics(
-    scene: Scene, metric: Doc, path: str, values: list[Doc], size: int, asked: str, name: str, current: Doc
+    hpa: AutoscalerWorld, metric: Doc, path: str, values: list[Doc], size: int, asked: str, name: str, current: Doc
 ) -> None:
-    scene.apis.values[path] = values
-    await scene.deploy(3)
-    await scene.pods(3)
-    await scene.autoscale(2, 6, metric)
+    hpa.apis.values[path] = values
+    await hpa.deploy(3)
+    await hpa.pods(3)
+    await hpa.autoscale(2, 6, metric)
     await asyncio.sleep(PERIOD + 1)
-    assert await scene.size() == size
-    assert scene.apis.asked == [asked]
-    assert await scene.message("ScalingActive") == (
+    assert await hpa.size() == size
+    assert hpa.apis.asked == [asked]
+    assert await hpa.message("ScalingActive") == (
         f"the HPA was able to successfully calculate a replica count from {name}"
     )
-    status = (await scene.status())["currentMetrics"][0]
+    status = (await hpa.status())["currentMetrics"][0]
     inner = status[status["type"][0].lower() + status["type"][1:]]
     assert inner["current"] == current
     assert inner["metric"] == {"name": "qps"}
 
 
-async def test_custom_metrics_api_version_is_discovered_once_per_period(scene: Scene) -> None:
-    scene.apis.versions = ("v1beta1",)
-    scene.apis.values[f"{CUSTOM}/pods/*/qps"] = measured("15", "15")
-    await scene.deploy(2)
-    await scene.pods(2)
-    await scene.autoscale(1, 5, per_pod("15"))
+async def test_custom_metrics_api_version_is_discovered_once_per_period(hpa: AutoscalerWorld) -> None:
+    hpa.apis.versions = ("v1beta1",)
+    hpa.apis.values[f"{CUSTOM}/pods/*/qps"] = measured("15", "15")
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    await hpa.autoscale(1, 5, per_pod("15"))
     await asyncio.sleep(PERIOD + 1)
-    assert scene.apis.asked[-1].startswith("v1beta1 ")
-    scene.apis.versions = ("v1beta1", "v1beta2")
+    assert hpa.apis.asked[-1].startswith("v1beta1 ")
+    hpa.apis.versions = ("v1beta1", "v1beta2")
     await asyncio.sleep(PERIOD)
-    assert scene.apis.asked[-1].startswith("v1beta2 ")
-    scene.apis.versions = ()
+    assert hpa.apis.asked[-1].startswith("v1beta2 ")
+    hpa.apis.versions = ()
     await asyncio.sleep(2 * PERIOD)
-    assert (await scene.reasons())["ScalingActive"] == "False FailedGetPodsMetric"
+    assert (await hpa.reasons())["ScalingActive"] == "False FailedGetPodsMetric"
 
 
-async def test_one_failing_metric_prevents_scale_down_but_not_scale_up(scene: Scene) -> None:
+async def test_one_failing_metric_prevents_scale_down_but_not_scale_up(hpa: AutoscalerWorld) -> None:
     """TestScaleUpOneMetricEmpty, TestNoScaleDownOneMetricEmpty."""
-    await scene.deploy(3)
-    await scene.pods(3)
-    scene.meter.cpu = 10
-    await scene.autoscale(1, 6, external(type="Value", value="1"), CPU_50)
+    await hpa.deploy(3)
+    await hpa.pods(3)
+    hpa.meter.cpu = 10
+    await hpa.autoscale(1, 6, external(type="Value", value="1"), CPU_50)
     await asyncio.sleep(PERIOD + 1)
-    assert await scene.size() == 3
-    assert (await scene.reasons())["ScalingActive"] == "False FailedGetExternalMetric"
-    assert [each["type"] for each in (await scene.status())["currentMetrics"]] == ["", "Resource"]
-    assert len(await scene.world.events("FailedComputeMetricsReplicas")) == 1
-    scene.meter.cpu = 90
+    assert await hpa.size() == 3
+    assert (await hpa.reasons())["ScalingActive"] == "False FailedGetExternalMetric"
+    assert [each["type"] for each in (await hpa.status())["currentMetrics"]] == ["", "Resource"]
+    assert len(await hpa.world.events("FailedComputeMetricsReplicas")) == 1
+    hpa.meter.cpu = 90
     await asyncio.sleep(PERIOD)
-    assert await scene.size() == 6
-    assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
+    assert await hpa.size() == 6
+    assert (await hpa.reasons())["ScalingActive"] == "True ValidMetricFound"
 
 
-async def test_largest_recommendation_wins(scene: Scene) -> None:
-    scene.apis.values[EXTERNAL] = measured("7")
-    await scene.deploy(3)
-    await scene.pods(3)
-    scene.meter.cpu = 60
-    await scene.autoscale(1, 20, CPU_50, external(type="AverageValue", averageValue="1"))
+async def test_largest_recommendation_wins(hpa: AutoscalerWorld) -> None:
+    hpa.apis.values[EXTERNAL] = measured("7")
+    await hpa.deploy(3)
+    await hpa.pods(3)
+    hpa.meter.cpu = 60
+    await hpa.autoscale(1, 20, CPU_50, external(type="AverageValue", averageValue="1"))
     await asyncio.sleep(PERIOD + 1)
-    assert await scene.size() == 6  # seven are asked for, twice as many are allowed
-    assert (await scene.world.events("SuccessfulRescale"))[0].endswith("external metric qps(nil) above target")
-    assert await scene.reasons() == {
+    assert await hpa.size() == 6  # seven are asked for, twice as many are allowed
+    assert (await hpa.world.events("SuccessfulRescale"))[0].endswith("external metric qps(nil) above target")
+    assert await hpa.reasons() == {
         "AbleToScale": "True SucceededRescale",
         "ScalingActive": "True ValidMetricFound",
         "ScalingLimited": "True ScaleUpLimit",
@@ -208,18 +208,18 @@ async def test_largest_recommendation_wins(scene: Scene) -> None:
     },
 )
 async def test_resource_and_container_resource_metrics(
-    scene: Scene, metric: Doc, size: int, current: Doc, name: str
+    hpa: AutoscalerWorld, metric: Doc, size: int, current: Doc, name: str
 ) -> None:
-    await scene.deploy(2)
-    await scene.pods(2)
-    scene.meter.cpu = 50
-    await scene.autoscale(1, 9, metric)
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    hpa.meter.cpu = 50
+    await hpa.autoscale(1, 9, metric)
     await asyncio.sleep(PERIOD + 1)
-    assert await scene.size() == size
-    (status,) = (await scene.status())["currentMetrics"]
+    assert await hpa.size() == size
+    (status,) = (await hpa.status())["currentMetrics"]
     inner = status["containerResource" if status["type"] == "ContainerResource" else "resource"]
     assert inner["current"] == current
-    assert (await scene.message("ScalingActive")).endswith(f"calculate a replica count from {name}")
+    assert (await hpa.message("ScalingActive")).endswith(f"calculate a replica count from {name}")
 
 
 @cases(
@@ -258,40 +258,40 @@ async def test_resource_and_container_resource_metrics(
     },
 )
 async def test_failed_metrics_have_a_reason_by_source_type(
-    scene: Scene, metric: Doc, reason: str, message: str
+    hpa: AutoscalerWorld, metric: Doc, reason: str, message: str
 ) -> None:
     """TestConditionFailedGetMetrics."""
-    await scene.deploy(2)
-    await scene.pods(2)
-    scene.meter.unmeasured = {"web-0", "web-1"}
-    await scene.autoscale(1, 9, metric)
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    hpa.meter.unmeasured = {"web-0", "web-1"}
+    await hpa.autoscale(1, 9, metric)
     await asyncio.sleep(PERIOD + 1)
-    assert (await scene.reasons())["ScalingActive"] == f"False {reason}"
-    assert await scene.message("ScalingActive") == f"the HPA was unable to compute the replica count: {message}"
-    assert await scene.world.events(reason) == [f"HorizontalPodAutoscaler/web {message}"]
+    assert (await hpa.reasons())["ScalingActive"] == f"False {reason}"
+    assert await hpa.message("ScalingActive") == f"the HPA was unable to compute the replica count: {message}"
+    assert await hpa.world.events(reason) == [f"HorizontalPodAutoscaler/web {message}"]
 
 
 async def test_pods_without_requests_fail_utilization(env: Env) -> None:
     """TestEmptyCPURequest."""
     async with scaling(
         env, options=HorizontalPodAutoscalerOptions(cpu_initialization_period=0.0, initial_readiness_delay=0.0)
-    ) as scene:
-        await scene.deploy(1)
-        await scene.world.pod("bare", labels={"app": "web"}, ready=True)
-        started = format_time(scene.world.env.now())
-        await scene.world.merge(f"{PODS}/bare/status", {"status": {"startTime": started}})
-        await scene.autoscale(1, 9)
+    ) as hpa:
+        await hpa.deploy(1)
+        await hpa.world.pod("bare", labels={"app": "web"}, ready=True)
+        started = format_time(hpa.world.env.now())
+        await hpa.world.merge(f"{PODS}/bare/status", {"status": {"startTime": started}})
+        await hpa.autoscale(1, 9)
         await asyncio.sleep(PERIOD + 1)
         message = "failed to get cpu utilization: missing request for cpu in container main of Pod bare"
-        assert (await scene.message("ScalingActive")).endswith(message)
+        assert (await hpa.message("ScalingActive")).endswith(message)
 
 
-async def test_missing_metrics_are_assumed_conservatively(scene: Scene) -> None:
+async def test_missing_metrics_are_assumed_conservatively(hpa: AutoscalerWorld) -> None:
     """TestMissingMetrics, TestMissingReports."""
-    await scene.deploy(3)
-    await scene.pods(3)
-    scene.meter.unmeasured = {"web-2"}
-    scene.meter.cpu = 100
-    await scene.autoscale(1, 9)
+    await hpa.deploy(3)
+    await hpa.pods(3)
+    hpa.meter.unmeasured = {"web-2"}
+    hpa.meter.cpu = 100
+    await hpa.autoscale(1, 9)
     await asyncio.sleep(PERIOD + 1)
-    assert await scene.size() == 4  # 200 of 300 are used, twice of 50 %, less for the one that is not known
+    assert await hpa.size() == 4  # 200 of 300 are used, twice of 50 %, less for the one that is not known

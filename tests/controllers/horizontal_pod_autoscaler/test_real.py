@@ -81,7 +81,7 @@ def metrics(namespace: str, milli: int, count: int) -> Answer:
     return Answer(wire.Response(200, {"content-type": "application/json"}, body))
 
 
-class Scene(RealWorld):
+class AutoscalerWorld(RealWorld):
     """A Deployment, its pods, and what is seen of its autoscaler as autoscaling/v1."""
 
     def __init__(self, env: Env, cluster: RealCluster, namespace: str) -> None:
@@ -131,31 +131,31 @@ class Scene(RealWorld):
 
 @pytest.mark.real_loop
 async def test_replicas_follow_the_metrics(env: Env, real_cluster: RealCluster) -> None:
-    scene = Scene(env, real_cluster, real_cluster.namespace("autoscaling"))
+    hpa = AutoscalerWorld(env, real_cluster, real_cluster.namespace("autoscaling"))
     faults: list[Interceptor] = []
 
     def wrap(transport: wire.Transport) -> wire.Transport:
         faults.append(Interceptor(Older(transport), env))
         return faults[0]
 
-    async with scene.controllers((DESCRIPTOR, OPTIONS), user="autoscaler", roles=NEEDED, wrap=wrap):
-        await scene.record_initial_recommendation(2)
-        await scene.until(lambda: "ScalingActive" in scene.conditions(), "the condition ScalingActive")
-        found = scene.conditions()["ScalingActive"]
+    async with hpa.controllers((DESCRIPTOR, OPTIONS), user="autoscaler", roles=NEEDED, wrap=wrap):
+        await hpa.record_initial_recommendation(2)
+        await hpa.until(lambda: "ScalingActive" in hpa.conditions(), "the condition ScalingActive")
+        found = hpa.conditions()["ScalingActive"]
         assert (found["status"], found["reason"]) == ("False", "FailedGetResourceMetric")
         assert found["message"].endswith(
             "unable to fetch metrics from resource metrics API: the server could not find the requested resource "
             "(get pods.metrics.k8s.io)"
         )
-        measured = faults[0].add(Rule(metrics(scene.namespace, 80, 2), resource="pods.metrics.k8s.io"))
-        await scene.until_size(4)
+        measured = faults[0].add(Rule(metrics(hpa.namespace, 80, 2), resource="pods.metrics.k8s.io"))
+        await hpa.until_size(4)
         faults[0].remove(measured)
-        faults[0].add(Rule(metrics(scene.namespace, 10, 2), resource="pods.metrics.k8s.io"))
-        await scene.until_size(1)
-        status = (await scene.request("GET", f"{scene.autoscalers}/web"))["status"]
+        faults[0].add(Rule(metrics(hpa.namespace, 10, 2), resource="pods.metrics.k8s.io"))
+        await hpa.until_size(1)
+        status = (await hpa.request("GET", f"{hpa.autoscalers}/web"))["status"]
         assert (status["desiredReplicas"], status["currentCPUUtilizationPercentage"]) == (1, 10)
         assert status["lastScaleTime"]
-        assert scene.reasons() == {"FailedGetResourceMetric", "FailedComputeMetricsReplicas", "SuccessfulRescale"}
-        deployment = f"/apis/apps/v1/namespaces/{scene.namespace}/deployments/web"
-        await scene.request("PATCH", deployment, {"spec": {"replicas": 12}})
-        await scene.until_size(9)
+        assert hpa.reasons() == {"FailedGetResourceMetric", "FailedComputeMetricsReplicas", "SuccessfulRescale"}
+        deployment = f"/apis/apps/v1/namespaces/{hpa.namespace}/deployments/web"
+        await hpa.request("PATCH", deployment, {"spec": {"replicas": 12}})
+        await hpa.until_size(9)

@@ -6,7 +6,7 @@ The controller against the embedded API server in virtual time. Many scenarios m
 
 import asyncio
 
-from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPAS, PERIOD, Doc, Scene
+from tests.controllers.horizontal_pod_autoscaler.world import CPU_50, HPAS, PERIOD, AutoscalerWorld, Doc
 from tests.controllers.node_world import PODS
 from tests.custom_resources import DEFINITIONS, definition, version
 from tests.tables import cases
@@ -34,49 +34,49 @@ from pilothouse.client.interceptor import Rule, delay
         ),
     },
 )
-async def test_missing_scale_target(scene: Scene, target: Doc, text: str, error: str) -> None:
+async def test_missing_scale_target(hpa: AutoscalerWorld, target: Doc, text: str, error: str) -> None:
     """TestConditionFailedGetScale."""
     spec = {"scaleTargetRef": target, "maxReplicas": 5}
     try:
-        await scene.world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
+        await hpa.world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
     except Exception:  # noqa: BLE001  # some of these the server does not take; then there is nothing to see
         return
     await asyncio.sleep(PERIOD + 1)
-    assert await scene.reasons() == {"AbleToScale": "False FailedGetScale"}
+    assert await hpa.reasons() == {"AbleToScale": "False FailedGetScale"}
     message = "the HPA controller was unable to get the target's current scale"
-    assert await scene.message("AbleToScale") == f"{message}: {text}"
-    assert await scene.world.events("FailedGetScale") == [f"HorizontalPodAutoscaler/web {text}"]
-    shown = scene.world.metrics.exposition()
+    assert await hpa.message("AbleToScale") == f"{message}: {text}"
+    assert await hpa.world.events("FailedGetScale") == [f"HorizontalPodAutoscaler/web {text}"]
+    shown = hpa.world.metrics.exposition()
     name = "horizontal_pod_autoscaler_controller_reconciliations_total"
     assert f'{name}{{action="none",error="{error}"}} 1' in shown
 
 
-async def test_ambiguous_selector_disables_both_autoscalers(scene: Scene) -> None:
+async def test_ambiguous_selector_disables_both_autoscalers(hpa: AutoscalerWorld) -> None:
     """TestConditionAmbiguous…: upstream since v1.27."""
-    await scene.deploy(3)
-    await scene.deploy(3, name="twin", labels={"app": "web"})
-    await scene.pods(3)
-    scene.meter.cpu = 90
-    await scene.autoscale(1, 9)
-    await scene.autoscale(1, 9, name="twin")
+    await hpa.deploy(3)
+    await hpa.deploy(3, name="twin", labels={"app": "web"})
+    await hpa.pods(3)
+    hpa.meter.cpu = 90
+    await hpa.autoscale(1, 9)
+    await hpa.autoscale(1, 9, name="twin")
     await asyncio.sleep(2 * PERIOD + 1)
     message = "pods by selector app=web are controlled by multiple HPAs: [default/twin default/web]"
-    assert (await scene.reasons("twin"))["ScalingActive"] == "False AmbiguousSelector"
-    assert await scene.message("ScalingActive") == message
-    assert f"HorizontalPodAutoscaler/web {message}" in await scene.world.events("AmbiguousSelector")
-    sizes = await scene.size(), await scene.size("twin")
-    await scene.world.delete(f"{HPAS}/twin")
+    assert (await hpa.reasons("twin"))["ScalingActive"] == "False AmbiguousSelector"
+    assert await hpa.message("ScalingActive") == message
+    assert f"HorizontalPodAutoscaler/web {message}" in await hpa.world.events("AmbiguousSelector")
+    sizes = await hpa.size(), await hpa.size("twin")
+    await hpa.world.delete(f"{HPAS}/twin")
     await asyncio.sleep(2 * PERIOD)
-    assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
-    assert await scene.size("twin") == sizes[1]
+    assert (await hpa.reasons())["ScalingActive"] == "True ValidMetricFound"
+    assert await hpa.size("twin") == sizes[1]
 
 
 SLOOPS = "/apis/sea.example/v1/namespaces/default/sloops"
 
 
-async def define_sloops(scene: Scene, *, selector: str = "app=web") -> None:
+async def define_sloops(hpa: AutoscalerWorld, *, selector: str = "app=web") -> None:
     """A custom resource with a scale, one of it, and its autoscaler. Its selector is whatever somebody writes."""
-    world = scene.world
+    world = hpa.world
     paths = {
         "specReplicasPath": ".spec.crew",
         "statusReplicasPath": ".status.crew",
@@ -88,19 +88,19 @@ async def define_sloops(scene: Scene, *, selector: str = "app=web") -> None:
     body = {"apiVersion": "sea.example/v1", "kind": "Sloop", "metadata": {"name": "web"}, "spec": {"crew": 2}}
     await world.request("POST", SLOOPS, body)
     await world.merge(f"{SLOOPS}/web/status", {"status": {"crew": 2, "selector": selector}})
-    await scene.deploy(1)
-    await scene.pods(2)
+    await hpa.deploy(1)
+    await hpa.pods(2)
     target = {"apiVersion": "sea.example/v1", "kind": "Sloop", "name": "web"}
     spec = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9, "metrics": [CPU_50]}
     await world.request("POST", HPAS, {"metadata": {"name": "web"}, "spec": spec})
     await asyncio.sleep(PERIOD + 1)
 
 
-async def test_custom_resource_with_a_scale_subresource(scene: Scene) -> None:
+async def test_custom_resource_with_a_scale_subresource(hpa: AutoscalerWorld) -> None:
     """A custom resource with a scale is discovered, and updated by its scale subresource."""
-    scene.meter.cpu = 100
-    await define_sloops(scene)
-    assert (await scene.world.must_get(f"{SLOOPS}/web"))["spec"] == {"crew": 4}
+    hpa.meter.cpu = 100
+    await define_sloops(hpa)
+    assert (await hpa.world.must_get(f"{SLOOPS}/web"))["spec"] == {"crew": 4}
 
 
 @cases(
@@ -121,16 +121,16 @@ async def test_custom_resource_with_a_scale_subresource(scene: Scene) -> None:
     },
 )
 async def test_invalid_or_missing_selector(
-    scene: Scene, selector: str, event: str, recorded: str, message: str
+    hpa: AutoscalerWorld, selector: str, event: str, recorded: str, message: str
 ) -> None:
-    await define_sloops(scene, selector=selector)
-    assert (await scene.reasons())["ScalingActive"] == "False InvalidSelector"
-    assert (await scene.message("ScalingActive")).startswith(message)
-    assert (await scene.world.events(event))[0].startswith(f"HorizontalPodAutoscaler/web {recorded}")
-    assert (await scene.world.events("FailedComputeMetricsReplicas"))[0].startswith(
+    await define_sloops(hpa, selector=selector)
+    assert (await hpa.reasons())["ScalingActive"] == "False InvalidSelector"
+    assert (await hpa.message("ScalingActive")).startswith(message)
+    assert (await hpa.world.events(event))[0].startswith(f"HorizontalPodAutoscaler/web {recorded}")
+    assert (await hpa.world.events("FailedComputeMetricsReplicas"))[0].startswith(
         f"HorizontalPodAutoscaler/web {recorded}"
     )
-    assert (await scene.world.must_get(f"{SLOOPS}/web"))["spec"] == {"crew": 2}
+    assert (await hpa.world.must_get(f"{SLOOPS}/web"))["spec"] == {"crew": 2}
 
 
 @cases(
@@ -141,31 +141,31 @@ async def test_invalid_or_missing_selector(
         "no overlap": ({"app": "other"}, "True ValidMetricFound"),
     },
 )
-async def test_selectors_are_ambiguous_only_if_pods_overlap(scene: Scene, other: Doc, reason: str) -> None:
+async def test_selectors_are_ambiguous_only_if_pods_overlap(hpa: AutoscalerWorld, other: Doc, reason: str) -> None:
     """TestCondition(No)AmbiguousSelectorWhen…OverlapBetweenHPAs."""
-    await scene.deploy(2)
-    await scene.deploy(2, name="twin", labels=other)
-    await scene.pods(2)
-    await scene.world.merge(f"{PODS}/web-1", {"metadata": {"labels": {"tier": "front"}}})
-    scene.meter.cpu = 50
-    await scene.autoscale(1, 9, name="twin")
+    await hpa.deploy(2)
+    await hpa.deploy(2, name="twin", labels=other)
+    await hpa.pods(2)
+    await hpa.world.merge(f"{PODS}/web-1", {"metadata": {"labels": {"tier": "front"}}})
+    hpa.meter.cpu = 50
+    await hpa.autoscale(1, 9, name="twin")
     await asyncio.sleep(PERIOD / 2)
-    await scene.autoscale(1, 9)
+    await hpa.autoscale(1, 9)
     await asyncio.sleep(PERIOD + 1)
-    assert (await scene.reasons())["ScalingActive"] == reason
+    assert (await hpa.reasons())["ScalingActive"] == reason
 
 
-async def test_autoscaler_deleted_during_its_sync_leaves_no_selector(scene: Scene) -> None:
+async def test_autoscaler_deleted_during_its_sync_leaves_no_selector(hpa: AutoscalerWorld) -> None:
     """Upstream stores the selector only of an autoscaler that is still registered (v1.36 ``horizontal.go``,
     ``validateAndParseSelector``)."""
-    await scene.deploy(3)
-    await scene.pods(3)
-    scene.meter.cpu = 50
-    scene.world.faults.add(Rule(delay(2.0), verb="get", subresource="scale", times=1))
-    await scene.autoscale(1, 9, name="old", target="web")
+    await hpa.deploy(3)
+    await hpa.pods(3)
+    hpa.meter.cpu = 50
+    hpa.world.faults.add(Rule(delay(2.0), verb="get", subresource="scale", times=1))
+    await hpa.autoscale(1, 9, name="old", target="web")
     await asyncio.sleep(PERIOD + 1)
-    assert not [each for each in scene.world.requests() if "/scale" in each], "the sync waits for the scale"
-    await scene.world.delete(f"{HPAS}/old")
-    await scene.autoscale(1, 9)
+    assert not [each for each in hpa.world.requests() if "/scale" in each], "the sync waits for the scale"
+    await hpa.world.delete(f"{HPAS}/old")
+    await hpa.autoscale(1, 9)
     await asyncio.sleep(2 * PERIOD + 1)
-    assert (await scene.reasons())["ScalingActive"] == "True ValidMetricFound"
+    assert (await hpa.reasons())["ScalingActive"] == "True ValidMetricFound"

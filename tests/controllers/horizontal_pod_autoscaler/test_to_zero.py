@@ -3,12 +3,12 @@
 
 import asyncio
 
-from tests.controllers.horizontal_pod_autoscaler.scene import (
+from tests.controllers.horizontal_pod_autoscaler.world import (
     EXTERNAL,
     HPA,
     PERIOD,
     WEB,
-    Scene,
+    AutoscalerWorld,
     external,
     measured,
     scaling,
@@ -22,9 +22,9 @@ from pilothouse.env import Env
 ZERO = HorizontalPodAutoscalerOptions(scale_to_zero=True, cpu_initialization_period=0.0)
 
 
-async def allow_zero(scene: Scene) -> None:
+async def allow_zero(hpa: AutoscalerWorld) -> None:
     """Store a minimum of 0, which this server's API refuses: upstream's takes it with its own gate on."""
-    store, key = scene.world.store, "autoscaling/horizontalpodautoscalers/default/web"
+    store, key = hpa.world.store, "autoscaling/horizontalpodautoscalers/default/web"
     record = store.get(key)
     assert record is not None, "it was made"
     value = record.value.replace(b'"minReplicas":1', b'"minReplicas":0')
@@ -37,58 +37,58 @@ async def allow_zero(scene: Scene) -> None:
 
 async def test_scale_to_zero_and_back_with_the_gate(env: Env) -> None:
     """The gate HPAScaleToZero (alpha): replicas that it set to 0 are scaled up again, a manual 0 is kept."""
-    async with scaling(env, options=ZERO) as scene:
-        values = scene.apis.values
+    async with scaling(env, options=ZERO) as hpa:
+        values = hpa.apis.values
         values[EXTERNAL] = measured("0")
-        await scene.deploy(2)
-        await scene.pods(2)
+        await hpa.deploy(2)
+        await hpa.pods(2)
         down = {"stabilizationWindowSeconds": 0}
-        await scene.autoscale(1, 9, external(type="Value", value="100"), behavior={"scaleDown": down})
+        await hpa.autoscale(1, 9, external(type="Value", value="100"), behavior={"scaleDown": down})
         await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 1
-        assert (await scene.reasons())["ScaledToZero"] == "False NotScaledToZero"
-        await allow_zero(scene)
+        assert await hpa.size() == 1
+        assert (await hpa.reasons())["ScaledToZero"] == "False NotScaledToZero"
+        await allow_zero(hpa)
         await asyncio.sleep(PERIOD)
-        assert await scene.size() == 0
-        assert (await scene.reasons())["ScaledToZero"] == "True ScaledToZero"
+        assert await hpa.size() == 0
+        assert (await hpa.reasons())["ScaledToZero"] == "True ScaledToZero"
         await asyncio.sleep(3 * PERIOD)
-        assert await scene.size() == 0
+        assert await hpa.size() == 0
         values[EXTERNAL] = measured("350")
         await asyncio.sleep(PERIOD)
-        assert await scene.size() == 4
-        assert (await scene.reasons())["ScaledToZero"] == "False NotScaledToZero"
-        await scene.world.merge(WEB, {"spec": {"replicas": 0}})
+        assert await hpa.size() == 4
+        assert (await hpa.reasons())["ScaledToZero"] == "False NotScaledToZero"
+        await hpa.world.merge(WEB, {"spec": {"replicas": 0}})
         await asyncio.sleep(2 * PERIOD)
-        assert await scene.size() == 0
-        assert (await scene.reasons())["ScalingActive"] == "False ScalingDisabled"
+        assert await hpa.size() == 0
+        assert (await hpa.reasons())["ScalingActive"] == "False ScalingDisabled"
 
 
 async def test_raised_min_replicas_at_zero_scales_up(env: Env) -> None:
-    async with scaling(env, options=ZERO) as scene:
-        scene.apis.values[EXTERNAL] = measured("0")
-        await scene.deploy(1)
-        await scene.pods(1)
+    async with scaling(env, options=ZERO) as hpa:
+        hpa.apis.values[EXTERNAL] = measured("0")
+        await hpa.deploy(1)
+        await hpa.pods(1)
         down = {"stabilizationWindowSeconds": 0}
-        await scene.autoscale(1, 9, external(type="Value", value="100"), behavior={"scaleDown": down})
-        await allow_zero(scene)
+        await hpa.autoscale(1, 9, external(type="Value", value="100"), behavior={"scaleDown": down})
+        await allow_zero(hpa)
         await asyncio.sleep(PERIOD + 1)
-        assert await scene.size() == 0
-        await scene.world.merge(HPA, {"spec": {"minReplicas": 3}})
+        assert await hpa.size() == 0
+        await hpa.world.merge(HPA, {"spec": {"minReplicas": 3}})
         await asyncio.sleep(PERIOD)
-        assert await scene.size() == 3
-        assert (await scene.world.events("SuccessfulRescale"))[-1].endswith("below Spec.MinReplicas")
+        assert await hpa.size() == 3
+        assert (await hpa.world.events("SuccessfulRescale"))[-1].endswith("below Spec.MinReplicas")
 
 
 async def test_zero_replicas_set_manually_are_kept(env: Env) -> None:
     """TestScaleUpFromZeroWithoutCondition."""
-    async with scaling(env, options=ZERO) as scene:
-        scene.apis.values[EXTERNAL] = measured("500")
-        await scene.deploy(0)
-        await scene.autoscale(1, 9, external(type="Value", value="100"))
-        await allow_zero(scene)
+    async with scaling(env, options=ZERO) as hpa:
+        hpa.apis.values[EXTERNAL] = measured("500")
+        await hpa.deploy(0)
+        await hpa.autoscale(1, 9, external(type="Value", value="100"))
+        await allow_zero(hpa)
         await asyncio.sleep(2 * PERIOD + 1)
-        assert await scene.size() == 0
-        assert (await scene.reasons())["ScalingActive"] == "False ScalingDisabled"
+        assert await hpa.size() == 0
+        assert (await hpa.reasons())["ScalingActive"] == "False ScalingDisabled"
 
 
 @cases(
@@ -100,12 +100,12 @@ async def test_zero_replicas_set_manually_are_kept(env: Env) -> None:
     },
 )
 async def test_scaled_to_zero_condition_is_removed_without_the_gate(
-    scene: Scene, replicas: int, cpu: int, stays: bool
+    hpa: AutoscalerWorld, replicas: int, cpu: int, stays: bool
 ) -> None:
-    await scene.deploy(replicas)
-    await scene.pods(replicas)
-    scene.meter.cpu = cpu
-    await scene.autoscale(1, 9)
+    await hpa.deploy(replicas)
+    await hpa.pods(replicas)
+    hpa.meter.cpu = cpu
+    await hpa.autoscale(1, 9)
     condition = {
         "type": "ScaledToZero",
         "status": "True",
@@ -113,6 +113,6 @@ async def test_scaled_to_zero_condition_is_removed_without_the_gate(
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     status = {"currentReplicas": 0, "desiredReplicas": 0, "conditions": [condition]}
-    await scene.world.merge(f"{HPA}/status", {"status": status})
+    await hpa.world.merge(f"{HPA}/status", {"status": status})
     await asyncio.sleep(PERIOD + 1)
-    assert ("ScaledToZero" in await scene.reasons()) is stays
+    assert ("ScaledToZero" in await hpa.reasons()) is stays

@@ -6,135 +6,135 @@ The controller against the embedded API server in virtual time. Many scenarios m
 
 import asyncio
 
-from tests.controllers.horizontal_pod_autoscaler.scene import CPU_50, HPA, PERCENT, PERIOD, Scene, external
+from tests.controllers.horizontal_pod_autoscaler.world import CPU_50, HPA, PERCENT, PERIOD, AutoscalerWorld, external
 
 from pilothouse.client.interceptor import Rule, conflict, fail, lose_answer
 
 
-async def test_concurrent_scale_update_is_retried(scene: Scene) -> None:
-    await scene.deploy(1)
-    scene.world.faults.add(Rule(conflict(), verb="update", subresource="scale", times=4))
-    await scene.autoscale(2, 5)
+async def test_concurrent_scale_update_is_retried(hpa: AutoscalerWorld) -> None:
+    await hpa.deploy(1)
+    hpa.world.faults.add(Rule(conflict(), verb="update", subresource="scale", times=4))
+    await hpa.autoscale(2, 5)
     await asyncio.sleep(PERIOD + 1)
-    assert await scene.size() == 2
-    assert [each for each in scene.world.requests() if "/scale" in each] == [
+    assert await hpa.size() == 2
+    assert [each for each in hpa.world.requests() if "/scale" in each] == [
         "get deployments/scale web",
         *["update deployments/scale web", "get deployments/scale web"] * 4,
         "update deployments/scale web",
     ]
 
 
-async def test_scale_is_updated_from_the_first_read_if_the_second_fails(scene: Scene) -> None:
+async def test_scale_is_updated_from_the_first_read_if_the_second_fails(hpa: AutoscalerWorld) -> None:
     """Upstream logs the error and continues with what it has."""
-    await scene.deploy(2)
-    await scene.pods(2)
-    scene.meter.cpu = 100
-    scene.world.faults.add(Rule(conflict(), verb="update", subresource="scale", times=1))
-    scene.world.faults.add(Rule(fail(500), verb="get", subresource="scale", nth=2))
-    await scene.autoscale(1, 9)
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    hpa.meter.cpu = 100
+    hpa.world.faults.add(Rule(conflict(), verb="update", subresource="scale", times=1))
+    hpa.world.faults.add(Rule(fail(500), verb="get", subresource="scale", nth=2))
+    await hpa.autoscale(1, 9)
     await asyncio.sleep(PERIOD + 1)
-    assert await scene.size() == 4
-    assert await scene.world.events("FailedRescale") == []
+    assert await hpa.size() == 4
+    assert await hpa.world.events("FailedRescale") == []
 
 
-async def test_failed_scale_update(scene: Scene) -> None:
+async def test_failed_scale_update(hpa: AutoscalerWorld) -> None:
     """TestConditionFailedUpdateScale."""
-    await scene.deploy(3)
-    await scene.pods(3)
-    scene.meter.cpu = 75
-    scene.world.faults.add(Rule(fail(500, "InternalError", "something went wrong"), verb="update", subresource="scale"))
-    await scene.autoscale(1, 5)
+    await hpa.deploy(3)
+    await hpa.pods(3)
+    hpa.meter.cpu = 75
+    hpa.world.faults.add(Rule(fail(500, "InternalError", "something went wrong"), verb="update", subresource="scale"))
+    await hpa.autoscale(1, 5)
     await asyncio.sleep(PERIOD + 1)
-    assert (await scene.reasons())["AbleToScale"] == "False FailedUpdateScale"
-    assert await scene.world.events("FailedRescale") == [
+    assert (await hpa.reasons())["AbleToScale"] == "False FailedUpdateScale"
+    assert await hpa.world.events("FailedRescale") == [
         f"HorizontalPodAutoscaler/web New size: 5; reason: {PERCENT} above target; error: something went wrong"
     ]
-    status = await scene.status()
+    status = await hpa.status()
     assert (status["currentReplicas"], status["desiredReplicas"], status.get("lastScaleTime")) == (3, 0, None)
 
 
-async def test_lost_scale_response_does_not_scale_twice(scene: Scene) -> None:
+async def test_lost_scale_response_does_not_scale_twice(hpa: AutoscalerWorld) -> None:
     """The next sync reads the new replicas and continues from there."""
-    await scene.deploy(2)
-    await scene.pods(2)
-    scene.meter.cpu = 100
-    scene.world.faults.add(Rule(lose_answer(), verb="update", subresource="scale", times=1))
-    await scene.autoscale(1, 100)
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    hpa.meter.cpu = 100
+    hpa.world.faults.add(Rule(lose_answer(), verb="update", subresource="scale", times=1))
+    await hpa.autoscale(1, 100)
     await asyncio.sleep(PERIOD + 1)
-    assert await scene.size() == 4
-    await scene.pods(2, first=2)
-    scene.meter.cpu = 50
+    assert await hpa.size() == 4
+    await hpa.pods(2, first=2)
+    hpa.meter.cpu = 50
     await asyncio.sleep(PERIOD)
-    assert await scene.size() == 4
-    assert (await scene.reasons())["AbleToScale"] == "True ReadyForNewScale"
+    assert await hpa.size() == 4
+    assert (await hpa.reasons())["AbleToScale"] == "True ReadyForNewScale"
 
 
-async def test_unchanged_status_is_not_written(scene: Scene) -> None:
+async def test_unchanged_status_is_not_written(hpa: AutoscalerWorld) -> None:
     """TestAvoidUnnecessaryUpdates."""
-    await scene.deploy(2)
-    await scene.pods(2)
-    scene.meter.cpu = 50
-    await scene.autoscale(1, 5)
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    hpa.meter.cpu = 50
+    await hpa.autoscale(1, 5)
     await asyncio.sleep(2 * PERIOD + 1)
-    scene.world.seen.clear()
+    hpa.world.seen.clear()
     await asyncio.sleep(10 * PERIOD)
-    assert scene.world.requests(reads=False) == []
-    assert scene.world.requests() == ["get deployments/scale web"] * 10
+    assert hpa.world.requests(reads=False) == []
+    assert hpa.world.requests() == ["get deployments/scale web"] * 10
 
 
-async def test_failed_status_update_emits_an_event_and_is_retried(scene: Scene) -> None:
-    await scene.deploy(2)
-    await scene.pods(2)
-    scene.meter.cpu = 50
-    await scene.autoscale(1, 5)
+async def test_failed_status_update_emits_an_event_and_is_retried(hpa: AutoscalerWorld) -> None:
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    hpa.meter.cpu = 50
+    await hpa.autoscale(1, 5)
     rule = Rule(conflict(), verb="update", resource="horizontalpodautoscalers", times=1)
-    scene.world.faults.add(rule)
+    hpa.world.faults.add(rule)
     await asyncio.sleep(PERIOD + 1)
-    assert len(await scene.world.events("FailedUpdateStatus")) == 1
+    assert len(await hpa.world.events("FailedUpdateStatus")) == 1
     await asyncio.sleep(PERIOD)
-    assert (await scene.reasons())["AbleToScale"] == "True ReadyForNewScale"
+    assert (await hpa.reasons())["AbleToScale"] == "True ReadyForNewScale"
 
 
-async def test_status_update_keeps_the_spec_unchanged(scene: Scene) -> None:
+async def test_status_update_keeps_the_spec_unchanged(hpa: AutoscalerWorld) -> None:
     """The whole object is written, so its spec must be unchanged."""
-    await scene.deploy(2)
-    await scene.pods(2)
-    scene.meter.cpu = 100
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    hpa.meter.cpu = 100
     rules = {"tolerance": "50m", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
-    await scene.autoscale(1, 9, behavior={"scaleUp": rules})
+    await hpa.autoscale(1, 9, behavior={"scaleUp": rules})
     await asyncio.sleep(PERIOD + 1)
-    sent = scene.world.bodies("update", "horizontalpodautoscalers/status")[-1]
-    found = await scene.world.must_get(HPA)
+    sent = hpa.world.bodies("update", "horizontalpodautoscalers/status")[-1]
+    found = await hpa.world.must_get(HPA)
     assert sent["spec"] == found["spec"]
-    assert await scene.size() == 3
+    assert await hpa.size() == 3
     await asyncio.sleep(2 * PERIOD)
-    assert await scene.size() == 3
-    assert (await scene.reasons())["ScalingLimited"] == "True ScaleUpLimit"
+    assert await hpa.size() == 3
+    assert (await hpa.reasons())["ScalingLimited"] == "True ScaleUpLimit"
     await asyncio.sleep(2 * PERIOD)
-    assert await scene.size() == 4
+    assert await hpa.size() == 4
 
 
-async def test_last_scale_time_is_kept_without_a_scale(scene: Scene) -> None:
+async def test_last_scale_time_is_kept_without_a_scale(hpa: AutoscalerWorld) -> None:
     """kubernetes#16275."""
-    await scene.deploy(1)
-    await scene.autoscale(2, 5)
+    await hpa.deploy(1)
+    await hpa.autoscale(2, 5)
     await asyncio.sleep(PERIOD + 1)
-    at = (await scene.status())["lastScaleTime"]
-    await scene.pods(2)
-    scene.meter.cpu = 50
+    at = (await hpa.status())["lastScaleTime"]
+    await hpa.pods(2)
+    hpa.meter.cpu = 50
     await asyncio.sleep(2 * PERIOD)
-    status = await scene.status()
+    status = await hpa.status()
     assert status["lastScaleTime"] == at
     assert status["currentMetrics"] is not None
 
 
-async def test_metrics_are_upstreams(scene: Scene) -> None:
-    await scene.deploy(2)
-    await scene.pods(2)
-    scene.meter.cpu = 100
-    await scene.autoscale(1, 9, CPU_50, external(type="Value", value="1"))
+async def test_metrics_are_upstreams(hpa: AutoscalerWorld) -> None:
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    hpa.meter.cpu = 100
+    await hpa.autoscale(1, 9, CPU_50, external(type="Value", value="1"))
     await asyncio.sleep(PERIOD + 1)
-    prefix, shown = "horizontal_pod_autoscaler_controller", scene.world.metrics.exposition()
+    prefix, shown = "horizontal_pod_autoscaler_controller", hpa.world.metrics.exposition()
     for line in (
         f'{prefix}_reconciliations_total{{action="scale_up",error="internal"}} 1',
         f'{prefix}_metric_computation_total{{action="scale_up",error="none",metric_type="Resource"}} 1',
@@ -143,8 +143,8 @@ async def test_metrics_are_upstreams(scene: Scene) -> None:
         f'{prefix}_desired_replicas{{namespace="default",hpa_name="web"}} 4',
     ):
         assert line in shown, line
-    await scene.world.delete(HPA)
+    await hpa.world.delete(HPA)
     await asyncio.sleep(PERIOD + 1)
-    shown = scene.world.metrics.exposition()
+    shown = hpa.world.metrics.exposition()
     assert f"{prefix}_num_horizontal_pod_autoscalers 0" in shown
     assert f"{prefix}_desired_replicas{{" not in shown

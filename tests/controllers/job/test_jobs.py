@@ -87,7 +87,7 @@ async def world(kubelet: Kubelet) -> World:
     return kubelet.world
 
 
-async def make(world: World, **spec: Any) -> None:
+async def create(world: World, **spec: Any) -> None:
     template: Doc = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     await world.request("POST", JOBS, {"metadata": {"name": "work"}, "spec": {"template": template, **spec}})
 
@@ -128,7 +128,7 @@ def types(status: Doc) -> list[str]:
 
 
 async def test_four_completions_with_parallelism_two(world: World, kubelet: Kubelet) -> None:
-    await make(world, completions=4, parallelism=2)
+    await create(world, completions=4, parallelism=2)
     status = await ended(world, kubelet)
     assert status["succeeded"] == 4 == len(kubelet.succeeded)
     assert types(status) == ["SuccessCriteriaMet CompletionsReached", "Complete CompletionsReached"]
@@ -137,7 +137,7 @@ async def test_four_completions_with_parallelism_two(world: World, kubelet: Kube
 
 
 async def test_indexed_job_completes_each_index_once(world: World, kubelet: Kubelet) -> None:
-    await make(world, completions=7, parallelism=3, completionMode="Indexed")
+    await create(world, completions=7, parallelism=3, completionMode="Indexed")
     status = await ended(world, kubelet)
     assert (status["succeeded"], status["completedIndexes"]) == (7, "0-6")
     bodies = world.bodies("create", "pods")
@@ -150,7 +150,7 @@ async def test_indexed_job_completes_each_index_once(world: World, kubelet: Kube
 async def test_backoff_limit_exceeded_with_growing_delays(world: World, kubelet: Kubelet) -> None:
     """Traces 06b."""
     kubelet.code = lambda _pod: 1
-    await make(world, backoffLimit=2)
+    await create(world, backoffLimit=2)
     began = world.env.monotonic()
     status = await ended(world, kubelet)
     assert status["failed"] == 3 == len(kubelet.failed)
@@ -162,7 +162,7 @@ async def test_backoff_limit_exceeded_with_growing_delays(world: World, kubelet:
 
 async def test_backoff_limit_per_index(world: World, kubelet: Kubelet) -> None:
     kubelet.code = lambda pod: int(pod["metadata"]["annotations"][INDEX] == "1")
-    await make(world, completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=1)
+    await create(world, completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=1)
     status = await ended(world, kubelet)
     assert (status["completedIndexes"], status["failedIndexes"], status["failed"]) == ("0,2", "1", 2)
     assert types(status)[-1] == "Failed FailedIndexes"
@@ -174,7 +174,7 @@ async def test_backoff_limit_per_index(world: World, kubelet: Kubelet) -> None:
 async def test_max_failed_indexes_exceeded(world: World, kubelet: Kubelet) -> None:
     kubelet.code = lambda _pod: 1
     limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 1}
-    await make(world, completions=6, parallelism=2, completionMode="Indexed", **limits)
+    await create(world, completions=6, parallelism=2, completionMode="Indexed", **limits)
     status = await ended(world, kubelet)
     assert types(status)[-1] == "Failed MaxFailedIndexesExceeded"
     assert status["failed"] == 2
@@ -187,7 +187,7 @@ async def test_pod_failure_policy_ignore_and_fail_job(world: World, kubelet: Kub
         {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}},
         {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
     ]
-    await make(world, backoffLimit=0, podFailurePolicy={"rules": rules})
+    await create(world, backoffLimit=0, podFailurePolicy={"rules": rules})
     status = await ended(world, kubelet)
     assert status["failed"] == 1, "what was ignored does not count"
     (message,) = {c["message"] for c in status["conditions"]}
@@ -200,7 +200,7 @@ async def test_success_policy_completes_the_job_without_counting_running_pods_as
 ) -> None:
     kubelet.seconds = 1000
     policy = {"rules": [{"succeededIndexes": "1"}]}
-    await make(world, completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
+    await create(world, completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
     await asyncio.sleep(2)
     for pod in (await world.must_get(PODS))["items"]:
         if pod["metadata"]["annotations"][INDEX] == "1":
@@ -213,7 +213,7 @@ async def test_success_policy_completes_the_job_without_counting_running_pods_as
 async def test_suspending_deletes_pods_without_counting_failures(world: World, kubelet: Kubelet) -> None:
     """Traces 06e."""
     kubelet.seconds = 1000
-    await make(world, suspend=True, parallelism=2, completions=2)
+    await create(world, suspend=True, parallelism=2, completions=2)
     await asyncio.sleep(5)
     status = await status_of(world)
     assert types(status) == ["Suspended JobSuspended"] and "startTime" not in status
@@ -247,7 +247,7 @@ async def test_suspended_job_keeps_its_start_time_without_mutable_scheduling_dir
     """``MutableSchedulingDirectivesForSuspendedJobs=false`` (``syncJob`` checks the deadline before it resumes)."""
     async with working(env, JobOptions(clear_start_time=False)) as kubelet:
         kubelet.seconds, world = 1000, kubelet.world
-        await make(world, parallelism=2, completions=2, activeDeadlineSeconds=deadline)
+        await create(world, parallelism=2, completions=2, activeDeadlineSeconds=deadline)
         await asyncio.sleep(5)
         began = (await status_of(world))["startTime"]
         await world.merge(WORK, {"spec": {"suspend": True}})
@@ -264,7 +264,7 @@ async def test_suspended_job_keeps_its_start_time_without_mutable_scheduling_dir
 async def test_suspended_condition_waits_for_all_pods_to_be_deleted(world: World, kubelet: Kubelet) -> None:
     """Also with more pods than one sync creates or deletes otherwise (v1.36 ``manageJob``)."""
     kubelet.seconds = 1000
-    await make(world, parallelism=501, completions=501)
+    await create(world, parallelism=501, completions=501)
     await asyncio.sleep(60)
     assert (await status_of(world))["active"] == 501
     world.seen.clear()
@@ -277,14 +277,14 @@ async def test_suspended_condition_waits_for_all_pods_to_be_deleted(world: World
 
 async def test_active_deadline_fails_the_job(world: World, kubelet: Kubelet) -> None:
     kubelet.seconds = 1000
-    await make(world, parallelism=2, activeDeadlineSeconds=20)
+    await create(world, parallelism=2, activeDeadlineSeconds=20)
     status = await ended(world, kubelet)
     assert types(status) == ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]
     assert status["failed"] == 2
 
 
 async def test_job_managed_by_another_controller_is_skipped(world: World, kubelet: Kubelet) -> None:
-    await make(world, managedBy="example.com/other")
+    await create(world, managedBy="example.com/other")
     await asyncio.sleep(20)
     assert world.requests() == []
 
@@ -292,7 +292,7 @@ async def test_job_managed_by_another_controller_is_skipped(world: World, kubele
 async def test_tracking_finalizer_is_removed_when_the_job_is_deleted(world: World, kubelet: Kubelet) -> None:
     """kubernetes#108645: also from a pod that was already terminating."""
     kubelet.seconds = 1000
-    await make(world, parallelism=3, completions=3)
+    await create(world, parallelism=3, completions=3)
     await asyncio.sleep(3)
     first = (await world.pods())[0]
     await world.delete(f"{PODS}/{first}")
@@ -307,7 +307,7 @@ async def test_pod_keeps_its_tracking_finalizer_if_the_job_is_not_yet_cached(wor
     """As after a takeover, when pods are listed after Jobs."""
     kubelet.seconds = 1000
     world.faults.add(Rule(delay(30.0, 30.0), verb="watch", resource="jobs.batch"))
-    await make(world, managedBy="example.com/other")
+    await create(world, managedBy="example.com/other")
     uid = (await world.must_get(WORK))["metadata"]["uid"]
     for name, owner in (("its", uid), ("gone", "another-uid")):
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": owner, "controller": True}
@@ -339,7 +339,7 @@ async def test_completions_are_exact_under_faults(
     action, which = FAULTS[fault]
     world.faults.add(Rule(action, **which))
     more = {"completionMode": "Indexed"} if indexed else {}
-    await make(world, completions=6, parallelism=3, backoffLimit=100, **more)
+    await create(world, completions=6, parallelism=3, backoffLimit=100, **more)
     status = await ended(world, kubelet, 900)
     assert types(status)[-1] == "Complete CompletionsReached"
     assert status["succeeded"] == 6

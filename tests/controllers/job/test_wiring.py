@@ -21,7 +21,7 @@ APP = {"app": "work"}
 world = started(DESCRIPTOR)
 
 
-async def make(world: World, name: str = "work", labels: Doc = APP, **spec: Any) -> Doc:
+async def create(world: World, name: str = "work", labels: Doc = APP, **spec: Any) -> Doc:
     """A Job with a selector of its user's, so that several may select the same pods."""
     template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": [_CONTAINER]}}
     body = {"manualSelector": True, "selector": {"matchLabels": labels}, "template": template}
@@ -37,7 +37,7 @@ def reference_to(job: Doc) -> Doc:
     return {**known, "controller": True, "blockOwnerDeletion": True}
 
 
-async def make_pod(world: World, name: str, owner: Doc | None = None, labels: Doc = APP) -> None:
+async def create_pod(world: World, name: str, owner: Doc | None = None, labels: Doc = APP) -> None:
     meta: Doc = {"name": name, "labels": labels}
     if owner is not None:
         meta |= {"ownerReferences": [reference_to(owner)], "finalizers": [TRACKING]}
@@ -55,18 +55,18 @@ async def owners(world: World) -> dict[str, tuple[str, bool]]:
     return found
 
 
-async def soon() -> None:
+async def wait_for_sync() -> None:
     await asyncio.sleep(3.0)
 
 
 async def test_matching_orphan_is_adopted_with_the_tracking_finalizer(world: World) -> None:
     """(GetPodsForJob, "adopt", "only matching"; AddPodOrphan)"""
-    other = await make(world, "other", {"of": "other"}, parallelism=1, completions=1)
-    await make_pod(world, "theirs", other, {**APP, "of": "other"})
-    await make_pod(world, "loose")
-    await make_pod(world, "stranger", labels={"app": "y"})
-    await make(world, parallelism=2, completions=2)
-    await soon()
+    other = await create(world, "other", {"of": "other"}, parallelism=1, completions=1)
+    await create_pod(world, "theirs", other, {**APP, "of": "other"})
+    await create_pod(world, "loose")
+    await create_pod(world, "stranger", labels={"app": "y"})
+    await create(world, parallelism=2, completions=2)
+    await wait_for_sync()
     found = await owners(world)
     assert found["loose"] == ("work", True)
     assert found["theirs"] == ("other", True)
@@ -78,30 +78,30 @@ async def test_matching_orphan_is_adopted_with_the_tracking_finalizer(world: Wor
 @pytest.mark.parametrize("late", [False, True], ids=["cache up to date", "cache behind"])
 async def test_terminating_job_adopts_nothing(world: World, late: bool) -> None:
     """(GetPodsForJob, "no adopt when deleting", "no adopt when deleting race")"""
-    await make(world, parallelism=1, completions=1)
-    await soon()
+    await create(world, parallelism=1, completions=1)
+    await wait_for_sync()
     hold = world.faults.hold(resource="jobs") if late else None
     if hold is not None:
         hold.__enter__()
     await world.merge(f"{JOBS}/work", {"metadata": {"finalizers": ["example.com/wait"]}})
     await world.request("DELETE", f"{JOBS}/work", {"propagationPolicy": "Orphan"})
     world.seen.clear()
-    await make_pod(world, "loose")
-    await soon()
+    await create_pod(world, "loose")
+    await wait_for_sync()
     assert ("get jobs work" in world.requests()) is late
     if hold is not None:
         hold.__exit__(None, None, None)
-    await soon()
+    await wait_for_sync()
     assert (await owners(world))["loose"] == ("", False)
 
 
 async def test_released_pod_loses_the_tracking_finalizer(world: World) -> None:
     """(GetPodsForJob, "release"; UpdatePodOrphanWithNewLabels, once it fits again)"""
-    await make(world, parallelism=1, completions=1)
-    await soon()
+    await create(world, parallelism=1, completions=1)
+    await wait_for_sync()
     (name,) = await owners(world)
     await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "elsewhere"}}})
-    await soon()
+    await wait_for_sync()
     found = await owners(world)
     assert found.pop(name) == ("", False)
     assert list(found.values()) == [("work", True)], "another one has its place"
@@ -109,18 +109,18 @@ async def test_released_pod_loses_the_tracking_finalizer(world: World) -> None:
     await world.merge(f"{PODS}/{name}", {"metadata": {"labels": APP}})
     await asyncio.sleep(0.1)
     assert "patch" in {sent.call.verb for sent in world.seen}
-    await soon()
+    await wait_for_sync()
     assert sum(1 for owner, _ in (await owners(world)).values() if owner == "work") == 1, "one completion is missing"
 
 
 async def test_changed_controller_ref_enqueues_both_jobs(world: World) -> None:
     """(UpdatePodChangeControllerRef): the former Job creates another pod, the other one has one too many."""
-    await make(world, "one", parallelism=1, completions=1)
-    second = await make(world, "two", parallelism=1, completions=1)
-    await soon()
+    await create(world, "one", parallelism=1, completions=1)
+    second = await create(world, "two", parallelism=1, completions=1)
+    await wait_for_sync()
     mine = next(name for name, (owner, _) in (await owners(world)).items() if owner == "one")
     await world.merge(f"{PODS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
-    await soon()
+    await wait_for_sync()
     pods = await world.pods()
     found = {name: owner for name, (owner, _) in (await owners(world)).items() if name in pods}
     assert sorted(found.values()) == ["one", "two"]
@@ -128,22 +128,22 @@ async def test_changed_controller_ref_enqueues_both_jobs(world: World) -> None:
 
 async def test_pod_without_owner_is_readopted(world: World) -> None:
     """(UpdatePodRelease)"""
-    await make(world, parallelism=1, completions=1)
-    await soon()
+    await create(world, parallelism=1, completions=1)
+    await wait_for_sync()
     (name,) = await owners(world)
     await world.merge(f"{PODS}/{name}", {"metadata": {"ownerReferences": None, "finalizers": None}})
-    await soon()
+    await wait_for_sync()
     assert (await owners(world))[name] == ("work", True)
 
 
 async def test_deleted_orphan_enqueues_nothing_and_deleted_own_pod_is_replaced(world: World) -> None:
     """(DeletePod, DeletePodOrphan)"""
-    await make(world, parallelism=1, completions=1)
-    await make_pod(world, "stranger", labels={"app": "y"})
-    await soon()
+    await create(world, parallelism=1, completions=1)
+    await create_pod(world, "stranger", labels={"app": "y"})
+    await wait_for_sync()
     world.seen.clear()
     await world.delete(f"{PODS}/stranger", grace=0)
-    await soon()
+    await wait_for_sync()
     assert world.requests() == []
     (name,) = await owners(world)
     await world.delete(f"{PODS}/{name}", grace=0)
@@ -154,13 +154,13 @@ async def test_deleted_orphan_enqueues_nothing_and_deleted_own_pod_is_replaced(w
 
 async def test_spec_update_is_synced_immediately_and_pod_updates_are_batched(world: World) -> None:
     """(UpdateJobRequeue; JobBackoff, "failure with pod updates batching")"""
-    await make(world, parallelism=1, completions=3)
-    await soon()
+    await create(world, parallelism=1, completions=3)
+    await wait_for_sync()
     world.seen.clear()
     await world.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
     await asyncio.sleep(0.1)
     assert "create pods " in world.requests()
-    await soon()
+    await wait_for_sync()
     world.seen.clear()
     (name, *_) = await world.pods()
     await world.merge(f"{PODS}/{name}/status", {"status": {"phase": "Succeeded"}})
@@ -174,7 +174,7 @@ async def test_failed_sync_is_requeued_with_backoff(world: World) -> None:
     """(JobApiBackoffReset, SyncJobUpdateRequeue)"""
     refused = Rule(fail(500), verb="create", resource="pods", times=3)
     world.faults.add(refused)
-    await make(world, parallelism=1, completions=1)
+    await create(world, parallelism=1, completions=1)
     await asyncio.sleep(0.5)
     assert len(world.bodies("create", "pods")) == 1
     await asyncio.sleep(1.0)  # after 1 s
@@ -189,7 +189,7 @@ async def test_failed_sync_is_requeued_with_backoff(world: World) -> None:
 async def test_terminating_namespace_stops_pod_creation_after_one_attempt(world: World) -> None:
     """No event, and no further attempt for five minutes."""
     refused = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
-    await make(world, parallelism=5, completions=5)
+    await create(world, parallelism=5, completions=5)
     await asyncio.sleep(200)
     assert refused.hits == 1
     assert (await world.must_get("/api/v1/namespaces/default/events"))["items"] == []

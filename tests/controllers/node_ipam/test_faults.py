@@ -26,7 +26,7 @@ FAMILIES = {
 }  # fmt: skip
 
 
-class Apart:
+class DisjointRanges:
     """Judges every write: what the nodes that are there have, and had."""
 
     def __init__(self, world: World) -> None:
@@ -73,7 +73,7 @@ def trouble(chance: random.Random) -> list[Rule]:
     return [Rule(action, verb=verb, probability=probability) for action, verb, probability in chosen]
 
 
-async def live(world: World, chance: random.Random, options: NodeIpamOptions) -> None:
+async def run_random_actions(world: World, chance: random.Random, options: NodeIpamOptions) -> None:
     """Whatever happens to nodes, and to those who look after them."""
     manager = await world.start(DESCRIPTOR, options)
     for _ in range(40):
@@ -104,10 +104,10 @@ async def live(world: World, chance: random.Random, options: NodeIpamOptions) ->
 async def test_pod_cidrs_are_unique_under_faults(world: World, case: str, seed: int) -> None:
     options = FAMILIES[case]
     chance = random.Random(seed)
-    judge = Apart(world)
+    judge = DisjointRanges(world)
     for rule in trouble(chance):
         world.faults.add(rule)
-    await live(world, chance, options)
+    await run_random_actions(world, chance, options)
     world.faults.clear()
     for name in NAMES:
         if await world.get(f"{NODES}/{name}") is not None:

@@ -1,7 +1,7 @@
 """The whole manager with the rights of v1.36's roles, and simulated nodes."""
 
 import msgspec
-from tests.traces.stage import OPTIONS, Stage, play
+from tests.traces.kubectl_user import OPTIONS, KubectlUser, replay
 
 from pilothouse.controllermanager.options import Options
 from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
@@ -10,13 +10,13 @@ from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
 def replayed(options: Options) -> tuple[list[list[str]], list[str]]:
     found: list[list[str]] = []
 
-    async def steps(stage: Stage) -> None:
-        await stage.request("POST", "api/v1/nodes", {"metadata": {"name": "late"}})
-        await stage.at(1.0)
-        items = (await stage.request("GET", "api/v1/nodes"))["items"]
+    async def steps(user: KubectlUser) -> None:
+        await user.request("POST", "api/v1/nodes", {"metadata": {"name": "late"}})
+        await user.at(1.0)
+        items = (await user.request("GET", "api/v1/nodes"))["items"]
         found.extend(item["spec"].get("podCIDRs", []) for item in items)
 
-    server = play("nodes", steps, options=options)
+    server = replay("nodes", steps, options=options)
     assert all(decision.allowed for _who, _asked, decision in server.decisions)
     asked = [f"{r.user} {r.verb} {r.resource} {r.body['spec']}" for r in server.records if "podCIDR" in str(r.body)]
     return found, asked

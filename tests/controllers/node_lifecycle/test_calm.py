@@ -31,7 +31,7 @@ def lease(renewed: float) -> Lease:
     )
 
 
-class Memory:
+class ObservedNode:
     """A node that was looked at in second 0, with a Lease of that second."""
 
     def __init__(self, zone: str | None = "z", *, bounded_cache: bool = True) -> None:
@@ -55,13 +55,13 @@ class Memory:
 
 
 def test_node_is_skipped_within_the_grace_period() -> None:
-    memory = Memory()
+    memory = ObservedNode()
     assert memory.is_calm(GRACE)
     assert not memory.is_calm(GRACE + 1)
 
 
 def test_renewed_lease_keeps_the_node_skipped() -> None:
-    memory = Memory()
+    memory = ObservedNode()
     memory.renew(40)
     assert memory.is_calm(45)
     assert memory.healths["n"].probed == 45, "silence counts from when the renewal was seen"
@@ -70,31 +70,31 @@ def test_renewed_lease_keeps_the_node_skipped() -> None:
 
 
 def test_lease_with_an_older_renew_time_is_not_a_heartbeat() -> None:
-    memory = Memory()
+    memory = ObservedNode()
     memory.renew(-10)
     assert memory.is_calm(GRACE)
     assert not memory.is_calm(GRACE + 1)
 
 
 def test_changed_node_is_processed() -> None:
-    memory = Memory()
+    memory = ObservedNode()
     memory.node = msgspec.structs.replace(memory.node, metadata=ObjectMeta(name="n", uid="u", resource_version="2"))
     assert not memory.is_calm(1)
 
 
 def test_lease_counting_as_new_again_is_processed() -> None:
     """After a new heartbeat upstream discards the Lease, and an unchanged one counts in the next pass."""
-    assert not Memory(bounded_cache=False).is_calm(1)
+    assert not ObservedNode(bounded_cache=False).is_calm(1)
 
 
 def test_dropped_node_is_processed() -> None:
-    memory = Memory()
+    memory = ObservedNode()
     memory.calm.drop("n")
     assert not memory.is_calm(1)
 
 
 def test_excluded_node_is_skipped_and_not_counted() -> None:
-    memory = Memory(zone=None)
+    memory = ObservedNode(zone=None)
     assert memory.calm.partition([memory.node], instant(1)) == ([], {})
 
 

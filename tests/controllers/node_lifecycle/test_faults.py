@@ -21,7 +21,7 @@ OUT = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoEx
 LIVE_SECONDS = 1.0
 
 
-class Story:
+class RandomFaults:
     """What happens to four nodes and their pods, drawn from a seed, and what must hold meanwhile.
 
     A pod is called ``<kind>-<node>-<serial>``.
@@ -31,7 +31,7 @@ class Story:
         self.world = world
         self.chance = chance
         self.alive: dict[str, None] = {}
-        self.given_up: dict[str, None] = {}
+        self.deleted_nodes: dict[str, None] = {}
         """Nodes that are gone, or out of service while they are silent."""
         self.recovered_at: dict[str, float] = {}
         self.serial = 0
@@ -44,7 +44,7 @@ class Story:
             kind, node, _serial = seen.call.name.split("-")
             forced = msgspec.json.decode(seen.request.body).get("gracePeriodSeconds") == 0
             since = self.world.env.monotonic() - self.recovered_at.get(node, -1e9)
-            if forced and node not in self.given_up and since > LIVE_SECONDS:
+            if forced and node not in self.deleted_nodes and since > LIVE_SECONDS:
                 self.wrong.append(f"{seen.call.name} was forced off a node that is there, {since} s after it came back")
             if not forced and kind == "forever":
                 self.wrong.append(f"{seen.call.name} was evicted and tolerates everything")
@@ -75,10 +75,10 @@ class Story:
         )
         await self.world.pod(f"{kind}-{name}-{self.serial}", node=name, ready=True, tolerations=tolerations)
 
-    async def fall_silent(self, name: str) -> None:
+    async def stop_heartbeats(self, name: str) -> None:
         self.alive.pop(name, None)
 
-    async def come_back(self, name: str) -> None:
+    async def recover(self, name: str) -> None:
         world = self.world
         if await world.get(f"{NODES}/{name}") is None:
             await world.node(name)
@@ -87,22 +87,22 @@ class Story:
             await world.taint(name, *[taint for taint in taints if taint["key"] != OUT["key"]])
             await world.report_node(name, HEALTHY)
         await world.renew(name)
-        if name in self.given_up:
-            del self.given_up[name]
+        if name in self.deleted_nodes:
+            del self.deleted_nodes[name]
             self.recovered_at[name] = world.env.monotonic()
         self.alive[name] = None
 
-    async def give_up(self, name: str) -> None:
+    async def delete_node(self, name: str) -> None:
         if name in self.alive or await self.world.get(f"{NODES}/{name}") is None:
             return
-        self.given_up[name] = None
+        self.deleted_nodes[name] = None
         if self.chance.random() < 0.5:
             await self.world.delete(f"{NODES}/{name}")
         else:
             await self.world.taint(name, OUT)
 
     async def run(self) -> None:
-        acts = (self.start_pod, self.start_pod, self.fall_silent, self.come_back, self.come_back, self.give_up)
+        acts = (self.start_pod, self.start_pod, self.stop_heartbeats, self.recover, self.recover, self.delete_node)
         for _ in range(40):
             try:
                 await self.chance.choice(acts)(self.chance.choice(NAMES))
@@ -126,7 +126,7 @@ def trouble(chance: random.Random) -> list[Rule]:
 
 async def test_only_pods_of_unreachable_nodes_are_deleted_under_faults(world: World, seed: int) -> None:
     chance = world.env.stream("story")
-    story = Story(world, chance)
+    story = RandomFaults(world, chance)
     for name in NAMES:
         await world.node(name)
         await world.renew(name)
@@ -141,7 +141,7 @@ async def test_only_pods_of_unreachable_nodes_are_deleted_under_faults(world: Wo
         await story.run()
         world.faults.clear()
         for name in NAMES:
-            await story.come_back(name)
+            await story.recover(name)
         await asyncio.sleep(400)
         world.seen.clear()
         await asyncio.sleep(300)

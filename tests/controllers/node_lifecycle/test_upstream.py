@@ -167,7 +167,7 @@ NEVER, STOPPED = "NodeStatusNeverUpdated", "NodeStatusUnknown"
 ALL = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-class Seen(msgspec.Struct, frozen=True):
+class CachedState(msgspec.Struct, frozen=True):
     """What the caches have in a pass: when the node last reported and renewed; None for never."""
 
     at: float
@@ -178,42 +178,46 @@ class Seen(msgspec.Struct, frozen=True):
 @cases(
     "created, passes, expected",
     {
-        "old, never reported": (-3 * HOUR, (Seen(0),), dict.fromkeys(ALL, NEVER)),
-        "new, has not reported yet": (0, (Seen(0),), None),
+        "old, never reported": (-3 * HOUR, (CachedState(0),), dict.fromkeys(ALL, NEVER)),
+        "new, has not reported yet": (0, (CachedState(0),), None),
         "reported an hour ago": (
             -HOUR,
-            (Seen(0, reported=0), Seen(HOUR, reported=0)),
+            (CachedState(0, reported=0), CachedState(HOUR, reported=0)),
             {"Ready": STOPPED, "MemoryPressure": NEVER, "DiskPressure": NEVER, "PIDPressure": NEVER},
         ),
-        "reported just now": (-HOUR, (Seen(0, reported=0),), None),
-        "new, never reported, no Lease": (0, (Seen(0), Seen(5)), None),
-        "new, never reported, renews its Lease": (0, (Seen(0, renewed=0), Seen(5, renewed=5)), None),
-        "old, never reported, no Lease": (-HOUR, (Seen(0), Seen(HOUR)), dict.fromkeys(ALL, NEVER)),
-        "old, never reported, renews its Lease": (-HOUR, (Seen(0, renewed=0), Seen(HOUR, renewed=HOUR)), None),
+        "reported just now": (-HOUR, (CachedState(0, reported=0),), None),
+        "new, never reported, no Lease": (0, (CachedState(0), CachedState(5)), None),
+        "new, never reported, renews its Lease": (0, (CachedState(0, renewed=0), CachedState(5, renewed=5)), None),
+        "old, never reported, no Lease": (-HOUR, (CachedState(0), CachedState(HOUR)), dict.fromkeys(ALL, NEVER)),
+        "old, never reported, renews its Lease": (
+            -HOUR,
+            (CachedState(0, renewed=0), CachedState(HOUR, renewed=HOUR)),
+            None,
+        ),
         "old, never reported, and no longer renews": (
             -HOUR,
-            (Seen(0, renewed=0), Seen(HOUR, renewed=0)),
+            (CachedState(0, renewed=0), CachedState(HOUR, renewed=0)),
             dict.fromkeys(ALL, NEVER),
         ),
         "reported an hour ago and renews": (
             -HOUR,
-            (Seen(0, reported=0, renewed=0), Seen(HOUR, reported=0, renewed=HOUR)),
+            (CachedState(0, reported=0, renewed=0), CachedState(HOUR, reported=0, renewed=HOUR)),
             None,
         ),
         "reports and no longer renews": (
             -HOUR,
-            (Seen(0, reported=0, renewed=0), Seen(HOUR, reported=HOUR, renewed=0)),
+            (CachedState(0, reported=0, renewed=0), CachedState(HOUR, reported=HOUR, renewed=0)),
             None,
         ),
         "neither reports nor renews": (
             -HOUR,
-            (Seen(0, reported=0, renewed=0), Seen(HOUR, reported=0, renewed=0)),
+            (CachedState(0, reported=0, renewed=0), CachedState(HOUR, reported=0, renewed=0)),
             {"Ready": STOPPED, "MemoryPressure": NEVER, "DiskPressure": NEVER, "PIDPressure": NEVER},
         ),
     },
 )
 def test_monitor_node_health_update_status(
-    created: float, passes: tuple[Seen, ...], expected: dict[str, str] | None
+    created: float, passes: tuple[CachedState, ...], expected: dict[str, str] | None
 ) -> None:
     """TestMonitorNodeHealthUpdateStatus and …UpdateNodeAndPodStatusWithLease: the reason by condition, or nothing."""
     health: Health | None = None

@@ -38,7 +38,7 @@ async def routing(env: Env) -> AsyncIterator[tuple[World, SimulatedCloud]]:
         yield world, cloud
 
 
-async def soon(seconds: float = 11.0) -> None:
+async def wait_for_sync(seconds: float = 11.0) -> None:
     await asyncio.sleep(seconds)
 
 
@@ -61,7 +61,7 @@ async def test_nodes_get_routes_and_network_available(env: Env) -> None:
         await node(world, "a", A)
         await node(world, "b", B)
         await node(world, "c")
-        await soon()
+        await wait_for_sync()
         assert destinations(cloud) == {A: "a", B: "b"}
         found = await network(world, "a")
         assert found is not None
@@ -69,11 +69,11 @@ async def test_nodes_get_routes_and_network_available(env: Env) -> None:
         assert found["message"] == "RouteController created a route"
         assert await network(world, "c") is None
         assert sorted(set(world.requests())) == ["patch nodes/status a", "patch nodes/status b"]
-        await soon(600)
+        await wait_for_sync(600)
         assert len(world.requests()) == 2, "and that is all"
         assert world.metrics.value("route_controller_route_sync_total") > 50
         await world.delete(f"{NODES}/b")
-        await soon()
+        await wait_for_sync()
         assert destinations(cloud) == {A: "a"}
 
 
@@ -84,7 +84,7 @@ async def test_failed_route_creation_emits_an_event_and_is_retried(world: World)
     options = NodeRouteOptions(provider=cloud, allocate=True, cluster_cidr="10.120.0.0/16")
     await node(world, "a", A)
     await world.start(DESCRIPTOR, options)
-    await soon(25)
+    await wait_for_sync(25)
     found = await network(world, "a")
     assert found is not None
     assert (found["status"], found["reason"]) == ("True", "NoRouteCreated")
@@ -92,7 +92,7 @@ async def test_failed_route_creation_emits_an_event_and_is_retried(world: World)
     assert told.startswith("Node/a Could not create route ")
     assert told.endswith(f" {A} for node a after 0s: no quota")
     refusing.refuses = False
-    await soon()
+    await wait_for_sync()
     found = await network(world, "a")
     assert found is not None
     assert found["status"] == "False"
@@ -102,7 +102,7 @@ async def test_failed_status_update_is_retried_in_the_next_pass(env: Env) -> Non
     async with routing(env) as (world, _cloud):
         world.faults.add(Rule(fail(500), verb="patch", resource="nodes", times=2))
         await node(world, "a", A)
-        await soon(35)
+        await wait_for_sync(35)
         assert await network(world, "a") is not None
 
 
@@ -118,5 +118,5 @@ async def test_controller_is_disabled_without_routes_support(world: World, optio
     cloud = SimulatedCloud(world.env)
     await world.start(DESCRIPTOR, NodeRouteOptions(provider=cloud, **options))  # type: ignore[arg-type]  # a table
     await node(world, "a", A)
-    await soon(60)
+    await wait_for_sync(60)
     assert cloud.known_routes == {}

@@ -31,12 +31,12 @@ def attachment(node: str, volume: str = "data") -> str:
 
 
 class Attacher:
-    """A simulated external-attacher. ``trouble`` has attach errors by node; with ``idle`` it does nothing."""
+    """A simulated external-attacher. ``errors`` has attach errors by node; with ``idle`` it does nothing."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.idle = False
-        self.trouble: dict[str, str] = {}
+        self.errors: dict[str, str] = {}
         self.stuck: dict[str, str] = {}
         """Detach errors by node."""
 
@@ -71,8 +71,8 @@ class Attacher:
             return
         if FINALIZER not in meta.get("finalizers", ()):
             await self._world.merge(path, {"metadata": {"finalizers": [FINALIZER]}})
-        if node in self.trouble:
-            await self._say(path, {"attachError": {"message": self.trouble[node]}})
+        if node in self.errors:
+            await self._say(path, {"attachError": {"message": self.errors[node]}})
         elif not found["status"]["attached"]:
             await self._say(path, {"attached": True, "attachError": None})
 
@@ -123,7 +123,7 @@ async def user(world: World, name: str, node: str, *volumes: str) -> Doc:
     return made
 
 
-async def end(world: World, name: str) -> None:
+async def delete_pod_now(world: World, name: str) -> None:
     """Delete the pod."""
     await world.delete(f"{PODS}/{name}", grace=0)
 
@@ -145,6 +145,6 @@ async def reported(world: World, node: str) -> list[str]:
     return [each["name"].rpartition("h-")[2] for each in listed]
 
 
-async def soon(seconds: float = 2.0) -> None:
+async def wait_for_sync(seconds: float = 2.0) -> None:
     """Wait until pending work is done."""
     await asyncio.sleep(seconds)

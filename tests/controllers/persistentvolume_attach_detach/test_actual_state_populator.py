@@ -10,13 +10,13 @@ from tests.controllers.persistentvolume_attach_detach.builders import (
     OUT_OF_SERVICE,
     Attacher,
     attached,
+    delete_pod_now,
     disk,
-    end,
     name_of,
     reported,
-    soon,
     use,
     user,
+    wait_for_sync,
 )
 
 from pilothouse.client.interceptor import Rule, fail
@@ -34,21 +34,21 @@ async def test_attached_volumes_are_restored_at_startup(world: World, driver: At
     first = await world.start(DESCRIPTOR)
     await user(world, "q", "a", "old")
     await user(world, "r", "b", "lost")
-    await soon()
+    await wait_for_sync()
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     for node in ("a", "b"):
         await use(world, node)
-    await end(world, "q")
-    await end(world, "r")
+    await delete_pod_now(world, "q")
+    await delete_pod_now(world, "r")
     await world.merge(f"{NODES}/b/status", {"status": {"volumesAttached": None}})
     assert await attached(world) == ["data@a", "lost@b", "old@a"]
     world.seen.clear()
     await world.start(DESCRIPTOR)
-    await soon(5)
+    await wait_for_sync(5)
     assert await attached(world) == ["data@a", "lost@b"]
     await world.report_node("b", {"Ready": "True"})  # which says that it has nothing mounted
-    await soon(5)
+    await wait_for_sync(5)
     assert await attached(world) == ["data@a"]
     assert (await reported(world, "a"), await reported(world, "b")) == (["data"], [])
     assert not [line for line in world.requests() if line.startswith("create")]
@@ -59,10 +59,10 @@ async def leave_behind(world: World) -> None:
     only the VolumeAttachment is left."""
     await user(world, "p", "a")
     first = await world.start(DESCRIPTOR)
-    await soon()
+    await wait_for_sync()
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
-    await end(world, "p")
+    await delete_pod_now(world, "p")
     await use(world, "a")
     await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": None}})
     assert await attached(world) == ["data@a"]
@@ -73,9 +73,9 @@ async def test_node_without_a_status_report_is_read_after_ten_seconds(world: Wor
     """Upstream waits for the node's next status update, up to five minutes."""
     await leave_behind(world)
     await world.start(DESCRIPTOR)
-    await soon(9)
+    await wait_for_sync(9)
     assert await attached(world) == ["data@a"]
-    await soon(3)
+    await wait_for_sync(3)
     assert await attached(world) == []
     assert [line.split()[0] for line in world.requests()] == ["get", "delete"]
 
@@ -85,13 +85,13 @@ async def test_volume_of_a_node_without_a_status_report_counts_as_in_use(world: 
     await world.start(DESCRIPTOR)
     with world.faults.hold(resource="nodes"):
         await use(world, "a", "data")
-        await soon(60)
+        await wait_for_sync(60)
         assert "get nodes a" in world.requests()
         assert await attached(world) == ["data@a"]
-    await soon(300)
+    await wait_for_sync(300)
     assert await attached(world) == ["data@a"]
     await use(world, "a")
-    await soon(130)
+    await wait_for_sync(130)
     assert await attached(world) == []
 
 
@@ -104,7 +104,7 @@ async def test_volumes_attached_reported_by_a_previous_manager_is_removed_before
     with world.faults.hold(resource="nodes"):
         listed = [{"name": name_of(), "devicePath": ""}]
         await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
-        await soon(15)
+        await wait_for_sync(15)
     assert await attached(world) == []
     assert await reported(world, "a") == []
     assert [line.split()[0] for line in world.requests()] == ["get", "patch", "get", "delete"]
@@ -117,7 +117,7 @@ async def test_out_of_service_node_is_updated_without_a_read(world: World, drive
         await world.taint("a", OUT_OF_SERVICE)
         listed = [{"name": name_of(), "devicePath": ""}]
         await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
-    await soon(5)
+    await wait_for_sync(5)
     assert await attached(world) == []
     assert await reported(world, "a") == []
     assert [line.split()[0] for line in world.requests()] == ["patch", "delete"]
@@ -128,10 +128,10 @@ async def test_no_operations_before_the_attached_volumes_are_listed(world: World
     await user(world, "p", "a")
     world.faults.add(rule)
     await world.start(DESCRIPTOR)
-    await soon(5)
+    await wait_for_sync(5)
     assert await attached(world) == []
     world.faults.remove(rule)
-    await soon(10)
+    await wait_for_sync(10)
     assert await attached(world) == ["data@a"]
 
 
@@ -140,10 +140,10 @@ async def test_volume_attachment_with_a_late_persistent_volume(world: World, dri
     body = new_attachment(Disk(name_of("late"), "pv-late", DRIVER, "h-late", True), "a")
     await world.request("POST", ATTACHMENTS, body)
     await world.start(DESCRIPTOR)
-    await soon(60)
+    await wait_for_sync(60)
     assert await attached(world) == ["late@a"]
     await disk(world, "late")
-    await soon(15)
+    await wait_for_sync(15)
     assert await attached(world) == []
 
 
@@ -157,7 +157,7 @@ async def test_stale_volumes_attached_of_a_node_is_corrected(world: World, drive
         disk = Disk(name_of(), "pv-data", DRIVER, "h-data", True)
         await world.request("POST", ATTACHMENTS, new_attachment(disk, "a"))
     await world.start(DESCRIPTOR)
-    await soon(1)
+    await wait_for_sync(1)
     assert await reported(world, "a") == []
 
 
@@ -168,7 +168,7 @@ async def test_volumes_of_unknown_plugins_stay_in_volumes_attached(world: World,
     await world.merge(f"{NODES}/a/status", {"status": {"volumesAttached": listed}})
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     listed = (await world.must_get(f"{NODES}/a"))["status"]["volumesAttached"]
     assert sorted(each["name"] for each in listed) == sorted([foreign, name_of()])
     assert "get nodes a" not in world.requests()

@@ -13,12 +13,12 @@ from tests.controllers.persistentvolume_attach_detach.builders import (
     Attacher,
     attached,
     attachment,
-    end,
+    delete_pod_now,
     machine,
     reported,
-    soon,
     use,
     user,
+    wait_for_sync,
 )
 from tests.tables import cases
 
@@ -32,7 +32,7 @@ async def test_nothing_to_attach_or_detach(world: World, driver: Attacher) -> No
     """Test_Run_Positive_DoNothing."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "")
-    await soon(7200)
+    await wait_for_sync(7200)
     assert world.requests() == []
 
 
@@ -44,12 +44,12 @@ async def test_volume_is_attached_to_the_node_of_its_pod(world: World, driver: A
     await world.start(DESCRIPTOR)
     if not early:
         await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     found = await world.must_get(attachment("a"))
     assert found["spec"] == {"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "pv-data"}}
     assert await reported(world, "a") == ["data"]
     assert await world.events("SuccessfulAttachVolume") == ['Pod/p AttachVolume.Attach succeeded for volume "pv-data" ']
-    await soon(3600)
+    await wait_for_sync(3600)
     assert world.requests() == ["create volumeattachments ", "patch nodes/status a"]
 
 
@@ -57,10 +57,10 @@ async def test_volume_is_reported_in_volumes_attached_after_the_attach(world: Wo
     await world.start(DESCRIPTOR)
     driver.idle = True
     await user(world, "p", "a")
-    await soon(60)
+    await wait_for_sync(60)
     assert await reported(world, "a") == []
     driver.idle = False
-    await soon()
+    await wait_for_sync()
     assert await reported(world, "a") == ["data"]
 
 
@@ -68,15 +68,15 @@ async def test_volume_is_detached_when_it_is_no_longer_in_use(world: World, driv
     """Test_Run_Positive_OneDesiredVolumeAttachThenDetachWithUnmountedVolume."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
-    await end(world, "p")
-    await soon(3600)
+    await delete_pod_now(world, "p")
+    await wait_for_sync(3600)
     assert await attached(world) == ["data@a"], "the node is well, and has it mounted"
     assert await reported(world, "a") == ["data"]
     world.seen.clear()
     await use(world, "a")
-    await soon()
+    await wait_for_sync()
     assert await attached(world) == []
     assert await reported(world, "a") == []
     kinds = [line.split()[:2] for line in world.requests()]
@@ -87,17 +87,17 @@ async def test_volumes_in_use_is_read_live_before_a_detach(world: World, driver:
     """The cache does not show yet that the kubelet uses the volume again."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a")
-    await soon()
+    await wait_for_sync()
     with world.faults.hold(resource="nodes"):
         await use(world, "a", "data")
-        await end(world, "p")
-        await soon(30)
+        await delete_pod_now(world, "p")
+        await wait_for_sync(30)
         assert await attached(world) == ["data@a"]
         assert "get nodes a" in world.requests()
     await use(world, "a")
-    await soon(60)
+    await wait_for_sync(60)
     assert await attached(world) == []
 
 
@@ -105,10 +105,10 @@ async def test_volumes_in_use_is_read_live_before_a_detach(world: World, driver:
 async def test_volume_of_a_terminated_pod_is_detached(world: World, driver: Attacher, ended: str) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a")
     await world.merge(f"{PODS}/p/status", {"status": {"phase": ended}})
-    await soon()
+    await wait_for_sync()
     assert await attached(world) == []
 
 
@@ -116,18 +116,18 @@ async def test_read_write_once_volume_is_detached_before_the_next_attach(world: 
     """Test_Run_OneVolumeAttachAndDetachMultipleNodesWithReadWriteOnce."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
     await user(world, "q", "b")
-    await soon(60)
+    await wait_for_sync(60)
     assert await attached(world) == ["data@a"]
     prefix = 'Pod/q Multi-Attach error for volume "pv-data" '
     assert await world.events("FailedAttachVolume") == [f"{prefix}Volume is already used by pod(s) p"]
-    await end(world, "p")
-    await soon(60)
+    await delete_pod_now(world, "p")
+    await wait_for_sync(60)
     assert await attached(world) == ["data@a"]
     await use(world, "a")
-    await soon()
+    await wait_for_sync()
     assert await attached(world) == ["data@b"]
     assert (await reported(world, "a"), await reported(world, "b")) == ([], ["data"])
     assert len(await world.events("FailedAttachVolume")) == 1, "that is said once"
@@ -136,11 +136,11 @@ async def test_read_write_once_volume_is_detached_before_the_next_attach(world: 
 async def test_multi_attach_event_without_a_pod_does_not_name_the_node(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
-    await end(world, "p")
+    await delete_pod_now(world, "p")
     await user(world, "q", "b")
-    await soon()
+    await wait_for_sync()
     text = "Volume is already exclusively attached to one node and can't be attached to another"
     assert await world.events("FailedAttachVolume") == [f'Pod/q Multi-Attach error for volume "pv-data" {text}']
 
@@ -151,12 +151,12 @@ async def test_read_write_many_volume_is_attached_to_several_nodes(world: World,
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await user(world, "q", "b")
-    await soon()
+    await wait_for_sync()
     assert await attached(world) == ["data@a", "data@b"]
     for node in ("a", "b"):
         await use(world, node)
-    await end(world, "p")
-    await soon()
+    await delete_pod_now(world, "p")
+    await wait_for_sync()
     assert await attached(world) == ["data@b"]
     assert await world.events("FailedAttachVolume") == []
 
@@ -165,11 +165,11 @@ async def test_pods_on_one_node_share_an_attachment(world: World, driver: Attach
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
     await user(world, "q", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
-    await end(world, "p")
+    await delete_pod_now(world, "p")
     await use(world, "a")
-    await soon(60)
+    await wait_for_sync(60)
     assert await attached(world) == ["data@a"]
 
 
@@ -195,18 +195,18 @@ async def test_force_detach_of_a_volume_in_use(
     …OnNoOutOfServiceTaintedNode, Test_Run_OneVolumeAttachAndDetachTimeoutNodesWithReadWriteOnce."""
     await world.start(DESCRIPTOR, AttachDetachOptions(**options))
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
     await world.report_node("a", conditions)
-    await end(world, "p")
-    await soon(1)
+    await delete_pod_now(world, "p")
+    await wait_for_sync(1)
     await world.taint("a", *taints)
     await user(world, "q", "b")
     if after:
-        await soon(after - 5)
+        await wait_for_sync(after - 5)
         assert await attached(world) == ["data@a"]
-        await soon(10)
-    await soon(3600 if after is None else 5)
+        await wait_for_sync(10)
+    await wait_for_sync(3600 if after is None else 5)
     assert await attached(world) == (["data@a"] if after is None else ["data@b"])
     if after is not None:
         reason = "timeout" if after else "out-of-service"
@@ -218,30 +218,30 @@ async def test_force_detach_of_a_volume_in_use(
 async def test_detach_timeout_restarts_when_a_pod_uses_the_volume_again(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
     await world.report_node("a", UNHEALTHY)
-    await end(world, "p")
-    await soon(300)
+    await delete_pod_now(world, "p")
+    await wait_for_sync(300)
     await user(world, "q", "a")
-    await soon(1)
-    await end(world, "q")
-    await soon(300)
+    await wait_for_sync(1)
+    await delete_pod_now(world, "q")
+    await wait_for_sync(300)
     assert await attached(world) == ["data@a"]
-    await soon(70)
+    await wait_for_sync(70)
     assert await attached(world) == []
 
 
 async def test_volumes_of_a_deleted_node_are_detached_after_six_minutes(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
     await world.delete(f"{NODES}/a")
-    await end(world, "p")
-    await soon(350)
+    await delete_pod_now(world, "p")
+    await wait_for_sync(350)
     assert await attached(world) == ["data@a"]
-    await soon(20)
+    await wait_for_sync(20)
     assert await attached(world) == []
 
 
@@ -249,29 +249,29 @@ async def test_failed_node_status_update_prevents_the_detach(world: World, drive
     """Test_Run_Negative_OneDesiredVolumeAttachThenDetachWithUnmountedVolumeUpdateStatusFail…"""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a")
     rule = Rule(fail(500), verb="patch", resource="nodes", name="a")
     world.faults.add(rule)
-    await end(world, "p")
-    await soon(30)
+    await delete_pod_now(world, "p")
+    await wait_for_sync(30)
     assert await attached(world) == ["data@a"]
     world.faults.remove(rule)
-    await soon(5)
+    await wait_for_sync(5)
     assert await attached(world) == []
     assert await reported(world, "a") == []
 
 
 async def test_failed_attach_is_retried_and_emits_an_event(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
-    driver.trouble["a"] = "no room in the rack"
+    driver.errors["a"] = "no room in the rack"
     await user(world, "p", "a")
-    await soon(60)
+    await wait_for_sync(60)
     lines = await world.events("FailedAttachVolume")
     assert lines == ['Pod/p AttachVolume.Attach failed for volume "pv-data" : no room in the rack']
     assert await reported(world, "a") == []
-    del driver.trouble["a"]
-    await soon(130)
+    del driver.errors["a"]
+    await wait_for_sync(130)
     assert await reported(world, "a") == ["data"]
 
 
@@ -279,15 +279,15 @@ async def test_attach_times_out_after_two_minutes(world: World, driver: Attacher
     await world.start(DESCRIPTOR)
     driver.idle = True
     await user(world, "p", "a")
-    await soon(119)
+    await wait_for_sync(119)
     assert await world.events("FailedAttachVolume") == []
-    await soon(5)
+    await wait_for_sync(5)
     reason = f"timed out waiting for external-attacher of {DRIVER} CSI driver to attach volume h-data"
     assert await world.events("FailedAttachVolume") == [
         f'Pod/p AttachVolume.Attach failed for volume "pv-data" : {reason}'
     ]
     driver.idle = False
-    await soon(5)
+    await wait_for_sync(5)
     assert await reported(world, "a") == ["data"]
 
 
@@ -295,16 +295,16 @@ async def test_uncertain_attachment_is_detached_when_unused(world: World, driver
     """Test_Run_OneVolumeAttachAndDetachUncertainNodesWithReadWriteOnce. Upstream would attach it to the other node at
     once; here it is known to be nowhere else before."""
     await world.start(DESCRIPTOR)
-    driver.trouble["a"] = "perhaps"
+    driver.errors["a"] = "perhaps"
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
     await use(world, "a")
     await user(world, "q", "b")
-    await soon(10)
+    await wait_for_sync(10)
     assert await attached(world) == []
-    await end(world, "p")
-    await soon(10)
+    await delete_pod_now(world, "p")
+    await wait_for_sync(10)
     assert await world.get(attachment("a")) is None
     assert await attached(world) == ["data@b"]
 
@@ -313,16 +313,16 @@ async def test_failed_detach_prevents_attaching_elsewhere(world: World, driver: 
     """Test_Run_OneVolumeDetachFailNodeWithReadWriteOnce."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a")
     driver.stuck["a"] = "the rack is locked"
-    await end(world, "p")
+    await delete_pod_now(world, "p")
     await user(world, "q", "b")
-    await soon(60)
+    await wait_for_sync(60)
     assert await attached(world) == ["data@a"]
     assert (await reported(world, "a"), await reported(world, "b")) == ([], [])
     driver.stuck.clear()
-    await soon(130)
+    await wait_for_sync(130)
     assert await attached(world) == ["data@b"]
 
 
@@ -332,11 +332,11 @@ async def test_failed_request_is_retried(world: World, driver: Attacher, verb: s
     await world.start(DESCRIPTOR)
     world.faults.add(Rule(fault, verb=verb, resource="volumeattachments.storage.k8s.io", times=2))
     await user(world, "p", "a")
-    await soon(10)
+    await wait_for_sync(10)
     assert await attached(world) == ["data@a"]
     await use(world, "a")
-    await end(world, "p")
-    await soon(10)
+    await delete_pod_now(world, "p")
+    await wait_for_sync(10)
     assert await attached(world) == []
     assert await reported(world, "a") == []
 
@@ -345,16 +345,16 @@ async def test_attachment_missing_in_the_cache_is_not_detached(world: World, dri
     """The attachment is deleted before it is cached: that does not mean that it is detached."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a")
     driver.stuck["a"] = "it takes its time"
     with world.faults.hold(resource="volumeattachments.storage.k8s.io"):
-        await end(world, "p")
+        await delete_pod_now(world, "p")
         await user(world, "q", "b")
-        await soon(30)
+        await wait_for_sync(30)
         driver.stuck.clear()
         assert await attached(world) == ["data@a"]
-    await soon(130)
+    await wait_for_sync(130)
     assert await attached(world) == ["data@b"]
 
 
@@ -362,33 +362,33 @@ async def test_stale_attachment_in_the_cache_is_not_attached(world: World, drive
     """The cache has a former attachment that was attached and has been deleted."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a")
-    await soon()
+    await wait_for_sync()
     with world.faults.hold(resource="volumeattachments.storage.k8s.io"):
         world.faults.add(Rule(lose_answer(), verb="delete", resource="volumeattachments.storage.k8s.io", times=1))
-        await end(world, "p")
-        await soon(10)
+        await delete_pod_now(world, "p")
+        await wait_for_sync(10)
         assert await world.get(attachment("a")) is None
         driver.idle = True
         await user(world, "q", "a")
-        await soon(10)
+        await wait_for_sync(10)
         assert await reported(world, "a") == []
-    await soon()
+    await wait_for_sync()
     assert await reported(world, "a") == []
     driver.idle = False
-    await soon(5)
+    await wait_for_sync(5)
     assert await reported(world, "a") == ["data"]
 
 
 async def test_recreated_node_gets_volumes_attached_again(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await world.delete(f"{NODES}/a")
-    await soon()
+    await wait_for_sync()
     await machine(world, "a")
-    await soon()
+    await wait_for_sync()
     assert await reported(world, "a") == ["data"]
 
 
@@ -396,11 +396,11 @@ async def test_nodes_without_the_controller_managed_annotation_are_ignored(world
     await world.start(DESCRIPTOR)
     await world.node("c")
     await user(world, "p", "c")
-    await soon(300)
+    await wait_for_sync(300)
     assert world.requests() == []
     annotations = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
     await world.merge(f"{NODES}/c", {"metadata": {"annotations": annotations}})
-    await soon()
+    await wait_for_sync()
     assert await attached(world) == ["data@c"]
 
 
@@ -408,10 +408,10 @@ async def test_volume_is_attached_after_its_claim_is_bound(world: World, driver:
     await world.start(DESCRIPTOR)
     await world.merge(f"{CLAIMS}/data/status", {"status": {"phase": "Pending"}})
     await user(world, "p", "a")
-    await soon(300)
+    await wait_for_sync(300)
     assert await attached(world) == []
     await world.merge(f"{CLAIMS}/data/status", {"status": {"phase": "Bound"}})
-    await soon()
+    await wait_for_sync()
     assert await attached(world) == ["data@a"]
 
 
@@ -420,14 +420,14 @@ async def test_driver_without_attach_required(world: World, driver: Attacher) ->
     await world.request("POST", path, {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon(300)
+    await wait_for_sync(300)
     assert world.requests() == []
     await world.delete(f"{path}/{DRIVER}")
-    await soon()
+    await wait_for_sync()
     assert await attached(world) == ["data@a"], "of one of which nothing is known, it does"
     await use(world, "a")
     await world.request("POST", path, {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
-    await soon()
+    await wait_for_sync()
     assert await attached(world) == []
 
 
@@ -436,12 +436,12 @@ async def test_deleted_volume_attachment_is_recreated(world: World, driver: Atta
     """By the check of all attachments once a minute."""
     await world.start(DESCRIPTOR, AttachDetachOptions(disable_sync=disabled))
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
     await world.delete(attachment("a"))
-    await soon(1)
+    await wait_for_sync(1)
     assert await attached(world) == []
-    await soon(63)
+    await wait_for_sync(63)
     assert await attached(world) == ([] if disabled else ["data@a"])
     assert await reported(world, "a") == ["data"]
 
@@ -449,7 +449,7 @@ async def test_deleted_volume_attachment_is_recreated(world: World, driver: Atta
 async def test_metrics(world: World, driver: Attacher) -> None:
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     world.metrics.exposition()
     plugin = f"kubernetes.io/csi:{DRIVER}"
     for state in ("desired_state_of_world", "actual_state_of_world"):
@@ -464,10 +464,10 @@ async def test_no_work_without_changes(world: World, driver: Attacher) -> None:
     """Upstream's loop runs ten times a second; here an idle day causes no work."""
     await world.start(DESCRIPTOR)
     await user(world, "p", "a")
-    await soon()
+    await wait_for_sync()
     await use(world, "a", "data")
-    await soon()
+    await wait_for_sync()
     world.seen.clear()
-    await soon(24 * 3600)
+    await wait_for_sync(24 * 3600)
     assert world.requests() == []
     assert len((await world.must_get(ATTACHMENTS))["items"]) == 1

@@ -30,7 +30,7 @@ def pod(uid: str, node: str = "n1") -> Pod:
     return msgspec.convert({"metadata": {"name": uid, "uid": uid}, "spec": {"nodeName": node}}, Pod)
 
 
-class Touched(list[Pair]):
+class RecordedPairs(list[Pair]):
     """The pairs that were touched, in order."""
 
     def take(self) -> list[Pair]:
@@ -43,7 +43,7 @@ class Touched(list[Pair]):
 
 
 def test_desired_volume_exists_while_a_pod_uses_it() -> None:
-    touched = Touched()
+    touched = RecordedPairs()
     desired = DesiredStateOfWorld(touched.append)
     assert desired.add_node("n1")
     assert not desired.add_node("n1")
@@ -81,7 +81,7 @@ def test_node_with_volumes_to_attach_is_not_removed() -> None:
 
 
 def test_volume_that_is_no_longer_attachable() -> None:
-    touched = Touched()
+    touched = RecordedPairs()
     desired = DesiredStateOfWorld(touched.append)
     desired.add_node("n1")
     for uid in ("a", "b"):
@@ -108,7 +108,7 @@ def test_pods_on_other_nodes_using_a_volume() -> None:
 
 
 def test_attached_volumes_are_reported_and_uncertain_ones_are_not() -> None:
-    touched = Touched()
+    touched = RecordedPairs()
     actual = ActualStateOfWorld(touched.append)
     actual.mark_volume_as_uncertain(HERE, DISK)
     assert (actual.nodes_with_status_update_needed(), actual.confirmed()) == ([], [])

@@ -118,7 +118,7 @@ def as_claim(doc: Doc) -> PersistentVolumeClaim:
     return decode_object(msgspec.json.encode(doc), PersistentVolumeClaim).object
 
 
-class Desk:
+class FakeBinder:
     """A binder that applies its decisions to local objects."""
 
     def __init__(self, volumes: list[Doc], claims: list[Doc], classes: list[StorageClass], pods: list[str]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from tests.controllers.persistentvolume_binder.builders import (
     COMPLETED,
     CONTROLLER,
-    Desk,
     Doc,
+    FakeBinder,
     as_claim,
     claim,
     storage_class,
@@ -287,7 +287,7 @@ BOTH = (CONTROLLER, COMPLETED)
 def test_sync_claim(
     volumes: list[Doc], asked: Doc, claim_then: str, volumes_then: dict[str, str], told: list[str]
 ) -> None:
-    desk = Desk(volumes, [asked], [], [])
+    desk = FakeBinder(volumes, [asked], [], [])
     desk.sync_claim("c")
     assert desk.shown_claim("c") == claim_then
     assert {name: desk.shown_volume(name) for name in volumes_then} == volumes_then
@@ -304,7 +304,7 @@ def test_sync_claim(
     },
 )
 def test_second_sync_writes_nothing(volumes: list[Doc], asked: Doc) -> None:
-    desk = Desk(volumes, [asked], [], [])
+    desk = FakeBinder(volumes, [asked], [], [])
     desk.sync_claim("c")
     for doc in volumes:
         desk.sync_volume(doc["metadata"]["name"])
@@ -317,7 +317,7 @@ def test_second_sync_writes_nothing(volumes: list[Doc], asked: Doc) -> None:
 
 def test_two_volumes_pre_bound_to_one_claim() -> None:
     """10-2: two binders have bound one each; the claim keeps the first."""
-    desk = Desk(
+    desk = FakeBinder(
         [volume("a", "1Gi", "u", "c", "Bound", CONTROLLER), volume("b", "1Gi", "u", "c", "Bound", CONTROLLER)],
         [claim("c", "u", "1Gi", "a", "Bound", *BOTH)],
         [],
@@ -430,7 +430,7 @@ NOTHING = ClaimEvent(
 def test_next_action(
     volumes: list[Doc], asked: Doc, classes: list[StorageClass], pods: list[str], step: ClaimStep
 ) -> None:
-    assert decide_claim(as_claim(asked), Desk(volumes, [asked], classes, pods)) == step
+    assert decide_claim(as_claim(asked), FakeBinder(volumes, [asked], classes, pods)) == step
 
 
 @cases(
@@ -445,7 +445,7 @@ def test_next_action(
 )
 def test_mismatch_of_a_requested_volume(there: dict[str, Any], asked: dict[str, Any], why: str) -> None:
     doc = claim("c", wants="v", **asked)
-    step = decide_claim(as_claim(doc), Desk([volume("v", **there)], [doc], [], []))
+    step = decide_claim(as_claim(doc), FakeBinder([volume("v", **there)], [doc], [], []))
     text = f'Cannot bind to requested volume "v": {why}'
     assert step == StayPending(ClaimEvent("Warning", "VolumeMismatch", text))
 
@@ -453,7 +453,7 @@ def test_mismatch_of_a_requested_volume(there: dict[str, Any], asked: dict[str, 
 def test_terminating_volume_does_not_match() -> None:
     doc = volume("v")
     doc["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    step = decide_claim(as_claim(claim("c", wants="v")), Desk([doc], [], [], []))
+    step = decide_claim(as_claim(claim("c", wants="v")), FakeBinder([doc], [], [], []))
     assert isinstance(step, StayPending)
     assert step.event is not None
     assert step.event.message.endswith('the volume is marked for deletion "v"')
@@ -467,6 +467,6 @@ def test_newest_default_class_is_used_then_the_first_by_name() -> None:
         storage_class("c", default=True, created=new),
         storage_class("b", created=new),
     ]
-    default = Desk([], [], classes, []).default_class()
+    default = FakeBinder([], [], classes, []).default_class()
     assert default is not None
     assert default.metadata.name == "c"

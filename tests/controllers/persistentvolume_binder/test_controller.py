@@ -4,14 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.controllers.node_world import Doc, World, soon
+from tests.controllers.node_world import Doc, World, wait_for_sync
 from tests.controllers.persistentvolume_binder.world import (
     CLAIMS,
     VOLUMES,
     binding,
-    make_claim,
-    make_class,
-    make_volume,
+    create_claim,
+    create_class,
+    create_volume,
     phases,
     remove,
 )
@@ -28,12 +28,12 @@ PROVISIONERS = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kuberne
 
 
 async def test_claim_and_volume_are_bound_in_four_writes(world: World) -> None:
-    await make_volume(world)
-    await soon()
+    await create_volume(world)
+    await wait_for_sync()
     assert await phases(world) == {"v": "Available"}
     world.seen.clear()
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     assert await phases(world) == {"c": "Bound", "v": "Bound"}
     assert world.requests() == [
         "update persistentvolumes v",
@@ -53,26 +53,26 @@ async def test_claim_and_volume_are_bound_in_four_writes(world: World) -> None:
 
 async def test_unmatched_claim_stays_pending_with_an_event(world: World) -> None:
     """20.8, 20.7."""
-    await make_volume(world, "small")
-    await make_claim(world, size="5Gi")
-    await make_claim(world, "named", size="5Gi", volumeName="small")
-    await soon()
+    await create_volume(world, "small")
+    await create_claim(world, size="5Gi")
+    await create_claim(world, "named", size="5Gi", volumeName="small")
+    await wait_for_sync()
     assert await phases(world) == {"c": "Pending", "named": "Pending", "small": "Available"}
     why = "no persistent volumes available for this claim and no storage class is set"
     assert await world.events("FailedBinding") == [f"PersistentVolumeClaim/c {why}"]
     why = 'Cannot bind to requested volume "small": requested PV is too small'
     assert await world.events("VolumeMismatch") == [f"PersistentVolumeClaim/named {why}"]
-    await make_volume(world, "large", "10Gi")
+    await create_volume(world, "large", "10Gi")
     await asyncio.sleep(16)
     assert (await phases(world))["c"] == "Bound", "found with the resync"
 
 
 async def test_default_class_is_assigned_retroactively(world: World) -> None:
     """20.13."""
-    await make_claim(world)
-    await make_claim(world, "none", storageClassName="")
-    await soon()
-    await make_class(world, "std", default=True)
+    await create_claim(world)
+    await create_claim(world, "none", storageClassName="")
+    await wait_for_sync()
+    await create_class(world, "std", default=True)
     await asyncio.sleep(16)
     assert (await world.must_get(f"{CLAIMS}/c"))["spec"]["storageClassName"] == "std"
     assert (await world.must_get(f"{CLAIMS}/none"))["spec"]["storageClassName"] == ""
@@ -81,9 +81,9 @@ async def test_default_class_is_assigned_retroactively(world: World) -> None:
 
 
 async def test_external_provisioning_annotates_the_claim_and_binds_the_volume(world: World) -> None:
-    await make_class(world)
-    made = await make_claim(world, storageClassName="gold")
-    await soon()
+    await create_class(world)
+    made = await create_claim(world, storageClassName="gold")
+    await wait_for_sync()
     claim = await world.must_get(f"{CLAIMS}/c")
     assert {claim["metadata"]["annotations"][each] for each in PROVISIONERS} == {"vendor.com/x"}
     assert await world.events("ExternalProvisioning") == [
@@ -97,27 +97,27 @@ async def test_external_provisioning_annotates_the_claim_and_binds_the_volume(wo
     (event,) = (await world.must_get("/api/v1/events"))["items"]
     assert event["count"] >= 3
     reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
-    await make_volume(
+    await create_volume(
         world, "pvc-1", csi={"driver": "vendor.com", "volumeHandle": "1"}, storageClassName="gold",
         persistentVolumeReclaimPolicy="Delete", claimRef={**reference, "uid": made["metadata"]["uid"]},
         annotations={"pv.kubernetes.io/provisioned-by": "vendor.com/x"},
     )  # fmt: skip
-    await soon()
+    await wait_for_sync()
     assert await phases(world) == {"c": "Bound", "pvc-1": "Bound"}
     volume = await world.must_get(f"{VOLUMES}/pvc-1")
     assert BOUND_BY not in volume["metadata"]["annotations"], "the provisioner chose"
     assert world.metrics.value("volume_operation_total_seconds", "vendor.com/x", "provision") == 1.0
     await remove(world, f"{CLAIMS}/c")
-    await soon()
+    await wait_for_sync()
     assert await phases(world) == {"pvc-1": "Released"}, "whoever made it deletes it"
 
 
 async def test_wait_for_first_consumer(world: World) -> None:
     """20.12."""
-    await make_class(world, volumeBindingMode="WaitForFirstConsumer")
-    await make_volume(world, storageClassName="gold")
-    await make_claim(world, storageClassName="gold")
-    await soon()
+    await create_class(world, volumeBindingMode="WaitForFirstConsumer")
+    await create_volume(world, storageClassName="gold")
+    await create_claim(world, storageClassName="gold")
+    await wait_for_sync()
     assert await phases(world) == {"c": "Pending", "v": "Available"}
     waiting = "PersistentVolumeClaim/c waiting for first consumer to be created before binding"
     assert await world.events("WaitForFirstConsumer") == [waiting]
@@ -129,7 +129,7 @@ async def test_wait_for_first_consumer(world: World) -> None:
     told = await world.events("WaitForPodScheduled")
     assert told == ["PersistentVolumeClaim/c waiting for pods p,q to be scheduled"]
     await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}})
-    await soon()
+    await wait_for_sync()
     assert len(await world.events("ExternalProvisioning")) == 1
 
 
@@ -143,26 +143,26 @@ async def test_wait_for_first_consumer(world: World) -> None:
 )
 async def test_no_provisioner_available(world: World, provisioner: str, why: str) -> None:
     if provisioner:
-        await make_class(world, provisioner=provisioner)
-    await make_claim(world, storageClassName="gold")
-    await soon()
+        await create_class(world, provisioner=provisioner)
+    await create_claim(world, storageClassName="gold")
+    await wait_for_sync()
     assert await world.events("ProvisioningFailed") == [f"PersistentVolumeClaim/c {why}"]
     assert world.requests() == []
 
 
 async def test_dynamic_provisioning_disabled(env: Env) -> None:
     async with binding(env, options=BinderOptions(dynamic_provisioning=False)) as world:
-        await make_class(world)
-        await make_claim(world, storageClassName="gold")
+        await create_class(world)
+        await create_claim(world, storageClassName="gold")
         await asyncio.sleep(20)
         assert (world.requests(), await world.events()) == ([], [])
 
 
 async def test_host_path_volumes_are_provisioned_bound_and_deleted(env: Env) -> None:
     async with binding(env, options=HOST_PATHS) as world:
-        await make_class(world, "hp", "kubernetes.io/host-path")
-        made = await make_claim(world, storageClassName="hp")
-        await soon()
+        await create_class(world, "hp", "kubernetes.io/host-path")
+        made = await create_claim(world, storageClassName="hp")
+        await wait_for_sync()
         name = f"pvc-{made['metadata']['uid']}"
         assert await phases(world) == {"c": "Bound", name: "Bound"}
         volume = await world.must_get(f"{VOLUMES}/{name}")
@@ -172,7 +172,7 @@ async def test_host_path_volumes_are_provisioned_bound_and_deleted(env: Env) -> 
         told = f"PersistentVolumeClaim/c Successfully provisioned volume {name} using kubernetes.io/host-path"
         assert await world.events("ProvisioningSucceeded") == [told]
         await remove(world, f"{CLAIMS}/c")
-        await soon()
+        await wait_for_sync()
         volume = await world.must_get(f"{VOLUMES}/{name}")
         assert "deletionTimestamp" in volume["metadata"]
         assert volume["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"], "what is left is another's"
@@ -180,7 +180,7 @@ async def test_host_path_volumes_are_provisioned_bound_and_deleted(env: Env) -> 
         await asyncio.sleep(40)
         assert [line for line in world.requests() if line.startswith("update")] == [], "nothing is put back"
         await remove(world, f"{VOLUMES}/{name}")
-        await soon()
+        await wait_for_sync()
         assert world.metrics.value("volume_operation_total_seconds", "kubernetes.io/host-path", "delete") == 1.0
 
 
@@ -188,8 +188,8 @@ async def test_host_path_volume_is_provisioned_once(env: Env) -> None:
     """11-8, 11-19: the response of the first attempt is lost, the second finds its volume."""
     async with binding(env, options=HOST_PATHS) as world:
         world.faults.add(Rule(lose_answer(), verb="create", resource="persistentvolumes", times=1))
-        await make_class(world, "hp", "kubernetes.io/host-path")
-        await make_claim(world, storageClassName="hp")
+        await create_class(world, "hp", "kubernetes.io/host-path")
+        await create_claim(world, storageClassName="hp")
         await asyncio.sleep(30)
         assert sorted((await phases(world)).values()) == ["Bound", "Bound"]
 
@@ -199,8 +199,8 @@ async def test_failed_save_of_a_provisioned_volume_is_retried(env: Env) -> None:
     async with binding(env, options=HOST_PATHS) as world:
         rule = Rule(fail(500, "InternalError", "no"), verb="create", resource="persistentvolumes", times=5)
         world.faults.add(rule)
-        await make_class(world, "hp", "kubernetes.io/host-path")
-        await make_claim(world, storageClassName="hp")
+        await create_class(world, "hp", "kubernetes.io/host-path")
+        await create_claim(world, storageClassName="hp")
         await asyncio.sleep(45)
         (told,) = await world.events("ProvisioningFailed")
         assert "Error creating provisioned PV object for claim default/c:" in told
@@ -239,18 +239,18 @@ async def test_failed_save_of_a_provisioned_volume_is_retried(env: Env) -> None:
 )
 async def test_unsupported_host_path_provisioning(env: Env, of_class: Doc, of_claim: Doc, why: str) -> None:
     async with binding(env, options=HOST_PATHS) as world:
-        await make_class(world, "hp", "kubernetes.io/host-path", **of_class)
-        await make_claim(world, storageClassName="hp", **of_claim)
-        await soon()
+        await create_class(world, "hp", "kubernetes.io/host-path", **of_class)
+        await create_claim(world, storageClassName="hp", **of_claim)
+        await wait_for_sync()
         assert set(await world.events("ProvisioningFailed")) == {f"PersistentVolumeClaim/c {why}"}
         assert await phases(world) == {"c": "Pending"}
 
 
 async def test_host_path_provisioning_requires_the_flag(world: World) -> None:
     """``hostPathPlugin.NewProvisioner``: the plugin exists, and rejects."""
-    await make_class(world, "hp", "kubernetes.io/host-path")
-    await make_claim(world, storageClassName="hp")
-    await soon()
+    await create_class(world, "hp", "kubernetes.io/host-path")
+    await create_claim(world, storageClassName="hp")
+    await wait_for_sync()
     why = 'Failed to create provisioner: provisioning in volume plugin "kubernetes.io/host-path" is disabled'
     assert set(await world.events("ProvisioningFailed")) == {f"PersistentVolumeClaim/c {why}"}
     annotations = (await world.must_get(f"{CLAIMS}/c"))["metadata"]["annotations"]
@@ -262,16 +262,16 @@ async def test_host_path_provisioning_requires_the_flag(world: World) -> None:
 
 async def test_retained_volume_stays_released_until_its_claim_ref_is_removed(world: World) -> None:
     """20.10."""
-    await make_volume(world)
-    await make_claim(world)
-    await soon()
+    await create_volume(world)
+    await create_claim(world)
+    await wait_for_sync()
     world.seen.clear()
     await remove(world, f"{CLAIMS}/c")
-    await soon()
+    await wait_for_sync()
     assert await phases(world) == {"v": "Released"}
     assert world.requests() == ["get persistentvolumeclaims c", "update persistentvolumes/status v"], "asked first"
-    await make_claim(world)
-    await soon()
+    await create_claim(world)
+    await wait_for_sync()
     assert await phases(world) == {"c": "Pending", "v": "Released"}, "another claim of that name gets nothing"
     await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": None}})
     await asyncio.sleep(16)
@@ -308,11 +308,11 @@ async def test_retained_volume_stays_released_until_its_claim_ref_is_removed(wor
     },
 )
 async def test_failed_reclaim_sets_phase_failed(world: World, policy: str, source: Doc, reason: str, why: str) -> None:
-    await make_volume(world, persistentVolumeReclaimPolicy=policy, **source)
-    await make_claim(world)
-    await soon()
+    await create_volume(world, persistentVolumeReclaimPolicy=policy, **source)
+    await create_claim(world)
+    await wait_for_sync()
     await remove(world, f"{CLAIMS}/c")
-    await soon()
+    await wait_for_sync()
     volume = await world.must_get(f"{VOLUMES}/v")
     assert (volume["status"]["phase"], volume["status"]["message"]) == ("Failed", why)
     assert await world.events(reason) == [f"PersistentVolume/v {why}"]
@@ -322,16 +322,16 @@ async def test_failed_reclaim_sets_phase_failed(world: World, policy: str, sourc
 
 async def test_volume_in_use_is_not_recycled(world: World) -> None:
     """6-11."""
-    await make_volume(world, persistentVolumeReclaimPolicy="Recycle")
-    await make_claim(world)
-    await soon()
+    await create_volume(world, persistentVolumeReclaimPolicy="Recycle")
+    await create_claim(world)
+    await wait_for_sync()
     spec = {
         "nodeName": "n", "containers": [{"name": "main", "image": "pause"}],
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
     }  # fmt: skip
     await world.request("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
     await remove(world, f"{CLAIMS}/c")
-    await soon()
+    await wait_for_sync()
     assert await phases(world) == {"v": "Released"}
     told = await world.events("VolumeFailedRecycle")
     assert told == ["PersistentVolume/v Volume is used by pods: default/p"]
@@ -342,12 +342,12 @@ async def test_volume_in_use_is_not_recycled(world: World) -> None:
 
 async def test_claim_without_its_volume_is_lost_and_recovers(world: World) -> None:
     """20.11."""
-    made = await make_volume(world)
-    await make_claim(world)
-    await soon()
+    made = await create_volume(world)
+    await create_claim(world)
+    await wait_for_sync()
     bound = await world.must_get(f"{VOLUMES}/v")
     await remove(world, f"{VOLUMES}/v")
-    await soon()
+    await wait_for_sync()
     claim = await world.must_get(f"{CLAIMS}/c")
     assert claim["status"] == {"phase": "Lost"}
     told = "PersistentVolumeClaim/c Bound claim has lost its PersistentVolume. Data on the volume is lost!"
@@ -364,15 +364,15 @@ async def test_stale_volume_cache_does_not_make_a_claim_lost(world: World, other
     """Upstream sets Lost until the volume is cached."""
     if other:
         reference = {"namespace": "default", "name": "gone", "uid": "x"}
-        await make_volume(world, claimRef=reference, persistentVolumeReclaimPolicy="Retain")
-        await soon()
+        await create_volume(world, claimRef=reference, persistentVolumeReclaimPolicy="Retain")
+        await wait_for_sync()
     with world.faults.hold(resource="persistentvolumes"):
         if other:
             await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": None}})
         else:
-            await make_volume(world)
+            await create_volume(world)
         done = {BOUND_BY: "yes", COMPLETED: "yes"}
-        claim = await make_claim(world, volumeName="v", annotations=done)
+        claim = await create_claim(world, volumeName="v", annotations=done)
         reference = {"namespace": "default", "name": "c", "uid": claim["metadata"]["uid"]}
         await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": reference}})
         await world.merge(f"{CLAIMS}/c/status", {"status": {"phase": "Bound"}})
@@ -385,10 +385,10 @@ async def test_stale_volume_cache_does_not_make_a_claim_lost(world: World, other
 
 async def test_volume_mode_mismatch_emits_an_event(world: World) -> None:
     """4-9."""
-    made = await make_claim(world, storageClassName="")
+    made = await create_claim(world, storageClassName="")
     reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
-    await make_volume(world, volumeMode="Block", claimRef={**reference, "uid": made["metadata"]["uid"]})
-    await soon()
+    await create_volume(world, volumeMode="Block", claimRef={**reference, "uid": made["metadata"]["uid"]})
+    await wait_for_sync()
     assert sorted(await world.events("VolumeMismatch")) == [
         'PersistentVolume/v Cannot bind PersistentVolume to requested PersistentVolumeClaim "c" due to '
         "incompatible volumeMode.",
@@ -406,11 +406,11 @@ async def test_volume_mode_mismatch_emits_an_event(world: World) -> None:
 )
 async def test_interrupted_binding_is_completed(world: World, write: str, what: Any) -> None:
     resource, _slash, subresource = write.partition("/")
-    await make_volume(world)
-    await make_volume(world, "w")
-    await soon()
+    await create_volume(world)
+    await create_volume(world, "w")
+    await wait_for_sync()
     world.faults.add(Rule(what(), verb="update", resource=resource, subresource=subresource, times=1))
-    await make_claim(world)
+    await create_claim(world)
     await asyncio.sleep(40)
     found = await phases(world)
     assert found["c"] == "Bound"
@@ -421,26 +421,26 @@ async def test_interrupted_binding_is_completed(world: World, write: str, what: 
 
 
 async def test_restart_writes_nothing(world: World) -> None:
-    await make_volume(world)
-    await make_claim(world)
+    await create_volume(world)
+    await create_claim(world)
     task = await world.start(DESCRIPTOR)
-    await soon(20)
+    await wait_for_sync(20)
     task.cancel()
-    await soon()
+    await wait_for_sync()
     world.seen.clear()
     await world.start(DESCRIPTOR)
-    await soon(20)
+    await wait_for_sync(20)
     assert world.requests() == []
     assert await phases(world) == {"c": "Bound", "v": "Bound"}
 
 
 async def test_volume_is_not_released_while_its_claim_is_not_yet_cached(world: World) -> None:
     """The watch of claims lags; the provisioned volume is already cached."""
-    await make_class(world)
+    await create_class(world)
     with world.faults.hold(resource="persistentvolumeclaims"):
-        made = await make_claim(world, storageClassName="gold")
+        made = await create_claim(world, storageClassName="gold")
         reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
-        await make_volume(
+        await create_volume(
             world, storageClassName="gold", claimRef={**reference, "uid": made["metadata"]["uid"]},
             annotations={"pv.kubernetes.io/provisioned-by": "vendor.com/x"}, persistentVolumeReclaimPolicy="Delete",
             csi={"driver": "vendor.com", "volumeHandle": "1"},
@@ -455,11 +455,11 @@ async def test_volume_deleted_before_its_update_response_is_not_bound(world: Wor
     """Otherwise it would remain the claim's best match forever."""
     rule = Rule(delay_answer(2.0), verb="update", resource="persistentvolumes", subresource="", name="v")
     world.faults.add(rule)
-    await make_volume(world, "v", "1Gi")
-    await make_volume(world, "w", "10Gi")
-    await soon()
-    await make_claim(world, size="1Gi")
-    await soon()
+    await create_volume(world, "v", "1Gi")
+    await create_volume(world, "w", "10Gi")
+    await wait_for_sync()
+    await create_claim(world, size="1Gi")
+    await wait_for_sync()
     assert rule.hits == 1, "it is being bound"
     await remove(world, f"{VOLUMES}/v")
     await asyncio.sleep(60)
@@ -467,11 +467,11 @@ async def test_volume_deleted_before_its_update_response_is_not_bound(world: Wor
 
 
 async def test_volume_and_claim_metrics(world: World) -> None:
-    await make_volume(world)
-    await make_volume(world, "w", csi={"driver": "d", "volumeHandle": "h"}, storageClassName="gold")
-    await make_claim(world)
-    await make_claim(world, "d", storageClassName="gold", accessModes=["ReadWriteMany"])
-    await soon()
+    await create_volume(world)
+    await create_volume(world, "w", csi={"driver": "d", "volumeHandle": "h"}, storageClassName="gold")
+    await create_claim(world)
+    await create_claim(world, "d", storageClassName="gold", accessModes=["ReadWriteMany"])
+    await wait_for_sync()
     value = world.metrics.value
     assert value("pv_collector_total_pv_count", "kubernetes.io/host-path", "Filesystem") == 1.0
     assert value("pv_collector_total_pv_count", "kubernetes.io/csi:d", "Filesystem") == 1.0
@@ -480,7 +480,7 @@ async def test_volume_and_claim_metrics(world: World) -> None:
     assert value("pv_collector_bound_pvc_count", "default", "", "") == 1.0
     assert value("pv_collector_unbound_pvc_count", "default", "gold", "") == 1.0
     await remove(world, f"{CLAIMS}/d")
-    await soon()
+    await wait_for_sync()
     assert 'namespace="default",storage_class="gold"' not in world.metrics.exposition()
 
 
@@ -491,6 +491,6 @@ async def test_volumes_of_migrated_plugins_are_annotated(world: World) -> None:
         "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, **disk},
     }
     await world.request("POST", VOLUMES, body)
-    await soon()
+    await wait_for_sync()
     annotations = (await world.must_get(f"{VOLUMES}/v"))["metadata"]["annotations"]
     assert annotations["pv.kubernetes.io/migrated-to"] == "pd.csi.storage.gke.io"

@@ -13,8 +13,8 @@ from tests.controllers.persistentvolume_binder.builders import (
     COMPLETED,
     CONTROLLER,
     MADE,
-    Desk,
     Doc,
+    FakeBinder,
     as_claim,
     as_volume,
     claim,
@@ -115,7 +115,7 @@ from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, 
     },
 )
 def test_sync_volume(doc: Doc, other: Doc | None, step: VolumeStep, then: str) -> None:
-    desk = Desk([doc], [other] if other is not None else [], [], [])
+    desk = FakeBinder([doc], [other] if other is not None else [], [], [])
     assert desk.sync_volume("v") == step
     assert desk.shown_volume("v") == then
 

@@ -24,14 +24,14 @@ async def binding(env: Env, *, options: BinderOptions | None = None) -> AsyncIte
         yield world
 
 
-async def make_claim(world: World, name: str = "c", size: str = "1Gi", **parts: Any) -> Doc:
+async def create_claim(world: World, name: str = "c", size: str = "1Gi", **parts: Any) -> Doc:
     """A claim. ``parts``: ``annotations``, and anything for the spec."""
     meta = {"name": name, "annotations": parts.pop("annotations", {})}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **parts}
     return await world.request("POST", CLAIMS, {"metadata": meta, "spec": spec})
 
 
-async def make_volume(world: World, name: str = "v", size: str = "1Gi", **parts: Any) -> Doc:
+async def create_volume(world: World, name: str = "v", size: str = "1Gi", **parts: Any) -> Doc:
     """A volume. ``parts``: ``annotations``, ``finalizers``, ``path`` or ``csi``, and anything for the spec."""
     meta = {"name": name, "annotations": parts.pop("annotations", {}), "finalizers": parts.pop("finalizers", [])}
     spec: Doc = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}}
@@ -40,7 +40,7 @@ async def make_volume(world: World, name: str = "v", size: str = "1Gi", **parts:
     return await world.request("POST", VOLUMES, {"metadata": meta, "spec": {**spec, **parts}})
 
 
-async def make_class(world: World, name: str = "gold", provisioner: str = "vendor.com/x", **parts: Any) -> Doc:
+async def create_class(world: World, name: str = "gold", provisioner: str = "vendor.com/x", **parts: Any) -> Doc:
     """A class; ``default`` makes it that."""
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"} if parts.pop("default", False) else {}
     body = {"metadata": {"name": name, "annotations": annotations}, "provisioner": provisioner, **parts}

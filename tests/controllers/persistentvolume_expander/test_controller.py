@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import Doc, World, fixture_of, soon
+from tests.controllers.node_world import Doc, World, fixture_of, wait_for_sync
 
 from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.controllers.volumes.persistentvolume_expander import DESCRIPTOR
@@ -37,7 +37,7 @@ async def bound(world: World, source: Doc = CSI, *, phase: str = "Bound", linked
     await world.request("POST", VOLUMES, {"metadata": {"name": "v"}, "spec": whole})
 
 
-async def ask_for(world: World, size: str) -> None:
+async def request_storage(world: World, size: str) -> None:
     await world.merge(f"{CLAIMS}/c", {"spec": {"resources": {"requests": {"storage": size}}}})
 
 
@@ -46,7 +46,7 @@ async def expanding(env: Env, **how: Any) -> AsyncIterator[World]:
     async with node_world.world(env) as world:
         await bound(world, **how)
         await world.start(DESCRIPTOR)
-        await soon()
+        await wait_for_sync()
         yield world
 
 
@@ -56,15 +56,15 @@ world = fixture_of(expanding)
 async def test_claim_to_expand_gets_an_external_expanding_event(world: World) -> None:
     assert world.requests() == [GET]
     assert await world.events() == []
-    await ask_for(world, "2Gi")
-    await soon()
+    await request_storage(world, "2Gi")
+    await wait_for_sync()
     assert world.requests() == [GET] * 2
     assert await world.events("ExternalExpanding") == [EXTERNAL]
     await world.merge(f"{CLAIMS}/c", {"metadata": {"labels": {"a": "b"}}})
-    await soon(600)
+    await wait_for_sync(600)
     assert world.requests() == [GET] * 2, "nothing of that has changed"
     await world.merge(f"{CLAIMS}/c/status", {"status": {"capacity": {"storage": "2Gi"}}})
-    await soon(600)
+    await wait_for_sync(600)
     assert world.requests() == [GET] * 3
     assert len(await world.events()) == 1, "it has what it asked for"
 
@@ -72,23 +72,23 @@ async def test_claim_to_expand_gets_an_external_expanding_event(world: World) ->
 async def test_claim_enlarged_before_startup_gets_an_event(env: Env) -> None:
     async with node_world.world(env) as world:
         await bound(world)
-        await ask_for(world, "2Gi")
+        await request_storage(world, "2Gi")
         await world.start(DESCRIPTOR)
-        await soon()
+        await wait_for_sync()
         assert await world.events("ExternalExpanding") == [EXTERNAL]
 
 
 async def test_claim_of_a_migrated_plugin_names_the_csi_driver(env: Env) -> None:
     async with expanding(env, source=EBS) as world:
-        await ask_for(world, "2Gi")
-        await soon()
+        await request_storage(world, "2Gi")
+        await wait_for_sync()
         assert world.requests() == [GET, GET, PATCH]
         found = await world.must_get(f"{CLAIMS}/c")
         assert found["metadata"]["annotations"] == {RESIZER: "ebs.csi.aws.com"}
         (body,) = world.bodies("patch", "persistentvolumeclaims/status")
         assert set(body["metadata"]) == {"annotations", "resourceVersion"}
-        await ask_for(world, "3Gi")
-        await soon(600)
+        await request_storage(world, "3Gi")
+        await wait_for_sync(600)
         assert world.requests() == [GET, GET, PATCH, GET], "it is named already"
         lines = await world.events("ExternalExpanding")
         assert lines == [
@@ -106,8 +106,8 @@ async def test_unbound_claim_is_ignored(env: Env) -> None:
 async def test_failed_resizer_annotation_is_retried(env: Env, fault: Any) -> None:
     async with expanding(env, source=EBS) as world:
         world.faults.add(Rule(fault, verb="patch", resource="persistentvolumeclaims", times=2))
-        await ask_for(world, "2Gi")
-        await soon(30)
+        await request_storage(world, "2Gi")
+        await wait_for_sync(30)
         assert world.requests().count(PATCH) == 3
         assert (await world.must_get(f"{CLAIMS}/c"))["metadata"]["annotations"] == {RESIZER: "ebs.csi.aws.com"}
         lines = await world.events("ExternalExpanding")
@@ -119,8 +119,8 @@ async def test_volume_bound_to_another_claim_is_retried(env: Env) -> None:
     async with expanding(env, linked=False) as world:
         assert len(world.requests()) > 3
         assert set(world.requests()) == {GET}
-        await ask_for(world, "2Gi")
+        await request_storage(world, "2Gi")
         uid = (await world.must_get(f"{CLAIMS}/c"))["metadata"]["uid"]
         await world.merge(f"{VOLUMES}/v", {"spec": {"claimRef": {"namespace": "default", "name": "c", "uid": uid}}})
-        await soon(1200)
+        await wait_for_sync(1200)
         assert await world.events("ExternalExpanding") == [EXTERNAL]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, wait_for_sync
 from tests.tables import cases
 
 from pilothouse.client.interceptor import Break, Rule, conflict, fail, gone, lose_answer
@@ -113,7 +113,7 @@ async def claim_and_pod(world: World, *claims: str, **pod: Any) -> None:
 async def test_claims_existing_at_startup(env: Env, before: Step, expected: list[str]) -> None:
     async with protecting(env, before=before) as world:
         was = await world.must_get(f"{CLAIMS}/pvc1")
-        await soon()
+        await wait_for_sync()
         assert namespaced_requests(world) == expected
         found = await world.get(f"{CLAIMS}/pvc1")
         if "deletionTimestamp" in was["metadata"] and expected:
@@ -122,7 +122,7 @@ async def test_claims_existing_at_startup(env: Env, before: Step, expected: list
             assert found is not None
             assert found["metadata"]["finalizers"] == [FINALIZER]
             assert found["spec"] == was["spec"]
-        await soon(3600)
+        await wait_for_sync(3600)
         assert namespaced_requests(world) == expected, "and that is all"
 
 
@@ -144,7 +144,7 @@ async def test_failed_update_is_retried(env: Env, before: Step, once: list[str],
         world.faults.add(Rule(fault, verb="update", resource="persistentvolumeclaims", times=2))
 
     async with protecting(env, before=failing) as world:
-        await soon(30)
+        await wait_for_sync(30)
         if isinstance(fault, Break):
             assert namespaced_requests(world)[: len(once)] == once
         else:
@@ -156,9 +156,9 @@ async def test_failed_update_is_retried(env: Env, before: Step, once: list[str],
 async def test_failed_pod_list_keeps_the_finalizer(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=3))
     await deleted_claim(world)
-    await soon(0.02)
+    await wait_for_sync(0.02)
     assert REMOVE not in namespaced_requests(world)
-    await soon(30)
+    await wait_for_sync(30)
     assert namespaced_requests(world) == [LIST] * 4 + [REMOVE]
 
 
@@ -170,15 +170,15 @@ async def test_claim_in_use_is_deleted_with_its_pod(world: World) -> None:
         "POST", f"{PODS}/pod1/binding", {"target": {"kind": "Node", "name": "node1"}, "metadata": {"name": "pod1"}}
     )
     await world.delete(f"{CLAIMS}/pvc1")
-    await soon()
+    await wait_for_sync()
     assert namespaced_requests(world) == []
     await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Running"}})
-    await soon()
+    await wait_for_sync()
     await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Succeeded"}})
-    await soon()
+    await wait_for_sync()
     assert namespaced_requests(world) == [], "it has ended, and that is not enough"
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-    await soon()
+    await wait_for_sync()
     assert namespaced_requests(world) == [LIST, REMOVE]
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
@@ -189,10 +189,10 @@ async def test_finalizer_is_removed_with_the_last_of_two_pods(world: World) -> N
         await user(world, "pvc1", name=name)
     await world.delete(f"{CLAIMS}/pvc1")
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-    await soon()
+    await wait_for_sync()
     assert namespaced_requests(world) == []
     await world.delete(f"{PODS}/pod2", grace=NO_GRACE)
-    await soon()
+    await wait_for_sync()
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
@@ -211,15 +211,15 @@ async def test_pod_delete_and_create_with_same_namespaced_name_seen_as_an_update
     await user(world, "pvc1")
     if deleted:
         await world.delete(f"{CLAIMS}/pvc1")
-    await soon()
+    await wait_for_sync()
     with world.faults.hold(resource="pods"):
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
         await user(world, *again)
-        await soon()
+        await wait_for_sync()
         assert namespaced_requests(world) == []
         world.faults.end_watches(resource="pods", with_=gone())
-        await soon(5)
-    await soon(5)
+        await wait_for_sync(5)
+    await wait_for_sync(5)
     assert namespaced_requests(world) == expected
     assert (await world.get(f"{CLAIMS}/pvc1") is None) == bool(expected)
 
@@ -229,12 +229,12 @@ async def test_pod_deletion_missed_by_the_watch_removes_the_finalizer(world: Wor
     await claim(world)
     await user(world, "pvc1")
     await world.delete(f"{CLAIMS}/pvc1")
-    await soon()
+    await wait_for_sync()
     with world.faults.hold(resource="pods"):
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
         world.faults.end_watches(resource="pods", with_=gone())
-        await soon(5)
-    await soon(5)
+        await wait_for_sync(5)
+    await wait_for_sync(5)
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
@@ -247,11 +247,11 @@ async def test_pod_missing_in_the_cache_keeps_the_finalizer(world: World) -> Non
     with world.faults.hold(resource="pods"):
         await user(world, "pvc1")
         await world.delete(f"{CLAIMS}/pvc1")
-        await soon()
+        await wait_for_sync()
         assert set(namespaced_requests(world)) == {LIST}
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
         world.faults.end_watches(resource="pods", with_=gone())
-        await soon(5)
+        await wait_for_sync(5)
         assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
@@ -260,13 +260,13 @@ async def test_late_pod_in_the_cache_is_awaited_without_requests(world: World) -
     with world.faults.hold(resource="pods"):
         await user(world, "pvc1")
         await world.delete(f"{CLAIMS}/pvc1")
-        await soon()
-    await soon()
+        await wait_for_sync()
+    await wait_for_sync()
     world.seen.clear()
-    await soon(7200)
+    await wait_for_sync(7200)
     assert namespaced_requests(world) == []
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-    await soon()
+    await wait_for_sync()
     assert await world.get(f"{CLAIMS}/pvc1") is None
 
 
@@ -281,14 +281,14 @@ async def test_one_pod_list_per_namespace(env: Env) -> None:
         await user(world, "c07", "c08")
 
     async with protecting(env, before=before) as world:
-        await soon()
+        await wait_for_sync()
         left = [item["metadata"]["name"] for item in (await world.must_get(CLAIMS))["items"]]
         assert left == ["c07", "c08"]
         assert namespaced_requests(world).count(LIST) == 1
         assert len(namespaced_requests(world)) == 49
         world.seen.clear()
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-        await soon()
+        await wait_for_sync()
         assert sorted(namespaced_requests(world)) == [
             LIST,
             "update persistentvolumeclaims c07",
@@ -306,11 +306,11 @@ async def test_failed_pod_list_for_one_claim_requeues_it_only(env: Env) -> None:
         world.faults.add(Rule(fail(500), verb="list", resource="pods", namespace="default", times=1))
 
     async with protecting(env, before=before) as world:
-        await soon(0.004)
+        await wait_for_sync(0.004)
         assert namespaced_requests(world) == [LIST, LIST, "update persistentvolumeclaims pvc2"], (
             "the first is tried again later"
         )
-        await soon()
+        await wait_for_sync()
         assert (await world.must_get(CLAIMS))["items"] == []
 
 
@@ -325,11 +325,11 @@ async def test_namespaces_have_separate_pod_lists(env: Env) -> None:
         await claim_and_pod(world, "pvc1")
 
     async with protecting(env, before=before) as world:
-        await soon()
+        await wait_for_sync()
         assert await world.get(f"{ELSEWHERE}/pvc1") is None
         assert await world.get(f"{CLAIMS}/pvc1") is not None
         await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-        await soon()
+        await wait_for_sync()
         assert await world.get(f"{CLAIMS}/pvc1") is None
         assert namespaced_requests(world) == [LIST, REMOVE] * 2
 
@@ -340,11 +340,11 @@ async def test_pod_list_is_not_used_for_claims_deleted_later(world: World) -> No
         await claim(world, name)
     with world.faults.hold(resource="pods"):
         await world.delete(f"{CLAIMS}/a")
-        await soon()
+        await wait_for_sync()
         assert await world.get(f"{CLAIMS}/a") is None
         await user(world, "b")
         await world.delete(f"{CLAIMS}/b")
-        await soon()
+        await wait_for_sync()
         assert await world.get(f"{CLAIMS}/b") is not None
 
 
@@ -362,7 +362,7 @@ async def test_ephemeral_volume_claim_is_released_when_its_pod_is_shut_down(worl
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod1", "uid": pod["metadata"]["uid"], "controller": True}
     await claim(world, "pod1-scratch", ownerReferences=[owner])
     await world.delete(f"{CLAIMS}/pod1-scratch")
-    await soon()
+    await wait_for_sync()
     assert namespaced_requests(world) == []
     running = [
         {
@@ -376,7 +376,7 @@ async def test_ephemeral_volume_claim_is_released_when_its_pod_is_shut_down(worl
     ]
     await world.merge(f"{PODS}/pod1/status", {"status": {"phase": "Running", "containerStatuses": running}})
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-    await soon()
+    await wait_for_sync()
     assert (await world.get(f"{PODS}/pod1")) is not None
     assert await world.get(f"{CLAIMS}/pod1-scratch") is None
 
@@ -384,7 +384,7 @@ async def test_ephemeral_volume_claim_is_released_when_its_pod_is_shut_down(worl
 async def test_other_finalizers_are_kept(world: World) -> None:
     await claim(world, finalizers=["example.com/hold"])
     await world.delete(f"{CLAIMS}/pvc1")
-    await soon()
+    await wait_for_sync()
     assert (await world.must_get(f"{CLAIMS}/pvc1"))["metadata"]["finalizers"] == ["example.com/hold"]
     assert namespaced_requests(world) == [LIST, REMOVE]
 
@@ -393,6 +393,6 @@ async def test_pod_events_without_terminating_claims_send_no_requests(world: Wor
     await claim(world)
     await user(world, "pvc1", node="")
     await world.delete(f"{PODS}/pod1", grace=NO_GRACE)
-    await soon()
+    await wait_for_sync()
     assert namespaced_requests(world) == []
     assert world.metrics.value("workqueue_adds_total", "pvcprotection") == 0

@@ -36,8 +36,8 @@ class World(OwnerWorld):
         """Change spec.replicas."""
         await self.merge(path, {"spec": {"replicas": replicas}})
 
-    async def settle(self, seconds: float = 2.0) -> None:
-        await super().settle(seconds)
+    async def wait_for_sync(self, seconds: float = 2.0) -> None:
+        await super().wait_for_sync(seconds)
 
     async def owned(self, name: str = "web") -> list[str]:
         """Names of the pods that the ReplicaSet of that name controls and that are not being deleted."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, wait_for_sync
 from tests.controllers.resourceclaim.builders import CLAIMS, ENTRY, FINALIZER, TEMPLATES, claim_doc, reference
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
@@ -111,7 +111,7 @@ async def test_claim_is_created_and_recorded_in_the_pod_status(world: World) -> 
     """create; new-pods."""
     await template(world)
     await pod(world)
-    await soon()
+    await wait_for_sync()
     found = await the_claim(world)
     name = found["metadata"]["name"]
     assert name.startswith("pod-gpu-")
@@ -132,7 +132,7 @@ async def test_claim_is_created_and_recorded_in_the_pod_status(world: World) -> 
     assert [each["operation"] for each in fields if each["manager"] == "ResourceClaimController"] == ["Apply"]
     assert world.metrics.value(CREATES, "success", "false") == 1
     assert world.metrics.value(COUNT, "false", "false", "resource_claim_template") == 1
-    await soon(3600)
+    await wait_for_sync(3600)
     assert len(world.requests()) == 2, "and that is all"
 
 
@@ -141,7 +141,7 @@ async def test_each_entry_gets_a_separate_claim(world: World) -> None:
     await claim(world, "shared")
     other = {"name": "net", "resourceClaimTemplateName": "template"}
     await pod(world, "pod", ENTRY, other, {"name": "disk", "resourceClaimName": "shared"})
-    await soon()
+    await wait_for_sync()
     said = await named(world)
     assert sorted(said) == ["gpu", "net"]
     assert {each["metadata"]["name"] for each in await claims(world)} == {*said.values(), "shared"}
@@ -151,12 +151,12 @@ async def test_each_entry_gets_a_separate_claim(world: World) -> None:
 async def test_missing_template_emits_an_event_and_is_awaited(world: World) -> None:
     """missing-template; new-template-for-pod."""
     await pod(world)
-    await soon(200)
+    await wait_for_sync(200)
     missing = 'resource claim template "template": resourceclaimtemplate.resource.k8s.io "template" not found'
     assert set(await world.events("FailedResourceClaimCreation")) == {f"Pod/pod PodResourceClaim gpu: {missing}"}
     assert world.metrics.value(CREATES, "failure", "false") == 0
     await template(world)
-    await soon()
+    await wait_for_sync()
     assert list(await named(world)) == ["gpu"], "without waiting for the end of the backoff"
 
 
@@ -164,15 +164,15 @@ async def test_deleted_claim_is_recreated_and_others_stay_in_the_status(world: W
     """recreate."""
     await template(world)
     await pod(world, "pod", ENTRY, {"name": "net", "resourceClaimTemplateName": "template"})
-    await soon()
+    await wait_for_sync()
     before = await named(world)
     await world.delete(f"{CLAIMS}/{before['gpu']}")
-    await soon()
+    await wait_for_sync()
     after = await named(world)
     assert after["net"] == before["net"]
     assert after["gpu"] != before["gpu"]
     assert {each["metadata"]["name"] for each in await claims(world)} == set(after.values())
-    await soon(600)
+    await wait_for_sync(600)
     assert await named(world) == after
 
 
@@ -182,7 +182,7 @@ async def test_failed_status_update_creates_no_second_claim(world: World, fault:
     await template(world)
     world.faults.add(Rule(fault, verb="patch", resource="pods", subresource="status", times=3))
     await pod(world)
-    await soon(30)
+    await wait_for_sync(30)
     found = await the_claim(world)
     assert await named(world) == {"gpu": found["metadata"]["name"]}
 
@@ -193,10 +193,10 @@ async def test_claim_missing_in_the_cache_is_not_created_twice(world: World) -> 
     with world.faults.hold(resource="resourceclaims"):
         world.faults.add(Rule(fail(500), verb="patch", resource="pods", subresource="status", times=2))
         await pod(world)
-        await soon(30)
+        await wait_for_sync(30)
         assert len(await claims(world)) == 1
         assert list(await named(world)) == ["gpu"]
-    await soon(30)
+    await wait_for_sync(30)
     assert len(await claims(world)) == 1
 
 
@@ -204,11 +204,11 @@ async def test_claim_deleted_between_watches_is_recreated(world: World) -> None:
     await template(world)
     with world.faults.hold(resource="resourceclaims"):
         await pod(world)
-        await soon()
+        await wait_for_sync()
         (name,) = (await named(world)).values()
         await world.delete(f"{CLAIMS}/{name}")
         world.faults.end_watches(resource="resourceclaims", with_=gone())
-    await soon(30)
+    await wait_for_sync(30)
     assert await named(world) == {"gpu": (await the_claim(world))["metadata"]["name"]}
 
 
@@ -217,8 +217,8 @@ async def test_lost_create_response_creates_no_second_claim(world: World) -> Non
     with world.faults.hold(resource="resourceclaims"):
         world.faults.add(Rule(lose_answer(), verb="create", resource="resourceclaims", times=1))
         await pod(world)
-        await soon(30)
-    await soon(30)
+        await wait_for_sync(30)
+    await wait_for_sync(30)
     assert await named(world) == {"gpu": (await the_claim(world))["metadata"]["name"]}
     assert world.metrics.value(CREATES, "failure", "false") == 1
     assert len(await world.events("FailedResourceClaimCreation")) == 1
@@ -231,7 +231,7 @@ async def test_failed_claim_creation_emits_an_event_and_is_retried(world: World)
     await template(world, adminAccess=True)
     world.faults.add(Rule(fail(403, "Forbidden"), verb="create", resource="resourceclaims", times=2))
     await pod(world)
-    await soon(30)
+    await wait_for_sync(30)
     (told,) = set(await world.events("FailedResourceClaimCreation"))
     assert told.startswith("Pod/pod PodResourceClaim gpu: create ResourceClaim : ")
     assert len(await claims(world)) == 1
@@ -247,7 +247,7 @@ async def test_prioritized_list_gate(env: Env, enabled: bool) -> None:
         spec = {"spec": {"devices": {"requests": [{"name": "gpu", "firstAvailable": subs}]}}}
         await world.request("POST", TEMPLATES, {"metadata": {"name": "template"}, "spec": spec})
         await pod(world)
-        await soon()
+        await wait_for_sync()
         assert len(await claims(world)) == (1 if enabled else 0)
         why = "template includes a prioritized list of subrequests, but the feature is disabled"
         told = set(await world.events("FailedResourceClaimCreation"))
@@ -266,8 +266,8 @@ async def test_new_manager_with_a_stale_claim_cache_keeps_claim_names(env: Env) 
             await claim(world, "mine", owner=owner, **metadata)
             status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "mine"}]}
             await world.merge(f"{PODS}/pod/status", {"status": status})
-            await soon(60)
-        await soon(60)
+            await wait_for_sync(60)
+        await wait_for_sync(60)
         assert await named(world) == {"gpu": "mine"}
 
 
@@ -278,14 +278,14 @@ async def test_claim_of_a_scheduled_pod_is_reserved(world: World) -> None:
     """add-reserved."""
     await template(world)
     await pod(world, node="node1")
-    await soon()
+    await wait_for_sync()
     (name,) = (await named(world)).values()
     assert await users_of(world, name) == []
     await allocate(world, name)
-    await soon()
+    await wait_for_sync()
     assert await users_of(world, name) == ["pod"]
     assert world.requests()[-1] == f"update resourceclaims/status {name}"
-    await soon(600)
+    await wait_for_sync(600)
     assert (await world.must_get(f"{CLAIMS}/{name}"))["status"]["allocation"] is not None
 
 
@@ -297,9 +297,9 @@ async def test_entry_without_a_claim_does_not_prevent_other_reservations(world: 
         await pod(world, "pod", unused, shared)
         await world.merge(f"{PODS}/pod/status", {"status": {"resourceClaimStatuses": [{"name": "unused"}]}})
         await bind(world)
-    await soon()
+    await wait_for_sync()
     await allocate(world, "shared")
-    await soon()
+    await wait_for_sync()
     assert await users_of(world, "shared") == ["pod"]
     assert [each["metadata"]["uid"] for each in await claims(world)] == [made["metadata"]["uid"]]
 
@@ -314,7 +314,7 @@ async def test_claim_of_another_pod_is_an_error_and_retried(world: World) -> Non
         status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "taken"}]}
         await world.merge(f"{PODS}/pod/status", {"status": status})
         await bind(world)
-    await soon()
+    await wait_for_sync()
     errors = "pilothouse_reconcile_errors_total"
     assert f'{errors}{{controller="resourceclaim-controller",outcome="retried"}} 1' in world.metrics.exposition()
     (name,) = (await named(world)).values()
@@ -328,15 +328,15 @@ async def test_last_released_reservation_deallocates_and_removes_the_finalizer(w
     await claim(world)
     first, second = await pod(world, "first", entry, node="n"), await pod(world, "second", entry, node="n")
     await allocate(world, "claim", first, second)
-    await soon()
+    await wait_for_sync()
     await phase_of(world, "first", "Succeeded")
-    await soon()
+    await wait_for_sync()
     assert await users_of(world, "claim") == ["second"]
     found = await world.must_get(f"{CLAIMS}/claim")
     assert found["status"]["allocation"] is not None
     assert world.requests() == ["update resourceclaims/status claim"]
     await world.delete(f"{PODS}/second", grace=0)
-    await soon()
+    await wait_for_sync()
     found = await world.must_get(f"{CLAIMS}/claim")
     assert found.get("status", {}) == {}
     assert "finalizers" not in found["metadata"]
@@ -347,20 +347,20 @@ async def test_claim_of_a_terminated_pod_is_deleted(world: World) -> None:
     """delete-claim-when-done."""
     await template(world)
     made = await pod(world)
-    await soon()
+    await wait_for_sync()
     (name,) = (await named(world)).values()
     await allocate(world, name, made)
     await bind(world)
-    await soon()
+    await wait_for_sync()
     await phase_of(world, "pod", "Succeeded")
-    await soon()
+    await wait_for_sync()
     assert await claims(world) == []
     assert world.requests()[-3:] == [
         f"update resourceclaims/status {name}",
         f"update resourceclaims {name}",
         f"delete resourceclaims {name}",
     ]
-    await soon(600)
+    await wait_for_sync(600)
     assert await world.events("FailedResourceClaimCreation") == []
 
 
@@ -368,15 +368,15 @@ async def test_duplicate_claim_is_deleted_when_the_pod_terminates(world: World) 
     """As left by a manager that lost the create response and was restarted. The status names the other claim."""
     await template(world)
     await pod(world)
-    await soon()
+    await wait_for_sync()
     first = (await the_claim(world))["metadata"]
     copied = {name: first[name] for name in ("annotations", "labels", "ownerReferences")}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
     await world.request("POST", CLAIMS, {"metadata": {**copied, "generateName": "pod-gpu-"}, "spec": spec})
-    await soon()
+    await wait_for_sync()
     assert len(await claims(world)) == 2
     await phase_of(world, "pod", "Succeeded")
-    await soon()
+    await wait_for_sync()
     assert await claims(world) == []
 
 
@@ -386,10 +386,10 @@ async def test_terminating_claim_in_use_waits_for_its_pod(world: World) -> None:
     user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n", phase="Running")
     await allocate(world, "claim", user)
     await world.delete(f"{CLAIMS}/claim")
-    await soon(600)
+    await wait_for_sync(600)
     assert await users_of(world, "claim") == ["user"]
     await world.delete(f"{PODS}/user", grace=0)
-    await soon()
+    await wait_for_sync()
     assert await claims(world) == []
 
 
@@ -397,10 +397,10 @@ async def test_unused_terminating_claim_is_deleted(world: World) -> None:
     """structured-deleted."""
     await claim(world)
     await allocate(world, "claim")
-    await soon(600)
+    await wait_for_sync(600)
     assert (await world.must_get(f"{CLAIMS}/claim"))["status"]["allocation"] is not None, "it may still be used"
     await world.delete(f"{CLAIMS}/claim")
-    await soon()
+    await wait_for_sync()
     assert await claims(world) == []
 
 
@@ -413,7 +413,7 @@ async def test_non_pod_reservations_are_kept(world: World) -> None:
     mine = reference("user", user["metadata"]["uid"])
     await world.merge(f"{CLAIMS}/claim/status", {"status": {"reservedFor": [mine, other]}})
     await phase_of(world, "user", "Failed")
-    await soon()
+    await wait_for_sync()
     found = await world.must_get(f"{CLAIMS}/claim")
     assert found["status"]["reservedFor"] == [other]
     assert found["status"]["allocation"] is not None
@@ -426,18 +426,18 @@ async def test_pod_missing_in_the_cache_keeps_its_reservation(world: World) -> N
     for earlier in ("", "Succeeded"):
         if earlier:
             await pod(world, "user", entry, phase=earlier)
-            await soon()
+            await wait_for_sync()
         with world.faults.hold(resource="pods"):
             if earlier:
                 await world.delete(f"{PODS}/user", grace=0)
             user = await pod(world, "user", entry, node="n", phase="Running")
             await allocate(world, "claim", user)
-            await soon(60)
+            await wait_for_sync(60)
             assert await users_of(world, "claim") == ["user"]
-        await soon(60)
+        await wait_for_sync(60)
         assert await users_of(world, "claim") == ["user"]
         await world.delete(f"{PODS}/user", grace=0)
-        await soon()
+        await wait_for_sync()
         assert await users_of(world, "claim") == []
 
 
@@ -446,9 +446,9 @@ async def test_pod_deleted_between_watches_loses_its_reservation(world: World) -
     with world.faults.hold(resource="pods"):
         user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
         await allocate(world, "claim", user)
-        await soon(60)
+        await wait_for_sync(60)
         await world.delete(f"{PODS}/user", grace=0)
-        await soon(60)
+        await wait_for_sync(60)
         assert await users_of(world, "claim") == []
 
 
@@ -462,14 +462,14 @@ async def test_failed_writes_are_retried_until_the_finalizer_is_removed(
     await allocate(world, "claim", user)
     world.faults.add(Rule(fault, verb="update", resource="resourceclaims", subresource=subresource, times=2))
     await world.delete(f"{PODS}/user", grace=0)
-    await soon(30)
+    await wait_for_sync(30)
     found = await world.must_get(f"{CLAIMS}/claim")
     assert found.get("status", {}) == {}
     lost = fault == lose_answer() and subresource == "status"
     if not lost:  # whose finalizer it is cannot be known then; it goes when the claim is deleted
         assert "finalizers" not in found["metadata"]
     await world.delete(f"{CLAIMS}/claim")
-    await soon()
+    await wait_for_sync()
     assert await claims(world) == []
 
 
@@ -487,7 +487,7 @@ async def test_concurrent_allocation_keeps_the_finalizer(world: World) -> None:
         await asyncio.sleep(0)
     following = await pod(world, "next", entry, node="n")
     await allocate(world, "claim", following)
-    await soon(60)
+    await wait_for_sync(60)
     found = await world.must_get(f"{CLAIMS}/claim")
     assert found["metadata"]["finalizers"] == [FINALIZER]
     assert await users_of(world, "claim") == ["next"]
@@ -507,10 +507,10 @@ async def test_extended_resource_claim_is_released_with_its_pod(world: World) ->
     mapping = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
     status = {"extendedResourceClaimStatus": {"resourceClaimName": "extended", "requestMappings": [mapping]}}
     await world.merge(f"{PODS}/pod/status", {"status": status})
-    await soon()
+    await wait_for_sync()
     assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 1
     await phase_of(world, "pod", "Succeeded")
-    await soon()
+    await wait_for_sync()
     assert await claims(world) == []
     assert world.metrics.value(COUNT, "true", "false", "extended_resource") == 0
 
@@ -521,5 +521,5 @@ async def test_deleted_pods_and_pods_without_claims_send_no_requests(world: Worl
     await claim(world, "lonely")
     await pod(world, "short", {"name": "gpu", "resourceClaimName": "not-there"})
     await world.delete(f"{PODS}/short", grace=0)
-    await soon(60)
+    await wait_for_sync(60)
     assert world.requests() == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.controllers.device_taint_eviction import test_controller as evictions
-from tests.controllers.node_world import PODS, World, soon
+from tests.controllers.node_world import PODS, World, wait_for_sync
 from tests.controllers.resourceclaim import test_controller as claims
 
 from pilothouse.apiserver.authorization.bootstrap_policy import bootstrap_objects
@@ -63,12 +63,12 @@ async def use_claims(world: World) -> None:
     """A pod gets its claim, uses it, and ends."""
     await claims.template(world)
     made = await claims.pod(world)
-    await soon()
+    await wait_for_sync()
     (name,) = (await claims.named(world)).values()
     await claims.allocate(world, name, made)
     await claims.bind(world)
     await claims.phase_of(world, "pod", "Succeeded")
-    await soon()
+    await wait_for_sync()
     await world.delete(f"{PODS}/pod", grace=0)
 
 
@@ -76,7 +76,7 @@ async def use_devices(world: World) -> None:
     """A pod is evicted."""
     await evictions.devices(world, gpu_0=[evictions.TAINT])
     await evictions.user(world)
-    await soon()
+    await wait_for_sync()
 
 
 @pytest.mark.parametrize(

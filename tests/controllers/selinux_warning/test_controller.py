@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import PODS, Doc, World, fixture_of, soon
+from tests.controllers.node_world import PODS, Doc, World, fixture_of, wait_for_sync
 
 from pilothouse.controllers.volumes.selinux_warning import DESCRIPTOR
 from pilothouse.env import Env
@@ -127,11 +127,11 @@ async def test_conflict_emits_one_event_on_each_pod(env: Env, early: bool) -> No
     async with controlled(env, before=everything if early else None) as world:
         if not early:
             await everything(world)
-        await soon()
+        await wait_for_sync()
         assert sorted(await world.events()) == BOTH
         await world.merge(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}})
         await world.merge(f"{PODS}/a/status", {"status": {"phase": "Running"}})
-        await soon(7200)
+        await wait_for_sync(7200)
         assert sorted(await world.events()) in (BOTH, []), "they are not repeated; after an hour they are forgotten"
         assert world.requests() == [], "it only tells"
         assert pairs(world) == ["SELinuxLabel a b", "SELinuxLabel b a"]
@@ -141,7 +141,7 @@ async def test_conflict_emits_one_event_on_each_pod(env: Env, early: bool) -> No
 
 async def test_event_source_and_type(env: Env) -> None:
     async with controlled(env, before=everything) as world:
-        await soon()
+        await wait_for_sync()
         for found in (await world.must_get("/api/v1/events"))["items"]:
             assert (found["type"], found["reason"]) == ("Normal", "SELinuxLabelConflict")
             assert found["source"]["component"] == found["reportingComponent"] == "selinux_warning"
@@ -156,7 +156,7 @@ async def test_conflicting_change_policies_emit_both_events(env: Env) -> None:
     async with controlled(env, before=before) as world:
         await pod(world, "a")
         await pod(world, "b", ONE, "Recursive")
-        await soon()
+        await wait_for_sync()
         assert await world.events("SELinuxChangePolicyConflict") == [
             "Pod/b " + text("SELinuxChangePolicy", "Recursive", "a", "MountOption"),
             "Pod/a " + text("SELinuxChangePolicy", "MountOption", "b", "Recursive"),
@@ -173,23 +173,23 @@ async def test_recursive_change_policy_has_no_conflict(world: World, level: str)
     await disk(world)
     await pod(world, "a", ONE, "Recursive")
     await pod(world, "b", level, "Recursive")
-    await soon()
+    await wait_for_sync()
     assert (await world.events(), pairs(world)) == ([], [])
 
 
 @pytest.mark.parametrize("how", ["Succeeded", "Failed", "deleted"])
 async def test_terminated_pod_has_no_conflicts(env: Env, how: str) -> None:
     async with controlled(env, before=everything) as world:
-        await soon()
+        await wait_for_sync()
         assert len(pairs(world)) == 2
         if how == "deleted":
             await world.delete(f"{PODS}/a", grace=0)
         else:
             await world.merge(f"{PODS}/a/status", {"status": {"phase": how}})
-        await soon()
+        await wait_for_sync()
         assert pairs(world) == []
         await pod(world, "c", OTHER)
-        await soon()
+        await wait_for_sync()
         assert sorted(await world.events()) == BOTH, "nobody has anything against the third one"
 
 
@@ -202,11 +202,11 @@ async def test_event_is_emitted_only_for_existing_pods(env: Env) -> None:
         await pod(world, "a")
 
     async with controlled(env, before=before) as world:
-        await soon()
+        await wait_for_sync()
         with world.faults.hold(resource="pods"):
             await pod(world, "aa", OTHER)
             await world.delete(f"{PODS}/a", grace=0)
-        await soon()
+        await wait_for_sync()
         assert await world.events() == ["Pod/aa " + text("SELinuxLabel", f":::{OTHER}", "a", f":::{ONE}")]
         assert pairs(world) == []
 
@@ -220,12 +220,12 @@ async def test_recreated_pod_gets_no_event_for_its_predecessors_label(env: Env) 
         await pod(world, "a")
 
     async with controlled(env, before=before) as world:
-        await soon()
+        await wait_for_sync()
         with world.faults.hold(resource="pods"):
             await pod(world, "aa", OTHER)
             await world.delete(f"{PODS}/a", grace=0)
             await pod(world, "a", OTHER)
-        await soon()
+        await wait_for_sync()
         told = [line for line in await world.events() if line.startswith("Pod/a ")]
         assert (told, pairs(world)) == ([], [])
 
@@ -240,7 +240,7 @@ async def test_event_does_not_name_pods_of_other_namespaces(env: Env) -> None:
 
     async with controlled(env, before=before) as world:
         await pod(world, "hidden", OTHER, namespace="secret")
-        await soon()
+        await wait_for_sync()
         rest = f"conflicts with another pod that {SAME} a different SELinuxLabel. {END}"
         assert await world.events() == [
             f'Pod/hidden SELinuxLabel":::{OTHER}" {rest}',
@@ -261,34 +261,34 @@ async def test_conflict_is_reported_in_any_order_of_events(world: World, last: s
         "phase": lambda: world.merge(f"{name}/status", {"status": {"phase": "Bound"}}),
     }
     for step in [*(each for each in steps if each != last and (each, last) != ("reference", "volume")), last]:
-        await soon()
+        await wait_for_sync()
         assert await world.events() == []
         await steps[step]()
-    await soon()
+    await wait_for_sync()
     assert sorted(await world.events()) == BOTH
 
 
 async def test_changed_selinux_mount_of_a_csi_driver(world: World) -> None:
     await disk(world)
     await two(world)
-    await soon()
+    await wait_for_sync()
     assert pairs(world) == [], "nobody knows the driver"
     await driver(world, mount=False)
-    await soon()
+    await wait_for_sync()
     assert pairs(world) == []
     await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
-    await soon()
+    await wait_for_sync()
     found = pairs(world)
     assert found == ["SELinuxLabel a b", "SELinuxLabel b a"]
     assert sorted(await world.events()) == BOTH
     await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": False}})
-    await soon()
+    await wait_for_sync()
     assert pairs(world) == []
     await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
-    await soon()
+    await wait_for_sync()
     assert pairs(world) == found
     await world.delete(f"{DRIVERS}/{DRIVER}")
-    await soon()
+    await wait_for_sync()
     assert pairs(world) == []
 
 
@@ -298,16 +298,16 @@ async def test_driver_change_emits_no_events_without_conflicts(world: World) -> 
     await disk(world)
     for name in "abc":
         await pod(world, name)
-    await soon()
+    await wait_for_sync()
     for mount in (True, False, True):
         await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": mount}})
-        await soon()
+        await wait_for_sync()
     assert (await world.events(), pairs(world)) == ([], [])
 
 
 async def test_ephemeral_container_with_another_label(env: Env) -> None:
     async with controlled(env, before=everything) as world:
-        await soon()
+        await wait_for_sync()
         extra = {
             "name": "debug",
             "image": "busybox",
@@ -320,7 +320,7 @@ async def test_ephemeral_container_with_another_label(env: Env) -> None:
             {"spec": {"ephemeralContainers": [extra]}},
             "application/strategic-merge-patch+json",
         )
-        await soon()
+        await wait_for_sync()
         assert await world.events("MultipleSELinuxLabels") == [
             'Pod/a Volume "v" is mounted twice with different SELinux labels inside this pod'
         ]
@@ -329,12 +329,12 @@ async def test_ephemeral_container_with_another_label(env: Env) -> None:
 
 async def test_recreated_pod_seen_as_an_update_uses_its_own_label(env: Env) -> None:
     async with controlled(env, before=everything) as world:
-        await soon()
+        await wait_for_sync()
         with world.faults.hold(resource="pods"):
             await world.delete(f"{PODS}/a", grace=0)
             await pod(world, "a", OTHER)
-            await soon()
-        await soon()
+            await wait_for_sync()
+        await wait_for_sync()
         assert pairs(world) == []
 
 
@@ -354,7 +354,7 @@ async def test_conflict_over_two_volumes_is_one_metric_sample(world: World) -> N
             "volumes": volumes,
         }
         await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
-    await soon()
+    await wait_for_sync()
     assert pairs(world) == ["SELinuxLabel a b", "SELinuxLabel b a"]
 
 
@@ -362,9 +362,9 @@ async def test_stopped_controller_exposes_no_conflicts(env: Env) -> None:
     async with node_world.world(env) as world:
         await everything(world)
         task = await world.start(DESCRIPTOR)
-        await soon()
+        await wait_for_sync()
         assert len(pairs(world)) == 2
         task.cancel()
-        await soon()
+        await wait_for_sync()
         assert pairs(world) == []
         assert METRIC not in world.metrics.exposition()

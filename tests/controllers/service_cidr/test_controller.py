@@ -34,7 +34,7 @@ async def start(world: World) -> None:
     await asyncio.sleep(1)
 
 
-async def make(world: World, name: str, *cidrs: str, **meta: Any) -> None:
+async def create(world: World, name: str, *cidrs: str, **meta: Any) -> None:
     await world.request("POST", CIDRS, {"metadata": {"name": name, **meta}, "spec": {"cidrs": list(cidrs)}})
 
 
@@ -57,7 +57,7 @@ async def is_there(world: World, name: str) -> bool:
 async def test_service_cidrs_get_the_finalizer_and_ready_condition(world: World) -> None:
     """Rows: default service CIDR must have finalizer; service CIDR must have finalizer."""
     await start(world)
-    await make(world, "more", "10.9.0.0/24")
+    await create(world, "more", "10.9.0.0/24")
     await asyncio.sleep(1)
     for name in ("kubernetes", "more"):
         assert (await world.must_get(f"{CIDRS}/{name}"))["metadata"]["finalizers"] == [FINALIZER]
@@ -73,7 +73,7 @@ RESOURCES = ("servicecidrs", "servicecidrs/status")
 async def test_unused_service_cidr_is_deleted_after_ten_seconds(world: World) -> None:
     """Rows: must remove the finalizer; within the grace period must be requeued."""
     await start(world)
-    await make(world, "more", "10.9.0.0/24")
+    await create(world, "more", "10.9.0.0/24")
     await asyncio.sleep(1)
     await world.delete(f"{CIDRS}/more")
     await asyncio.sleep(9)
@@ -87,7 +87,7 @@ async def test_unused_service_cidr_is_deleted_after_ten_seconds(world: World) ->
 
 async def test_service_cidr_with_addresses_is_kept(world: World) -> None:
     await start(world)
-    await make(world, "more", "10.9.0.0/24")
+    await create(world, "more", "10.9.0.0/24")
     await asyncio.sleep(1)
     await service(world, "web", "10.9.0.1")
     await world.delete(f"{CIDRS}/more")
@@ -103,13 +103,13 @@ async def test_service_cidr_with_addresses_is_kept(world: World) -> None:
 
 async def test_containing_service_cidr_allows_the_deletion(world: World) -> None:
     await start(world)
-    await make(world, "more", "10.9.0.0/24")
+    await create(world, "more", "10.9.0.0/24")
     await asyncio.sleep(1)
     await service(world, "web", "10.9.0.1")
     await world.delete(f"{CIDRS}/more")
     await asyncio.sleep(60)
     assert await is_there(world, "more")
-    await make(world, "larger", "10.9.0.0/16")
+    await create(world, "larger", "10.9.0.0/16")
     await asyncio.sleep(1)
     assert not await is_there(world, "more")
     await world.delete(f"{CIDRS}/larger")
@@ -120,8 +120,8 @@ async def test_containing_service_cidr_allows_the_deletion(world: World) -> None
 async def test_service_cidr_with_an_added_family_allows_the_deletion(world: World) -> None:
     """Upstream syncs the changed ServiceCIDR, and not the one that waits for it."""
     await start(world)
-    await make(world, "old", "10.9.0.0/24", "fd00::/112")
-    await make(world, "new", "10.9.0.0/16")
+    await create(world, "old", "10.9.0.0/24", "fd00::/112")
+    await create(world, "new", "10.9.0.0/16")
     labels = {
         "ipaddress.kubernetes.io/ip-family": "IPv6",
         "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
@@ -140,7 +140,7 @@ async def test_service_cidr_with_an_added_family_allows_the_deletion(world: Worl
 async def test_only_one_of_two_equal_service_cidrs_is_deleted(world: World) -> None:
     await start(world)
     for name in ("a", "b"):
-        await make(world, name, "10.9.0.0/24")
+        await create(world, name, "10.9.0.0/24")
     await asyncio.sleep(1)
     await service(world, "web", "10.9.0.1")
     await world.delete(f"{CIDRS}/a")
@@ -160,7 +160,7 @@ async def test_default_service_cidr_is_recreated(world: World) -> None:
     await world.delete(f"{CIDRS}/kubernetes")
     await asyncio.sleep(60)
     assert await ready(world, "kubernetes") == HELD, "the service kubernetes has its address of it"
-    await make(world, "larger", "10.0.0.0/16")
+    await create(world, "larger", "10.0.0.0/16")
     await asyncio.sleep(1)
     found = await world.must_get(f"{CIDRS}/kubernetes")
     assert found["metadata"]["uid"] != before
@@ -172,7 +172,7 @@ async def test_default_service_cidr_is_recreated(world: World) -> None:
 async def test_failed_status_update_emits_an_event(world: World) -> None:
     await start(world)
     world.faults.add(Rule(fail(500), verb="patch", resource="servicecidrs", times=3))
-    await make(world, "more", "10.9.0.0/24")
+    await create(world, "more", "10.9.0.0/24")
     await asyncio.sleep(30)
     assert await ready(world, "more") == READY
     texts = set(await world.events("KubernetesServiceCIDRError"))
@@ -215,7 +215,7 @@ async def test_every_address_has_a_service_cidr_under_faults(world: World, fault
         what = chance.random()
         if what < 0.3:
             name = f"r{turn}"
-            await make(world, name, chance.choice(RANGES))
+            await create(world, name, chance.choice(RANGES))
             cidrs[name] = True
         elif what < 0.5 and any(cidrs.values()):
             name = chance.choice([each for each, alive in cidrs.items() if alive])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import NODES, Doc, World, soon
+from tests.controllers.node_world import NODES, Doc, World, wait_for_sync
 from tests.controllers.service_lb.clouds import FaultyCloud, times
 
 from pilothouse.client.interceptor import Rule, conflict, fail, gone, lose_answer
@@ -62,7 +62,7 @@ async def delete_without_finalizer(world: World) -> None:
 async def test_load_balancer_is_created_and_deleted(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world, loadBalancerSourceRanges=["10.0.0.0/8"])
-        await soon()
+        await wait_for_sync()
         found = await world.must_get(f"{SERVICES}/web")
         assert found["metadata"]["finalizers"] == [FINALIZER]
         assert found["status"]["loadBalancer"] == {"ingress": [{"ip": "198.18.0.1", "ipMode": "VIP"}]}
@@ -72,11 +72,11 @@ async def test_load_balancer_is_created_and_deleted(env: Env) -> None:
         assert balancer.ports == (("TCP", 80, found["spec"]["ports"][0]["nodePort"]),)
         assert world.requests() == ["patch services/status web", "patch services/status web"]
         assert await service_events(world) == ["Ensuring load balancer", "Ensured load balancer"]
-        await soon(3600)
+        await wait_for_sync(3600)
         assert len(world.requests()) == 2, "and that is all"
         assert cloud.faulty.asked == ["ensure web"]
         await world.delete(f"{SERVICES}/web")
-        await soon()
+        await wait_for_sync()
         assert await world.get(f"{SERVICES}/web") is None
         assert cloud.balancers == {}
         assert (await service_events(world))[-2:] == ["Deleting load balancer", "Deleted load balancer"]
@@ -85,25 +85,25 @@ async def test_load_balancer_is_created_and_deleted(env: Env) -> None:
 async def test_changed_service_type_deletes_the_load_balancer(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         await world.merge(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
-        await soon()
+        await wait_for_sync()
         found = await world.must_get(f"{SERVICES}/web")
         assert "finalizers" not in found["metadata"]
         assert await address(world) == []
         assert cloud.balancers == {}
         await world.merge(f"{SERVICES}/web", {"spec": {"type": "LoadBalancer"}})
-        await soon()
+        await wait_for_sync()
         assert await address(world) == ["198.18.0.1"]
 
 
 async def test_other_finalizers_are_kept(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         await world.merge(f"{SERVICES}/web", {"metadata": {"finalizers": [FINALIZER, "example.com/mine"]}})
         await world.delete(f"{SERVICES}/web")
-        await soon()
+        await wait_for_sync()
         assert (await world.must_get(f"{SERVICES}/web"))["metadata"]["finalizers"] == ["example.com/mine"]
         assert cloud.balancers == {}
 
@@ -112,9 +112,9 @@ async def test_services_of_other_types_and_classes_are_ignored(env: Env) -> None
     async with balancing(env) as (world, cloud):
         await service(world, "plain", "ClusterIP")
         await service(world, "classy", loadBalancerClass="example.com/other")
-        await soon(3600)
+        await wait_for_sync(3600)
         await world.delete(f"{SERVICES}/classy")
-        await soon()
+        await wait_for_sync()
         assert cloud.faulty.asked == []
         assert world.requests() == []
 
@@ -122,11 +122,11 @@ async def test_services_of_other_types_and_classes_are_ignored(env: Env) -> None
 async def test_service_updates_are_sent_to_the_cloud(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         await world.merge(f"{SERVICES}/web", {"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}})
-        await soon()
+        await wait_for_sync()
         await world.merge(f"{SERVICES}/web", {"spec": {"selector": {"app": "other"}}})
-        await soon()
+        await wait_for_sync()
         (balancer,) = cloud.balancers.values()
         assert balancer.source_ranges == ("192.0.2.0/24",)
         assert cloud.faulty.asked == ["ensure web"] * 2
@@ -136,9 +136,9 @@ async def test_service_updates_are_sent_to_the_cloud(env: Env) -> None:
 async def test_requested_load_balancer_ip_is_used_if_free(env: Env) -> None:
     async with balancing(env) as (world, _cloud):
         await service(world, loadBalancerIP="198.18.0.7")
-        await soon()
+        await wait_for_sync()
         await service(world, "second", loadBalancerIP="198.18.0.7")
-        await soon()
+        await wait_for_sync()
         assert await address(world) == ["198.18.0.7"]
         assert await address(world, "second") == []
         failed = (
@@ -146,7 +146,7 @@ async def test_requested_load_balancer_ip_is_used_if_free(env: Env) -> None:
         )
         assert [text for text in await world.events("SyncLoadBalancerFailed") if text.startswith(failed)]
         await world.delete(f"{SERVICES}/web")
-        await soon(60)
+        await wait_for_sync(60)
         assert await address(world, "second") == ["198.18.0.7"]
 
 
@@ -154,12 +154,12 @@ async def test_cloud_failures_are_retried_with_backoff(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         cloud.faulty.before["ensure"] = times(3, ValueError("no quota"))
         await service(world)
-        await soon(4)
+        await wait_for_sync(4)
         assert cloud.faulty.asked == ["ensure web"]
         assert set(await service_events(world, "SyncLoadBalancerFailed")) == {
             "Error syncing load balancer: failed to ensure load balancer: no quota"
         }
-        await soon(2 + 10 + 20)
+        await wait_for_sync(2 + 10 + 20)
         assert cloud.faulty.asked == ["ensure web"] * 4
         assert await address(world) == ["198.18.0.1"]
 
@@ -168,9 +168,9 @@ async def test_retry_after_of_the_cloud_is_used(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         cloud.faulty.before["ensure"] = times(5, TryAgainAfter("being made", 2.0))
         await service(world)
-        await soon(9)
+        await wait_for_sync(9)
         assert await address(world) == []
-        await soon(3)
+        await wait_for_sync(3)
         assert await address(world) == ["198.18.0.1"]
 
 
@@ -178,28 +178,28 @@ async def test_load_balancer_implemented_elsewhere_is_ignored(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         cloud.faulty.before["ensure"] = times(99, ImplementedElsewhere("by another"))
         await service(world)
-        await soon(600)
+        await wait_for_sync(600)
         assert cloud.faulty.asked == ["ensure web"]
         assert await address(world) == []
         assert (await world.must_get(f"{SERVICES}/web"))["metadata"]["finalizers"] == [FINALIZER]
         assert await world.events("SyncLoadBalancerFailed") == []
         await world.delete(f"{SERVICES}/web")
-        await soon()
+        await wait_for_sync()
         assert await world.get(f"{SERVICES}/web") is None
 
 
 async def test_failed_load_balancer_deletion_keeps_the_finalizer(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         cloud.faulty.before["delete"] = times(2, OSError("unreachable"))
         await world.delete(f"{SERVICES}/web")
-        await soon()
+        await wait_for_sync()
         assert await world.get(f"{SERVICES}/web") is not None
         assert await service_events(world, "SyncLoadBalancerFailed") == [
             "Error syncing load balancer: failed to delete load balancer: unreachable"
         ]
-        await soon(60)
+        await wait_for_sync(60)
         assert await world.get(f"{SERVICES}/web") is None
         assert cloud.balancers == {}
 
@@ -207,23 +207,23 @@ async def test_failed_load_balancer_deletion_keeps_the_finalizer(env: Env) -> No
 async def test_node_changes_update_load_balancers(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         (uid,) = cloud.balancers
         await world.node("n3")
-        await soon()
+        await wait_for_sync()
         assert cloud.balancers[uid].nodes == ("n1", "n2", "n3")
         await world.merge(f"{NODES}/n1", {"metadata": {"labels": {EXCLUDE: ""}}})
-        await soon()
+        await wait_for_sync()
         assert cloud.balancers[uid].nodes == ("n2", "n3")
         await world.delete(f"{NODES}/n2")
-        await soon()
+        await wait_for_sync()
         assert cloud.balancers[uid].nodes == ("n3",)
         await world.report_node("n3", {"Ready": "False"})
-        await soon(600)
+        await wait_for_sync(600)
         assert cloud.balancers[uid].nodes == ("n3",), "the load balancer looks at the health of its nodes itself"
         assert set(await service_events(world, "UpdatedLoadBalancer")) == {"Updated load balancer with new hosts"}
         await world.delete(f"{NODES}/n3")
-        await soon()
+        await wait_for_sync()
         assert await service_events(world, "UnAvailableLoadBalancer") == [NO_NODES]
         assert world.metrics.value("service_controller_loadbalancer_sync_total") == 4
         assert world.metrics.value("service_controller_nodesync_error_total") == 0
@@ -238,11 +238,11 @@ async def test_node_changes_update_only_load_balancer_services(env: Env, workers
             await service(world, f"s{number}", ports=[{"name": "p", "port": 53, "protocol": protocol}])
         await service(world, "plain", "ClusterIP")
         await service(world, "classy", loadBalancerClass="example.com/other")
-        await soon()
+        await wait_for_sync()
         assert sorted(each.ports[0][:2] for each in cloud.balancers.values()) == sorted((one, 53) for one in protocols)
         cloud.faulty.asked.clear()
         await world.node("n3")
-        await soon()
+        await wait_for_sync()
         assert sorted(cloud.faulty.asked) == [f"update s{number}" for number in range(4)]
         assert {each.nodes for each in cloud.balancers.values()} == {("n1", "n2", "n3")}
 
@@ -250,10 +250,10 @@ async def test_node_changes_update_only_load_balancer_services(env: Env, workers
 async def test_failed_node_update_emits_an_event_and_is_retried(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         cloud.faulty.before["update"] = times(1, ValueError("no"))
         await world.node("n3")
-        await soon()
+        await wait_for_sync()
         (uid,) = cloud.balancers
         assert cloud.balancers[uid].nodes == ("n1", "n2", "n3"), "the whole load balancer was looked at again"
         assert await service_events(world, "UpdateLoadBalancerFailed") == [
@@ -267,9 +267,9 @@ async def test_nodes_added_during_an_update_are_synced(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         cloud.faulty.seconds["ensure"] = 30.0
         await service(world)
-        await soon()
+        await wait_for_sync()
         await world.node("n3")
-        await soon(60)
+        await wait_for_sync(60)
         (balancer,) = cloud.balancers.values()
         assert balancer.nodes == ("n1", "n2", "n3")
 
@@ -277,7 +277,7 @@ async def test_nodes_added_during_an_update_are_synced(env: Env) -> None:
 async def test_no_available_nodes_emits_a_warning(env: Env) -> None:
     async with balancing(env, nodes=()) as (world, _cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         assert await service_events(world, "UnAvailableLoadBalancer") == [NO_NODES]
         assert await address(world) == ["198.18.0.1"]
 
@@ -287,11 +287,11 @@ async def test_failed_writes_leave_no_load_balancer(env: Env, fault: Any) -> Non
     async with balancing(env) as (world, cloud):
         world.faults.add(Rule(fault, verb="patch", resource="services", times=2))
         await service(world)
-        await soon(60)
+        await wait_for_sync(60)
         assert await address(world) == ["198.18.0.1"]
         world.faults.add(Rule(fault, verb="patch", resource="services", times=2))
         await world.delete(f"{SERVICES}/web")
-        await soon(120)
+        await wait_for_sync(120)
         assert await world.get(f"{SERVICES}/web") is None
         assert cloud.balancers == {}
 
@@ -299,15 +299,15 @@ async def test_failed_writes_leave_no_load_balancer(env: Env, fault: Any) -> Non
 async def test_stale_cache_creates_no_load_balancer_for_a_deleted_service(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         cloud.faulty.before["update"] = times(1, ValueError("it is busy"))
         with world.faults.hold(resource="services"):
             await world.node("n3")  # wakes the Service, as its load balancer could not be updated
             await delete_without_finalizer(world)
-            await soon(60)
+            await wait_for_sync(60)
             made = [text for text in cloud.faulty.asked if text == "ensure web"]
             assert len(made) == 1
-        await soon(60)
+        await wait_for_sync(60)
         assert cloud.balancers == {}
 
 
@@ -315,23 +315,23 @@ async def test_service_with_a_removed_finalizer_is_cleaned_up(env: Env) -> None:
     """Upstream does so only if another event enqueues the Service."""
     async with balancing(env) as (world, cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         with world.faults.hold(resource="services"):
             await delete_without_finalizer(world)
             world.faults.end_watches(resource="services", with_=gone())
-        await soon(30)
+        await wait_for_sync(30)
         assert cloud.balancers == {}
 
 
 async def test_recreated_service_gets_a_new_load_balancer(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world)
-        await soon()
+        await wait_for_sync()
         with world.faults.hold(resource="services"):
             await delete_without_finalizer(world)
             made = await service(world)
             world.faults.end_watches(resource="services", with_=gone())
-        await soon(30)
+        await wait_for_sync(30)
         assert list(cloud.balancers) == [made["metadata"]["uid"]]
 
 
@@ -340,5 +340,5 @@ async def test_cloud_without_load_balancer_support(world: World) -> None:
     cloud.load_balancers = None
     await world.start(DESCRIPTOR, ServiceLBOptions(provider=cloud))
     await service(world)
-    await soon(600)
+    await wait_for_sync(600)
     assert world.requests() == []

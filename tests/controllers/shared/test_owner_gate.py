@@ -28,7 +28,7 @@ SPEC = {
 }
 
 
-class Scene:
+class OwnerGateFixture:
     """A ReplicaSet in a cache, and the gate in front of it."""
 
     def __init__(self, env: Env, *, wait_for_own_writes: bool) -> None:
@@ -75,78 +75,78 @@ async def _watch(informers: InformerFactory) -> None:
 
 
 @contextlib.asynccontextmanager
-async def gated(env: Env, *, wait_for_own_writes: bool = True) -> AsyncIterator[Scene]:
-    scene = Scene(env, wait_for_own_writes=wait_for_own_writes)
+async def gated(env: Env, *, wait_for_own_writes: bool = True) -> AsyncIterator[OwnerGateFixture]:
+    fixture = OwnerGateFixture(env, wait_for_own_writes=wait_for_own_writes)
     async with TaskGroup("test") as group:
-        scene.stop_watching = group.start(_watch(scene.informers)).cancel
-        await scene.informers.wait_synced()
-        yield scene
+        fixture.stop_watching = group.start(_watch(fixture.informers)).cancel
+        await fixture.informers.wait_synced()
+        yield fixture
         group.cancel()
 
 
-scene = fixture_of(gated)
+fixture = fixture_of(gated)
 
 
-async def test_owner_is_passed_from_the_cache_with_its_json(scene: Scene) -> None:
-    meta = await scene.owner()
-    found = await scene.gate.enter(KEY)
+async def test_owner_is_passed_from_the_cache_with_its_json(fixture: OwnerGateFixture) -> None:
+    meta = await fixture.owner()
+    found = await fixture.gate.enter(KEY)
     assert found is not None
     assert found.owner.metadata == meta
     assert meta.uid.encode() in found.raw
     assert found.expectations_satisfied
 
 
-async def test_owner_with_unfulfilled_expectations_is_passed_for_its_status(scene: Scene) -> None:
-    await scene.owner()
-    scene.gate.expectations.expect_creations(KEY, 1)
-    found = await scene.gate.enter(KEY)
+async def test_owner_with_unfulfilled_expectations_is_passed_for_its_status(fixture: OwnerGateFixture) -> None:
+    await fixture.owner()
+    fixture.gate.expectations.expect_creations(KEY, 1)
+    found = await fixture.gate.enter(KEY)
     assert found is not None
     assert not found.expectations_satisfied
 
 
-async def test_state_of_a_deleted_owner_is_removed(scene: Scene) -> None:
-    scene.gate.expectations.expect_creations(KEY, 1)
-    assert await scene.gate.enter(KEY) is None
-    assert scene.forgotten == [KEY]
-    assert scene.gate.expectations.get(KEY) is None
+async def test_state_of_a_deleted_owner_is_removed(fixture: OwnerGateFixture) -> None:
+    fixture.gate.expectations.expect_creations(KEY, 1)
+    assert await fixture.gate.enter(KEY) is None
+    assert fixture.forgotten == [KEY]
+    assert fixture.gate.expectations.get(KEY) is None
 
 
 async def test_owner_deleted_on_the_server_is_not_synced(
-    scene: Scene,
+    fixture: OwnerGateFixture,
 ) -> None:
-    meta = await scene.owner()
-    scene.gate.writes.record_owner_missing(KEY, meta)
-    assert await scene.gate.enter(KEY) is None
-    assert scene.forgotten == []
+    meta = await fixture.owner()
+    fixture.gate.writes.record_owner_missing(KEY, meta)
+    assert await fixture.gate.enter(KEY) is None
+    assert fixture.forgotten == []
 
 
 @cases("gone", {"owner cached": False, "owner deleted": True})
-async def test_cache_behind_an_own_write_delays_the_sync(scene: Scene, gone: bool) -> None:
-    uid = "gone" if gone else (await scene.owner()).uid
-    scene.gate.writes.wrote_at(KEY, uid, PODS.group_resource, FAR_AHEAD)
+async def test_cache_behind_an_own_write_delays_the_sync(fixture: OwnerGateFixture, gone: bool) -> None:
+    uid = "gone" if gone else (await fixture.owner()).uid
+    fixture.gate.writes.wrote_at(KEY, uid, PODS.group_resource, FAR_AHEAD)
     with pytest.raises(StaleCache):
-        await scene.gate.enter(KEY)
-    assert scene.forgotten == []
+        await fixture.gate.enter(KEY)
+    assert fixture.forgotten == []
 
 
-async def test_pods_are_listed_after_a_lost_response_before_own_writes_are_compared(scene: Scene) -> None:
+async def test_pods_are_listed_after_a_lost_response_before_own_writes_are_compared(fixture: OwnerGateFixture) -> None:
     """The live list may reveal a write that the cache must have first."""
-    meta = await scene.owner()
+    meta = await fixture.owner()
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": meta.uid, "controller": True}
     pod = {
         "metadata": {"name": "web-1", "labels": {"app": "web"}, "ownerReferences": [owner]},
         "spec": POD_SPEC,
     }
-    scene.gate.writes.failed(KEY, ConnectionLost("broken"))
-    scene.stop_watching()
-    await scene.cluster.admin().create(PODS.raw, pod, "default")
+    fixture.gate.writes.failed(KEY, ConnectionLost("broken"))
+    fixture.stop_watching()
+    await fixture.cluster.admin().create(PODS.raw, pod, "default")
     with pytest.raises(StaleCache):
-        await scene.gate.enter(KEY)
-    assert not scene.gate.writes.is_undecided(KEY)
+        await fixture.gate.enter(KEY)
+    assert not fixture.gate.writes.is_undecided(KEY)
 
 
 async def test_cache_is_used_as_is_without_the_consistency_store(env: Env) -> None:
-    async with gated(env, wait_for_own_writes=False) as scene:
-        meta = await scene.owner()
-        scene.gate.writes.wrote_at(KEY, meta.uid, PODS.group_resource, FAR_AHEAD)
-        assert await scene.gate.enter(KEY) is not None
+    async with gated(env, wait_for_own_writes=False) as fixture:
+        meta = await fixture.owner()
+        fixture.gate.writes.wrote_at(KEY, meta.uid, PODS.group_resource, FAR_AHEAD)
+        assert await fixture.gate.enter(KEY) is not None

@@ -24,9 +24,9 @@ COLLECT = {**KEEP, "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delet
 async def test_pods_and_claims_are_created_with_events(world: World) -> None:
     """TestStatefulPodControlCreatesPods, TestStatefulPodControlDeletesStatefulPod."""
     await world.create(replicas=2, **KEEP)
-    await world.settle()
+    await world.wait_for_sync()
     await world.merge(WEB, {"spec": {"replicas": 1}})
-    await world.settle()
+    await world.wait_for_sync()
     assert await world.names(CLAIMS) == ["data-web-0", "data-web-1"]
     assert await world.messages() == [
         ("SuccessfulCreate", "Create Claim data-web-0 Pod web-0 in StatefulSet web success"),
@@ -61,7 +61,7 @@ async def test_failed_creation_emits_an_event_and_is_retried(
     """TestStatefulPodControlCreatePodPvcCreateFailure, …CreatePodFailed."""
     world.faults.add(Rule(fail(403, "Forbidden", "no"), verb=verb, resource=resource, nth=1))
     await world.create(replicas=1, **KEEP)
-    await world.settle()
+    await world.wait_for_sync()
     assert recorded in await world.messages()
     assert await world.names() == ["web-0"]
 
@@ -69,10 +69,10 @@ async def test_failed_creation_emits_an_event_and_is_retried(
 async def test_failed_deletion_emits_an_event(world: World) -> None:
     """TestStatefulPodControlDeleteFailure."""
     await world.create(replicas=1)
-    await world.settle()
+    await world.wait_for_sync()
     world.faults.add(Rule(fail(500, "InternalError", "no"), verb="delete", resource="pods", nth=1))
     await world.merge(WEB, {"spec": {"replicas": 0}})
-    await world.settle()
+    await world.wait_for_sync()
     assert ("FailedDelete", "Delete Pod web-0 in StatefulSet web failed error: no") in await world.messages()
     assert await world.names() == []
 
@@ -82,11 +82,11 @@ async def test_existing_pod_emits_no_event(world: World) -> None:
     spec = {"containers": [{"name": "main", "image": "pause:9"}]}
     await world.request("POST", PODS, {"metadata": {"name": "web-0"}, "spec": spec})
     await world.create(replicas=1)
-    await world.settle()
+    await world.wait_for_sync()
     assert len(world.sent("create", "pods")) >= 2
     assert await world.messages() == []
     await world.remove("web-0")
-    await world.settle(20.0)
+    await world.wait_for_sync(20.0)
     assert await world.images() == ["1"]
 
 
@@ -96,19 +96,19 @@ async def test_terminating_claim_is_awaited(world: World) -> None:
     await world.request("POST", CLAIMS, held)
     await world.request("DELETE", f"{CLAIMS}/data-web-0", {})
     await world.create(replicas=1, **KEEP)
-    await world.settle()
+    await world.wait_for_sync()
     text = "Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted"
     assert ("FailedCreate", text) in await world.messages()
     assert await world.names() == []
     await world.merge(f"{CLAIMS}/data-web-0", {"metadata": {"finalizers": None}})
-    await world.settle(60.0)
+    await world.wait_for_sync(60.0)
     assert (await world.names(), await world.names(CLAIMS)) == (["web-0"], ["data-web-0"])
 
 
 async def test_existing_claim_is_used(world: World) -> None:
     await world.request("POST", CLAIMS, {**TEMPLATE, "metadata": {"name": "data-web-0", "labels": {"mine": "yes"}}})
     await world.create(replicas=1, **KEEP)
-    await world.settle()
+    await world.wait_for_sync()
     assert (await world.request("GET", f"{CLAIMS}/data-web-0"))["metadata"]["labels"] == {"mine": "yes"}
     assert world.sent("create", "persistentvolumeclaims") == []
 
@@ -117,34 +117,34 @@ async def test_claim_of_a_pending_pod_is_recreated(world: World) -> None:
     """TestStatefulSetControl: RecreatesPVCForPendingPod."""
     world.runs = False
     await world.create(replicas=1, **KEEP)
-    await world.settle()
+    await world.wait_for_sync()
     await world.merge(f"{CLAIMS}/data-web-0", {"metadata": {"finalizers": None}})
     await world.request("DELETE", f"{CLAIMS}/data-web-0", {})
     await world.merge(f"{PODS}/web-0", {"metadata": {"labels": {"wake": "up"}}})
-    await world.settle()
+    await world.wait_for_sync()
     assert await world.names(CLAIMS) == ["data-web-0"]
 
 
 async def test_claims_follow_the_retention_policy(world: World) -> None:
     """TestStatefulPodControlRetainDeletionPolicyUpdate, TestStatefulPodControlClaimsMatchDeletionPolcy (sic)."""
     await world.create(replicas=2, **COLLECT)
-    await world.settle()
+    await world.wait_for_sync()
     assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [["StatefulSet"], ["StatefulSet"]]
     await world.merge(WEB, {"spec": {"replicas": 1}})
-    await world.settle()
+    await world.wait_for_sync()
     assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [["StatefulSet"], ["Pod"]]
     # Nobody collects here: the claim still belongs to the pod that went.
     await world.merge(WEB, {"spec": {"replicas": 2}})
-    await world.settle()
+    await world.wait_for_sync()
     assert await world.names() == ["web-0"]
     await world.merge(f"{CLAIMS}/data-web-1", {"metadata": {"finalizers": None}})
     await world.request("DELETE", f"{CLAIMS}/data-web-1", {})
-    await world.settle()
+    await world.wait_for_sync()
     assert await world.names() == ["web-0", "web-1"], "it is enqueued when the claim has gone"
     assert await world.owners("data-web-1") == ["StatefulSet"]
     retain = {"whenScaled": "Retain", "whenDeleted": "Retain"}
     await world.merge(WEB, {"spec": {"persistentVolumeClaimRetentionPolicy": retain}})
-    await world.settle()
+    await world.wait_for_sync()
     assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [[], []]
     assert world.sent("update", "pods") == [], "only claims were written"
 
@@ -155,7 +155,7 @@ async def test_claim_with_another_controller_emits_an_event(world: World) -> Non
     metadata = {"name": "data-web-0", "ownerReferences": [owner]}
     await world.request("POST", CLAIMS, {**TEMPLATE, "metadata": metadata})
     await world.create(replicas=1, **COLLECT)
-    await world.settle()
+    await world.wait_for_sync()
     text = (
         "PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the "
         "retention policy is ignored for this claim"
@@ -167,11 +167,11 @@ async def test_claim_with_another_controller_emits_an_event(world: World) -> Non
 async def test_removed_pod_labels_are_restored(world: World) -> None:
     """TestStatefulPodControlUpdatesIdentity, TestStatefulPodControlUpdateIdentityFailure: also after conflicts."""
     await world.create(replicas=1)
-    await world.settle()
+    await world.wait_for_sync()
     rule = world.faults.add(Rule(conflict(), verb="update", resource="pods", times=2))
     name = "statefulset.kubernetes.io/pod-name"
     await world.merge(f"{PODS}/web-0", {"metadata": {"labels": {name: None}, "annotations": {"mine": "yes"}}})
-    await world.settle()
+    await world.wait_for_sync()
     meta = (await world.request("GET", f"{PODS}/web-0"))["metadata"]
     assert (meta["labels"][name], meta["annotations"]) == ("web-0", {"mine": "yes"})
     assert (rule.hits, len(world.sent("update", "pods"))) == (2, 1)
@@ -198,7 +198,7 @@ async def test_no_status_update_for_a_deleted_set(world: World) -> None:
     tries = rule.hits
     assert 1 <= tries <= 3
     await world.request("DELETE", WEB, {})
-    await world.settle()
+    await world.wait_for_sync()
     assert rule.hits == tries
     assert world.metrics.value("pilothouse_reconcile_errors_total", "statefulset-controller", "retried") == 0
 
@@ -207,11 +207,11 @@ async def test_current_replicas_are_never_negative(world: World) -> None:
     """kubernetes#58347: upstream decrements ``currentReplicas`` for each, and the API server rejects -1."""
     world.runs = False
     await world.create(replicas=1, podManagementPolicy="Parallel")
-    await world.settle()
+    await world.wait_for_sync()
     await world.set_image("pause:2")
-    await world.settle()
+    await world.wait_for_sync()
     await world.set_image("pause:3")
-    await world.settle()
+    await world.wait_for_sync()
     assert await world.images() == ["3"]
     sent = [msgspec.json.decode(each.request.body)["status"] for each in world.sent("update", "statefulsets/status")]
     assert min(status.get("currentReplicas", 0) for status in sent) == 0
@@ -222,9 +222,9 @@ async def test_failed_status_update_is_retried(world: World) -> None:
     """TestStatefulSetControl: UpdateSetStatusFailure."""
     rule = world.faults.add(Rule(fail(500, "InternalError"), verb="update", resource="statefulsets.apps"))
     await world.create(replicas=2)
-    await world.settle()
+    await world.wait_for_sync()
     world.faults.remove(rule)
-    await world.settle(30.0)
+    await world.wait_for_sync(30.0)
     assert (await world.status())["readyReplicas"] == 2
 
 
@@ -233,9 +233,9 @@ async def test_lost_responses_create_no_duplicates(world: World) -> None:
         for verb, resource in (("create", "pods"), ("create", "persistentvolumeclaims"), ("delete", "pods")):
             world.faults.add(Rule(how, verb=verb, resource=resource, probability=0.3))
     await world.create(replicas=3, **KEEP)
-    await world.settle(30.0)
+    await world.wait_for_sync(30.0)
     await world.set_image("pause:2")
-    await world.settle(60.0)
+    await world.wait_for_sync(60.0)
     assert (await world.images(), await world.names(CLAIMS)) == (["2"] * 3, [f"data-web-{n}" for n in range(3)])
 
 
@@ -245,12 +245,12 @@ async def test_stale_cache_delays_the_sync(env: Env, waits: bool, tries: int) ->
     async with controlled(env, StatefulSetOptions(wait_for_own_writes=waits)) as world:
         with world.faults.hold(resource="pods"):
             await world.create(replicas=3)
-            await world.settle(0.5)
+            await world.wait_for_sync(0.5)
             await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
-            await world.settle(0.5)
+            await world.wait_for_sync(0.5)
             assert (len(world.sent("create", "pods")) >= tries) and (len(world.sent("create", "pods")) == 1) == waits
             assert await world.names() == ["web-0"]
-        await world.settle(20.0)
+        await world.wait_for_sync(20.0)
         assert await world.names() == ["web-0", "web-1", "web-2"]
         skips = world.metrics.value("statefulset_controller_stale_sync_skips_total", "", "pods")
         assert (skips > 0) == waits
@@ -259,28 +259,28 @@ async def test_stale_cache_delays_the_sync(env: Env, waits: bool, tries: int) ->
 async def test_deleted_pod_is_awaited_with_a_stale_cache(world: World) -> None:
     """Not in upstream: with a stale cache it would delete the next pod while this one seems healthy."""
     await world.create(replicas=3)
-    await world.settle()
+    await world.wait_for_sync()
     with world.faults.hold(resource="pods"):
         await world.merge(WEB, {"spec": {"replicas": 1}})
-        await world.settle(0.5)
+        await world.wait_for_sync(0.5)
         await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
-        await world.settle(0.5)
+        await world.wait_for_sync(0.5)
         assert [seen.call.name for seen in world.sent("delete", "pods")] == ["web-2"]
-    await world.settle(20.0)
+    await world.wait_for_sync(20.0)
     assert await world.names() == ["web-0"]
 
 
 async def test_revision_name_collision_uses_the_next_hash(world: World) -> None:
     """TestRealHistory_CreateControllerRevision, on a collision; kubernetes#49909."""
     await world.create(replicas=0)
-    await world.settle()
+    await world.wait_for_sync()
     (name,) = await world.names(REVISIONS)
     await world.request("DELETE", WEB, {})
     await world.request("DELETE", f"{REVISIONS}/{name}", {})
-    await world.settle()
+    await world.wait_for_sync()
     await world.request("POST", REVISIONS, {"metadata": {"name": name}, "data": {"else": "where"}, "revision": 1})
     await world.create(replicas=1)
-    await world.settle()
+    await world.wait_for_sync()
     status = await world.status()
     assert (status["collisionCount"], status["readyReplicas"]) == (1, 1)
     assert status["currentRevision"] == status["updateRevision"] != name
@@ -289,12 +289,12 @@ async def test_revision_name_collision_uses_the_next_hash(world: World) -> None:
 async def test_rollback_updates_the_revision_number_after_conflicts(world: World) -> None:
     """TestStatefulSetControlRollback, TestRealHistory_UpdateControllerRevision."""
     await world.create(replicas=1)
-    await world.settle()
+    await world.wait_for_sync()
     await world.set_image("pause:2")
-    await world.settle()
+    await world.wait_for_sync()
     rule = world.faults.add(Rule(conflict(), verb="update", resource="controllerrevisions.apps", times=3))
     await world.set_image("pause:1")
-    await world.settle()
+    await world.wait_for_sync()
     assert (rule.hits, len(world.sent("update", "controllerrevisions"))) == (3, 1)
     assert await world.images() == ["1"]
     items = (await world.request("GET", REVISIONS))["items"]
@@ -305,13 +305,13 @@ async def test_history_is_truncated_if_the_sync_fails(world: World) -> None:
     """TestStatefulSetControlLimitsHistory."""
     await world.create(replicas=1, revisionHistoryLimit=1)
     for image in ("2", "3", "4"):
-        await world.settle()
+        await world.wait_for_sync()
         await world.set_image(f"pause:{image}")
-    await world.settle()
+    await world.wait_for_sync()
     assert len(await world.names(REVISIONS)) == 2
     world.faults.add(Rule(fail(500, "InternalError"), verb="delete", resource="pods"))
     await world.set_image("pause:5")
-    await world.settle()
+    await world.wait_for_sync()
     assert len(await world.names(REVISIONS)) == 3, "of the template, of the pod, and one of history"
 
 
@@ -325,14 +325,14 @@ async def test_scaling_waits_for_available_pods(world: World) -> None:
         seen.setdefault(len(await world.names()), world.env.monotonic() - start)
     assert 10 <= seen[2] <= 12
     assert 20 <= seen[3] <= 23
-    await world.settle(12.0)
+    await world.wait_for_sync(12.0)
     assert (await world.status())["availableReplicas"] == 3
 
 
 async def test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing(world: World) -> None:
     """TestStatefulSetControllerDeletionTimestampRace: the live read before an adoption."""
     made = await world.create(replicas=0)
-    await world.settle()
+    await world.wait_for_sync()
     with world.faults.hold(resource="statefulsets.apps"):
         finalizers: dict[str, Any] = {"metadata": {"finalizers": ["example.com/hold"]}}
         await world.merge(WEB, finalizers)
@@ -340,7 +340,7 @@ async def test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing(worl
         spec = {"containers": [{"name": "main", "image": "pause:1"}]}
         metadata = {"name": "web-0", "labels": {"app": "web"}}
         await world.request("POST", PODS, {"metadata": metadata, "spec": spec})
-        await world.settle()
+        await world.wait_for_sync()
         assert world.sent("get", "statefulsets")
         assert world.sent("patch", "pods") == []
     assert made["metadata"]["uid"]
@@ -349,14 +349,14 @@ async def test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing(worl
 async def test_pods_with_other_names_are_ignored_or_released(world: World) -> None:
     """TestGetPodsForStatefulSetRelease, TestStatefulSetControllerGetStatefulSetsForPod."""
     made = await world.create(replicas=1)
-    await world.settle()
+    await world.wait_for_sync()
     spec = {"containers": [{"name": "main", "image": "pause:1"}]}
     labels = {"app": "web"}
     await world.request("POST", PODS, {"metadata": {"name": "other-0", "labels": labels}, "spec": spec})
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": made["metadata"]["uid"]}
     owned = {"name": "stray", "labels": labels, "ownerReferences": [owner | {"controller": True}]}
     await world.request("POST", PODS, {"metadata": owned, "spec": spec})
-    await world.settle()
+    await world.wait_for_sync()
     for name in ("other-0", "stray"):
         assert "ownerReferences" not in (await world.request("GET", f"{PODS}/{name}"))["metadata"]
     assert await world.names() == ["other-0", "stray", "web-0"]
@@ -366,7 +366,7 @@ async def test_max_unavailable_metrics_gate(env: Env) -> None:
     async with controlled(env, StatefulSetOptions(use_max_unavailable=True)) as world:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
         await world.create(replicas=3, updateStrategy=strategy, podManagementPolicy="Parallel")
-        await world.settle()
+        await world.wait_for_sync()
         labels = ("default", "web", "Parallel")
         assert world.metrics.value("statefulset_controller_statefulset_max_unavailable", *labels) == 2
         assert world.metrics.value("statefulset_controller_statefulset_unavailable_replicas", *labels) == 0
@@ -381,34 +381,34 @@ async def test_parallel_slow_start_stops_at_the_first_error(world: World) -> Non
     )
     world.faults.add(refusal)
     await world.create(replicas=10, podManagementPolicy="Parallel")
-    await world.settle()
+    await world.wait_for_sync()
     assert await world.names() == ["web-0", "web-2"], "one, then two of which one is refused, then that one again"
     world.faults.remove(refusal)
-    await world.settle(10.0)
+    await world.wait_for_sync(10.0)
     assert len(await world.names()) == 10
 
 
 async def test_set_in_a_terminating_namespace_is_synced_once_a_second(world: World) -> None:
     await world.create(replicas=30, podManagementPolicy="Parallel")
-    await world.settle(10.0)
+    await world.wait_for_sync(10.0)
     refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
     world.requests.clear()
     for pod in reversed(await world.names()):
         await world.request("DELETE", f"{PODS}/{pod}")
-        await world.settle(0.1)
+        await world.wait_for_sync(0.1)
     assert refusal.hits < 15, "after each of the first failures, and once a second"
     assert len(world.sent("update", "statefulsets/status")) < 10
-    await world.settle(10.0)
+    await world.wait_for_sync(10.0)
     assert (await world.status())["replicas"] == 0
 
 
 async def test_set_in_a_recreated_namespace_is_synced_immediately(world: World) -> None:
     refusal = world.faults.add(Rule(namespace_ends(), verb="create", resource="pods"))
     await world.create(replicas=1)
-    await world.settle()
+    await world.wait_for_sync()
     await world.request("DELETE", WEB)
     world.faults.remove(refusal)
-    await world.settle(2.0)
+    await world.wait_for_sync(2.0)
     await world.create(replicas=3)
-    await world.settle(0.5)
+    await world.wait_for_sync(0.5)
     assert len(await world.names()) == 3

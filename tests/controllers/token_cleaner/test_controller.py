@@ -45,7 +45,7 @@ async def token(world: World, expiration: str = "", *, name: str = NAME, **more:
     return await world.request("POST", SECRETS.format(more.get("namespace", "kube-system")), body)
 
 
-def soon(world: World, seconds: float) -> str:
+def expiring_in(world: World, seconds: float) -> str:
     """That instant, as it is written."""
     return format_time(world.env.now() + datetime.timedelta(seconds=seconds))
 
@@ -68,7 +68,7 @@ async def test_expired_token_is_deleted_immediately(world: World, expiration: st
 
 
 async def test_token_is_deleted_at_its_expiration(world: World) -> None:
-    await token(world, soon(world, 3600))
+    await token(world, expiring_in(world, 3600))
     await asyncio.sleep(3590)
     assert await world.get(f"{SYSTEM}/{NAME}")
     assert world.requests() == []
@@ -77,11 +77,11 @@ async def test_token_is_deleted_at_its_expiration(world: World) -> None:
 
 
 async def test_changed_expiration_is_respected(world: World) -> None:
-    await token(world, soon(world, 60))
-    await world.merge(f"{SYSTEM}/{NAME}", {"stringData": {"expiration": soon(world, 600)}})
+    await token(world, expiring_in(world, 60))
+    await world.merge(f"{SYSTEM}/{NAME}", {"stringData": {"expiration": expiring_in(world, 600)}})
     await asyncio.sleep(300)
     assert await world.get(f"{SYSTEM}/{NAME}")
-    await world.merge(f"{SYSTEM}/{NAME}", {"stringData": {"expiration": soon(world, 10)}})
+    await world.merge(f"{SYSTEM}/{NAME}", {"stringData": {"expiration": expiring_in(world, 10)}})
     await asyncio.sleep(12)
     assert await world.get(f"{SYSTEM}/{NAME}") is None
 
@@ -96,7 +96,7 @@ async def test_other_secret_types_and_namespaces_are_ignored(world: World) -> No
 
 
 async def test_recreated_token_of_the_same_name_is_not_deleted(world: World) -> None:
-    await token(world, soon(world, 60))
+    await token(world, expiring_in(world, 60))
     await asyncio.sleep(1)
 
     async def replaced() -> None:

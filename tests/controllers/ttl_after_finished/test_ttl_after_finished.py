@@ -71,7 +71,7 @@ def test_finished_job_without_a_finish_time_is_an_error() -> None:
 world = started(DESCRIPTOR)
 
 
-async def make(world: World, name: str, ttl: int | None) -> dict[str, Any]:
+async def create(world: World, name: str, ttl: int | None) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     }
@@ -89,8 +89,8 @@ async def finish(world: World, name: str) -> None:
 
 async def test_expired_job_is_deleted_with_a_get_and_a_delete(world: World) -> None:
     """Traces 06d."""
-    made = await make(world, "a", 30)
-    await make(world, "stays", None)
+    made = await create(world, "a", 30)
+    await create(world, "stays", None)
     await asyncio.sleep(100)
     assert world.requests() == []
     await finish(world, "a")
@@ -107,7 +107,7 @@ async def test_expired_job_is_deleted_with_a_get_and_a_delete(world: World) -> N
 
 
 async def test_increased_ttl_is_respected(world: World) -> None:
-    await make(world, "a", 30)
+    await create(world, "a", 30)
     await finish(world, "a")
     await asyncio.sleep(20)
     await world.merge(f"{JOBS}/a", {"spec": {"ttlSecondsAfterFinished": 100}})
@@ -118,7 +118,7 @@ async def test_increased_ttl_is_respected(world: World) -> None:
 
 
 async def test_decreased_ttl_is_respected(world: World) -> None:
-    await make(world, "a", 3600)
+    await create(world, "a", 3600)
     await finish(world, "a")
     await asyncio.sleep(20)
     await world.merge(f"{JOBS}/a", {"spec": {"ttlSecondsAfterFinished": 10}})
@@ -128,7 +128,7 @@ async def test_decreased_ttl_is_respected(world: World) -> None:
 
 async def test_failed_deletion_is_retried(world: World) -> None:
     world.faults.add(Rule(fail(500), verb="delete", resource="jobs", nth=1))
-    await make(world, "a", 1)
+    await create(world, "a", 1)
     await finish(world, "a")
     await asyncio.sleep(10)
     assert world.requests().count("delete jobs a") == 2

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers import node_world
-from tests.controllers.node_world import Doc, World, soon
+from tests.controllers.node_world import Doc, World, wait_for_sync
 from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim
@@ -96,7 +96,7 @@ async def claim(world: World, name: str, class_name: str = "vac1", **status: Any
     await world.merge(f"{CLAIMS}/{name}/status", {"status": {"phase": "Bound", **status}})
 
 
-async def end(world: World, path: str) -> None:
+async def delete_now(world: World, path: str) -> None:
     """Delete what others protect."""
     await world.merge(path, NO_FINALIZERS)
     await world.delete(path)
@@ -111,7 +111,7 @@ async def playing(env: Env, *, before: Step) -> AsyncIterator[World]:
     async with node_world.world(env) as world:
         await before(world)
         await world.start(DESCRIPTOR)
-        await soon()
+        await wait_for_sync()
         yield world
 
 
@@ -127,7 +127,7 @@ async def test_unused_class(env: Env, protected: bool, deleted: bool, expected: 
     async with playing(
         env, before=lambda world: attributes_class(world, protected=protected, deleted=deleted)
     ) as world:
-        await soon(3600)
+        await wait_for_sync(3600)
         assert world.requests() == expected
         found = await world.get(f"{CLASSES}/vac1")
         if deleted:
@@ -146,38 +146,38 @@ async def test_failed_update_is_retried(env: Env, deleted: bool, fault: Any) -> 
         world.faults.add(Rule(fault, verb="update", resource="volumeattributesclasses.storage.k8s.io", times=2))
 
     async with playing(env, before=before) as world:
-        await soon(30)
+        await wait_for_sync(30)
         assert world.requests() == WRITE * 3
 
 
-async def of_volume(world: World) -> None:
+async def referenced_by_volume(world: World) -> None:
     await volume(world, "pv1")
 
 
-async def of_claim(world: World) -> None:
+async def referenced_by_claim(world: World) -> None:
     await claim(world, "pvc1")
 
 
-async def of_current(world: World) -> None:
+async def referenced_as_current(world: World) -> None:
     await claim(world, "pvc1", "vac2", currentVolumeAttributesClassName="vac1")
 
 
-async def of_target(world: World) -> None:
+async def referenced_as_target(world: World) -> None:
     status = {"status": "InProgress", "targetVolumeAttributesClassName": "vac1"}
     await claim(world, "pvc1", "vac2", modifyVolumeStatus=status)
 
 
-async def of_two_volumes(world: World) -> None:
+async def referenced_by_two_volumes(world: World) -> None:
     await volume(world, "pv1")
     await volume(world, "pv2")
 
 
-async def of_two_claims(world: World) -> None:
+async def referenced_by_two_claims(world: World) -> None:
     await claim(world, "pvc1")
     await claim(world, "pvc2")
 
 
-async def of_both(world: World) -> None:
+async def referenced_by_both(world: World) -> None:
     await volume(world, "pv1")
     await claim(world, "pvc1")
 
@@ -188,20 +188,24 @@ PV, PVC = f"{VOLUMES}/pv1", f"{CLAIMS}/pvc1"
 @cases(
     "users, act, goes",
     {
-        "referenced by a PV -> finalizer is not removed": (of_volume, None, False),
-        "referenced by a PVC -> finalizer is not removed": (of_claim, None, False),
-        "pv changes vac -> finalizer is removed": (of_volume, lambda world: another(world, PV), True),
-        "pv is deleted -> finalizer is removed": (of_volume, lambda world: end(world, PV), True),
-        "pv is deleted but other pv holds it": (of_two_volumes, lambda world: end(world, PV), False),
-        "pv is deleted but pvc holds it": (of_both, lambda world: end(world, PV), False),
-        "pvc changes vac -> finalizer is removed": (of_claim, lambda world: another(world, PVC), True),
-        "pvc is deleted -> finalizer is removed": (of_claim, lambda world: end(world, PVC), True),
-        "pvc changes vac but its status still holds it": (of_current, None, False),
-        "pvc changes vac but its target status still holds it": (of_target, None, False),
-        "pvc is deleted but other pvc holds it": (of_two_claims, lambda world: end(world, PVC), False),
-        "pvc is deleted but pv holds it": (of_both, lambda world: end(world, PVC), False),
+        "referenced by a PV -> finalizer is not removed": (referenced_by_volume, None, False),
+        "referenced by a PVC -> finalizer is not removed": (referenced_by_claim, None, False),
+        "pv changes vac -> finalizer is removed": (referenced_by_volume, lambda world: another(world, PV), True),
+        "pv is deleted -> finalizer is removed": (referenced_by_volume, lambda world: delete_now(world, PV), True),
+        "pv is deleted but other pv holds it": (referenced_by_two_volumes, lambda world: delete_now(world, PV), False),
+        "pv is deleted but pvc holds it": (referenced_by_both, lambda world: delete_now(world, PV), False),
+        "pvc changes vac -> finalizer is removed": (referenced_by_claim, lambda world: another(world, PVC), True),
+        "pvc is deleted -> finalizer is removed": (referenced_by_claim, lambda world: delete_now(world, PVC), True),
+        "pvc changes vac but its status still holds it": (referenced_as_current, None, False),
+        "pvc changes vac but its target status still holds it": (referenced_as_target, None, False),
+        "pvc is deleted but other pvc holds it": (
+            referenced_by_two_claims,
+            lambda world: delete_now(world, PVC),
+            False,
+        ),
+        "pvc is deleted but pv holds it": (referenced_by_both, lambda world: delete_now(world, PVC), False),
         "class change completes": (
-            of_current,
+            referenced_as_current,
             lambda world: world.merge(f"{PVC}/status", {"status": {"currentVolumeAttributesClassName": "vac2"}}),
             True,
         ),
@@ -218,20 +222,20 @@ async def test_class_is_deleted_with_its_last_reference(
         assert world.requests() == []
         if act is not None:
             await act(world)
-        await soon(3600)
+        await wait_for_sync(3600)
         assert world.requests() == (WRITE if goes else [])
         assert (await world.get(f"{CLASSES}/vac1") is None) == goes
 
 
 async def test_volume_deletion_missed_by_the_watch_releases_the_class(env: Env) -> None:
     async def before(world: World) -> None:
-        await of_volume(world)
+        await referenced_by_volume(world)
         await attributes_class(world, deleted=True)
 
     async with playing(env, before=before) as world:
         with world.faults.hold(resource="persistentvolumes"):
-            await end(world, PV)
+            await delete_now(world, PV)
             world.faults.end_watches(resource="persistentvolumes", with_=gone())
-            await soon(5)
-        await soon(5)
+            await wait_for_sync(5)
+        await wait_for_sync(5)
         assert await world.get(f"{CLASSES}/vac1") is None

@@ -28,11 +28,11 @@ async def world(world: World) -> World:
     return world
 
 
-async def make_class(w: World, name: str = "local", provisioner: str = "vendor.com/x", **more: Any) -> None:
+async def create_class(w: World, name: str = "local", provisioner: str = "vendor.com/x", **more: Any) -> None:
     await w.client.create(STORAGE_CLASSES.raw, {"metadata": {"name": name}, "provisioner": provisioner, **more})
 
 
-async def make_claim(w: World, name: str = "c", class_name: str = "local", **spec: Any) -> Doc:
+async def create_claim(w: World, name: str = "c", class_name: str = "local", **spec: Any) -> Doc:
     whole = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
     body = {"metadata": {"name": name}, "spec": {**whole, "storageClassName": class_name}}
     made = await w.client.create(PERSISTENT_VOLUME_CLAIMS.raw, body, "default")
@@ -40,7 +40,7 @@ async def make_claim(w: World, name: str = "c", class_name: str = "local", **spe
     return found
 
 
-async def make_volume(w: World, name: str = "v", *, on: str = "", phase: str = "Available", **spec: Any) -> None:
+async def create_volume(w: World, name: str = "v", *, on: str = "", phase: str = "Available", **spec: Any) -> None:
     whole: Doc = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
     if on:
         terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}]}]
@@ -81,16 +81,16 @@ async def selected(w: World, claim: str = "c") -> str:
 
 
 async def test_a_pod_waits_for_its_claim_and_for_its_volume(world: World) -> None:
-    await make_class(world, "now")
+    await create_class(world, "now")
     await make_pod(world)
     await asyncio.sleep(1)
     message = f'0/2 nodes are available: persistentvolumeclaim "c" not found. {NOT_HELPFUL.format(2)}'
     assert await why(world) == message
-    await make_claim(world, class_name="now")
+    await create_claim(world, class_name="now")
     await asyncio.sleep(5)
     text = "pod has unbound immediate PersistentVolumeClaims"
     assert await why(world) == f"0/2 nodes are available: {text}. {NOT_HELPFUL.format(2)}"
-    await make_volume(world, on="b", storageClassName="now")
+    await create_volume(world, on="b", storageClassName="now")
     await bind(world)
     await asyncio.sleep(12)
     assert await where(world) == "b", "moved by the claim, and bound to the node of its volume"
@@ -108,10 +108,10 @@ async def test_a_pod_waits_for_its_claim_and_for_its_volume(world: World) -> Non
     ],
 )
 async def test_a_volume_that_no_node_can_reach(world: World, on: str, there: bool, message: str) -> None:
-    await make_class(world, **LATER)
-    await make_claim(world)
+    await create_class(world, **LATER)
+    await create_claim(world)
     if there:
-        await make_volume(world, on=on)
+        await create_volume(world, on=on)
     await bind(world)
     await make_pod(world)
     await asyncio.sleep(1)
@@ -120,17 +120,17 @@ async def test_a_volume_that_no_node_can_reach(world: World, on: str, there: boo
         await world.create_node("elsewhere")
         await world.label_node("elsewhere", "kubernetes.io/hostname", "elsewhere")
     else:
-        await make_volume(world)
+        await create_volume(world)
     await asyncio.sleep(12)
     assert await where(world), "a node or a volume was added"
 
 
 async def test_lost_and_terminating_claims_reject_the_pod(world: World) -> None:
-    await make_class(world, **LATER)
-    await make_claim(world, "lost", volumeName="v")
+    await create_class(world, **LATER)
+    await create_claim(world, "lost", volumeName="v")
     lost = merge_patch({"status": {"phase": "Lost"}})
     await world.client.patch(PERSISTENT_VOLUME_CLAIMS.raw, "lost", lost, "default", subresource="status")
-    await make_claim(world, "going")
+    await create_claim(world, "going")
     await world.client.delete(PERSISTENT_VOLUME_CLAIMS, "going", "default")
     await make_pod(world, "p", "lost")
     await make_pod(world, "q", "going")
@@ -140,8 +140,8 @@ async def test_lost_and_terminating_claims_reject_the_pod(world: World) -> None:
 
 
 async def test_the_first_consumer_selects_the_node_of_the_volume(world: World) -> None:
-    await make_class(world, **LATER)
-    await make_claim(world)
+    await create_class(world, **LATER)
+    await create_claim(world)
     await make_pod(world)
     await asyncio.sleep(1)
     node = await selected(world)
@@ -151,17 +151,17 @@ async def test_the_first_consumer_selects_the_node_of_the_volume(world: World) -
     await world.create_pod("without")
     await asyncio.sleep(1)
     assert await where(world, "without"), "other pods do not wait"
-    await make_volume(world, on=node, phase="Bound")
+    await create_volume(world, on=node, phase="Bound")
     await bind(world)
     await asyncio.sleep(1)
     assert (await where(world), await where(world, "other")) == (node, node)
 
 
 async def test_an_available_volume_is_bound_to_the_claim(world: World) -> None:
-    await make_class(world, provisioner="kubernetes.io/no-provisioner", **LATER)
-    made = await make_claim(world)
-    await make_claim(world, "d")
-    await make_volume(world, on="b")
+    await create_class(world, provisioner="kubernetes.io/no-provisioner", **LATER)
+    made = await create_claim(world)
+    await create_claim(world, "d")
+    await create_volume(world, on="b")
     await make_pod(world)
     await asyncio.sleep(1)
     volume = await world.client.get(PERSISTENT_VOLUMES, "v")
@@ -175,7 +175,7 @@ async def test_an_available_volume_is_bound_to_the_claim(world: World) -> None:
     await bind(world)
     await asyncio.sleep(1)
     assert await where(world) == "b"
-    await make_volume(world, "w", on="a")
+    await create_volume(world, "w", on="a")
     await asyncio.sleep(12)
     await bind(world, "d", "w")
     await asyncio.sleep(1)
@@ -183,10 +183,10 @@ async def test_an_available_volume_is_bound_to_the_claim(world: World) -> None:
 
 
 async def test_two_pods_do_not_get_the_same_volume(world: World) -> None:
-    await make_class(world, provisioner="kubernetes.io/no-provisioner", **LATER)
+    await create_class(world, provisioner="kubernetes.io/no-provisioner", **LATER)
     for name in ("c", "d"):
-        await make_claim(world, name)
-    await make_volume(world)
+        await create_claim(world, name)
+    await create_volume(world)
     await asyncio.sleep(1)
     with world.scheduler_faults.hold(resource="persistentvolumes"):
         await asyncio.gather(make_pod(world, "p", "c"), make_pod(world, "q", "d"))
@@ -196,8 +196,8 @@ async def test_two_pods_do_not_get_the_same_volume(world: World) -> None:
 
 
 async def test_a_provisioner_that_removes_the_selected_node(world: World) -> None:
-    await make_class(world, **LATER)
-    await make_claim(world)
+    await create_class(world, **LATER)
+    await create_claim(world)
     await make_pod(world)
     await asyncio.sleep(1)
     nothing = merge_patch({"metadata": {"annotations": {SELECTED_NODE: None}}})
@@ -210,29 +210,29 @@ async def test_a_provisioner_that_removes_the_selected_node(world: World) -> Non
 
 
 async def test_a_pod_is_scheduled_again_after_the_bind_timeout(world: World) -> None:
-    await make_class(world, **LATER)
-    await make_claim(world)
+    await create_class(world, **LATER)
+    await create_claim(world)
     await make_pod(world)
     await asyncio.sleep(599)
     assert await why(world) == ""
     await asyncio.sleep(1.5)
     assert (await why(world)).endswith("binding volumes: context deadline exceeded")
-    await make_volume(world, phase="Bound")
+    await create_volume(world, phase="Bound")
     await bind(world)
     await asyncio.sleep(5)
     assert await where(world)
 
 
 async def test_a_deleted_pod_does_not_wait_for_its_volumes(world: World) -> None:
-    await make_class(world, **LATER)
-    await make_claim(world)
+    await create_class(world, **LATER)
+    await create_claim(world)
     await make_pod(world)
     await asyncio.sleep(1)
     await world.client.delete(PODS, "p", "default", grace_period_seconds=0)
     await asyncio.sleep(1)
     assert await where(world) == "gone"
     await make_pod(world)
-    await make_volume(world, phase="Bound")
+    await create_volume(world, phase="Bound")
     await bind(world)
     await asyncio.sleep(5)
     assert await where(world), "a new pod of that name gets it"
@@ -240,8 +240,8 @@ async def test_a_deleted_pod_does_not_wait_for_its_volumes(world: World) -> None
 
 async def test_a_conflict_with_a_newer_claim_is_retried(world: World) -> None:
     world.scheduler_faults.add(Rule(conflict(), verb="update", resource="persistentvolumeclaims", times=1))
-    await make_class(world, **LATER)
-    await make_claim(world)
+    await create_class(world, **LATER)
+    await create_claim(world)
     await make_pod(world)
     await asyncio.sleep(5)
     assert await selected(world)
@@ -253,6 +253,6 @@ async def test_the_claim_of_an_ephemeral_volume_must_belong_to_the_pod(world: Wo
     await asyncio.sleep(1)
     text = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-e"'
     assert text in await why(world)
-    await make_claim(world, "p-e")
+    await create_claim(world, "p-e")
     await asyncio.sleep(5)
     assert "PVC default/p-e was not created for pod default/p (pod is not owner)" in await why(world)

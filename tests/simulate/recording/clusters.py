@@ -9,7 +9,7 @@ from pilothouse.api.kinds import Kind
 from pilothouse.sim import Simulation, SimulationOptions, simulate
 from pilothouse.simulate.recording import Recorder, Recording
 
-Scene = Callable[[Simulation, Recorder], Coroutine[Any, Any, None]]
+Scenario = Callable[[Simulation, Recorder], Coroutine[Any, Any, None]]
 
 
 def workload(kind: str, name: str, image: str = "app:1", **spec: Any) -> dict[str, Any]:
@@ -34,13 +34,13 @@ async def apply(simulation: Simulation, kind: Kind[Any], body: dict[str, Any], *
         await simulation.user.create(kind.raw, body, namespace)
 
 
-def recorded(scene: Scene, *, nodes: int = 3, seed: int = 1) -> tuple[Recording, str]:
+def recorded(scenario: Scenario, *, nodes: int = 3, seed: int = 1) -> tuple[Recording, str]:
     """A run, and the digest of its log."""
     found: list[Recording] = []
 
     async def main(simulation: Simulation) -> None:
         recorder = Recorder(simulation, name="test", seed=seed)
-        await scene(simulation, recorder)
+        await scenario(simulation, recorder)
         found.append(recorder.finish())
 
     digest = simulate(main, seed=seed, options=SimulationOptions(nodes=nodes)).digest

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from tests.simulate.recording.clusters import Scene, apply, recorded, workload
+from tests.simulate.recording.clusters import Scenario, apply, recorded, workload
 
 from pilothouse.api.apps import DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS
 from pilothouse.api.batch import JOBS
@@ -64,12 +64,12 @@ def test_a_recording_is_json() -> None:
 def test_all_writes_of_a_run_are_counted() -> None:
     counts: list[int] = []
 
-    async def scene(simulation: Simulation, _recorder: Recorder) -> None:
+    async def scenario(simulation: Simulation, _recorder: Recorder) -> None:
         await apply(simulation, DEPLOYMENTS, workload("Deployment", "web", replicas=2))
         await asyncio.sleep(10)
         counts.append(simulation.story.writes)
 
-    assert recorded(scene)[0].total_writes == counts[0]
+    assert recorded(scenario)[0].total_writes == counts[0]
 
 
 def test_requests_writes_queues_and_events_are_counted() -> None:
@@ -90,27 +90,27 @@ def test_requests_writes_queues_and_events_are_counted() -> None:
 
 
 def test_a_pod_that_is_never_ready_is_counted() -> None:
-    async def scene(simulation: Simulation, _recorder: Recorder) -> None:
+    async def scenario(simulation: Simulation, _recorder: Recorder) -> None:
         body = workload("StatefulSet", "db", replicas=2, serviceName="db")
         body["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "none"}
         await apply(simulation, STATEFUL_SETS, body)
         await asyncio.sleep(60)
 
-    db = _find(recorded(scene)[0], "statefulset/db")
+    db = _find(recorded(scenario)[0], "statefulset/db")
     assert (db.never_ready, db.time_to_ready.count, db.most_unavailable) == (1, 1, 0)
     assert 59 < db.time_to_ready.most <= 60  # its age at the end
     assert db.pending.last[-1] == 1
 
 
 def test_pods_that_go_away_are_missing_and_below_the_bound() -> None:
-    async def scene(simulation: Simulation, _recorder: Recorder) -> None:
+    async def scenario(simulation: Simulation, _recorder: Recorder) -> None:
         await apply(simulation, DEPLOYMENTS, workload("Deployment", "web", replicas=4))
         await asyncio.sleep(60)
         for pod in (await simulation.user.list(PODS, "default")).items[:3]:
             await simulation.user.delete(PODS, pod.metadata.name, "default")
         await asyncio.sleep(60)
 
-    web = _find(recorded(scene)[0], "deployment/web")
+    web = _find(recorded(scenario)[0], "deployment/web")
     assert web.most_unavailable == 3
     assert web.deleted_by == {"user": 3}
     (bound,) = web.bounds
@@ -119,20 +119,20 @@ def test_pods_that_go_away_are_missing_and_below_the_bound() -> None:
 
 
 def test_a_scale_up_is_no_disruption() -> None:
-    async def scene(simulation: Simulation, _recorder: Recorder) -> None:
+    async def scenario(simulation: Simulation, _recorder: Recorder) -> None:
         await apply(simulation, DEPLOYMENTS, workload("Deployment", "web", replicas=2))
         await asyncio.sleep(60)
         await simulation.user.patch(DEPLOYMENTS, "web", merge_patch({"spec": {"replicas": 20}}), "default")
         await asyncio.sleep(60)
 
-    web = _find(recorded(scene)[0], "deployment/web")
+    web = _find(recorded(scenario)[0], "deployment/web")
     assert (web.most_unavailable, web.desired.last[-1], web.ready.last[-1]) == (0, 20, 20)
     assert [bound.most_below for bound in web.bounds] == [0]
     assert len(web.rollouts) == 1
 
 
 def test_daemon_sets_stateful_sets_and_jobs_have_their_revisions() -> None:
-    async def scene(simulation: Simulation, _recorder: Recorder) -> None:
+    async def scenario(simulation: Simulation, _recorder: Recorder) -> None:
         await apply(simulation, DAEMON_SETS, workload("DaemonSet", "agent"))
         await apply(simulation, STATEFUL_SETS, workload("StatefulSet", "db", replicas=2, serviceName="db"))
         template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "job:1"}]}}
@@ -145,7 +145,7 @@ def test_daemon_sets_stateful_sets_and_jobs_have_their_revisions() -> None:
         )
         await asyncio.sleep(300)
 
-    recording, _digest = recorded(scene)
+    recording, _digest = recorded(scenario)
     for title, count in (("daemonset/agent", 3), ("statefulset/db", 2)):
         found = _find(recording, title)
         assert [(revision.number, revision.pods.last[-1]) for revision in found.revisions] == [
@@ -160,13 +160,13 @@ def test_daemon_sets_stateful_sets_and_jobs_have_their_revisions() -> None:
 
 
 def test_nodes_change_their_states() -> None:
-    async def scene(simulation: Simulation, _recorder: Recorder) -> None:
+    async def scenario(simulation: Simulation, _recorder: Recorder) -> None:
         await asyncio.sleep(10)
         await simulation.user.patch(NODES, "node-0", merge_patch({"spec": {"unschedulable": True}}))
         await simulation.user.delete(NODES, "node-1")
         await asyncio.sleep(10)
 
-    recording, _digest = recorded(scene)
+    recording, _digest = recorded(scenario)
     states = {node.name: node.states for node in recording.nodes}
     assert states["node-0"] == ["ready", "cordoned"]
     assert states["node-1"][:2] == ["ready", "gone"]
@@ -192,12 +192,12 @@ def test_objects_from_before_the_recorder_are_known_and_not_counted() -> None:
 
 
 def test_marks_are_bounded_and_violations_are_kept() -> None:
-    async def scene(_simulation: Simulation, recorder: Recorder) -> None:
+    async def scenario(_simulation: Simulation, recorder: Recorder) -> None:
         for number in range(1500):
             recorder.mark(ACTION, f"action {number}")
         recorder.mark(VIOLATION, "too few pods are ready" * 1000, why="└─ because\n" * 10_000)
 
-    recording, _digest = recorded(scene)
+    recording, _digest = recorded(scenario)
     assert len(recording.marks) == 1001
     assert recording.more_marks == 500
     assert len(recording.marks[-1].text) == 1000
@@ -215,8 +215,8 @@ async def _faults(simulation: Simulation, recorder: Recorder | None) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("scene", [_rollout, _faults])
-def test_the_recorder_does_not_change_the_run(scene: Scene, seed: int) -> None:
+@pytest.mark.parametrize("scenario", [_rollout, _faults])
+def test_the_recorder_does_not_change_the_run(scenario: Scenario, seed: int) -> None:
     """The same writes at the same times, with and without."""
 
     async def unobserved(simulation: Simulation) -> None:
@@ -224,7 +224,7 @@ def test_the_recorder_does_not_change_the_run(scene: Scene, seed: int) -> None:
             def mark(self, *_arguments: object) -> None:
                 pass
 
-        await scene(simulation, Nothing())  # type: ignore[arg-type]
+        await scenario(simulation, Nothing())  # type: ignore[arg-type]
 
-    _recording, digest = recorded(scene, seed=seed)
+    _recording, digest = recorded(scenario, seed=seed)
     assert digest == simulate(unobserved, seed=seed, options=SimulationOptions(nodes=3)).digest

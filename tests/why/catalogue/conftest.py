@@ -1,6 +1,6 @@
-"""The scenarios of the catalogue share one ``up`` and run side by side, each in a thread: most of it is waiting.
+"""The scenarios of the catalogue share one ``up`` and run concurrently, each in a thread: they mostly wait.
 
-A scenario is a test with the argument ``scene`` and nothing else. The first that is run starts all that were collected.
+A scenario is a test whose only argument is ``scenario``. The first one that is run starts all that were collected.
 """
 
 import inspect
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 from tests.clients.test_kubectl import KUBECTL
-from tests.why.catalogue.place import Place, started
-from tests.why.catalogue.scene import Scene
+from tests.why.catalogue.cluster import ScenarioCluster, started
+from tests.why.catalogue.scenario import Scenario
 
 SPARE_NODES = 24
-"""Nodes that scenarios can take for themselves."""
+"""Nodes that scenarios can reserve."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of them are slow, need kubectl, and run in one worker."""
+    """Scenarios are slow, need kubectl, and run in one worker."""
     for item in items:
         if _is_scenario(item):
             item.add_marker(pytest.mark.slow)
@@ -30,28 +30,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _is_scenario(item: pytest.Item) -> bool:
     # Other directories have fixtures of that name, too.
-    if not isinstance(item, pytest.Function) or "scene" not in item.fixturenames:
+    if not isinstance(item, pytest.Function) or "scenario" not in item.fixturenames:
         return False
     return Path(__file__).parent in item.path.parents
 
 
 class Scenarios:
-    """Those that run, by the names of their tests."""
+    """The running scenarios by the names of their tests."""
 
-    def __init__(self, place: Place, items: list[pytest.Item]) -> None:
+    def __init__(self, cluster: ScenarioCluster, items: list[pytest.Item]) -> None:
         self.threads = ThreadPoolExecutor(max(1, len(items)))
         self._running: dict[str, Future[None]] = {
-            item.nodeid: self.threads.submit(self._run, place, item.obj, item.name)
+            item.nodeid: self.threads.submit(self._run, cluster, item.obj, item.name)
             for item in items
             if isinstance(item, pytest.Function)
         }
 
     @staticmethod
-    def _run(place: Place, test: Callable[[Scene], None], name: str) -> None:
-        test(Scene(place, namespace_of(name)))
+    def _run(cluster: ScenarioCluster, test: Callable[[Scenario], None], name: str) -> None:
+        test(Scenario(cluster, namespace_of(name)))
 
     def wait(self, item: pytest.Item) -> None:
-        """Wait for the end of a test. Raises what it has raised."""
+        """Wait for a test, and raise its exception."""
         self._running[item.nodeid].result()
 
 
@@ -62,16 +62,16 @@ def namespace_of(test: str) -> str:
 
 @pytest.fixture(scope="session")
 def scenarios(request: pytest.FixtureRequest) -> Iterator[Scenarios]:
-    """All that were collected, running."""
-    with started(SPARE_NODES) as place:
-        found = Scenarios(place, [item for item in request.session.items if _is_scenario(item)])
-        with found.threads:
-            yield found
+    """Runs all collected scenarios."""
+    with started(SPARE_NODES) as cluster:
+        running = Scenarios(cluster, [item for item in request.session.items if _is_scenario(item)])
+        with running.threads:
+            yield running
 
 
 @pytest.fixture
-def scene(scenarios: Scenarios) -> Scenarios:
-    """Stands for the ``Scene`` that the test has in its thread."""
+def scenario(scenarios: Scenarios) -> Scenarios:
+    """A placeholder: the test gets a ``Scenario`` in its thread."""
     return scenarios
 
 
@@ -80,7 +80,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     """Wait for a scenario instead of running it."""
     if not _is_scenario(pyfuncitem) or inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    scenarios = pyfuncitem.funcargs["scene"]
+    scenarios = pyfuncitem.funcargs["scenario"]
     assert isinstance(scenarios, Scenarios)
     scenarios.wait(pyfuncitem)
     return True

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.why.catalogue.expectations import assert_explains, root_texts
-from tests.why.catalogue.scene import ADMIN, Scene, quick_pod
+from tests.why.catalogue.scenario import ADMIN, Scenario, quick_pod
 
 
 def _job(name: str, *, fails: bool = False, **spec: Any) -> dict[str, Any]:
@@ -18,27 +18,27 @@ def _job(name: str, *, fails: bool = False, **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_a_job_past_its_back_off_limit(scene: Scene) -> None:
-    scene.apply(_job("bad", fails=True, backoffLimit=0))
-    scene.until(lambda: scene.why("job/bad").state == "failed", "the job has failed")
-    found = scene.why("job/bad")
+def test_a_job_past_its_back_off_limit(scenario: Scenario) -> None:
+    scenario.apply(_job("bad", fails=True, backoffLimit=0))
+    scenario.until(lambda: scenario.why("job/bad").state == "failed", "the job has failed")
+    found = scenario.why("job/bad")
     assert_explains(found, "failed", "job/bad < pod/bad-* by kubelet [fault]")
     assert found.steps[0].text.startswith("job/bad failed: BackoffLimitExceeded: ")
 
 
-def test_a_job_that_is_suspended(scene: Scene) -> None:
+def test_a_job_that_is_suspended(scenario: Scenario) -> None:
     job = _job("later")
     job["spec"]["template"]["metadata"]["annotations"]["simulated.pilothouse.dev/run-time"] = "forever"
-    scene.apply(job)
-    scene("patch", "job", "later", "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    assert root_texts(scene.why("job/later")) == ["job/later changed: spec.suspend: false -> true"]
+    scenario.apply(job)
+    scenario("patch", "job", "later", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    assert root_texts(scenario.why("job/later")) == ["job/later changed: spec.suspend: false -> true"]
 
 
-def test_a_job_whose_time_to_live_is_over(scene: Scene) -> None:
-    scene.apply(_job("short", ttlSecondsAfterFinished=0))
-    scene.until_gone("jobs", "short")
+def test_a_job_whose_time_to_live_is_over(scenario: Scenario) -> None:
+    scenario.apply(_job("short", ttlSecondsAfterFinished=0))
+    scenario.until_gone("jobs", "short")
     assert_explains(
-        scene.why("job/short"),
+        scenario.why("job/short"),
         "deleted",
         f"job/short by ttl-after-finished-controller < job/short by {ADMIN} apply* [user]",
     )
@@ -54,14 +54,16 @@ def _cron_job(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_a_cron_job_that_is_suspended(scene: Scene) -> None:
-    scene.apply(_cron_job("never", suspend=True))
-    assert_explains(scene.why("cronjob/never"), "suspended", f"cronjob/never < cronjob/never by {ADMIN} apply* [user]")
+def test_a_cron_job_that_is_suspended(scenario: Scenario) -> None:
+    scenario.apply(_cron_job("never", suspend=True))
+    assert_explains(
+        scenario.why("cronjob/never"), "suspended", f"cronjob/never < cronjob/never by {ADMIN} apply* [user]"
+    )
 
 
-def test_a_cron_job_that_waits_for_its_time(scene: Scene) -> None:
-    scene.apply(_cron_job("yearly", timeZone="Asia/Tokyo"))
-    found = scene.why("cronjob/yearly")
+def test_a_cron_job_that_waits_for_its_time(scenario: Scenario) -> None:
+    scenario.apply(_cron_job("yearly", timeZone="Asia/Tokyo"))
+    found = scenario.why("cronjob/yearly")
     assert (found.state, found.roots()[0].root) == ("waiting for its time", "time")
     assert "runs at 0 0 1 1 * in Asia/Tokyo, next at " in found.steps[0].text
     assert "-12-31T15:00:00Z" in found.steps[0].text

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.why.catalogue.expectations import assert_explains
-from tests.why.catalogue.scene import ADMIN, Scene, quick_pod
+from tests.why.catalogue.scenario import ADMIN, Scenario, quick_pod
 
 
 def _claim(**spec: Any) -> dict[str, Any]:
@@ -20,38 +20,39 @@ def _user() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "user"}, "spec": spec}
 
 
-def test_a_class_that_is_not_there(scene: Scene) -> None:
-    scene.apply(_claim(storageClassName="none-such"))
-    found = scene.why("pvc/data")
+def test_a_class_that_is_not_there(scenario: Scenario) -> None:
+    scenario.apply(_claim(storageClassName="none-such"))
+    found = scenario.why("pvc/data")
     assert found.state == "pending"
     assert found.steps[0].text.endswith("has the StorageClass none-such, which does not exist")
     assert found.steps[0].because[0].by == f"{ADMIN} apply"
 
 
-def test_no_volume_of_its_size(scene: Scene) -> None:
-    volume = f"{scene.namespace}-small"
+def test_no_volume_of_its_size(scenario: Scenario) -> None:
+    volume = f"{scenario.namespace}-small"
     spec = {
         "capacity": {"storage": "1Mi"},
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": "",
         "hostPath": {"path": "/x"},
     }
-    scene.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume}, "spec": spec})
-    scene.until(
-        lambda: (scene.get("persistentvolumes", volume) or {}).get("status", {}).get("phase") == "Available", "a volume"
+    scenario.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume}, "spec": spec})
+    scenario.until(
+        lambda: (scenario.get("persistentvolumes", volume) or {}).get("status", {}).get("phase") == "Available",
+        "a volume",
     )
-    scene.apply(_claim(storageClassName=""))
-    table = [line for step in scene.why("pvc/data").steps for line in step.table]
+    scenario.apply(_claim(storageClassName=""))
+    table = [line for step in scenario.why("pvc/data").steps for line in step.table]
     assert f"{volume}: it has 1Mi, and 1Gi are asked for" in table
-    scene("delete", "pv", volume)
+    scenario("delete", "pv", volume)
 
 
-def test_a_claim_in_use(scene: Scene) -> None:
-    scene.apply(_claim(), _user())
-    scene.until_ready(1)
-    scene("delete", "pvc", "data", "--wait=false")
+def test_a_claim_in_use(scenario: Scenario) -> None:
+    scenario.apply(_claim(), _user())
+    scenario.until_ready(1)
+    scenario("delete", "pvc", "data", "--wait=false")
     assert_explains(
-        scene.why("pvc/data"),
+        scenario.why("pvc/data"),
         "terminating",
         "persistentvolumeclaim/data < pod/user [state]",
         f"persistentvolumeclaim/data by {ADMIN} delete* [user]",

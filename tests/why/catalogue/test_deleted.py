@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.why.catalogue.expectations import assert_explains, whole_text
-from tests.why.catalogue.scene import ADMIN, Doc, Scene, quick_pod
+from tests.why.catalogue.scenario import ADMIN, Doc, Scenario, quick_pod
 from tests.workloads import workload
 
 GONE = "deleted"
@@ -14,10 +14,10 @@ def pod(name: str, *, metadata: Doc | None = None, **spec: Any) -> Doc:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": quick_pod(**spec)}
 
 
-def test_drained_within_a_budget(scene: Scene) -> None:
-    (first, _second), place = scene.nodes(2)
-    scene.apply(
-        workload("Deployment", "web", pod=quick_pod(**place), replicas=2),
+def test_drained_within_a_budget(scenario: Scenario) -> None:
+    (first, _second), scheduling = scenario.nodes(2)
+    scenario.apply(
+        workload("Deployment", "web", pod=quick_pod(**scheduling), replicas=2),
         {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -25,32 +25,34 @@ def test_drained_within_a_budget(scene: Scene) -> None:
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
         },
     )
-    scene.until_ready(2)
-    scene.until(lambda: (scene.get("pdb", "web") or {}).get("status", {}).get("disruptionsAllowed") == 1, "one may go")
-    victims = [each["metadata"]["name"] for each in scene.objects("pods") if each["spec"]["nodeName"] == first]
-    scene("drain", first, "--ignore-daemonsets", "--pod-selector=app=web", "--timeout=30s")
-    scene.until_ready(2)
+    scenario.until_ready(2)
+    scenario.until(
+        lambda: (scenario.get("pdb", "web") or {}).get("status", {}).get("disruptionsAllowed") == 1, "one may go"
+    )
+    victims = [each["metadata"]["name"] for each in scenario.objects("pods") if each["spec"]["nodeName"] == first]
+    scenario("drain", first, "--ignore-daemonsets", "--pod-selector=app=web", "--timeout=30s")
+    scenario.until_ready(2)
     for name in victims:
-        found = scene.why(f"pod/{name}")
+        found = scenario.why(f"pod/{name}")
         assert_explains(found, GONE, f"pod/{name} by {ADMIN} drain (an eviction) [user]")
         assert "charged to poddisruptionbudget/web: disruptionsAllowed 1 -> 0" in whole_text(found)
     assert_explains(
-        scene.why(f"node/{first}"),
+        scenario.why(f"node/{first}"),
         "cordoned, tainted",
         f"node/{first} by {ADMIN} *drain* [user]",
         f"node/{first} by {ADMIN} taint* [user]",
     )
 
 
-def test_a_drain_that_a_budget_holds_up(scene: Scene) -> None:
-    (node,), place = scene.nodes(1)
-    (name,) = scene.deployment(replicas=1, **place)
-    scene("create", "pdb", "web", "--min-available=1", "--selector=app=web")
-    scene.until(lambda: (scene.get("pdb", "web") or {}).get("status", {}).get("expectedPods") == 1, "it counts")
-    scene("drain", node, "--ignore-daemonsets", "--pod-selector=app=web", "--timeout=1s", fails=True)
+def test_a_drain_that_a_budget_holds_up(scenario: Scenario) -> None:
+    (node,), scheduling = scenario.nodes(1)
+    (name,) = scenario.deployment(replicas=1, **scheduling)
+    scenario("create", "pdb", "web", "--min-available=1", "--selector=app=web")
+    scenario.until(lambda: (scenario.get("pdb", "web") or {}).get("status", {}).get("expectedPods") == 1, "it counts")
+    scenario("drain", node, "--ignore-daemonsets", "--pod-selector=app=web", "--timeout=1s", fails=True)
     budget = f"poddisruptionbudget/web < poddisruptionbudget/web by {ADMIN} create* [user]"
-    assert_explains(scene.why("pdb/web"), "allows no eviction", budget)
-    found = scene.why(f"node/{node}")
+    assert_explains(scenario.why("pdb/web"), "allows no eviction", budget)
+    found = scenario.why(f"node/{node}")
     assert_explains(
         found,
         "cordoned, tainted",
@@ -58,95 +60,97 @@ def test_a_drain_that_a_budget_holds_up(scene: Scene) -> None:
         f"node/{node} < {budget}",
         f"node/{node} by {ADMIN} taint* [user]",
     )
-    assert f"has pod/{name} of namespace {scene.namespace}, which a drain can't evict now" in whole_text(found)
+    assert f"has pod/{name} of namespace {scenario.namespace}, which a drain can't evict now" in whole_text(found)
     assert "1 of 1 pods are healthy, and 1 have to be (minAvailable 1)" in whole_text(found)
 
 
-def test_preempted(scene: Scene) -> None:
-    (_node,), place = scene.nodes(1)
-    important = f"{scene.namespace}-high"
-    scene("create", "priorityclass", important, "--value=1000")
+def test_preempted(scenario: Scenario) -> None:
+    (_node,), scheduling = scenario.nodes(1)
+    important = f"{scenario.namespace}-high"
+    scenario("create", "priorityclass", important, "--value=1000")
     four = {"requests": {"cpu": "3"}}
-    scene.apply(pod("low", containers=[{"name": "main", "image": "pause", "resources": four}], **place))
-    scene.until_ready(1)
-    scene.apply(
+    scenario.apply(pod("low", containers=[{"name": "main", "image": "pause", "resources": four}], **scheduling))
+    scenario.until_ready(1)
+    scenario.apply(
         pod(
             "high",
             containers=[{"name": "main", "image": "pause", "resources": four}],
             priorityClassName=important,
-            **place,
+            **scheduling,
         )
     )
-    scene.until_gone("pods", "low")
-    found = scene.why("pod/low")
+    scenario.until_gone("pods", "low")
+    found = scenario.why("pod/low")
     assert_explains(found, GONE, f"pod/low by default-scheduler < pod/high by {ADMIN} apply* [user]")
     assert "low (priority 0)" in whole_text(found)
 
 
-def test_deleted_with_its_deployment(scene: Scene) -> None:
-    (name,) = scene.deployment(replicas=1)
-    (owner,) = scene.objects("replicasets")
-    scene("delete", "deployment", "web")
-    scene.until_gone("pods", name)
+def test_deleted_with_its_deployment(scenario: Scenario) -> None:
+    (name,) = scenario.deployment(replicas=1)
+    (owner,) = scenario.objects("replicasets")
+    scenario("delete", "deployment", "web")
+    scenario.until_gone("pods", name)
     path = f"replicaset/web-* by garbage-collector-controller < deployment/web by {ADMIN} delete* [user]"
-    assert_explains(scene.why(f"pod/{name}"), GONE, f"pod/{name} by garbage-collector-controller < {path}")
-    assert_explains(scene.why(f"replicaset/{owner['metadata']['name']}"), GONE, path)
+    assert_explains(scenario.why(f"pod/{name}"), GONE, f"pod/{name} by garbage-collector-controller < {path}")
+    assert_explains(scenario.why(f"replicaset/{owner['metadata']['name']}"), GONE, path)
 
 
-def test_deleted_in_the_foreground(scene: Scene) -> None:
-    (name,) = scene.deployment(replicas=1)
-    scene("patch", "deployment", "web", "--type=merge", "-p", '{"metadata":{"finalizers":["foregroundDeletion"]}}')
-    scene("delete", "deployment", "web")
-    scene.until_gone("pods", name)
+def test_deleted_in_the_foreground(scenario: Scenario) -> None:
+    (name,) = scenario.deployment(replicas=1)
+    scenario("patch", "deployment", "web", "--type=merge", "-p", '{"metadata":{"finalizers":["foregroundDeletion"]}}')
+    scenario("delete", "deployment", "web")
+    scenario.until_gone("pods", name)
     assert_explains(
-        scene.why(f"pod/{name}"),
+        scenario.why(f"pod/{name}"),
         GONE,
         f"""pod/{name} by garbage-collector-controller < replicaset/web-* by garbage-collector-controller
             < deployment/web by {ADMIN} delete* [user]""",
     )
 
 
-def test_orphaned(scene: Scene) -> None:
-    (name,) = scene.deployment(replicas=1)
-    (owner,) = scene.objects("replicasets")
-    scene("delete", "deployment", "web", "--cascade=orphan")
-    scene("delete", "replicaset", owner["metadata"]["name"], "--cascade=orphan")
-    scene.until(lambda: "ownerReferences" not in (scene.get("pods", name) or {})["metadata"], "it has no owner")
+def test_orphaned(scenario: Scenario) -> None:
+    (name,) = scenario.deployment(replicas=1)
+    (owner,) = scenario.objects("replicasets")
+    scenario("delete", "deployment", "web", "--cascade=orphan")
+    scenario("delete", "replicaset", owner["metadata"]["name"], "--cascade=orphan")
+    scenario.until(lambda: "ownerReferences" not in (scenario.get("pods", name) or {})["metadata"], "it has no owner")
     assert_explains(
-        scene.why(f"pod/{name}"),
+        scenario.why(f"pod/{name}"),
         "as desired",
         f"pod/{name} by garbage-collector-controller < replicaset/web-* by {ADMIN} delete* [user]",
     )
 
 
-def test_of_an_owner_that_never_was(scene: Scene) -> None:
+def test_of_an_owner_that_never_was(scenario: Scenario) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "0a1b2c3d-0000-0000-0000-000000000000"}
-    scene.apply(pod("stray", metadata={"ownerReferences": [owner]}))
-    scene.until_gone("pods", "stray")
+    scenario.apply(pod("stray", metadata={"ownerReferences": [owner]}))
+    scenario.until_gone("pods", "stray")
     assert_explains(
-        scene.why("pod/stray"), GONE, f"pod/stray by garbage-collector-controller < pod/stray by {ADMIN} apply* [user]"
+        scenario.why("pod/stray"),
+        GONE,
+        f"pod/stray by garbage-collector-controller < pod/stray by {ADMIN} apply* [user]",
     )
 
 
-def test_deleted_with_its_namespace(scene: Scene) -> None:
-    namespace = f"{scene.namespace}-own"
-    scene("create", "namespace", namespace)
-    scene("run", "lone", "--image=pause", f"--namespace={namespace}")
-    scene.until(lambda: scene.get("pods", "lone", namespace), "the pod is there")
-    scene("delete", "namespace", namespace, "--wait=false")
-    scene.until_gone("namespaces", namespace)
+def test_deleted_with_its_namespace(scenario: Scenario) -> None:
+    namespace = f"{scenario.namespace}-own"
+    scenario("create", "namespace", namespace)
+    scenario("run", "lone", "--image=pause", f"--namespace={namespace}")
+    scenario.until(lambda: scenario.get("pods", "lone", namespace), "the pod is there")
+    scenario("delete", "namespace", namespace, "--wait=false")
+    scenario.until_gone("namespaces", namespace)
     assert_explains(
-        scene.why("pod/lone", namespace),
+        scenario.why("pod/lone", namespace),
         GONE,
         f"pod/lone by namespace-controller < namespace/{namespace} by {ADMIN} delete* [user]",
     )
 
 
-def test_a_name_that_was_used_before(scene: Scene) -> None:
+def test_a_name_that_was_used_before(scenario: Scenario) -> None:
     """What happened to an earlier pod of the same name is no part of the answer."""
-    scene.apply(pod("same"))
-    scene.until_ready(1)
-    scene("delete", "pod", "same")
-    scene("run", "same", "--image=pause")
-    scene.until_ready(1)
-    assert_explains(scene.why("pod/same"), "as desired", f"pod/same by {ADMIN} run* [user]")
+    scenario.apply(pod("same"))
+    scenario.until_ready(1)
+    scenario("delete", "pod", "same")
+    scenario("run", "same", "--image=pause")
+    scenario.until_ready(1)
+    assert_explains(scenario.why("pod/same"), "as desired", f"pod/same by {ADMIN} run* [user]")

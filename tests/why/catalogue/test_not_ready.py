@@ -3,7 +3,7 @@
 import json
 
 from tests.why.catalogue.expectations import assert_explains, root_texts, whole_text
-from tests.why.catalogue.scene import ADMIN, Doc, Scene, is_ready, quick_pod
+from tests.why.catalogue.scenario import ADMIN, Doc, Scenario, is_ready, quick_pod
 from tests.workloads import workload
 
 SET = f"< replicaset/web-* by deployment-controller < deployment/web by {ADMIN} set* [user]"
@@ -19,52 +19,54 @@ def is_processed(document: Doc) -> bool:
     return bool(document["status"].get("observedGeneration") == document["metadata"]["generation"])
 
 
-def test_the_image_is_not_there(scene: Scene) -> None:
+def test_the_image_is_not_there(scenario: Scenario) -> None:
     """A rollout that stops at its first pod: the pod and the Deployment have the same root."""
-    (old,) = scene.deployment(replicas=1)
-    scene("set", "image", "deployment/web", "main=nginx:404")
-    scene.until(lambda: any("Pull" in waiting_reason(pod) for pod in scene.objects("pods")), "the pull fails")
-    (new,) = set(scene.pods()) - {old}
+    (old,) = scenario.deployment(replicas=1)
+    scenario("set", "image", "deployment/web", "main=nginx:404")
+    scenario.until(lambda: any("Pull" in waiting_reason(pod) for pod in scenario.objects("pods")), "the pull fails")
+    (new,) = set(scenario.pods()) - {old}
     held = f"pod/{new} < pod/{new} by replicaset-controller {SET}"
-    found = scene.why(f"pod/{new}")
+    found = scenario.why(f"pod/{new}")
     assert_explains(found, "not started", held)
     assert "the image nginx:404 of container main can't be pulled" in whole_text(found)
-    rollout = scene.why("deployment/web")
+    rollout = scenario.why("deployment/web")
     assert_explains(rollout, "rolling out", f"deployment/web < {held}")
     bounds = "maxSurge 25% (0.25, rounded up to 1), maxUnavailable 25% (0.25, rounded down to 0): at most 2 pods"
     assert f"{bounds}, at least 1 available" in whole_text(rollout)
 
 
-def test_the_deadline_of_a_rollout(scene: Scene) -> None:
+def test_the_deadline_of_a_rollout(scenario: Scenario) -> None:
     document = workload("Deployment", "web", pod=quick_pod(), replicas=1, progressDeadlineSeconds=1)
-    scene.apply(document)
-    (_old,) = scene.until_ready(1)
-    scene("set", "image", "deployment/web", "main=nginx:404")
-    scene.until(lambda: "ProgressDeadlineExceeded" in str(scene.get("deployments", "web")), "the deadline is over")
-    found = scene.why_by_command("deployment/web")
+    scenario.apply(document)
+    (_old,) = scenario.until_ready(1)
+    scenario("set", "image", "deployment/web", "main=nginx:404")
+    scenario.until(
+        lambda: "ProgressDeadlineExceeded" in str(scenario.get("deployments", "web")), "the deadline is over"
+    )
+    found = scenario.why_by_command("deployment/web")
     assert_explains(found, "not progressing", f"deployment/web < pod/* < pod/* by replicaset-controller {SET}")
     assert "progressDeadlineSeconds 1" in whole_text(found)
 
 
-def test_paused(scene: Scene) -> None:
-    scene.deployment(replicas=1)
-    scene("rollout", "pause", "deployment/web")
-    scene("set", "image", "deployment/web", "main=nginx:2")
-    scene.until(lambda: is_processed(scene.get("deployments", "web") or {}), "the controller has seen it")
-    found = scene.why("deployment/web")
+def test_paused(scenario: Scenario) -> None:
+    scenario.deployment(replicas=1)
+    scenario("rollout", "pause", "deployment/web")
+    scenario("set", "image", "deployment/web", "main=nginx:2")
+    scenario.until(lambda: is_processed(scenario.get("deployments", "web") or {}), "the controller has seen it")
+    found = scenario.why("deployment/web")
     assert_explains(found, "paused", f"deployment/web by {ADMIN} rollout* [user]")
 
 
-def test_a_program_that_exits(scene: Scene) -> None:
+def test_a_program_that_exits(scenario: Scenario) -> None:
     """The rollout before this one, which went well, is not named."""
-    scene.deployment(replicas=1)
-    scene("set", "env", "deployment/web", "MODE=good")
-    scene("rollout", "status", "deployment/web")
-    scene.until_ready(1)
+    scenario.deployment(replicas=1)
+    scenario("set", "env", "deployment/web", "MODE=good")
+    scenario("rollout", "status", "deployment/web")
+    scenario.until_ready(1)
     command = [{"op": "add", "path": "/spec/template/spec/containers/0/command", "value": ["sh", "-c", "exit 3"]}]
-    scene("patch", "deployment", "web", "--type=json", "-p", json.dumps(command))
-    name = scene.until_some("pods", lambda pod: "CrashLoop" in waiting_reason(pod), "it crashes")
-    found = scene.why(f"pod/{name}")
+    scenario("patch", "deployment", "web", "--type=json", "-p", json.dumps(command))
+    name = scenario.until_some("pods", lambda pod: "CrashLoop" in waiting_reason(pod), "it crashes")
+    found = scenario.why(f"pod/{name}")
     assert_explains(
         found,
         "not ready",
@@ -75,32 +77,34 @@ def test_a_program_that_exits(scene: Scene) -> None:
     assert "exited with 3 (Error)" in whole_text(found)
 
 
-def test_a_readiness_probe_that_fails_later(scene: Scene) -> None:
-    (name,) = scene.deployment(replicas=1)
-    scene("annotate", "pod", name, f"{SIMULATED}/readiness-probe=fail")
-    scene.until(lambda: not is_ready(scene.get("pods", name) or {}), "it is not ready")
-    found = scene.why(f"pod/{name}")
+def test_a_readiness_probe_that_fails_later(scenario: Scenario) -> None:
+    (name,) = scenario.deployment(replicas=1)
+    scenario("annotate", "pod", name, f"{SIMULATED}/readiness-probe=fail")
+    scenario.until(lambda: not is_ready(scenario.get("pods", name) or {}), "it is not ready")
+    found = scenario.why(f"pod/{name}")
     assert_explains(found, "not ready", f"pod/{name} < pod/{name} by {ADMIN} annotate* [user]")
     assert "the readiness probe of container main fails" in whole_text(found)
-    scene.until(lambda: (scene.get("deployments", "web") or {})["status"].get("unavailableReplicas"), "web has seen it")
-    deployment = scene.why("deployment/web")  # its rollout was complete before: it is not among the reasons
+    scenario.until(
+        lambda: (scenario.get("deployments", "web") or {})["status"].get("unavailableReplicas"), "web has seen it"
+    )
+    deployment = scenario.why("deployment/web")  # its rollout was complete before: it is not among the reasons
     assert_explains(deployment, "rolling out", f"deployment/web < pod/{name} < pod/{name} by {ADMIN} annotate* [user]")
 
 
-def test_a_readiness_gate(scene: Scene) -> None:
+def test_a_readiness_gate(scenario: Scenario) -> None:
     pod = quick_pod(readinessGates=[{"conditionType": "example.com/in"}])
-    scene.apply(workload("Deployment", "web", pod=pod, replicas=1))
-    name = scene.until_some("pods", lambda pod: pod["status"]["phase"] == "Running", "it runs")
-    found = scene.why(f"pod/{name}")
+    scenario.apply(workload("Deployment", "web", pod=pod, replicas=1))
+    name = scenario.until_some("pods", lambda pod: pod["status"]["phase"] == "Running", "it runs")
+    found = scenario.why(f"pod/{name}")
     assert_explains(found, "not ready", f"pod/{name} [state]")
     assert "example.com/in is not set" in whole_text(found)
 
 
-def test_a_statefulset_waits_for_its_first_pod(scene: Scene) -> None:
+def test_a_statefulset_waits_for_its_first_pod(scenario: Scenario) -> None:
     pod = quick_pod(image="nginx:404")
-    scene.apply(workload("StatefulSet", "db", pod=pod, serviceName="db", replicas=3))
-    scene.until(lambda: any("Pull" in waiting_reason(each) for each in scene.objects("pods")), "the pull fails")
-    found = scene.why("statefulset/db")
+    scenario.apply(workload("StatefulSet", "db", pod=pod, serviceName="db", replicas=3))
+    scenario.until(lambda: any("Pull" in waiting_reason(each) for each in scenario.objects("pods")), "the pull fails")
+    found = scenario.why("statefulset/db")
     assert_explains(
         found,
         "not ready",
@@ -109,22 +113,24 @@ def test_a_statefulset_waits_for_its_first_pod(scene: Scene) -> None:
     assert "db-0 has to be ready before the 2 pods after it" in whole_text(found)
 
 
-def test_a_daemonset_that_leaves_nodes_out(scene: Scene) -> None:
-    (first, _second), place = scene.nodes(2)
-    scene("taint", "node", first, "dedicated=gpu:NoSchedule")
-    scene.apply(workload("DaemonSet", "agent", pod=quick_pod(**place)))
-    scene.until_ready(1)
-    scene.until(lambda: (scene.get("ds", "agent") or {}).get("status", {}).get("numberReady") == 1, "it is reported")
-    found = scene.why("daemonset/agent")
+def test_a_daemonset_that_leaves_nodes_out(scenario: Scenario) -> None:
+    (first, _second), scheduling = scenario.nodes(2)
+    scenario("taint", "node", first, "dedicated=gpu:NoSchedule")
+    scenario.apply(workload("DaemonSet", "agent", pod=quick_pod(**scheduling)))
+    scenario.until_ready(1)
+    scenario.until(
+        lambda: (scenario.get("ds", "agent") or {}).get("status", {}).get("numberReady") == 1, "it is reported"
+    )
+    found = scenario.why("daemonset/agent")
     assert_explains(found, "as desired", f"daemonset/agent < node/{first} by {ADMIN} taint* [user]")
     assert f"left out, 1 node: taint dedicated=gpu:NoSchedule ({first})" in whole_text(found)
 
 
-def test_held_by_a_finalizer(scene: Scene) -> None:
-    scene("run", "kept", "--image=pause")
-    scene("patch", "pod", "kept", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/keep"]}}')
-    scene("delete", "pod", "kept", "--wait=false")
-    found = scene.why("pod/kept")
+def test_held_by_a_finalizer(scenario: Scenario) -> None:
+    scenario("run", "kept", "--image=pause")
+    scenario("patch", "pod", "kept", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/keep"]}}')
+    scenario("delete", "pod", "kept", "--wait=false")
+    found = scenario.why("pod/kept")
     assert_explains(found, "terminating", "pod/kept [state]", f"pod/kept by {ADMIN} delete* [user]")
     assert "held by the finalizer example.com/keep" in whole_text(found)
-    scene("patch", "pod", "kept", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    scenario("patch", "pod", "kept", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')

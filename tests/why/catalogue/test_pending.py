@@ -3,17 +3,17 @@
 from typing import Any
 
 from tests.why.catalogue.expectations import assert_explains, whole_text
-from tests.why.catalogue.scene import ADMIN, Doc, Scene, quick_pod
+from tests.why.catalogue.scenario import ADMIN, Doc, Scenario, quick_pod
 from tests.workloads import workload
 
 CREATED = f"< replicaset/web-* by deployment-controller < deployment/web by {ADMIN} apply* [user]"
 
 
-def pending(scene: Scene, **spec: Any) -> str:
+def pending(scenario: Scenario, **spec: Any) -> str:
     """A Deployment with a pod that is not scheduled, and has a reason."""
-    scene.apply(workload("Deployment", "web", pod=quick_pod(**spec), replicas=1))
-    scene.until(lambda: any(reason_of(pod) for pod in scene.objects("pods")), "it is not scheduled")
-    (name,) = scene.pods()
+    scenario.apply(workload("Deployment", "web", pod=quick_pod(**spec), replicas=1))
+    scenario.until(lambda: any(reason_of(pod) for pod in scenario.objects("pods")), "it is not scheduled")
+    (name,) = scenario.pods()
     return name
 
 
@@ -26,23 +26,23 @@ def wants(cpu: str) -> list[Doc]:
     return [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": cpu}}}]
 
 
-def test_no_room(scene: Scene) -> None:
-    _, place = scene.nodes(2)
-    scene.deployment("other", containers=wants("2"), replicas=1, **place)
-    scene.apply(workload("Deployment", "web", pod=quick_pod(containers=wants("5"), **place), replicas=1))
-    name = scene.until_some("pods", lambda pod: reason_of(pod) == "Unschedulable", "it is not scheduled")
-    found = scene.why_by_command(f"pod/{name}")
+def test_no_room(scenario: Scenario) -> None:
+    _, scheduling = scenario.nodes(2)
+    scenario.deployment("other", containers=wants("2"), replicas=1, **scheduling)
+    scenario.apply(workload("Deployment", "web", pod=quick_pod(containers=wants("5"), **scheduling), replicas=1))
+    name = scenario.until_some("pods", lambda pod: reason_of(pod) == "Unschedulable", "it is not scheduled")
+    found = scenario.why_by_command(f"pod/{name}")
     assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
     assert "2 nodes: Insufficient cpu (wants 5, at most 4 free)" in whole_text(found)
 
 
-def test_tainted_and_cordoned(scene: Scene) -> None:
+def test_tainted_and_cordoned(scenario: Scenario) -> None:
     """Two causes, each of which has its own root."""
-    (first, second), place = scene.nodes(2)
-    scene("taint", "node", first, "dedicated=gpu:NoSchedule")
-    scene("cordon", second)
-    name = pending(scene, **place)
-    found = scene.why(f"pod/{name}")
+    (first, second), scheduling = scenario.nodes(2)
+    scenario("taint", "node", first, "dedicated=gpu:NoSchedule")
+    scenario("cordon", second)
+    name = pending(scenario, **scheduling)
+    found = scenario.why(f"pod/{name}")
     assert_explains(
         found,
         "pending",
@@ -53,51 +53,51 @@ def test_tainted_and_cordoned(scene: Scene) -> None:
     assert f"cordoned ({second})" in whole_text(found)
 
 
-def test_tainted_once(scene: Scene) -> None:
+def test_tainted_once(scenario: Scenario) -> None:
     """A taint that was removed is no cause."""
-    (first, second), place = scene.nodes(2)
-    scene("taint", "node", first, "dedicated=gpu:NoSchedule")
-    scene("taint", "node", first, "dedicated-")
-    scene("cordon", first)
-    scene("cordon", second)
-    name = pending(scene, **place)
+    (first, second), scheduling = scenario.nodes(2)
+    scenario("taint", "node", first, "dedicated=gpu:NoSchedule")
+    scenario("taint", "node", first, "dedicated-")
+    scenario("cordon", first)
+    scenario("cordon", second)
+    name = pending(scenario, **scheduling)
     assert_explains(
-        scene.why(f"pod/{name}"),
+        scenario.why(f"pod/{name}"),
         "pending",
         f"pod/{name} < node/* by {ADMIN} *cordon* [user]",
     )
 
 
-def test_selects_no_node(scene: Scene) -> None:
-    name = pending(scene, nodeSelector={"disk": "fast"})
-    found = scene.why(f"pod/{name}")
+def test_selects_no_node(scenario: Scenario) -> None:
+    name = pending(scenario, nodeSelector={"disk": "fast"})
+    found = scenario.why(f"pod/{name}")
     assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
     assert "don't have what the pod selects: disk=fast" in whole_text(found)
 
 
-def test_scheduling_gates(scene: Scene) -> None:
-    name = pending(scene, schedulingGates=[{"name": "example.com/approved"}])
-    found = scene.why(f"pod/{name}")
+def test_scheduling_gates(scenario: Scenario) -> None:
+    name = pending(scenario, schedulingGates=[{"name": "example.com/approved"}])
+    found = scenario.why(f"pod/{name}")
     assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
     assert "waits until its scheduling gates are removed: example.com/approved" in whole_text(found)
 
 
-def test_another_scheduler(scene: Scene) -> None:
-    scene.apply(workload("Deployment", "web", pod=quick_pod(schedulerName="mine"), replicas=1))
-    scene.until(scene.pods, "the pod is there")
-    (name,) = scene.pods()
-    found = scene.why(f"pod/{name}")
+def test_another_scheduler(scenario: Scenario) -> None:
+    scenario.apply(workload("Deployment", "web", pod=quick_pod(schedulerName="mine"), replicas=1))
+    scenario.until(scenario.pods, "the pod is there")
+    (name,) = scenario.pods()
+    found = scenario.why(f"pod/{name}")
     assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
     assert "waits for the scheduler mine" in whole_text(found)
 
 
-def test_a_quota_is_used_up(scene: Scene) -> None:
-    scene("create", "quota", "small", "--hard=pods=1")
-    scene.apply(workload("Deployment", "web", pod=quick_pod(), replicas=2))
-    scene.until(lambda: "ReplicaFailure" in str(scene.objects("replicasets")), "the second pod is rejected")
-    scene.until_ready(1)
-    (owner,) = scene.objects("replicasets")
-    found = scene.why(f"rs/{owner['metadata']['name']}")
+def test_a_quota_is_used_up(scenario: Scenario) -> None:
+    scenario("create", "quota", "small", "--hard=pods=1")
+    scenario.apply(workload("Deployment", "web", pod=quick_pod(), replicas=2))
+    scenario.until(lambda: "ReplicaFailure" in str(scenario.objects("replicasets")), "the second pod is rejected")
+    scenario.until_ready(1)
+    (owner,) = scenario.objects("replicasets")
+    found = scenario.why(f"rs/{owner['metadata']['name']}")
     held = "replicaset/web-*"
     assert_explains(
         found,
@@ -107,16 +107,16 @@ def test_a_quota_is_used_up(scene: Scene) -> None:
     )
     assert "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1" in whole_text(found)
     assert_explains(
-        scene.why("deployment/web"),
+        scenario.why("deployment/web"),
         "rolling out",
         f"deployment/web < {held} < resourcequota/small by {ADMIN} create* [user]",
         f"deployment/web < deployment/web by {ADMIN} apply* [user]",
     )
 
 
-def test_a_webhook_rejects(scene: Scene) -> None:
-    name = f"{scene.namespace}.example.com"
-    scene.apply(
+def test_a_webhook_rejects(scenario: Scenario) -> None:
+    name = f"{scenario.namespace}.example.com"
+    scenario.apply(
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration",
@@ -128,7 +128,7 @@ def test_a_webhook_rejects(scene: Scene) -> None:
                     "rules": [
                         {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
                     ],
-                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}},
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scenario.namespace}},
                     "sideEffects": "None",
                     "admissionReviewVersions": ["v1"],
                     "timeoutSeconds": 1,
@@ -137,8 +137,8 @@ def test_a_webhook_rejects(scene: Scene) -> None:
         },
         workload("Deployment", "web", pod=quick_pod(), replicas=1),
     )
-    scene.until(lambda: "ReplicaFailure" in str(scene.objects("replicasets")), "the pod is rejected")
-    found = scene.why("deployment/web")
+    scenario.until(lambda: "ReplicaFailure" in str(scenario.objects("replicasets")), "the pod is rejected")
+    found = scenario.why("deployment/web")
     assert_explains(
         found,
         "rolling out",
@@ -147,11 +147,11 @@ def test_a_webhook_rejects(scene: Scene) -> None:
     )
 
 
-def test_a_policy_rejects(scene: Scene) -> None:
-    name = f"{scene.namespace}.example.com"
+def test_a_policy_rejects(scenario: Scenario) -> None:
+    name = f"{scenario.namespace}.example.com"
     group = "admissionregistration.k8s.io"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    scene.apply(
+    scenario.apply(
         {
             "apiVersion": f"{group}/v1",
             "kind": "ValidatingAdmissionPolicy",
@@ -169,15 +169,15 @@ def test_a_policy_rejects(scene: Scene) -> None:
                 "policyName": name,
                 "validationActions": ["Deny"],
                 "matchResources": {
-                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scenario.namespace}}
                 },
             },
         },
     )
-    scene.until(lambda: "no pods today" in try_pod(scene), "the policy is in force")
-    scene.apply(workload("StatefulSet", "web", pod=quick_pod(), serviceName="web", replicas=1))
-    scene.until(lambda: "FailedCreate" in scene("get", "events"), "the pod is rejected")
-    found = scene.why("statefulset/web")
+    scenario.until(lambda: "no pods today" in try_pod(scenario), "the policy is in force")
+    scenario.apply(workload("StatefulSet", "web", pod=quick_pod(), serviceName="web", replicas=1))
+    scenario.until(lambda: "FailedCreate" in scenario("get", "events"), "the pod is rejected")
+    found = scenario.why("statefulset/web")
     assert_explains(
         found,
         "not ready",
@@ -188,21 +188,21 @@ def test_a_policy_rejects(scene: Scene) -> None:
     assert "no pods today" in whole_text(found)
 
 
-def try_pod(scene: Scene) -> str:
+def try_pod(scenario: Scenario) -> str:
     try:
-        scene("run", "probe", "--image=pause", "--dry-run=server")
+        scenario("run", "probe", "--image=pause", "--dry-run=server")
     except AssertionError as error:
         return str(error)
     return ""
 
 
-def test_pod_security_rejects(scene: Scene) -> None:
-    scene("label", "namespace", scene.namespace, "pod-security.kubernetes.io/enforce=restricted")
-    scene.apply(workload("DaemonSet", "web", pod=quick_pod()))
-    scene.until(lambda: "FailedCreate" in scene("get", "events"), "the pods are rejected")
+def test_pod_security_rejects(scenario: Scenario) -> None:
+    scenario("label", "namespace", scenario.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    scenario.apply(workload("DaemonSet", "web", pod=quick_pod()))
+    scenario.until(lambda: "FailedCreate" in scenario("get", "events"), "the pods are rejected")
     assert_explains(
-        scene.why("daemonset/web"),
+        scenario.why("daemonset/web"),
         "not ready",
-        f"daemonset/web < daemonset/web < namespace/{scene.namespace} by {ADMIN} label* [user]",
+        f"daemonset/web < daemonset/web < namespace/{scenario.namespace} by {ADMIN} label* [user]",
         f"daemonset/web < daemonset/web by {ADMIN} apply* [user]",
     )

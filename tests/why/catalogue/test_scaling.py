@@ -1,21 +1,21 @@
 """Pods that were created or deleted by scaling."""
 
 from tests.why.catalogue.expectations import assert_explains, root_texts, whole_text
-from tests.why.catalogue.scene import ADMIN, Scene
+from tests.why.catalogue.scenario import ADMIN, Scenario
 
 
-def scale(scene: Scene, replicas: int) -> tuple[set[str], set[str]]:
+def scale(scenario: Scenario, replicas: int) -> tuple[set[str], set[str]]:
     """``kubectl scale``; the pods that this removed, and those that it created."""
-    before = set(scene.pods())
-    scene("scale", "deployment", "web", f"--replicas={replicas}")
-    after = set(scene.until_ready(replicas))
+    before = set(scenario.pods())
+    scenario("scale", "deployment", "web", f"--replicas={replicas}")
+    after = set(scenario.until_ready(replicas))
     return before - after, after - before
 
 
-def test_scaled_down(scene: Scene) -> None:
-    scene.deployment(replicas=3)
-    (gone,), _ = scale(scene, 2)
-    found = scene.why_by_command(f"pod/{gone}")
+def test_scaled_down(scenario: Scenario) -> None:
+    scenario.deployment(replicas=3)
+    (gone,), _ = scale(scenario, 2)
+    found = scenario.why_by_command(f"pod/{gone}")
     assert_explains(
         found,
         "deleted",
@@ -28,46 +28,46 @@ def test_scaled_down(scene: Scene) -> None:
     assert ranking[0].startswith(f"-> {gone}, node-")
 
 
-def test_scaled_down_and_up_again(scene: Scene) -> None:
+def test_scaled_down_and_up_again(scenario: Scenario) -> None:
     """What came after is due to the second command alone, and what went before to the first."""
-    scene.deployment(replicas=3)
-    (gone,), _ = scale(scene, 2)
-    _, (new,) = scale(scene, 3)
-    down, up = scene.why(f"pod/{gone}"), scene.why(f"pod/{new}")
+    scenario.deployment(replicas=3)
+    (gone,), _ = scale(scenario, 2)
+    _, (new,) = scale(scenario, 3)
+    down, up = scenario.why(f"pod/{gone}"), scenario.why(f"pod/{new}")
     assert root_texts(down) == ["deployment/web changed: spec.replicas: 3 -> 2"]
     assert root_texts(up) == ["deployment/web changed: spec.replicas: 2 -> 3"]
 
 
-def test_an_autoscaler_whose_target_was_scaled_to_zero(scene: Scene) -> None:
-    scene.deployment(replicas=1)
-    scene("scale", "deployment", "web", "--replicas=0")
+def test_an_autoscaler_whose_target_was_scaled_to_zero(scenario: Scenario) -> None:
+    scenario.deployment(replicas=1)
+    scenario("scale", "deployment", "web", "--replicas=0")
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     spec = {"scaleTargetRef": target, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
     kind = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler"}
-    scene.apply({**kind, "metadata": {"name": "web"}, "spec": spec})
-    scene.until(lambda: (scene.get("hpa", "web") or {}).get("status", {}).get("conditions"), "it was processed")
-    found = scene.why("hpa/web")
+    scenario.apply({**kind, "metadata": {"name": "web"}, "spec": spec})
+    scenario.until(lambda: (scenario.get("hpa", "web") or {}).get("status", {}).get("conditions"), "it was processed")
+    found = scenario.why("hpa/web")
     path = f"horizontalpodautoscaler/web < deployment/web by {ADMIN} scale* [user]"
     assert_explains(found, "not scaling", path)
     assert "ScalingDisabled" in whole_text(found)
 
 
-def test_deleted_by_hand_and_replaced(scene: Scene) -> None:
-    before = scene.deployment(replicas=2)
-    scene("delete", "pod", before[0])
-    (new,) = set(scene.until_ready(2)) - set(before)
-    assert_explains(scene.why(f"pod/{before[0]}"), "deleted", f"pod/{before[0]} by {ADMIN} delete* [user]")
+def test_deleted_by_hand_and_replaced(scenario: Scenario) -> None:
+    before = scenario.deployment(replicas=2)
+    scenario("delete", "pod", before[0])
+    (new,) = set(scenario.until_ready(2)) - set(before)
+    assert_explains(scenario.why(f"pod/{before[0]}"), "deleted", f"pod/{before[0]} by {ADMIN} delete* [user]")
     assert_explains(
-        scene.why(f"pod/{new}"),
+        scenario.why(f"pod/{new}"),
         "as desired",
         f"pod/{new} by replicaset-controller < pod/{before[0]} by {ADMIN} delete* [user]",
     )
 
 
-def test_never_touched(scene: Scene) -> None:
-    (name,) = scene.deployment(replicas=1)
+def test_never_touched(scenario: Scenario) -> None:
+    (name,) = scenario.deployment(replicas=1)
     assert_explains(
-        scene.why(f"pod/{name}"),
+        scenario.why(f"pod/{name}"),
         "as desired",
         f"""pod/{name} by replicaset-controller < replicaset/web-* by deployment-controller
             < deployment/web by {ADMIN} apply* [user]""",

@@ -18,8 +18,8 @@ from tests.why.catalogue import (
     test_services,
 )
 from tests.why.catalogue.conftest import namespace_of
-from tests.why.catalogue.scene import Scene
-from tests.why.logs.place import logged_place
+from tests.why.catalogue.scenario import Scenario
+from tests.why.logs.cluster import logged_cluster
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,9 +27,9 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_programs()), reason="needs the real programs"),
 ]
 
-Scenario = Callable[[Scene], None]
+ScenarioTest = Callable[[Scenario], None]
 
-LATER = frozenset(
+NOT_ON_V1_20 = frozenset(
     {
         # v1.20 does not have the kind, version, field or label of namespaces.
         test_batch.test_a_cron_job_that_is_suspended,
@@ -47,9 +47,9 @@ LATER = frozenset(
         test_services.test_a_selector_that_was_changed,
     }
 )
-"""Scenarios that a newer API server is needed for."""
-SCENARIOS: list[Scenario] = [
-    found
+"""Scenarios that need a newer API server."""
+SCENARIOS: list[ScenarioTest] = [
+    test
     for module in (
         test_batch,
         test_deleted,
@@ -61,22 +61,22 @@ SCENARIOS: list[Scenario] = [
         test_scaling,
         test_services,
     )
-    for name, found in vars(module).items()
-    if name.startswith("test_") and found not in LATER
+    for name, test in vars(module).items()
+    if name.startswith("test_") and test not in NOT_ON_V1_20
 ]
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> Iterator[dict[str, Future[None]]]:
-    """All scenarios run side by side: most of them is waiting."""
-    with logged_place(spare_nodes=24) as place, ThreadPoolExecutor(6) as threads:
+    """All scenarios, run concurrently: they mostly wait."""
+    with logged_cluster(spare_nodes=24) as cluster, ThreadPoolExecutor(6) as threads:
 
-        def play(scenario: Scenario) -> None:
-            scenario(Scene(place, namespace_of(scenario.__name__)))
+        def run(test: ScenarioTest) -> None:
+            test(Scenario(cluster, namespace_of(test.__name__)))
 
-        yield {scenario.__name__: threads.submit(play, scenario) for scenario in SCENARIOS}
+        yield {test.__name__: threads.submit(run, test) for test in SCENARIOS}
 
 
-@pytest.mark.parametrize("scenario", [scenario.__name__ for scenario in SCENARIOS])
+@pytest.mark.parametrize("scenario", [test.__name__ for test in SCENARIOS])
 def test_scenario(outcomes: dict[str, Future[None]], scenario: str) -> None:
     outcomes[scenario].result(300)

@@ -26,7 +26,7 @@ CPU_50 = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Ut
 PERCENT = "cpu resource utilization (percentage of request)"
 
 
-class Scene:
+class AutoscalerWorld:
     """A Deployment that only the autoscaler scales, and pods created by the test."""
 
     def __init__(self, world: World, meter: Meter) -> None:
@@ -85,7 +85,7 @@ class Scene:
 @contextlib.asynccontextmanager
 async def scaling(
     env: Env, *, options: HorizontalPodAutoscalerOptions | None = None, metered: bool = True, settle: float = 3600.0
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[AutoscalerWorld]:
     """Start the controller an hour before the scenario."""
     async with node_world.world(env) as world:
         meter = Meter()
@@ -95,7 +95,7 @@ async def scaling(
         options_ = options or HorizontalPodAutoscalerOptions(cpu_initialization_period=0.0)
         await world.start(DESCRIPTOR, options_)
         await asyncio.sleep(settle)
-        yield Scene(world, meter)
+        yield AutoscalerWorld(world, meter)
 
 
 def external(name: str = "qps", **target: Any) -> Doc:

@@ -20,7 +20,7 @@ UPDATE = "update poddisruptionbudgets/status web"
 
 
 @contextlib.asynccontextmanager
-async def budgeting(env: Env) -> AsyncIterator[World]:
+async def world_with_controller(env: Env) -> AsyncIterator[World]:
     async with node_world.world(env) as world:
         await world.start(DESCRIPTOR)
         yield world

@@ -1,5 +1,5 @@
-"""A real kube-apiserver with an audit log, and pilothouse's manager, scheduler and nodes with decision logs: where the
-scenarios of the catalogue are explained from logs."""
+"""A real kube-apiserver with an audit log, and pilothouse's manager, scheduler and nodes with decision logs, for
+scenarios that are explained from logs."""
 
 import asyncio
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.programs import kube_controller_manager, pilothouse, until
 from tests.real_cluster import RealCluster, RequestFailed, running
-from tests.why.catalogue.place import Place
+from tests.why.catalogue.cluster import ScenarioCluster
 
 from pilothouse.env import Env
 from pilothouse.why import Explanation, Reference, ServerEvidence, explain
@@ -34,7 +34,7 @@ _MANAGER = (
     "--leader-elect=false",
     "--secure-port=0",
     "--node-monitor-grace-period=14s",
-    # Scenarios run side by side: throttled, a controller would come to one when it has gone on.
+    # Scenarios run concurrently: a throttled controller would sync too late for some of them.
     "--kube-api-qps=500",
     "--kube-api-burst=1000",
 )
@@ -42,8 +42,8 @@ _COMMON = 3
 _MASTERS = ("system:masters",)
 
 
-class LoggedPlace(Place):
-    """A cluster whose API server tells nothing: what happened is in the logs of ``directory``."""
+class LoggedCluster(ScenarioCluster):
+    """A cluster without history in the API server: explanations use the logs in ``directory``."""
 
     def __init__(self, directory: Path, spare: int, kubeconfig: Path, *, decisions: bool, audit: bool) -> None:
         self.sources = [LogSource(DECISIONS, str(directory / "decisions-*.log"))] if decisions else []
@@ -52,11 +52,11 @@ class LoggedPlace(Place):
 
     @property
     def why_flags(self) -> Sequence[str]:
-        """The logs."""
+        """The flags for the logs."""
         return [f"--{kind.replace(' ', '-')}={path}" for kind, path in self.sources]
 
     async def explained(self, reference: Reference) -> Explanation:
-        """From the logs, when all lines are written."""
+        """The explanation from the logs, once all lines are written."""
         await asyncio.sleep(0.5)
         index = LogIndex(Env())
         try:
@@ -72,7 +72,7 @@ def real_cluster_with_audit(directory: Path, policy: str = POLICY) -> Iterator[R
     (directory / "policy.yaml").write_text(policy)
     flags = [f"--audit-policy-file={directory}/policy.yaml", f"--audit-log-path={directory}/audit.log"]
     with running(flags) as cluster:
-        until(lambda: _has_namespaces(cluster), "kube-system is there")
+        until(lambda: _has_namespaces(cluster), "kube-system exists")
         yield cluster
 
 
@@ -85,8 +85,8 @@ def _has_namespaces(cluster: RealCluster) -> bool:
 
 
 @contextmanager
-def logged_place(spare_nodes: int) -> Iterator[LoggedPlace]:
-    """Both logs, of all programs."""
+def logged_cluster(spare_nodes: int) -> Iterator[LoggedCluster]:
+    """A cluster with an audit log, and decision logs of all programs."""
     directory = Path(tempfile.mkdtemp(prefix="why-logs-"))
     try:
         with real_cluster_with_audit(directory) as cluster, ExitStack() as programs:
@@ -100,20 +100,20 @@ def logged_place(spare_nodes: int) -> Iterator[LoggedPlace]:
                 log = f"--decision-log={directory}/decisions-{program}.log"
                 programs.enter_context(pilothouse(directory, program, f"--kubeconfig={kubeconfig}", log, *flags))
             nodes = "/api/v1/nodes"
-            until(lambda: len(cluster.request("GET", nodes)["items"]) == _COMMON + spare_nodes, "all nodes are there")
+            until(lambda: len(cluster.request("GET", nodes)["items"]) == _COMMON + spare_nodes, "all nodes exist")
             admin = cluster.user("kubernetes-admin", groups=_MASTERS)
-            place = LoggedPlace(directory, spare_nodes, admin, decisions=True, audit=True)
+            logged = LoggedCluster(directory, spare_nodes, admin, decisions=True, audit=True)
             try:
-                yield place
+                yield logged
             finally:
-                place.close()
+                logged.close()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
-def go_place(metadata: str) -> Iterator[LoggedPlace]:
-    """Go's kube-controller-manager, which records no decisions, and only an audit log: without objects in the namespace
+def kube_controller_manager_cluster(metadata: str) -> Iterator[LoggedCluster]:
+    """A cluster with kube-controller-manager, which has no decision log. The audit log lacks bodies for the namespace
     ``metadata``."""
     policy = POLICY.replace("rules:\n", f"rules:\n- {{level: Metadata, namespaces: [{metadata}]}}\n")
     directory = Path(tempfile.mkdtemp(prefix="why-logs-"))
@@ -126,12 +126,12 @@ def go_place(metadata: str) -> Iterator[LoggedPlace]:
             programs.enter_context(pilothouse(directory, "scheduler", f"--kubeconfig={as_scheduler}"))
             flags = (f"--kubeconfig={as_manager}", "--controllers=*", "--leader-elect=false")
             programs.enter_context(kube_controller_manager(cluster, directory, *flags))
-            until(lambda: len(cluster.request("GET", "/api/v1/nodes")["items"]) == _COMMON, "all nodes are there")
+            until(lambda: len(cluster.request("GET", "/api/v1/nodes")["items"]) == _COMMON, "all nodes exist")
             admin = cluster.user("kubernetes-admin", groups=_MASTERS)
-            place = LoggedPlace(directory, 0, admin, decisions=False, audit=True)
+            logged = LoggedCluster(directory, 0, admin, decisions=False, audit=True)
             try:
-                yield place
+                yield logged
             finally:
-                place.close()
+                logged.close()
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Where the scenarios of the catalogue play: one ``pilothouse up``, with a client, and nodes that they may take."""
+"""The cluster of the catalogue's scenarios: one ``pilothouse up``, a client, and nodes that scenarios can reserve."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
-from concurrent.futures import TimeoutError as Overdue
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 SECONDS = 60.0
 _COMMON = 3
-"""Nodes that everybody's pods may run on."""
+"""Nodes for the pods of all scenarios."""
 _FLAGS = ("--pod-start-delay=50ms", "--pod-stop-delay=50ms", "--node-cpu=4", "--pod-events=true")
 _LIFECYCLE = "node-lifecycle-controller"
 _BESIDE = ("--leader-elect=false", "--secure-port=0", "--node-monitor-grace-period=14s")
 _KUBECTLS = threading.BoundedSemaphore(3)
 
 
-class Place:
-    """One cluster for all scenarios. Its methods may be called from any thread."""
+class ScenarioCluster:
+    """One cluster for all scenarios. Its methods are thread-safe."""
 
     def __init__(self, directory: Path, spare: int, kubeconfig: Path | None = None) -> None:
         self.directory = directory
@@ -50,24 +50,24 @@ class Place:
         self._transport = self.run(self._connected())
         self.client = Client(self._transport, self._env, qps=0, user_agent=default_user_agent("catalogue"))
         self.discovery: Discovery = self.run(self.client.discover())
-        # The pods of others stay off the nodes of scenarios.
+        # Other pods must not run on reserved nodes.
         if self._spare:
-            self.kubectl("taint", "nodes", *self._spare, "scene=own:NoSchedule")
+            self.kubectl("taint", "nodes", *self._spare, "scenario=own:NoSchedule")
 
     async def _connected(self) -> RemoteTransport:
         return connect(self._env, kubeconfig=str(self.kubeconfig))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine."""
+        """Run a coroutine in the client's loop, and return its result."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result(SECONDS)
-        except Overdue:
+        except FutureTimeout:
             future.cancel()
             raise AssertionError(f"no answer within {SECONDS} s") from None
 
     def kubectl(self, *words: str, stdin: str | None = None, fails: bool = False) -> str:
-        """kubectl: its output, or the text of the error that it is expected to end with."""
+        """Run kubectl; returns its output, or the error that it must exit with."""
         assert KUBECTL is not None
         with _KUBECTLS:
             done = subprocess.run(
@@ -84,22 +84,22 @@ class Place:
 
     @property
     def why_flags(self) -> Sequence[str]:
-        """What ``pilothouse why`` is told besides the object."""
+        """Additional flags of ``pilothouse why``."""
         return ()
 
     async def explained(self, reference: Reference) -> Explanation:
-        """The answer of ``pilothouse why``."""
+        """The explanation of ``pilothouse why``."""
         return await explain(ServerEvidence(self.client, self.discovery), reference)
 
     def take_nodes(self, count: int) -> list[str]:
-        """Nodes that no other scenario has."""
+        """Reserve nodes."""
         with self._lock:
             assert len(self._spare) >= count, "no node is left: raise SPARE_NODES in conftest.py"
             taken, self._spare = self._spare[:count], self._spare[count:]
         return taken
 
     def close(self) -> None:
-        """Close the connections, and end the thread."""
+        """Close the connections, and stop the thread."""
         self.run(self._transport.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(SECONDS)
@@ -107,18 +107,19 @@ class Place:
 
 
 @contextmanager
-def started(spare_nodes: int) -> Iterator[Place]:
-    """A place. Beside ``up`` runs the node lifecycle controller: there, a silent node would be noticed after 50 s."""
+def started(spare_nodes: int) -> Iterator[ScenarioCluster]:
+    """Start the cluster. A second manager runs the node lifecycle controller with a short grace period: in ``up`` an
+    unreachable node is detected after 50 s."""
     directory = Path(tempfile.mkdtemp(prefix="catalogue-"))
     flags = (*_FLAGS, f"--nodes={_COMMON + spare_nodes}", f"--controllers=*,-{_LIFECYCLE}")
     try:
         with pilothouse(directory, "up", "--port=0", *flags) as up:
             up.until("pilothouse is ready")
-            place = Place(directory, spare_nodes)
-            beside = (f"--kubeconfig={place.kubeconfig}", f"--controllers={_LIFECYCLE}", *_BESIDE)
+            cluster = ScenarioCluster(directory, spare_nodes)
+            beside = (f"--kubeconfig={cluster.kubeconfig}", f"--controllers={_LIFECYCLE}", *_BESIDE)
             with pilothouse(directory, "manager", *beside) as manager:
-                yield place
-            place.close()
+                yield cluster
+            cluster.close()
         for program in (manager, up):
             assert "Traceback" not in program.log, program.log
     finally:

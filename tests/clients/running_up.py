@@ -1,4 +1,4 @@
-"""Scenarios on ``pilothouse up``. Those on a real API server are in ``tests/real/stages.py``."""
+"""Scenarios on ``pilothouse up``. Those on a real API server are in ``tests/real/running_programs.py``."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The server for Python clients: ``pilothouse up`` with RBAC, over HTTPS, with a data directory.
 
-``Ground.run`` runs one client's scenario (a program beside this file) as the user ``dev``, who logs in with a client
+``UpServer.run`` runs one client's scenario (a program beside this file) as the user ``dev``, who logs in with a client
 certificate and has what a cluster's owner would grant an author of operators. ``nobody`` logs in with a token and may
 do nothing. When the scenario prints ``RESTART`` the server is restarted on the same port, and objects change meanwhile:
 a watch that goes on from before gets 410, since no history is kept across a restart.
@@ -35,13 +35,13 @@ _RULES = [
 ]
 
 
-class Ground:
+class UpServer:
     """One server in ``directory``, from ``__enter__`` to ``__exit__``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.port = free_port()
-        self.gone_versions: list[str] = []
+        self.expired_versions: list[str] = []
         """For each restart: a previous resourceVersion that the server rejected with 410."""
         self._up: Program | None = None
         (directory / "tokens.csv").write_text(f"{NOBODY_TOKEN},nobody,1001\n")
@@ -119,10 +119,10 @@ class Ground:
         self._start(self.port, f"--history-retention={_RETENTION_SECONDS}s")
         answer = self.request("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion={before}&timeoutSeconds=1")
         assert answer["type"] == "ERROR" and answer["object"]["code"] == 410, answer
-        self.gone_versions.append(before)
-        self._go_on(page)
+        self.expired_versions.append(before)
+        self._check_continue_tokens(page)
 
-    def _go_on(self, page: Any) -> None:
+    def _check_continue_tokens(self, page: Any) -> None:
         """A continue token from before the restart is expired, and the inconsistent one returns the current rest."""
         rest = f"{CONFIG_MAPS}?continue="
         gone = self.request("GET", rest + page["metadata"]["continue"], refused=410)
@@ -134,7 +134,9 @@ class Ground:
     def request(self, method: str, path: str, body: Any = None, *, refused: int = 0) -> Any:
         """Send a request as administrator; ``refused`` is an expected error code."""
         token = (self.directory / "data" / "admin.token").read_text()
-        return ask(self._url, (self.directory / "data" / "ca.crt").read_bytes(), token, method, path, body, refused)
+        return send_request(
+            self._url, (self.directory / "data" / "ca.crt").read_bytes(), token, method, path, body, refused
+        )
 
     def _start(self, port: int, *flags: str) -> None:
         self._url = f"https://127.0.0.1:{port}"
@@ -173,7 +175,9 @@ class Ground:
         path.chmod(0o600)
 
 
-def ask(url: str, authority: bytes, token: str, method: str, path: str, body: Any = None, refused: int = 0) -> Any:
+def send_request(
+    url: str, authority: bytes, token: str, method: str, path: str, body: Any = None, refused: int = 0
+) -> Any:
     """Send a request with the token to a server with this CA. ``refused`` is an expected error code."""
     request = urllib.request.Request(
         f"{url}{path}",

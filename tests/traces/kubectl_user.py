@@ -20,7 +20,7 @@ from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.storage import MemoryStore
 
 Doc = dict[str, Any]
-Steps = Callable[["Stage"], Awaitable[None]]
+Steps = Callable[["KubectlUser"], Awaitable[None]]
 
 OPTIONS = Options(
     use_service_account_credentials=True, qps=500, burst=1000, leader_election=LeaderElection(enabled=False)
@@ -42,7 +42,7 @@ _PLURALS = {
 }
 
 
-class Stage:
+class KubectlUser:
     """One cluster with one namespace, named after the scenario. Steps happen at the recorded times."""
 
     def __init__(self, env: Env, plane: Plane, server: AuditedServer, namespace: str) -> None:
@@ -107,7 +107,7 @@ class Stage:
         return [item["metadata"]["name"] for item in (await self.request("GET", self.path(kind)))["items"]]
 
 
-def play(
+def replay(
     scenario: str,
     steps: Steps,
     *,
@@ -137,15 +137,15 @@ def play(
         plane = Plane(
             env, store, PlaneOptions(nodes=3, manager=options, resource_metrics=False), server=server, wrap=wrap
         )
-        stage = Stage(env, plane, server, scenario)
+        user = KubectlUser(env, plane, server, scenario)
         async with running(plane):
-            await stage.create_namespace(scenario)
+            await user.create_namespace(scenario)
             if before is not None:
-                await before(stage)
+                await before(user)
             await asyncio.sleep(60)  # so that every monitor of the garbage collector is up
             server.records.clear()
             server.zero = env.monotonic()
-            await steps(stage)
+            await steps(user)
         return server
 
     return virtual.run(main, seed=seed)

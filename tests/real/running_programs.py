@@ -1,6 +1,6 @@
 """Scenarios on the shared kube-apiserver, with a module's own nodes, a scheduler, and our manager.
 
-The other place for them, ``pilothouse up``, is ``tests/clients/stages.py``.
+The other place for them, ``pilothouse up``, is ``tests/clients/running_up.py``.
 """
 
 import contextlib
