@@ -47,14 +47,14 @@ def request_pem(
     other_names: Sequence[x509.GeneralName] = (),
 ) -> bytes:
     """A certificate request in PEM."""
-    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
     if common_name:
         parts.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
     names: list[x509.GeneralName] = [
-        *(x509.UniformResourceIdentifier(each) for each in uris),
-        *(x509.IPAddress(ipaddress.ip_address(each)) for each in ips),
-        *(x509.RFC822Name(each) for each in emails),
-        *(x509.DNSName(each) for each in dns),
+        *(x509.UniformResourceIdentifier(uri) for uri in uris),
+        *(x509.IPAddress(ipaddress.ip_address(item)) for item in ips),
+        *(x509.RFC822Name(email) for email in emails),
+        *(x509.DNSName(item) for item in dns),
         *other_names,
     ]
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([*parts, *subject_attributes]))

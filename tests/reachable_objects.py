@@ -18,23 +18,23 @@ _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, func
 def reachable_objects(roots: Iterable[Any], is_foreign: Callable[[Any], bool]) -> dict[int, Any]:
     """The objects reachable from ``roots``, by id, except through objects that are ``is_foreign``."""
     gc.collect()
-    seen: dict[int, Any] = {}
+    observed: dict[int, Any] = {}
     pending = list(roots)
     while pending:
-        found = pending.pop()
-        if id(found) in seen or isinstance(found, _CODE) or is_foreign(found):
+        result = pending.pop()
+        if id(result) in observed or isinstance(result, _CODE) or is_foreign(result):
             continue
-        seen[id(found)] = found
-        if isinstance(found, types.FunctionType):
+        observed[id(result)] = result
+        if isinstance(result, types.FunctionType):
             # Not its globals: those are the module.
-            pending += [found.__closure__, found.__defaults__, found.__kwdefaults__]
+            pending += [result.__closure__, result.__defaults__, result.__kwdefaults__]
         else:
-            pending += gc.get_referents(found)
-            if isinstance(found, dict):
-                pending += found  # string keys are no referents
-    return seen
+            pending += gc.get_referents(result)
+            if isinstance(result, dict):
+                pending += result  # string keys are no referents
+    return observed
 
 
 def by_type(found: dict[int, Any]) -> Counter[str]:
     """The number of objects of each type."""
-    return Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in found.values())
+    return Counter(f"{type(value).__module__}.{type(value).__qualname__}" for value in found.values())

@@ -471,8 +471,8 @@ def _free_ports(count: int) -> list[int]:
     # All sockets are open at the same time, so that the ports differ.
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
+        for item in sockets:
+            item.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
 
 

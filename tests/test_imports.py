@@ -10,7 +10,7 @@ from tests.tables import cases
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
     """The groups of modules of which each imports every other one, directly or by way of others (Tarjan)."""
-    found: list[list[str]] = []
+    result: list[list[str]] = []
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}
     open_modules: list[str] = []
@@ -28,12 +28,12 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
             group = open_modules[first:]
             del open_modules[first:]
             if len(group) > 1:
-                found.append(sorted(group))
+                result.append(sorted(group))
 
     for module in sorted(imports):
         if module not in order:
             visit(module)
-    return sorted(found)
+    return sorted(result)
 
 
 @cases(

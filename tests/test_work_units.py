@@ -17,14 +17,14 @@ GROUP = ["tests/c.py::test_up@the cluster", "tests/d.py::test_down[x]@the cluste
 
 def test_groups_are_one_unit_and_modules_are_split_into_shrinking_units() -> None:
     tests = [GROUP[0], *ids("a", 3000), *ids("b", 5), GROUP[1]]
-    found = work_units(tests)
-    assert list(found) == tests
-    assert found[GROUP[0]] == found[GROUP[1]] == "the cluster"
-    stretches = Counter(found[test] for test in ids("a", 3000))
+    result = work_units(tests)
+    assert list(result) == tests
+    assert result[GROUP[0]] == result[GROUP[1]] == "the cluster"
+    stretches = Counter(result[test] for test in ids("a", 3000))
     sizes = list(stretches.values())
     assert sizes == sorted(sizes, reverse=True)
     assert (sizes[0], sizes[-1]) == (16, 1)
-    assert not set(stretches) & {found[test] for test in ids("b", 5)}
+    assert not set(stretches) & {result[test] for test in ids("b", 5)}
     assert [stretch for stretch, _size in stretches.items() if stretch not in tests] == []
 
 
@@ -47,12 +47,12 @@ def scheduling(tests: list[str], workers: list[Any]) -> WorkUnits:
     config: Any = SimpleNamespace(
         getvalue=lambda _name: ["popen"] * len(workers), option=SimpleNamespace(loadscopereorder=False)
     )
-    found = WorkUnits(config, Producer("tests", enabled=False))
+    result = WorkUnits(config, Producer("tests", enabled=False))
     for worker in workers:
-        found.add_node(worker)
-        found.add_node_collection(worker, tests)
-    found.schedule()
-    return found
+        result.add_node(worker)
+        result.add_node_collection(worker, tests)
+    result.schedule()
+    return result
 
 
 def run(found: WorkUnits, workers: list[Any], done: Counter[Worker]) -> None:
@@ -67,11 +67,11 @@ def run(found: WorkUnits, workers: list[Any], done: Counter[Worker]) -> None:
 def test_every_test_runs_once_and_a_group_on_one_worker() -> None:
     tests = [GROUP[0], *ids("a", 500), *ids("b", 77), GROUP[1], *ids("c", 3)]
     workers = [Worker(), Worker(), Worker()]
-    found = scheduling(tests, workers)
-    run(found, workers, Counter())
+    result = scheduling(tests, workers)
+    run(result, workers, Counter())
     assert sorted(place for worker in workers for place in worker.given) == list(range(len(tests)))
-    assert found.tests_finished
-    assert not found.has_pending
+    assert result.tests_finished
+    assert not result.has_pending
     assert all(worker.shutting_down for worker in workers)
     group = {place for place, test in enumerate(tests) if test in GROUP}
     assert [group <= set(worker.given) for worker in workers if group & set(worker.given)] == [True]
@@ -82,9 +82,9 @@ def test_every_test_runs_once_and_a_group_on_one_worker() -> None:
 def test_last_of_four_workers_starts_at_the_end() -> None:
     tests = [f"tests/clients/test_{number}.py::test_up@test_{number}.py" for number in range(30)] + ids("a", 500)
     workers = [Worker() for _ in range(4)]
-    found = scheduling(tests, workers)
+    result = scheduling(tests, workers)
     first = list(workers[-1].given)
-    run(found, workers, Counter())
+    run(result, workers, Counter())
     assert min(first) >= 30, "what waits is left to the others"
     assert sorted(place for worker in workers for place in worker.given) == list(range(len(tests)))
 
@@ -92,10 +92,10 @@ def test_last_of_four_workers_starts_at_the_end() -> None:
 def test_tests_of_a_dead_worker_are_rescheduled() -> None:
     tests = ids("a", 100)
     workers = [Worker(), Worker()]
-    found = scheduling(tests, workers)
+    result = scheduling(tests, workers)
     dead, alive = workers
-    found.mark_test_complete(dead, dead.given[0])
-    crashed = found.remove_node(dead)
+    result.mark_test_complete(dead, dead.given[0])
+    crashed = result.remove_node(dead)
     assert crashed == tests[dead.given[1]]
-    run(found, [alive], Counter())
+    run(result, [alive], Counter())
     assert sorted([dead.given[0], *alive.given]) == list(range(100))

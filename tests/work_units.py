@@ -20,19 +20,19 @@ _UNITS_LEFT = 64
 
 def work_units(nodeids: Sequence[str]) -> dict[str, str]:
     """The unit of each test, by its id: its group, or the id of the first test in its slice of the module."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     module, unit, space = "", "", 0
     for place, nodeid in enumerate(nodeids):
         group = _group(nodeid)
         if group:
-            found[nodeid] = group
+            result[nodeid] = group
             continue
         if space == 0 or module != nodeid.partition("::")[0]:
             module, unit = nodeid.partition("::")[0], nodeid
             space = min(_MAX_UNIT_SIZE, (len(nodeids) - place) // _UNITS_LEFT + 1)
-        found[nodeid] = unit
+        result[nodeid] = unit
         space -= 1
-    return found
+    return result
 
 
 def _group(nodeid: str) -> str:

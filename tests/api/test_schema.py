@@ -13,14 +13,14 @@ from pilothouse.api.schema import Definition, load
 @pytest.fixture(scope="module")
 def source() -> dict[str, Any]:
     base = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema/v1.36.0-local/_definitions.json"
-    found: dict[str, Any] = json.loads(base.read_text())["$defs"]
-    return found
+    document: dict[str, Any] = json.loads(base.read_text())["$defs"]
+    return document
 
 
 def pod() -> Definition:
-    found = load().for_kind("", "v1", "Pod")
-    assert found is not None
-    return found
+    result = load().for_kind("", "v1", "Pod")
+    assert result is not None
+    return result
 
 
 def test_every_field_of_every_type_is_in_the_schema(source: dict[str, Any]) -> None:

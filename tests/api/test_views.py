@@ -20,12 +20,12 @@ from pilothouse.storage import MemoryStore
 
 
 def all_kinds() -> list[Kind[Any]]:
-    found: dict[tuple[str, str, str], Kind[Any]] = {}
+    result: dict[tuple[str, str, str], Kind[Any]] = {}
     for module in pkgutil.iter_modules(pilothouse.api.__path__):
         for value in vars(importlib.import_module(f"pilothouse.api.{module.name}")).values():
             if isinstance(value, Kind):
-                found.setdefault((value.group, value.version, value.kind), value)
-    return list(found.values())
+                result.setdefault((value.group, value.version, value.kind), value)
+    return list(result.values())
 
 
 # One view for the conditions of many kinds; the older kinds lack this field, and it reads as 0 there.

@@ -46,8 +46,8 @@ class Answer:
     @property
     def meta(self) -> Object:
         """The metadata of the object."""
-        found: Object = self.body["metadata"]
-        return found
+        result: Object = self.body["metadata"]
+        return result
 
 
 class Api:

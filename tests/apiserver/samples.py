@@ -60,8 +60,8 @@ async def make_namespace(api: Api) -> None:
 
 async def create(api: Api, info: ResourceInfo, obj: Object) -> Object:
     """Create the object, and wait until the names of a CustomResourceDefinition are accepted."""
-    made = await api.create(collection(info), obj)
+    created = await api.create(collection(info), obj)
     if info.kind == "CustomResourceDefinition":
         await asyncio.sleep(1)
-        return (await api.get(f"{collection(info)}/{made['metadata']['name']}")).body
-    return made
+        return (await api.get(f"{collection(info)}/{created['metadata']['name']}")).body
+    return created

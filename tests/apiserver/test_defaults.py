@@ -122,10 +122,10 @@ GROUPS = {
     },
 )
 async def test_defaults_and_conversions(api: Api, path: str, obj: Object, field: str, stored: Any) -> None:
-    found = await api.create(path, {"metadata": {"name": "x"}, **obj})
+    result = await api.create(path, {"metadata": {"name": "x"}, **obj})
     for name in field.split("."):
-        found = found[name]
-    assert found == stored
+        result = result[name]
+    assert result == stored
 
 
 async def test_a_patch_of_a_lease_drops_the_fields_of_coordinated_leader_election(api: Api) -> None:
@@ -140,8 +140,8 @@ async def test_a_limit_range_without_a_name_gets_one(api: Api) -> None:
 
 
 async def test_the_phase_of_a_namespace_is_defaulted(api: Api) -> None:
-    made = await api.create(NAMESPACES, {"metadata": {"name": "n"}})
-    answer = await api.put(f"{NAMESPACES}/n/status", {**made, "status": {}})
+    created = await api.create(NAMESPACES, {"metadata": {"name": "n"}})
+    answer = await api.put(f"{NAMESPACES}/n/status", {**created, "status": {}})
     assert (answer.status, answer.body["status"]) == (200, {"phase": "Active"})
 
 
@@ -169,11 +169,11 @@ async def test_divisors_of_resource_field_selectors_are_defaulted(api: Api) -> N
             {"name": "w", "projected": projected},
         ],
     }
-    made = (await api.create(PODS, {"metadata": {"name": "p"}, "spec": spec}))["spec"]
-    variable = made["containers"][0]["env"][0]["valueFrom"]
-    volume = made["volumes"][0]["downwardAPI"]["items"][0]
-    source = made["volumes"][1]["projected"]["sources"][0]["downwardAPI"]["items"][0]
-    assert [each["resourceFieldRef"]["divisor"] for each in (variable, volume, source)] == ["0", "1", "0"]
+    created = (await api.create(PODS, {"metadata": {"name": "p"}, "spec": spec}))["spec"]
+    variable = created["containers"][0]["env"][0]["valueFrom"]
+    volume = created["volumes"][0]["downwardAPI"]["items"][0]
+    source = created["volumes"][1]["projected"]["sources"][0]["downwardAPI"]["items"][0]
+    assert [item["resourceFieldRef"]["divisor"] for item in (variable, volume, source)] == ["0", "1", "0"]
 
 
 @cases(
@@ -186,5 +186,5 @@ async def test_divisors_of_resource_field_selectors_are_defaulted(api: Api) -> N
 )
 async def test_zero_values_are_stored_where_go_has_a_pointer(api: Api, spec: Object, stored: Object) -> None:
     containers = {"containers": [{"name": "c", "image": "i"}]}
-    made = (await api.create(PODS, {"metadata": {"name": "p"}, "spec": {**containers, **spec}}))["spec"]
-    assert {name: value for name, value in made.items() if name in spec} == stored
+    created = (await api.create(PODS, {"metadata": {"name": "p"}, "spec": {**containers, **spec}}))["spec"]
+    assert {name: value for name, value in created.items() if name in spec} == stored

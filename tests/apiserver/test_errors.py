@@ -169,12 +169,12 @@ async def test_status_bodies(env: Env, golden: Golden) -> None:
     await api.create(CONFIG_MAPS, config_map(data={"a": "1"}))
     await api.create(LEASES, {"metadata": {"name": "l"}})
     api.store.compact(api.store.revision)
-    found = {}
+    result = {}
     for request in REQUESTS:
         answer = await api.request(*request)
         body = {name: value for name, value in answer.body.items() if name not in ("kind", "apiVersion", "metadata")}
         assert (answer.body["kind"], answer.body["apiVersion"], answer.body["metadata"]) == ("Status", "v1", {})
         assert (answer.status, answer.headers["content-type"]) == (body["code"], "application/json")
-        found[_key(*request)] = [json.loads(_UID.sub("(uid)", json.dumps(body)))]
+        result[_key(*request)] = [json.loads(_UID.sub("(uid)", json.dumps(body)))]
     running.cancel()
-    golden.check("errors", found)
+    golden.check("errors", result)

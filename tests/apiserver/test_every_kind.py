@@ -33,17 +33,17 @@ async def test_create_get_list_and_watch(api: Api, info: ResourceInfo) -> None:
     assert "resourceVersion" not in tried.meta
     assert tried.meta["uid"]
     assert (await api.get(f"{root}/{name}")).status == 404
-    made = await create(api, info, sent)
-    assert (made["kind"], made["apiVersion"]) == (info.kind, info.api_version)
-    found = await api.get(f"{root}/{name}")
-    assert found.body == made
+    created = await create(api, info, sent)
+    assert (created["kind"], created["apiVersion"]) == (info.kind, info.api_version)
+    answer = await api.get(f"{root}/{name}")
+    assert answer.body == created
     listed = await api.get(f"{root}?labelSelector=of%3Dtest")
     assert listed.body["kind"] == info.list_kind
-    bare = {field: value for field, value in made.items() if field not in ("kind", "apiVersion")}
+    bare = {field: value for field, value in created.items() if field not in ("kind", "apiVersion")}
     assert bare in listed.body["items"]
     async with asyncio.timeout(1):
         type_, obj = await events.next()
-    assert (type_, obj["metadata"]["uid"], obj["kind"]) == ("ADDED", made["metadata"]["uid"], info.kind)
+    assert (type_, obj["metadata"]["uid"], obj["kind"]) == ("ADDED", created["metadata"]["uid"], info.kind)
 
 
 @every_kind
@@ -62,9 +62,9 @@ async def test_accepted_requests_format_no_value_of_an_internal_type(
     ):
         monkeypatch.setattr(module, name, formatted)
     await make_namespace(api)
-    made = await create(api, info, sample(info))
-    one = f"{collection(info)}/{made['metadata']['name']}"
-    put = await api.put(one, _changed(made, "put"))
+    created = await create(api, info, sample(info))
+    one = f"{collection(info)}/{created['metadata']['name']}"
+    put = await api.put(one, _changed(created, "put"))
     assert put.status == 200, put.text
     status = await api.put(f"{one}/status", {**put.body, "status": put.body.get("status") or {}})
     assert status.status in (200, 404), status.text
@@ -110,8 +110,8 @@ async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None
     await make_namespace(api)
     root, sent = collection(info), sample(info)
     sent["metadata"]["finalizers"] = ["example.com/wait"]
-    made = await create(api, info, sent)
-    one = f"{root}/{made['metadata']['name']}"
+    created = await create(api, info, sent)
+    one = f"{root}/{created['metadata']['name']}"
     tried = await api.delete(one + "?dryRun=All")
     assert tried.status == 200, tried.text
     assert "deletionTimestamp" not in (await api.get(one)).meta
@@ -120,7 +120,7 @@ async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None
     assert asked.meta["deletionTimestamp"]
     await api.patch(one, {"metadata": {"finalizers": None}})
     if info.kind == "Namespace":
-        await api.put(one + "/finalize", {"metadata": {"name": made["metadata"]["name"]}, "spec": {}})
+        await api.put(one + "/finalize", {"metadata": {"name": created["metadata"]["name"]}, "spec": {}})
     assert (await api.get(one)).status == 404
     if "deletecollection" not in info.verbs:
         return
@@ -128,7 +128,7 @@ async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None
     gone = await api.delete(root + "?propagationPolicy=Background&labelSelector=of%3Dtest")
     assert gone.status == 200, gone.text
     assert gone.body["kind"] == info.list_kind
-    assert [item["metadata"]["name"] for item in gone.body["items"]] == [made["metadata"]["name"]]
+    assert [item["metadata"]["name"] for item in gone.body["items"]] == [created["metadata"]["name"]]
     if info.kind != "CustomResourceDefinition":
         # What admission protects while it is in use waits for a controller that is not here.
         await api.patch(one, {"metadata": {"finalizers": None}})
@@ -154,13 +154,13 @@ async def test_generate_name(api: Api, info: ResourceInfo) -> None:
 async def test_status_subresource(api: Api, info: ResourceInfo) -> None:
     await make_namespace(api)
     root = collection(info)
-    made = await create(api, info, sample(info))
-    one = f"{root}/{made['metadata']['name']}"
+    created = await create(api, info, sample(info))
+    one = f"{root}/{created['metadata']['name']}"
     shown = await api.get(one + "/status")
-    assert shown.body == made
+    assert shown.body == created
     # Through /status nothing but the status changes, and the generation stays. The first write is stored whatever
     # it changes, where upstream fills in something only when it reads the object.
-    await api.put(one, made)
+    await api.put(one, created)
     before = (await api.get(one)).body
     other = {field: value for field, value in before.items() if field != "spec"}
     if "spec" in before:

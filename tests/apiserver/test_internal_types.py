@@ -193,13 +193,13 @@ async def test_pod_update_error_shows_immutable_changes(api: Api) -> None:
 
 async def test_changed_default_pull_policy_is_shown(api: Api) -> None:
     """A PUT with the image ``latest`` and no policy gets another policy than the pod has."""
-    made = await api.create(PODS, pod(containers=[{"name": "c", "image": "x:1"}]))
-    container = made["spec"]["containers"][0]
+    created = await api.create(PODS, pod(containers=[{"name": "c", "image": "x:1"}]))
+    container = created["spec"]["containers"][0]
     del container["imagePullPolicy"]
     container["image"] = "x:latest"
     assert (
         '-   "ImagePullPolicy": "IfNotPresent",\n+   "ImagePullPolicy": "Always",\n'
-        in (await api.put(f"{PODS}/p", made)).message
+        in (await api.put(f"{PODS}/p", created)).message
     )
 
 
@@ -273,7 +273,7 @@ def test_field_names_match_the_api_version() -> None:
     known = {name.rpartition(".")[2]: set[str]() for name in schema.load().names}
     for name in schema.load().names:
         known[name.rpartition(".")[2]] |= schema.load().definition(name).fields.keys()
-    found = 0
+    result = 0
     for struct in internal_types.table():
         names = known.get(struct.partition(".")[2])
         if names is None:
@@ -281,15 +281,15 @@ def test_field_names_match_the_api_version() -> None:
         for field in internal_types.fields(struct):
             if field.source and not (field.source in names or field.source in _NOT_IN_THE_VERSION):
                 raise AssertionError((struct, field))
-            found += 1
-    assert found > 1500
+            result += 1
+    assert result > 1500
 
 
 # Bounds --------------------------------------------------------------------------------------------------------------
 
 
 def _containers(count: int, variables: int = 0) -> list[dict[str, Any]]:
-    env = [{"name": f"E{each}", "value": "x"} for each in range(variables)]
+    env = [{"name": f"E{item}", "value": "x"} for item in range(variables)]
     return [{"name": f"c{number}", "image": "x", "env": env} for number in range(count)]
 
 

@@ -65,12 +65,12 @@ async def test_watch_with_the_latest_state_waits(api: Api) -> None:
     query = "?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     await _behind(api, 2.0)
     events = await api.watch(CONFIG_MAPS + query)
-    seen = [(await events.next())[1]["metadata"].get("name", "end") for _ in range(3)]
+    observed = [(await events.next())[1]["metadata"].get("name", "end") for _ in range(3)]
     api.server.set_lag(math.inf)
     await api.create(CONFIG_MAPS, config_map("c"))
     late = await api.watch(CONFIG_MAPS + query)
     failed = (await late.next())[1]
-    assert seen == ["a", "b", "end"]
+    assert observed == ["a", "b", "end"]
     assert (failed["code"], failed["reason"]) == (504, "Timeout")
 
 

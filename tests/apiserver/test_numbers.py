@@ -47,11 +47,11 @@ async def test_out_of_range_numbers_are_rejected(api: Api, number: str, bugs: li
     def body(value: Object) -> bytes:
         return json.dumps(value).replace('"NUMBER"', number).encode()
 
-    made = await api.create(SETS, daemon_set())
+    created = await api.create(SETS, daemon_set())
     status = {**STATUS, "numberReady": "NUMBER"}
     pointed = [{"op": "add", "path": "/status/numberReady", "value": "NUMBER"}]
     answers = [
-        await api.put(f"{SETS}/d/status", body({**made, "status": status})),
+        await api.put(f"{SETS}/d/status", body({**created, "status": status})),
         await api.patch(f"{SETS}/d/status", body({"status": status}), MERGE),
         await api.patch(f"{SETS}/d/status", body({"status": status}), STRATEGIC),
         await api.patch(f"{SETS}/d/status", json.dumps(pointed).replace('"NUMBER"', number).encode(), JSON_PATCH),
@@ -66,7 +66,7 @@ async def test_out_of_range_numbers_are_rejected(api: Api, number: str, bugs: li
 
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_stored_out_of_range_number_is_an_internal_error(api: Api, bugs: list[logging.LogRecord]) -> None:
-    made = await api.create(SETS, daemon_set())
+    created = await api.create(SETS, daemon_set())
     key = f"{storage_prefix('apps', 'daemonsets')}default/d"
     record = api.store.get(key)
     assert record is not None
@@ -74,7 +74,7 @@ async def test_stored_out_of_range_number_is_an_internal_error(api: Api, bugs: l
     assert spoilt != record.value
     await api.store.commit(api.store.stage(key, lambda _revision: spoilt, expected=record.revision))
     *answers, deleted = [
-        await api.put(f"{SETS}/d/status", {**made, "status": STATUS}),
+        await api.put(f"{SETS}/d/status", {**created, "status": STATUS}),
         await api.patch(f"{SETS}/d/status", {"status": STATUS}),
         await api.patch(f"{SETS}/d", {"metadata": {"labels": {"a": "b"}}}),
         await api.delete(f"{SETS}/d"),

@@ -195,15 +195,15 @@ async def our_answers(api: Api) -> list[Any]:
         issuer="https://kubernetes.default.svc",
     )
     await handler_chain.start()
-    found = []
+    result = []
     for _about, method, path, body, more in STEPS:
         headers = {"Content-Type": content_type(method), "Authorization": f"Bearer {ADMIN}", **more}
         sent = {name.lower(): value for name, value in headers.items() if value}
         raw = b"" if body is None else json.dumps(body).encode()
         answer = await handler_chain.answer(Request(method, path, sent, raw))
         assert isinstance(answer, Response), f"{method} {path} was to be refused"
-        found.append(normal(answer.status, _decoded(answer.body.decode())))
-    return found
+        result.append(normal(answer.status, _decoded(answer.body.decode())))
+    return result
 
 
 async def test_rbac_responses(env: Env, golden: Golden) -> None:

@@ -52,7 +52,7 @@ _NEVER_CREATED = {
 
 
 def _columns(table: dict[str, Any]) -> list[list[Any]]:
-    return [[each[field] for field in ("name", "type", "format", "priority")] for each in table["columnDefinitions"]]
+    return [[item[field] for field in ("name", "type", "format", "priority")] for item in table["columnDefinitions"]]
 
 
 def _fits(cell: Any, pattern: Any) -> bool:

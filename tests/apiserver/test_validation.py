@@ -498,21 +498,21 @@ def _sample(kind: str, changes: Object) -> Object:
 
 
 def _patch(changes: Object) -> Object:
-    found: Object = {}
+    result: Object = {}
     for path, value in changes.items():
         *way, last = path.split(".")
-        node = found
+        node = result
         for step in way:
             node = node.setdefault(step, {})
         node[last] = value
-    return found
+    return result
 
 
 def causes(answer: Answer) -> list[str]:
     """The causes of a 422, without uids; none if the object was accepted."""
     assert answer.status in (200, 201, 422), answer.text
-    found = (answer.body.get("details") or {}).get("causes") or ()
-    lines = [f"{cause['reason']} {cause['field']}: {cause['message']}" for cause in found]
+    result = (answer.body.get("details") or {}).get("causes") or ()
+    lines = [f"{cause['reason']} {cause['field']}: {cause['message']}" for cause in result]
     return [_UID.sub("(uid)", line) for line in lines]
 
 
@@ -530,18 +530,18 @@ async def _server(env: Env) -> Api:
 
 
 async def test_causes_of_creates_and_updates(env: Env, golden: Golden) -> None:
-    found = {}
+    result = {}
     for kind, changes in CREATED:
         api = await _server(env)
-        found[f"{kind}: {changes}"] = causes(await api.post(samples.collection(_info(kind)), _sample(kind, changes)))
+        result[f"{kind}: {changes}"] = causes(await api.post(samples.collection(_info(kind)), _sample(kind, changes)))
     for kind, before, changes in UPDATED:
         api = await _server(env)
         kind_of, slash, status = kind.partition("/status")
         info = _info(kind_of)
-        made = await samples.create(api, info, _sample(kind_of, before))
-        target = f"{samples.collection(info)}/{made['metadata']['name']}{slash}{status}"
-        found[f"{kind}: {before} -> {changes}"] = causes(await api.patch(target, _patch(changes)))
-    golden.check("validation", found)
+        created = await samples.create(api, info, _sample(kind_of, before))
+        target = f"{samples.collection(info)}/{created['metadata']['name']}{slash}{status}"
+        result[f"{kind}: {before} -> {changes}"] = causes(await api.patch(target, _patch(changes)))
+    golden.check("validation", result)
 
 
 SETS = "/apis/apps/v1/namespaces/d1/statefulsets"

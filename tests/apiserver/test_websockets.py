@@ -34,15 +34,15 @@ def masked(kind: int, payload: bytes = b"", *, final: bool = True) -> bytes:
 
 def served(data: bytes) -> list[tuple[int, bytes]]:
     """First byte and payload of the frames that a server sent."""
-    found = []
+    result = []
     while data:
         size, start = data[1], 2
         if size > 125:
             start = 4 if size == 126 else 10
             size = int.from_bytes(data[2:start])
-        found.append((data[0], data[start : start + size]))
+        result.append((data[0], data[start : start + size]))
         data = data[start + size :]
-    return found
+    return result
 
 
 @cases(

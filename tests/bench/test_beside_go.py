@@ -8,14 +8,14 @@ from bench.rollouts import Phases, wait_until
 
 
 def test_each_run_has_a_unique_name_and_its_manager(capsys: pytest.CaptureFixture[str]) -> None:
-    seen: list[tuple[str, str]] = []
+    observed: list[tuple[str, str]] = []
 
     def measure(who: str, name: str) -> dict[str, float]:
-        seen.append((who, name))
-        return {"up, wall s": float(len(seen))}
+        observed.append((who, name))
+        return {"up, wall s": float(len(observed))}
 
     runs = in_turn("small", ("ours", "go", "go"), measure)
-    assert seen == [("ours", "bench-0"), ("go", "bench-1"), ("go", "bench-2")]
+    assert observed == [("ours", "bench-0"), ("go", "bench-1"), ("go", "bench-2")]
     assert runs == {"ours": [{"up, wall s": 1.0}], "go": [{"up, wall s": 2.0}, {"up, wall s": 3.0}]}
     assert "small, go: up, wall s 3" in capsys.readouterr().err
     [figure] = comparisons("small", runs)

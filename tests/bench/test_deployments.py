@@ -30,9 +30,9 @@ DONE = {"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "readyRepl
     },
 )
 def test_rollout_status_is_kubectls(status: dict[str, Any], expected: bool) -> None:
-    found = deployment("web", 3)
-    found["metadata"]["generation"] = 2
-    assert is_rolled_out({**found, "status": status}) is expected
+    result = deployment("web", 3)
+    result["metadata"]["generation"] = 2
+    assert is_rolled_out({**result, "status": status}) is expected
 
 
 async def test_unscheduled_pods_are_bound_round_robin(env: Env) -> None:
@@ -66,7 +66,7 @@ def _pod(name: str, node: str) -> dict[str, Any]:
 
 
 def _is_ready(pod: Pod) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+    return any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
 
 
 async def _is_gone(client: Client, name: str) -> bool:
@@ -78,10 +78,10 @@ async def _is_gone(client: Client, name: str) -> bool:
 
 
 def test_deployments_become_ready_on_up() -> None:
-    found = measure(3)
-    assert found["seconds"] > 0
-    assert found["cpu"] > 0
-    assert found["resident"] > 0
+    result = measure(3)
+    assert result["seconds"] > 0
+    assert result["cpu"] > 0
+    assert result["resident"] > 0
 
 
 def test_time_budget_is_checked_against_the_median() -> None:

@@ -39,12 +39,12 @@ def test_requests_of_the_operator() -> None:
 @pytest.mark.parametrize("who", ["ours", "kopf"])
 def test_both_operators_have_the_same_result(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator, "_START_SECONDS", 3.0)
-    found = measure(who, 2, 1.0)
+    result = measure(who, 2, 1.0)
     # The finalizer, three objects, the status at first and in the end, and an event; the programs may merge some.
-    assert 10 <= found["to ready, requests"] <= 20
-    assert 2 <= found["one change of all, requests"] <= 8
-    assert found["1 s at rest, requests"] == 0
-    assert found["peak memory MB"] > 10
+    assert 10 <= result["to ready, requests"] <= 20
+    assert 2 <= result["one change of all, requests"] <= 8
+    assert result["1 s at rest, requests"] == 0
+    assert result["peak memory MB"] > 10
 
 
 def test_missing_kopf_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,10 +114,10 @@ def test_error_positions_with_an_optional_variable() -> None:
 
 
 def test_authorizer_calls_the_callers_authorization() -> None:
-    asked = []
+    requests = []
 
     def answer(question: dict[str, str]) -> tuple[bool, str, str]:
-        asked.append(question)
+        requests.append(question)
         return question["verb"] == "get", "because", ""
 
     token = asking.set(answer)
@@ -127,7 +127,7 @@ def test_authorizer_calls_the_callers_authorization() -> None:
         assert value_of("authorizer.path('/healthz').check('get').reason()") == "because"
     finally:
         asking.reset(token)
-    assert asked[0] == {"group": "apps", "resource": "deployments", "namespace": "n", "name": "d", "verb": "get"}
+    assert requests[0] == {"group": "apps", "resource": "deployments", "namespace": "n", "name": "d", "verb": "get"}
 
 
 SCHEMA: dict[str, Any] = {

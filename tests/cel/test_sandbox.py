@@ -120,13 +120,13 @@ async def test_large_expression_is_compiled_and_evaluated_in_the_process(sandbox
 async def test_errors_are_the_same_with_and_without_the_process(
     sandbox: Sandbox, expression: str, problem: str
 ) -> None:
-    found = []
+    result = []
     for evaluator in (sandbox, None):
         with pytest.raises(CompileError) as error:
             await DYNAMIC.compile_in_background(expression, partial(_given, evaluator))
-        found.append(str(error.value))
-    assert found[0] == found[1]
-    assert found[0].startswith(problem)
+        result.append(str(error.value))
+    assert result[0] == result[1]
+    assert result[0].startswith(problem)
 
 
 @pytest.mark.real_loop

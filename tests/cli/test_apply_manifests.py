@@ -27,7 +27,7 @@ async def test_failed_job_is_not_waited_for(env: Env, capsys: pytest.CaptureFixt
     later = job("later", "sleep", "5")
     async with async_plane(env=env, nodes=1, controllers=("job-controller",)) as cluster:
         began = asyncio.get_running_loop().time()
-        manifests = [Manifest("f", each) for each in (job("bad", "false"), later)]
+        manifests = [Manifest("f", item) for item in (job("bad", "false"), later)]
         assert await apply_all(cluster.client, manifests, limit=100) == 1
         assert 5 < asyncio.get_running_loop().time() - began < 20
     lines = capsys.readouterr().out.splitlines()
@@ -39,7 +39,7 @@ async def test_others_are_applied_if_one_is_rejected(env: Env, capsys: pytest.Ca
     documents = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("A", "b", "C")]
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         with pytest.raises(UserError) as raised:
-            await apply_all(cluster.client, [Manifest("f", each) for each in documents], limit=100)
+            await apply_all(cluster.client, [Manifest("f", document) for document in documents], limit=100)
     assert capsys.readouterr().out == "configmaps/b in default created\n"
     first, second = str(raised.value).split("\nError: ")
     assert first.startswith('f: ConfigMap A: ConfigMap "A" is invalid: metadata.name')

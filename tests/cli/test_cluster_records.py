@@ -438,7 +438,7 @@ def test_load_names_cluster_and_namespace_if_there_are_several(
         monkeypatch.setenv("KUBECONFIG", str(other_file))
 
     def loaded(into: cluster_module.Cluster, manifests: list[Manifest], _limit: float) -> int:
-        assert (into.name, {each.namespace for each in manifests}) == (cluster, {namespace})
+        assert (into.name, {manifest.namespace for manifest in manifests}) == (cluster, {namespace})
         return 0
 
     monkeypatch.setattr(clusters_commands, "_load", loaded)

@@ -83,8 +83,8 @@ class Session:
 
     def until(self, pattern: str) -> str:
         """Wait for something to be printed after what was waited for before."""
-        found = self.program.until(rf"(?s)\A.{{{self._read},}}?(?:{pattern})")
-        new, self._read = found[self._read :], len(found)
+        result = self.program.until(rf"(?s)\A.{{{self._read},}}?(?:{pattern})")
+        new, self._read = result[self._read :], len(result)
         return new
 
     def children(self) -> list[int]:
@@ -108,23 +108,23 @@ async def until_text(client: Client, expected: str) -> None:
 @pytest.fixture
 async def session(tmp_path: Path) -> AsyncIterator[Session]:
     """With the operator running."""
-    found = Session(tmp_path)
-    with found.program:
-        found.until("greetings.example.com/ada in default created\n")
-        yield found
+    result = Session(tmp_path)
+    with result.program:
+        result.until("greetings.example.com/ada in default created\n")
+        yield result
 
 
 @pytest.fixture
 async def client(session: Session, env: Env) -> AsyncIterator[Client]:
     """Of the plane, once the operator has synced its object."""
-    found = Client(connect(env, kubeconfig=str(session.folder / ".pilothouse/kubeconfig")), env)
+    result = Client(connect(env, kubeconfig=str(session.folder / ".pilothouse/kubeconfig")), env)
     try:
         async with asyncio.timeout(60):
-            while "ada" not in [item.metadata.name for item in (await found.list(MAPS, "default")).items]:  # noqa: ASYNC110
+            while "ada" not in [item.metadata.name for item in (await result.list(MAPS, "default")).items]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        yield found
+        yield result
     finally:
-        await found.close()
+        await result.close()
 
 
 def test_output_at_start_and_end(tmp_path: Path) -> None:
@@ -346,8 +346,8 @@ def test_the_number_of_watched_files_is_limited(tmp_path: Path, monkeypatch: pyt
     for number in range(5):
         (tmp_path / f"{number}.py").write_text("")
     monkeypatch.setattr(file_changes, "MAX_FILES", 3)
-    found = stamps([Watched(tmp_path / "4.py"), Watched(tmp_path, (".py",), recursive=True)])
-    assert sorted(path.name for path in found) == ["0.py", "1.py", "4.py"]
+    result = stamps([Watched(tmp_path / "4.py"), Watched(tmp_path, (".py",), recursive=True)])
+    assert sorted(path.name for path in result) == ["0.py", "1.py", "4.py"]
     monkeypatch.setattr(file_changes, "_MAX_ENTRIES", 1)
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/5.py").write_text("")

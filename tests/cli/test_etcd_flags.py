@@ -18,11 +18,11 @@ SERVER = "--etcd-servers=https://10.0.0.1:2379,https://10.0.0.2:2379"
 def test_the_flags_are_upstreams_in_both_commands() -> None:
     names = ["etcd-servers", "etcd-servers-overrides", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile"]
     for module in (apiserver, up):
-        found = [flag.name for flag in module.flag_set("x").groups["etcd"]]
+        result = [flag.name for flag in module.flag_set("x").groups["etcd"]]
         checks = ["etcd-db-metric-poll-interval", "etcd-healthcheck-timeout", "etcd-readycheck-timeout"]
         checks.append("lease-reuse-duration-seconds")
         encryption = ["encryption-provider-config", "encryption-provider-config-automatic-reload"]
-        assert found == [*names, "etcd-compaction-interval", *checks, *encryption, "event-ttl"]
+        assert result == [*names, "etcd-compaction-interval", *checks, *encryption, "event-ttl"]
 
 
 def test_flags_are_converted_to_options() -> None:
@@ -59,12 +59,12 @@ def test_overrides() -> None:
     options = etcd_options(apiserver.flag_set("x").parse([SERVER, f"--etcd-servers-overrides={OVERRIDES}"]))
     assert options is not None
     assert locations_of(options) == (options.servers, ("http://h:1", "http://h:2"), ("http://h:3",), ("http://h:4",))
-    found = location_of(options)
+    result = location_of(options)
     locations = {
         "apps/deployments/": 1, "apps/replicasets/": 1, "apps/statefulsets/": 0, "batch/cronjobs/": 2, "/pods/": 2,
         "batch/jobs/": 3, "/events/": 0, "/services/": 0, "batch/of-a-definition/": 0, "": 0,
     }  # fmt: skip
-    assert {prefix: found(prefix) for prefix in locations} == locations
+    assert {prefix: result(prefix) for prefix in locations} == locations
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,11 @@ def _deployment(namespace: str) -> dict[str, Any]:
 def backup(real_cluster: RealCluster, tmp_path: Path) -> tuple[Path, str, str]:
     """The backup of a cluster of v1.20 with a node and a Deployment, the namespace and the uid of the latter."""
     namespace = real_cluster.namespace()
-    made = real_cluster.request("POST", f"/apis/apps/v1/namespaces/{namespace}/deployments", _deployment(namespace))
+    created = real_cluster.request("POST", f"/apis/apps/v1/namespaces/{namespace}/deployments", _deployment(namespace))
     real_cluster.request("POST", "/api/v1/nodes", NODE)
     path = etcd_snapshots.save(real_cluster.etcd_url, tmp_path / "backup.db")
     real_cluster.request("DELETE", "/api/v1/nodes/n1")
-    return path, namespace, made["metadata"]["uid"]
+    return path, namespace, created["metadata"]["uid"]
 
 
 @pytest.mark.real

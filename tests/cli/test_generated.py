@@ -114,11 +114,11 @@ def test_bash_completions(
     )
     assert BASH is not None
     done = subprocess.run([BASH, "-c", asked, "bash", str(script), *words], capture_output=True, text=True, check=True)
-    found = done.stdout.splitlines()
+    result = done.stdout.splitlines()
     if offered is None:
-        assert "--nodes" in found
+        assert "--nodes" in result
     else:
-        assert found == offered
+        assert result == offered
 
 
 @pytest.mark.parametrize("words", [["man"], ["man", ALIAS]])

@@ -120,17 +120,17 @@ async def test_history_starts_at_the_oldest_watchable_version(env: Env) -> None:
 
         restarted = Interceptor(cluster.client.transport, env)
         restarted.add(Rule(fail(410, "Expired", f"too old resource version: 1 ({begin})"), verb="watch", when=is_older))
-        found = await versions(Client(restarted, env), CONFIG_MAPS.raw, "default", "settings")
-        assert (found[0], [(kind, document["data"]) for kind, document in found[1]]) == (
+        result = await versions(Client(restarted, env), CONFIG_MAPS.raw, "default", "settings")
+        assert (result[0], [(kind, document["data"]) for kind, document in result[1]]) == (
             int(begin), [("EXISTED", {"b": "3"}), ("MODIFIED", {"b": "4"})],
         )  # fmt: skip
 
-        assert [change.path for change in list(described(found[1], str))[1].changes] == ["data.b"]
+        assert [change.path for change in list(described(result[1], str))[1].changes] == ["data.b"]
 
         without_number = Interceptor(cluster.client.transport, env)
         without_number.add(Rule(fail(410, "Expired", "The resourceVersion is too old."), verb="watch"))
-        found = await versions(Client(without_number, env), CONFIG_MAPS.raw, "default", "settings")
-        assert [(kind, document["data"]) for kind, document in found[1]] == [("EXISTED", {"b": "4"})]
+        result = await versions(Client(without_number, env), CONFIG_MAPS.raw, "default", "settings")
+        assert [(kind, document["data"]) for kind, document in result[1]] == [("EXISTED", {"b": "4"})]
 
 
 async def _three_versions(client: Client, namespace: str = "default") -> None:
@@ -207,10 +207,10 @@ def test_objects_as_they_were(kubeconfig: str, tmp_path: Path) -> None:
     def pilothouse(*words: str) -> subprocess.CompletedProcess[str]:
         return run_pilothouse(tmp_path, *words, f"--kubeconfig={kubeconfig}")
 
-    found = _events(pilothouse("history", "configmap", "settings", "-o=json"))
-    assert found[1]["changes"] == [{"path": "data.a", "before": "1", "after": "2"}]
-    assert all(each["time"].endswith("Z") for each in found)
-    revisions = [each["resourceVersion"] for each in found]
+    result = _events(pilothouse("history", "configmap", "settings", "-o=json"))
+    assert result[1]["changes"] == [{"path": "data.a", "before": "1", "after": "2"}]
+    assert all(item["time"].endswith("Z") for item in result)
+    revisions = [item["resourceVersion"] for item in result]
     data = []
     for revision in revisions:
         done = pilothouse("get", "cm", "settings", "-o=json", f"--at={revision}")
@@ -230,14 +230,14 @@ def test_objects_as_they_were(kubeconfig: str, tmp_path: Path) -> None:
 def test_user_writes(kubeconfig: str, tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "history", "-A", "-o=json", f"--kubeconfig={kubeconfig}")
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each["text"] for each in found if each["object"] == "configmap/settings"] == [
+    document = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [item["text"] for item in document if item["object"] == "configmap/settings"] == [
         "was created",
         'changed: data.a: "1" -> "2"',
         "was deleted",
         "was created",
     ]
-    assert {each["user"] for each in found} == {"admin"}
+    assert {item["user"] for item in document} == {"admin"}
 
 
 def test_user_without_permission_for_origins(server: EmbeddedServer, tmp_path: Path) -> None:
@@ -351,10 +351,10 @@ def test_in_front_of_kube_apiserver(real_cluster: RealCluster, tmp_path: Path) -
     def pilothouse(*words: str) -> subprocess.CompletedProcess[str]:
         return run_pilothouse(tmp_path, *words, f"--namespace={namespace}", f"--kubeconfig={kubeconfig}")
 
-    found = _events(pilothouse("history", "cm/settings", "-o=json"))
-    assert [each["type"] for each in found] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
-    assert found[1]["changes"] == [{"path": "data.a", "before": "1", "after": "2"}]
-    assert "a: '1'" in pilothouse("get", "cm", "settings", "-o=yaml", f"--at={found[0]['resourceVersion']}").stdout
+    result = _events(pilothouse("history", "cm/settings", "-o=json"))
+    assert [item["type"] for item in result] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
+    assert result[1]["changes"] == [{"path": "data.a", "before": "1", "after": "2"}]
+    assert "a: '1'" in pilothouse("get", "cm", "settings", "-o=yaml", f"--at={result[0]['resourceVersion']}").stdout
     done = pilothouse("get", "cm", "--at=5m")
     assert done.returncode == 2
     assert "only pilothouse's API server knows which resourceVersion was current at a time" in done.stderr

@@ -176,6 +176,6 @@ async def test_definitions_and_namespaces_are_applied_first(env: Env) -> None:
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "team"}}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
-        manifests = [Manifest("dir", each) for each in (widget, crd, namespace)]
-        kinds = [one.kind.kind async for one in applied(cluster.client, manifests)]
+        manifests = [Manifest("dir", item) for item in (widget, crd, namespace)]
+        kinds = [item.kind.kind async for item in applied(cluster.client, manifests)]
         assert kinds == ["Namespace", "CustomResourceDefinition", "Widget"]

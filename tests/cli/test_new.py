@@ -105,10 +105,10 @@ def test_the_project_installs_its_module_and_nothing_else(project: Path) -> None
 
 async def test_generated_manifests_and_example_apply(project: Path, env: Env) -> None:
     paths = [*sorted((project / "deploy").iterdir()), *(project / "examples").iterdir()]
-    objects = [each for path in paths for each in yaml.safe_load_all(path.read_text("utf-8"))]
+    objects = [item for path in paths for item in yaml.safe_load_all(path.read_text("utf-8"))]
     async with async_plane(env=env) as cluster:
-        for each in objects:
-            await cluster.create(each)
+        for obj in objects:
+            await cluster.create(obj)
         (operator,) = await cluster.in_namespace("backup-schedule-operator").list("apps/v1", "Deployment")
         await cluster.in_namespace("backup-schedule-operator").wait_for(
             "apps/v1",

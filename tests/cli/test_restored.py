@@ -18,13 +18,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def described(path: Path) -> dict[str, Any]:
     """The objects by kind and name: uid, and what they are."""
-    found = {}
-    for each in load(path):
-        if each["kind"] not in ("Event", "Lease", "ConfigMap", "APIService"):
-            meta = each["metadata"]
-            body = {key: value for key, value in each.items() if key not in ("metadata", "status")}
-            found[f"{each['kind']} {meta.get('namespace', '')}/{meta['name']}"] = meta["uid"], body
-    return found
+    result = {}
+    for item in load(path):
+        if item["kind"] not in ("Event", "Lease", "ConfigMap", "APIService"):
+            meta = item["metadata"]
+            body = {key: value for key, value in item.items() if key not in ("metadata", "status")}
+            result[f"{item['kind']} {meta.get('namespace', '')}/{meta['name']}"] = meta["uid"], body
+    return result
 
 
 @pytest.mark.parametrize("in_memory", [True, False], ids=["--snapshot", "--data-dir"])

@@ -115,8 +115,8 @@ async def read(client: Client, document: Doc) -> Doc:
     """The object of a manifest."""
     kind, namespace = await kind_of(client, document)
     raw = await client.get(kind, "a", namespace)
-    found: Doc = msgspec.json.decode(raw)
-    return found
+    decoded: Doc = msgspec.json.decode(raw)
+    return decoded
 
 
 async def create(client: Client, document: Doc, manager: str) -> None:
@@ -332,8 +332,8 @@ async def test_generated_name_creates_another_object_each_time(env: Env) -> None
     client = await connect(env)
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}}
     objects = [await apply_manifest(client, Manifest("f", document)) for _ in range(2)]
-    assert [each.verb for each in objects] == ["created", "created"]
-    assert len({each.name for each in objects}) == 2
+    assert [obj.verb for obj in objects] == ["created", "created"]
+    assert len({obj.name for obj in objects}) == 2
 
 
 async def test_programs_share_what_they_have_applied(env: Env) -> None:

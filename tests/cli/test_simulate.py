@@ -76,9 +76,9 @@ def test_failure_is_shrunk_and_can_be_replayed(path: str, capsys: pytest.Capture
 
 def test_json(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", path, "-o", "json", "--seeds", "3,4", "--keep-going", "--shrink-runs", "0", *HERE]) == 1
-    found = msgspec.json.decode(capsys.readouterr().out)
-    assert [(run["seed"], run["passed"]) for run in found["runs"]] == [(3, False), (4, False)]
-    [failure] = found["failures"]
+    document = msgspec.json.decode(capsys.readouterr().out)
+    assert [(run["seed"], run["passed"]) for run in document["runs"]] == [(3, False), (4, False)]
+    [failure] = document["failures"]
     assert (failure["seed"], failure["failure"]["kind"], len(failure["parts"])) == (3, "always", 5)
 
 
@@ -127,12 +127,12 @@ def test_comparison_shows_the_command_for_one_run(path: str, tmp_path: Path) -> 
     words = [*HOLDS, "--seeds", "1-2", "--report", str(report), *HERE]
     assert main(["simulate", path, *words]) == 0
     text = report.read_text(encoding="utf-8")
-    found = re.search(r"Repeat this run: <code>(.*?)</code>", text)
-    assert found is not None
-    assert text.index("The worst run: seed ") < text.index("Work queues") < found.start()
+    match = re.search(r"Repeat this run: <code>(.*?)</code>", text)
+    assert match is not None
+    assert text.index("The worst run: seed ") < text.index("Work queues") < match.start()
     assert re.fullmatch(
         rf"pilothouse simulate {re.escape(path)} --seeds [12] --set .* --report report.html",
-        found[1],
+        match[1],
     )
 
 
@@ -152,7 +152,7 @@ def test_variants_are_compared(path: str, tmp_path: Path, capsys: pytest.Capture
     assert [(suite.get("tests"), suite.get("failures")) for suite in suites] == [("2", "0"), ("2", "2")]
     assert "replay: pilothouse simulate" in str(suites[1][0][1].text)
     recorded = list(recordings.read(record))
-    assert [(each.variant, each.seed) for each in recorded] == [
+    assert [(item.variant, item.seed) for item in recorded] == [
         (f"replicas={replicas}, count=2", seed) for replicas in (3, 5) for seed in (1, 2)
     ]
 
@@ -176,7 +176,7 @@ def test_ctrl_c_ends_all_processes(path: str) -> None:
     try:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         deadline = time.monotonic() + 30
-        while not (found := children.read_text(encoding="utf-8").split()):
+        while not (result := children.read_text(encoding="utf-8").split()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(1.0)
@@ -187,7 +187,7 @@ def test_ctrl_c_ends_all_processes(path: str) -> None:
     assert process.returncode == 130
     assert re.search(r"growth: [\d,]+ of 100,000 runs, [\d,]+ passed, 0 failed", out)
     assert err == "interrupted\n"
-    assert not [child for child in found if Path(f"/proc/{child}").exists()]
+    assert not [child for child in result if Path(f"/proc/{child}").exists()]
 
 
 @pytest.mark.parametrize(

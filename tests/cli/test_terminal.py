@@ -56,7 +56,7 @@ async def test_histories_show_control_characters() -> None:
 
     versions = [("ADDED", version("1", {})), ("MODIFIED", version("2", {f"{HOSTILE}\n": "\x9b2J"}))]
     lines = [
-        line for each in described(versions, lambda _revision: "") for line in version_lines(each, all_fields=True)
+        line for item in described(versions, lambda _revision: "") for line in version_lines(item, all_fields=True)
     ]
     assert any(SHOWN in line for line in lines)
-    assert not [line for line in lines if any(ord(each) < 32 or 127 <= ord(each) < 160 for each in line)]
+    assert not [line for line in lines if any(ord(item) < 32 or 127 <= ord(item) < 160 for item in line)]

@@ -408,9 +408,9 @@ async def test_undecodable_object_is_named_or_skipped(env: Env) -> None:
     ):
         await Client(script, env).list(PODS)
     left_out: list[UndecodableObject] = []
-    found = await Client(script, env).list(PODS, on_undecodable=left_out.append)
-    assert [pod.metadata.name for pod in found.items] == ["web", "web"]
-    assert found.metadata.resource_version == "9"
+    result = await Client(script, env).list(PODS, on_undecodable=left_out.append)
+    assert [pod.metadata.name for pod in result.items] == ["web", "web"]
+    assert result.metadata.resource_version == "9"
     assert [error.what for error in left_out] == ["pods ns/b"]
 
 
@@ -428,8 +428,8 @@ async def test_list_all_restarts_when_the_continue_token_expires(env: Env) -> No
         return ok({"metadata": {"continue": token, "resourceVersion": "5"}, "items": [{"metadata": {"name": name}}]})
 
     script = Script(page("a", "t1"), refused(410, "Expired"), page("whole", ""))
-    found = await Client(script, env).list_all(PODS, page_size=1)
-    assert [entry.object.metadata.name for entry in found.items] == ["whole"]
+    result = await Client(script, env).list_all(PODS, page_size=1)
+    assert [entry.object.metadata.name for entry in result.items] == ["whole"]
     assert [request.target for request in script.requests] == [
         "/api/v1/pods?limit=1",
         "/api/v1/pods?limit=1&continue=t1",
@@ -441,12 +441,12 @@ async def test_list_all_restarts_when_the_continue_token_expires(env: Env) -> No
 
 
 async def read(client: Client, **options: Any) -> list[tuple[str, str]]:
-    seen: list[tuple[str, str]] = []
+    observed: list[tuple[str, str]] = []
     async with client.watch(PODS, **options) as batches:
         async for batch in batches:
             assert batch, "no batch is empty"
-            seen += [(event.type, event.object.metadata.name) for event in batch]
-    return seen
+            observed += [(event.type, event.object.metadata.name) for event in batch]
+    return observed
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 1000])
@@ -494,9 +494,9 @@ async def test_bookmark_with_zero_values_is_decoded(env: Env) -> None:
         "status": {},
     }
     async with Client(Script([line("BOOKMARK", bookmark)]), env).watch(PODS) as batches:
-        found = (await anext(batches))[0].object
-    assert found.metadata.resource_version == "12"
-    assert found.metadata.annotations == {"k8s.io/initial-events-end": "true"}
+        result = (await anext(batches))[0].object
+    assert result.metadata.resource_version == "12"
+    assert result.metadata.annotations == {"k8s.io/initial-events-end": "true"}
 
 
 @cases(
@@ -612,28 +612,28 @@ async def test_narrower_views_share_the_wider_object(env: Env) -> None:
         seen = [(await anext(narrow))[0].object, (await anext(wide))[0].object]
     listed = await client.list(PODS, "ns")
     paged = await client.list_page(PODS, "ns")
-    found = [*seen, *listed.items, paged.items[0].object, await client.get(PODS, "web", "ns")]
-    assert found[0] is found[1]
-    assert [type(one) for one in found] == [Wide] * 5
+    result = [*seen, *listed.items, paged.items[0].object, await client.get(PODS, "web", "ns")]
+    assert result[0] is result[1]
+    assert [type(item) for item in result] == [Wide] * 5
 
 
 async def test_metrics_count_errors_and_retries(env: Env) -> None:
-    told: list[tuple[object, ...]] = []
+    messages: list[tuple[object, ...]] = []
 
     class Metrics:
         def request_done(self, method: str, host: str, code: str, **_: float) -> None:
-            told.append(("done", method, host, code))
+            messages.append(("done", method, host, code))
 
         def throttled(self, method: str, host: str, seconds: float) -> None:
-            told.append(("throttled", method, host, seconds))
+            messages.append(("throttled", method, host, seconds))
 
         def retried(self, method: str, host: str, code: str) -> None:
-            told.append(("retried", method, host, code))
+            messages.append(("retried", method, host, code))
 
     script = Script(ConnectionLost("EOF"), refused(429))
     with pytest.raises(TooManyRequests):
         await Client(script, env, metrics=Metrics(), host="h:1", qps=1, burst=2).get(PODS, "a", "ns")
-    assert told == [
+    assert messages == [
         ("throttled", "GET", "h:1", 0.0),
         ("done", "GET", "h:1", "<error>"),
         ("throttled", "GET", "h:1", 0.0),

@@ -109,8 +109,8 @@ async def test_reads_events_renewals_reviews_and_dry_runs_are_not_logged(logged:
     client = logged.client
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-    made = json.loads((await client.request("POST", path, body=json.dumps(lease).encode())).body)
-    renewed = json.dumps(made | {"spec": {"holderIdentity": "a"}}).encode()
+    created = json.loads((await client.request("POST", path, body=json.dumps(lease).encode())).body)
+    renewed = json.dumps(created | {"spec": {"holderIdentity": "a"}}).encode()
     await client.request("PUT", f"{path}/l", body=renewed)
     for target in (
         "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
@@ -213,8 +213,8 @@ async def test_the_log_is_rotated_between_lines(env: Env, tmp_path: Path) -> Non
     sink.wait()
     files = sorted(tmp_path.iterdir())
     assert len(files) == 3
-    assert all(each.stat().st_size <= 1024 * 1024 for each in files)
-    names = [json.loads(line)["name"] for each in files for line in each.read_text().splitlines()]
+    assert all(item.stat().st_size <= 1024 * 1024 for item in files)
+    names = [json.loads(line)["name"] for item in files for line in item.read_text().splitlines()]
     numbers = sorted(int(name.removeprefix("pod-")) for name in names)
     assert numbers == list(range(numbers[0], 12_000))
     assert log.dropped == 0

@@ -19,8 +19,8 @@ def pod(name: str, more: str = "1") -> str:
 def page(*pods: str) -> tuple[list[str], list[UndecodableObject], Page[object]]:
     missed: list[UndecodableObject] = []
     body = f'{{"kind":"PodList","metadata":{{"resourceVersion":"7","continue":"c"}},"items":[{",".join(pods)}]}}'
-    found = decoders_of(PODS.view).page(PODS, body.encode(), keep_raw=True, on_undecodable=missed.append)
-    return [entry.object.metadata.name for entry in found.items], missed, found  # type: ignore[return-value]
+    result = decoders_of(PODS.view).page(PODS, body.encode(), keep_raw=True, on_undecodable=missed.append)
+    return [entry.object.metadata.name for entry in result.items], missed, result  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

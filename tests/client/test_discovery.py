@@ -49,8 +49,8 @@ NAMED = {
 
 
 def legacy(version: str, *resources: tuple[str, str]) -> dict[str, Any]:
-    found = [{"name": name, "kind": kind, "namespaced": True, "verbs": ["list"]} for name, kind in resources]
-    return {"groupVersion": version, "resources": found}
+    result = [{"name": name, "kind": kind, "namespaced": True, "verbs": ["list"]} for name, kind in resources]
+    return {"groupVersion": version, "resources": result}
 
 
 LEGACY = {
@@ -97,20 +97,20 @@ class Server:
     },
 )
 async def test_aggregated_and_unaggregated_discovery_agree(server: Server, requests: int) -> None:
-    found = await discover(server)
+    result = await discover(server)
     assert len(server.asked) == requests
-    assert [version.name for version in found.versions] == ["v1", "apps/v1", "apps/v1beta2"]
-    assert list(found.failures) == ["metrics.k8s.io/v1beta1"], "what is missing is named, the rest is there"
-    preferred = {resource.group_resource: resource.version for resource in found.preferred_resources()}
+    assert [version.name for version in result.versions] == ["v1", "apps/v1", "apps/v1beta2"]
+    assert list(result.failures) == ["metrics.k8s.io/v1beta1"], "what is missing is named, the rest is there"
+    preferred = {resource.group_resource: resource.version for resource in result.preferred_resources()}
     assert preferred == {"pods": "v1", "replicasets.apps": "v1", "old.apps": "v1beta2"}
-    replica_sets = found.find("apps/v1", "ReplicaSet")
+    replica_sets = result.find("apps/v1", "ReplicaSet")
     assert replica_sets is not None
     assert replica_sets.subresources == ("status",)
     assert replica_sets.supports("list")
     assert not replica_sets.supports("list", "watch")
     assert replica_sets.as_kind().api_version == "apps/v1"
-    assert found.serves(PODS)
-    assert found.serves(REPLICA_SETS)
+    assert result.serves(PODS)
+    assert result.serves(REPLICA_SETS)
 
 
 @cases(
@@ -133,7 +133,7 @@ def test_resources_are_found_by_group_and_kind(group: str, kind: str, names: lis
             version("v1beta2", ("replicasets", "ReplicaSet"), ("old", "Old")),
         )
     )
-    assert [f"{found.version} {found.name}" for found in served.preferred_for(group, kind)] == names
+    assert [f"{item.version} {item.name}" for item in served.preferred_for(group, kind)] == names
 
 
 async def test_missing_core_group_is_accepted_and_failing_one_is_not() -> None:
@@ -141,8 +141,8 @@ async def test_missing_core_group_is_accepted_and_failing_one_is_not() -> None:
         async def request(self, method: str, target: str, **_: Any) -> wire.Response:
             raise error_of(503, b"")
 
-    found = await discover(Server({"/apis": NAMED}, AGGREGATED))
-    assert found.find("v1", "Pod") is None
+    result = await discover(Server({"/apis": NAMED}, AGGREGATED))
+    assert result.find("v1", "Pod") is None
     with pytest.raises(ServiceUnavailable):
         await discover(Failing({}))
 
@@ -154,8 +154,8 @@ async def test_mapper_caches_discovery_until_reset() -> None:
     others = [asyncio.ensure_future(mapper.resource_for("apps/v1", "ReplicaSet")) for _ in range(5)]
     await asyncio.sleep(0)
     first.cancel()  # whoever asked first may go away; the others still get their answer
-    found = await asyncio.gather(*others)
-    assert {resource.name for resource in found if resource is not None} == {"replicasets"}
+    result = await asyncio.gather(*others)
+    assert {resource.name for resource in result if resource is not None} == {"replicasets"}
     assert await mapper.kind_for("example.org/v1", "Thing") is None
     assert len(server.asked) == 2
     with pytest.raises(LookupError, match="stale"):

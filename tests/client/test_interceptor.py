@@ -131,7 +131,7 @@ async def test_without_rules_nothing_changes(scenario: Scenario) -> None:
     await scenario.client.get(PODS, "a", "ns")
     await scenario.client.create(PODS, {}, "ns")
     assert scenario.server.seen == ["get pods ns/a", "create pods ns/"]
-    assert [type(seen) for seen in scenario.observed] == [Sent, Answered, Sent, Answered]
+    assert [type(item) for item in scenario.observed] == [Sent, Answered, Sent, Answered]
 
 
 @cases(
@@ -210,7 +210,7 @@ async def test_rule_matching(scenario: Scenario, criteria: dict[str, Any], hit: 
     assert rule.hits == len(hit)
     scenario.faults.remove(rule)
     await scenario.client.list(PODS)
-    hurt = [str(seen.call) for seen in scenario.observed if isinstance(seen, Answered) and seen.injected]
+    hurt = [str(item.call) for item in scenario.observed if isinstance(item, Answered) and item.injected]
     assert hurt == hit
 
 
@@ -220,7 +220,7 @@ async def test_probability_depends_on_the_seed(env: Env) -> None:
         scenario.faults.add(Rule(fail(400), probability=0.5))
         for _ in range(20):
             await asyncio.gather(scenario.client.get(PODS, "a", "ns"), return_exceptions=True)
-        return [seen.injected for seen in scenario.observed if isinstance(seen, Answered)]
+        return [item.injected for item in scenario.observed if isinstance(item, Answered)]
 
     one = await hits(1)
     assert await hits(1) == one
@@ -253,8 +253,8 @@ async def test_rejected_and_successful_watch(scenario: Scenario) -> None:
     await asyncio.sleep(1)
     listener.cancel()
     assert scenario.heard == [(1.0, "pods", "a"), (1.0, "pods", "b")]
-    assert [seen.status for seen in scenario.observed if isinstance(seen, Opened)] == [410, 200]
-    assert len([seen for seen in scenario.observed if isinstance(seen, Delivered)]) == 2
+    assert [item.status for item in scenario.observed if isinstance(item, Opened)] == [410, 200]
+    assert len([item for item in scenario.observed if isinstance(item, Delivered)]) == 2
 
 
 @pytest.mark.usefixtures("seed")

@@ -52,10 +52,10 @@ async def test_request_and_response_are_transferred_completely() -> None:
         server, transport = pair
         response = await transport.request(POST)
         assert (response.status, response.body, response.headers["x-a"]) == (201, b'{"b":2}', "1, 2")
-        asked = server.requests[0]
-        assert (asked.method, asked.target, asked.body) == ("POST", "/api/v1/pods", b'{"a":1}')
-        assert asked.header("host") == f"127.0.0.1:{server.port}"
-        assert asked.header("content-length") == "7"
+        requests = server.requests[0]
+        assert (requests.method, requests.target, requests.body) == ("POST", "/api/v1/pods", b'{"a":1}')
+        assert requests.header("host") == f"127.0.0.1:{server.port}"
+        assert requests.header("content-length") == "7"
 
 
 async def test_sequential_requests_share_a_connection() -> None:
@@ -66,16 +66,16 @@ async def test_sequential_requests_share_a_connection() -> None:
 
 
 async def test_connection_limit_is_fifo() -> None:
-    asked: list[ReceivedRequest] = []
-    async with serving(asked.append, max_connections=2) as (server, transport):
+    requests: list[ReceivedRequest] = []
+    async with serving(requests.append, max_connections=2) as (server, transport):
         calls = [asyncio.ensure_future(transport.request(wire.Request("GET", f"/{i}"))) for i in range(6)]
         order: list[str] = []
         for _ in range(3):
-            await until(lambda: len(asked) == 2)
-            for one in asked:
-                order.append(one.target)
-                one.answer()
-            asked.clear()
+            await until(lambda: len(requests) == 2)
+            for item in requests:
+                order.append(item.target)
+                item.answer()
+            requests.clear()
         await asyncio.gather(*calls)
         assert len(server.connections) == 2
         assert [sorted(order[i : i + 2]) for i in (0, 2, 4)] == [["/0", "/1"], ["/2", "/3"], ["/4", "/5"]]
@@ -160,7 +160,7 @@ async def test_undecided_write_is_not_retried() -> None:
         await transport.request(GET)
         with pytest.raises(ConnectionLost):
             await transport.request(POST)
-        assert [asked.method for asked in server.requests] == ["GET", "POST"]
+        assert [request.method for request in server.requests] == ["GET", "POST"]
 
 
 @cases(
@@ -224,20 +224,20 @@ async def test_cancelled_request_releases_its_slot() -> None:
 
 
 async def test_fence_is_checked_after_waiting_for_a_connection() -> None:
-    asked: list[ReceivedRequest] = []
+    requests: list[ReceivedRequest] = []
     fallen = False
 
     def fence() -> None:
         if fallen:
             raise PermissionError("no longer the leader")
 
-    async with serving(asked.append, max_connections=1) as (server, transport):
+    async with serving(requests.append, max_connections=1) as (server, transport):
         first = asyncio.ensure_future(transport.request(GET))
         write = FencedRequest("POST", "/x", {}, b"{}", fence)
         second = asyncio.ensure_future(transport.request(write))
-        await until(lambda: len(asked) == 1)
+        await until(lambda: len(requests) == 1)
         fallen = True
-        asked[0].answer()
+        requests[0].answer()
         await first
         with pytest.raises(PermissionError):
             await second

@@ -39,8 +39,8 @@ def strangers() -> Iterator[list[threading.Thread]]:
     """They end after the loop."""
     threads: list[threading.Thread] = []
     yield threads
-    for each in threads:
-        each.join(5)
+    for thread in threads:
+        thread.join(5)
 
 
 @pytest.mark.real_loop(timeout=20)

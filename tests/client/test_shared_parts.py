@@ -43,13 +43,13 @@ def pod(number: int, *, volumes: list[Any] | None = None, **status: Any) -> byte
 def read(view: type[Any], *bodies: bytes) -> list[Any]:
     parts = shared_parts.shared_parts_of(view)
     assert parts is not None
-    found = []
+    result = []
     for body in bodies:
         obj = decoders_of(view).one(body, lambda: "")
         parts.share(obj)
         assert obj == msgspec.json.decode(body, type=view)
-        found.append(obj)
-    return found
+        result.append(obj)
+    return result
 
 
 @pytest.mark.parametrize("view", [Pod, NodePod])
@@ -73,17 +73,17 @@ def test_parts_are_shared_from_a_minimum_count(monkeypatch: pytest.MonkeyPatch) 
 
 def test_changed_parts_are_not_shared() -> None:
     pods = read(NodePod, pod(1), pod(2, phase="Failed"), pod(3, conditions=[]), pod(4, volumes=[]), pod(5))
-    assert [each.metadata.name for each in pods] == ["web-1", "web-2", "web-3", "web-4", "web-5"]
-    assert [len(each.spec.volumes) for each in pods] == [1, 1, 1, 0, 1]
+    assert [item.metadata.name for item in pods] == ["web-1", "web-2", "web-3", "web-4", "web-5"]
+    assert [len(item.spec.volumes) for item in pods] == [1, 1, 1, 0, 1]
 
 
 def test_free_form_values_are_not_shared() -> None:
     """In Python ``1``, ``1.0`` and ``True`` are equal."""
     templates = [1, 1.0, True]
-    volumes = [[{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": each}}}] for each in templates]
-    pods = read(NodePod, *(pod(1, volumes=each) for each in volumes))
-    found = [each.spec.volumes[0].ephemeral.volume_claim_template["spec"] for each in pods]
-    assert list(map(repr, found)) == list(map(repr, templates))
+    volumes = [[{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": template}}}] for template in templates]
+    pods = read(NodePod, *(pod(1, volumes=volume) for volume in volumes))
+    result = [item.spec.volumes[0].ephemeral.volume_claim_template["spec"] for item in pods]
+    assert list(map(repr, result)) == list(map(repr, templates))
 
 
 def test_nodes_share_equal_parts() -> None:

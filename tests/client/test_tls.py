@@ -181,13 +181,13 @@ async def test_reset_during_the_handshake_leaks_no_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Such a socket would close the connection that has its number by then."""
-    made: list[socket.socket] = []
+    result: list[socket.socket] = []
     complaints: list[str] = []
     prepare = dial._prepare
 
     def keep(sock: socket.socket) -> None:
         prepare(sock)
-        made.append(sock)
+        result.append(sock)
 
     monkeypatch.setattr(dial, "_prepare", keep)
 
@@ -212,8 +212,8 @@ async def test_reset_during_the_handshake_leaks_no_socket(
         await transport.close()
         listener.shutdown(socket.SHUT_RDWR)
         await asyncio.to_thread(thread.join, 5)
-    assert len(made) == 200
-    assert [sock.fileno() for sock in made] == [-1] * 200
+    assert len(result) == 200
+    assert [sock.fileno() for sock in result] == [-1] * 200
     assert complaints == []
 
 

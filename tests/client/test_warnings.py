@@ -31,9 +31,9 @@ def test_parse_warning_header(header: str, texts: list[str]) -> None:
 
 async def test_client_passes_warnings_to_the_handler(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
-        found: list[str] = []
-        warned = cluster.client.with_warning_handler(found.append)
+        result: list[str] = []
+        warned = cluster.client.with_warning_handler(result.append)
         await warned.create(CONFIG_MAPS.raw, {"metadata": {"name": "a"}, "dta": {}}, "default")
-        assert found == ['unknown field "dta"']
+        assert result == ['unknown field "dta"']
         await cluster.client.create(CONFIG_MAPS.raw, {"metadata": {"name": "b"}, "dta": {}}, "default")
-        assert len(found) == 1, "the other client drops them"
+        assert len(result) == 1, "the other client drops them"

@@ -102,8 +102,8 @@ class KubectlCluster:
 
     def status(self) -> Doc:
         """The status of the DaemonSet."""
-        found: Doc = self.get("ds", "agent")["status"]
-        return found
+        obj: Doc = self.get("ds", "agent")["status"]
+        return obj
 
     def images(self) -> set[str]:
         """The images of the daemon pods."""
@@ -150,7 +150,9 @@ def is_terminated_and_terminating(pod: Doc) -> bool:
 def is_ready(pod: Doc) -> bool:
     """Whether the pod is Running, Ready and not terminating."""
     conditions = pod["status"].get("conditions", ())
-    return is_live(pod) and any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return is_live(pod) and any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
 
 
 class Record:

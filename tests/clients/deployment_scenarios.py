@@ -65,9 +65,9 @@ class DeploymentCluster(KubectlCluster):
 
     def condition(self, type_: str) -> tuple[str, str]:
         """Status and reason of a condition of the Deployment; empty while there is none."""
-        for each in self.get("deploy", "shop").get("status", {}).get("conditions", ()):
-            if each["type"] == type_:
-                return each["status"], each["reason"]
+        for item in self.get("deploy", "shop").get("status", {}).get("conditions", ()):
+            if item["type"] == type_:
+                return item["status"], item["reason"]
         return "", ""
 
 

@@ -33,8 +33,8 @@ class Environment:
         self.directory = directory
         self.cert_dir = directory / "certs"
         self.data_dir = directory / "data"
-        for made in (self.cert_dir, self.data_dir):
-            made.mkdir()
+        for item in (self.cert_dir, self.data_dir):
+            item.mkdir()
         self.etcd_port, self.peer_port, self.port = free_port(), free_port(), free_port()
         self.etcd: Program | None = None
         self.server: Program | None = None
@@ -54,10 +54,10 @@ class Environment:
 
     def has_flag(self, program: str, flag: str) -> bool:
         """Whether ``--help`` lists the flag; the program must exit with 0."""
-        found = subprocess.run(
+        result = subprocess.run(
             [self.assets / program, "--help"], capture_output=True, text=True, check=True, timeout=20
         )
-        return re.search(rf"(?m)^\s*--{flag}\b", found.stdout + found.stderr) is not None
+        return re.search(rf"(?m)^\s*--{flag}\b", result.stdout + result.stderr) is not None
 
     def start_etcd(self) -> None:
         """Start etcd and wait until it is healthy."""

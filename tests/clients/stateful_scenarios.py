@@ -60,8 +60,8 @@ class StatefulSetCluster(KubectlCluster):
 
     def web(self) -> Doc:
         """The StatefulSet."""
-        found: Doc = self.get("sts", "web")
-        return found
+        obj: Doc = self.get("sts", "web")
+        return obj
 
     def uids(self) -> dict[str, str]:
         """The uids of the pods."""
@@ -109,7 +109,7 @@ def ordered_scaling_keeps_claims(stage: StatefulSetCluster) -> None:
     stage("scale", "sts", "web", "--replicas=1")
     stage.wait_for_ready(1)
     assert stage.event_pods("SuccessfulDelete") == ["web-4", "web-3", "web-2", "web-1"]
-    assert [each["metadata"]["name"] for each in stage.get("pvc")["items"]] == [f"data-web-{n}" for n in range(5)]
+    assert [item["metadata"]["name"] for item in stage.get("pvc")["items"]] == [f"data-web-{n}" for n in range(5)]
     stage("delete", "sts", "web")
     until(lambda: not stage.members(), "the pods go with it")
     assert len(stage.get("pvc")["items"]) == 5, "and the claims stay"
@@ -189,9 +189,9 @@ def claim_retention_policy(stage: StatefulSetCluster) -> None:
 
     def owners() -> dict[str, list[str]]:
         return {
-            each["metadata"]["name"]: [owner["kind"] for owner in each["metadata"].get("ownerReferences", ())]
-            for each in stage.get("pvc")["items"]
-            if "deletionTimestamp" not in each["metadata"]
+            item["metadata"]["name"]: [owner["kind"] for owner in item["metadata"].get("ownerReferences", ())]
+            for item in stage.get("pvc")["items"]
+            if "deletionTimestamp" not in item["metadata"]
         }
 
     until(lambda: owners() == {f"data-web-{n}": ["StatefulSet"] for n in range(3)}, "all belong to the StatefulSet")

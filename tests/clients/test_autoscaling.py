@@ -93,8 +93,8 @@ def test_replicas_follow_the_load(terminal: Terminal) -> None:
     until(lambda: "TooManyReplicas" in terminal("describe", "hpa", "web"), "more is wanted than may be")
     terminal("annotate", "deployment", "web", f"{LOAD}-")
     terminal.until_ready(1)
-    found = terminal.get("hpa", "web")["status"]
-    assert (found["currentReplicas"], found["desiredReplicas"]) in {(5, 1), (1, 1)}
+    obj = terminal.get("hpa", "web")["status"]
+    assert (obj["currentReplicas"], obj["desiredReplicas"]) in {(5, 1), (1, 1)}
     terminal("delete", "hpa", "web")
     terminal("delete", "deployment", "web")
 

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUIL
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubectlCluster]:
-    with running_up(KubectlCluster, tmp_path_factory.mktemp("up"), nodes=5) as made:
-        yield made
+    with running_up(KubectlCluster, tmp_path_factory.mktemp("up"), nodes=5) as kubectl_cluster:
+        yield kubectl_cluster
 
 
 @pytest.fixture

@@ -63,8 +63,8 @@ def is_ready(pod: Any) -> bool:
 
 
 def budget(kubectl: Terminal) -> dict[str, Any]:
-    found: dict[str, Any] = kubectl.get("pdb", "web")["status"]
-    return found
+    obj: dict[str, Any] = kubectl.get("pdb", "web")["status"]
+    return obj
 
 
 def busiest(kubectl: Terminal) -> str:

@@ -126,7 +126,7 @@ def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -
             partial(write, server, number, book, random.Random(chance.random())) for number, book in enumerate(books)
         ]
         work.append(partial(watch, server, shown))
-        threads = [threading.Thread(target=_caught, args=(one, failures)) for one in work]
+        threads = [threading.Thread(target=_caught, args=(item, failures)) for item in work]
         before = sum(book.acknowledged for book in books)
         for thread in threads:
             thread.start()

@@ -74,9 +74,9 @@ def test_kubectl_is_taken_from_the_path(tmp_path: Path) -> None:
     own.mkdir()
     (own / "kubectl").write_text('#!/bin/sh\necho "kubectl got $*"\n')
     (own / "kubectl").chmod(0o755)
-    found = run_pilothouse(tmp_path, "envtest-assets", "--dir", "found", PATH=str(own))
+    result = run_pilothouse(tmp_path, "envtest-assets", "--dir", "found", PATH=str(own))
     said = subprocess.run(
-        [Path(found.stdout.strip()) / "kubectl", "get", "pods"], capture_output=True, text=True, check=True
+        [Path(result.stdout.strip()) / "kubectl", "get", "pods"], capture_output=True, text=True, check=True
     )
     assert said.stdout == "kubectl got get pods\n"
 

@@ -41,8 +41,8 @@ class GuestbookKubectl(Terminal):
         return super().__call__(f"--namespace={self.namespace}", *words, stdin=stdin)
 
     def items(self, *words: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.get(*words)["items"]
-        return found
+        obj: list[dict[str, Any]] = self.get(*words)["items"]
+        return obj
 
     def ready_frontends(self) -> list[dict[str, Any]]:
         pods = self.items("pods", "-l", FRONTEND)
@@ -54,8 +54,10 @@ class GuestbookKubectl(Terminal):
     def addresses(self, service: str) -> set[str]:
         """Those that serve, of all its slices."""
         slices = self.items("endpointslices", "-l", f"kubernetes.io/service-name={service}")
-        endpoints = [each for one in slices for each in one.get("endpoints") or ()]
-        return {address for each in endpoints if each["conditions"]["ready"] for address in each["addresses"]}
+        endpoints = [item for endpoint_slice in slices for item in endpoint_slice.get("endpoints") or ()]
+        return {
+            address for endpoint in endpoints if endpoint["conditions"]["ready"] for address in endpoint["addresses"]
+        }
 
 
 def is_ready(pod: dict[str, Any]) -> bool:

@@ -186,10 +186,10 @@ def test_change_commands(kubectl: Kubectl) -> None:
     kubectl("patch", "rs", "web", "--type=json", "-p", '[{"op":"replace","path":"/spec/replicas","value":3}]')
     kubectl("label", "rs", "web", "tier=front")
     kubectl("annotate", "rs", "web", "note=hello")
-    found = kubectl.get("rs", "web")
-    assert found["spec"]["replicas"] == 3
-    assert found["metadata"]["labels"] == {"app": "web", "x": "y", "tier": "front"}
-    assert found["metadata"]["annotations"] == {"note": "hello"}
+    obj = kubectl.get("rs", "web")
+    assert obj["spec"]["replicas"] == 3
+    assert obj["metadata"]["labels"] == {"app": "web", "x": "y", "tier": "front"}
+    assert obj["metadata"]["annotations"] == {"note": "hello"}
     kubectl("label", "rs", "web", "tier-")
     assert "tier" not in kubectl.get("rs", "web")["metadata"]["labels"]
     kubectl("replace", "-f", "-", stdin=replica_set(7))
@@ -205,9 +205,9 @@ def test_client_side_apply(kubectl: Kubectl) -> None:
     changed = replica_set(3)
     del changed["metadata"]["labels"]
     kubectl("apply", "-f", "-", stdin=changed)
-    found = kubectl.get("rs", "web")
-    assert found["spec"]["replicas"] == 3
-    assert "labels" not in found["metadata"]
+    obj = kubectl.get("rs", "web")
+    assert obj["spec"]["replicas"] == 3
+    assert "labels" not in obj["metadata"]
     misspelt = replica_set()
     misspelt["spec"]["replicaz"] = 1
     assert 'unknown field "spec.replicaz"' in kubectl("apply", "-f", "-", stdin=misspelt, fails=True)

@@ -34,10 +34,10 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
 
 def owners(kubectl: Kubectl, what: str) -> list[tuple[str, str, str]]:
     """Manager, operation and subresource of each entry."""
-    found = json.loads(kubectl("get", what, "-o", "json", "--show-managed-fields"))
+    document = json.loads(kubectl("get", what, "-o", "json", "--show-managed-fields"))
     return [
         (entry["manager"], entry["operation"], entry.get("subresource", ""))
-        for entry in found["metadata"]["managedFields"]
+        for entry in document["metadata"]["managedFields"]
     ]
 
 

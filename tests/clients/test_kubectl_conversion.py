@@ -132,15 +132,15 @@ class Session:
         self._note("failed delete", "delete", "things.v2.example.com", "a", fails=True)
         self._note("stored version", "get", "things.v1.example.com", "a", "-o", "name")
         hook.answer = good
-        found = json.loads(kubectl("get", "crd", "things.example.com", "-o", "json"))
-        found["spec"]["conversion"]["webhook"]["clientConfig"] = {"url": "https://127.0.0.1:1/x"}
-        kubectl("replace", "-f", "-", stdin=found)
+        document = json.loads(kubectl("get", "crd", "things.example.com", "-o", "json"))
+        document["spec"]["conversion"]["webhook"]["clientConfig"] = {"url": "https://127.0.0.1:1/x"}
+        kubectl("replace", "-f", "-", stdin=document)
         path = f"{PATH}/v2/namespaces/default/things/a"
         until(lambda: "connection refused" in self._reading.raw(path)[1], "the new address is called")
         self._note("closed port", "get", "--raw", path, fails=True)
-        found = json.loads(kubectl("get", "crd", "things.example.com", "-o", "json"))
-        found["spec"]["conversion"]["webhook"]["clientConfig"] = hook.config
-        kubectl("replace", "-f", "-", stdin=found)
+        document = json.loads(kubectl("get", "crd", "things.example.com", "-o", "json"))
+        document["spec"]["conversion"]["webhook"]["clientConfig"] = hook.config
+        kubectl("replace", "-f", "-", stdin=document)
         until(lambda: self._converts(path), "the old address is called")
 
     def _converts(self, path: str) -> bool:
@@ -149,10 +149,10 @@ class Session:
 
     def _storage_version(self) -> None:
         kubectl = self._kubectl
-        found = json.loads(kubectl("get", "crd", "things.example.com", "-o", "json"))
-        for version in found["spec"]["versions"]:
+        document = json.loads(kubectl("get", "crd", "things.example.com", "-o", "json"))
+        for version in document["spec"]["versions"]:
             version["storage"] = version["name"] == "v2"
-        kubectl("replace", "-f", "-", stdin=found)
+        kubectl("replace", "-f", "-", stdin=document)
         self._note("stored versions", "get", "crd", "things.example.com", "-o", "jsonpath={.status.storedVersions}")
         until(self._stores_v2, "what is created in v2 is not converted")
         self._note("mixed v1", "get", "things.v1.example.com")
@@ -176,11 +176,12 @@ class Session:
         self.seen[title] = plain(self._kubectl(*arguments, stdin=stdin, fails=fails))
 
     def _owners(self, title: str, name: str) -> None:
-        found = json.loads(self._kubectl("get", "--raw", f"{PATH}/v1/namespaces/default/things/{name}"))
+        document = json.loads(self._kubectl("get", "--raw", f"{PATH}/v1/namespaces/default/things/{name}"))
         # They are in the order of their times, which have seconds.
-        entries = sorted(found["metadata"].get("managedFields", ()), key=lambda one: one["manager"])
+        entries = sorted(document["metadata"].get("managedFields", ()), key=lambda one: one["manager"])
         self.seen[title] = [
-            (one["manager"], one["operation"], one["apiVersion"], one["fieldsV1"].get("f:spec")) for one in entries
+            (entry["manager"], entry["operation"], entry["apiVersion"], entry["fieldsV1"].get("f:spec"))
+            for entry in entries
         ]
 
 

@@ -69,17 +69,17 @@ def event_pods(
     recorded = read_recorded()
     assert recorded.keys() == ours.keys(), "the script has changed: record the session again with --write-golden"
     for answers in real:
-        found = [
+        result = [
             difference for step in ANSWERED for difference in differences(step, answers[step.name], recorded[step.name])
         ]
-        assert not found, "\n".join(["the real server answers differently than recorded (ours: the record)", *found])
+        assert not result, "\n".join(["the real server answers differently than recorded (ours: the record)", *result])
     return recorded, ours
 
 
 def test_output_equals_kube_apiservers(answers: tuple[Answers, Answers]) -> None:
     real, ours = answers
-    found = [each for step in ANSWERED for each in differences(step, real[step.name], ours[step.name])]
-    assert not found, "\n".join(found)
+    result = [difference for step in ANSWERED for difference in differences(step, real[step.name], ours[step.name])]
+    assert not result, "\n".join(result)
 
 
 def test_newer_output_equals_the_golden_file(answers: tuple[Answers, Answers], golden: Golden) -> None:

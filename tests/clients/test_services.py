@@ -28,8 +28,8 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 def endpoints(*addresses: str) -> dict[str, Any]:
-    found = [{"ip": address} for address in addresses]
-    subsets = [{"addresses": found, "ports": [{"port": 8080}]}]
+    result = [{"ip": address} for address in addresses]
+    subsets = [{"addresses": result, "ports": [{"port": 8080}]}]
     return {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "ext"}, "subsets": subsets}
 
 
@@ -40,7 +40,12 @@ def test_custom_endpoints_are_mirrored(terminal: Terminal) -> None:
         return items
 
     def addresses() -> list[str]:
-        return sorted(address for each in slices() for one in each["endpoints"] for address in one["addresses"])
+        return sorted(
+            address
+            for endpoint_slice in slices()
+            for endpoint in endpoint_slice["endpoints"]
+            for address in endpoint["addresses"]
+        )
 
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ext"}, "spec": {"ports": [{"port": 80}]}}
     terminal("create", "-f", "-", stdin=service)
@@ -51,7 +56,7 @@ def test_custom_endpoints_are_mirrored(terminal: Terminal) -> None:
     assert only["metadata"]["ownerReferences"][0]["kind"] == "Endpoints"
     terminal("apply", "-f", "-", stdin=endpoints("192.0.2.1", "2001:db8::1"))
     until(lambda: addresses() == ["192.0.2.1", "2001:db8::1"], "each family has its slice")
-    assert sorted(each["addressType"] for each in slices()) == ["IPv4", "IPv6"]
+    assert sorted(endpoint_slice["addressType"] for endpoint_slice in slices()) == ["IPv4", "IPv6"]
     terminal("delete", "endpointslice", only["metadata"]["name"])
     until(lambda: len(slices()) == 2, "what was deleted comes back")
     terminal("label", "endpoints", "ext", "endpointslice.kubernetes.io/skip-mirror=true")
@@ -64,8 +69,8 @@ def test_custom_endpoints_are_mirrored(terminal: Terminal) -> None:
 
 def test_load_balancer_assigns_and_releases_an_address(terminal: Terminal) -> None:
     def addresses() -> list[str]:
-        found = terminal("get", "services", "-o", "jsonpath={.items[*].status.loadBalancer.ingress[*].ip}")
-        return found.split()
+        result = terminal("get", "services", "-o", "jsonpath={.items[*].status.loadBalancer.ingress[*].ip}")
+        return result.split()
 
     for name in ("front", "other"):
         terminal("create", "service", "loadbalancer", name, "--tcp=80")

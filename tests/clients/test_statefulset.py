@@ -13,8 +13,8 @@ pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUIL
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StatefulSetCluster]:
-    with running_up(StatefulSetCluster, tmp_path_factory.mktemp("up"), nodes=2) as made:
-        yield made
+    with running_up(StatefulSetCluster, tmp_path_factory.mktemp("up"), nodes=2) as cluster:
+        yield cluster
 
 
 @pytest.fixture

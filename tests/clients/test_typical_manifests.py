@@ -53,15 +53,18 @@ class NamespaceKubectl(Terminal):
         return dict(line.rsplit(" ", 1) for line in lines)
 
     def generations(self) -> dict[str, int]:
-        found = self("get", "-f", str(MANIFEST), "-o", "json")
+        result = self("get", "-f", str(MANIFEST), "-o", "json")
         return {
-            f"{each['kind']}/{each['metadata']['name']}": each["metadata"]["generation"]
-            for each in json.loads(found)["items"]
-            if "generation" in each["metadata"]
+            f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["generation"]
+            for item in json.loads(result)["items"]
+            if "generation" in item["metadata"]
         }
 
     def conditions(self, *words: str) -> dict[str, tuple[str, str]]:
-        return {each["type"]: (each["status"], each["reason"]) for each in self.get(*words)["status"]["conditions"]}
+        return {
+            condition["type"]: (condition["status"], condition["reason"])
+            for condition in self.get(*words)["status"]["conditions"]
+        }
 
     def comes_up(self) -> None:
         for workload in ("deployment/web", "statefulset/db", "daemonset/agent"):
@@ -95,7 +98,7 @@ def test_all_manifests_are_applied_and_become_ready(desk: NamespaceKubectl) -> N
 
 
 def test_pods_have_the_requested_spec(desk: NamespaceKubectl) -> None:
-    pods = {each["metadata"]["name"]: each for each in desk.get("pods")["items"]}
+    pods = {item["metadata"]["name"]: item for item in desk.get("pods")["items"]}
     places: dict[str, set[str]] = {}
     for pod in pods.values():
         places.setdefault(pod["metadata"]["labels"].get("app", ""), set()).add(pod["spec"].get("nodeName", ""))
@@ -105,8 +108,8 @@ def test_pods_have_the_requested_spec(desk: NamespaceKubectl) -> None:
     assert web["spec"]["priority"] == 100000
     assert web["spec"]["preemptionPolicy"] == "Never"
     assert web["spec"]["imagePullSecrets"] == [{"name": "registry"}], "as its account has it"
-    assert not [each for each in web["spec"]["volumes"] if each["name"].startswith("kube-api-access")]
-    assert [each["ready"] for each in web["status"]["initContainerStatuses"]] == [True, True]
+    assert not [volume for volume in web["spec"]["volumes"] if volume["name"].startswith("kube-api-access")]
+    assert [status["ready"] for status in web["status"]["initContainerStatuses"]] == [True, True]
     agent = next(pod for pod in pods.values() if pod["metadata"]["labels"].get("app") == "agent")
     assert agent["spec"]["priority"] == 2000001000
     [container] = agent["spec"]["containers"]
@@ -114,7 +117,7 @@ def test_pods_have_the_requested_spec(desk: NamespaceKubectl) -> None:
         "requests": {"cpu": "10m", "memory": "16Mi"},
         "limits": {"cpu": "500m", "memory": "256Mi"},
     }, "the limits that are usual here"
-    assert any(each["name"].startswith("kube-api-access") for each in agent["spec"]["volumes"])
+    assert any(volume["name"].startswith("kube-api-access") for volume in agent["spec"]["volumes"])
     assert pods["debug"]["spec"]["overhead"] == {"cpu": "50m", "memory": "64Mi"}
     assert pods["db-0"]["status"]["qosClass"] == "Guaranteed"
     hostnames = {pod["spec"]["hostname"] for pod in pods.values() if "job-name" in pod["metadata"]["labels"]}
@@ -123,8 +126,8 @@ def test_pods_have_the_requested_spec(desk: NamespaceKubectl) -> None:
 
 def test_claims_are_bound(desk: NamespaceKubectl) -> None:
     def claims() -> dict[str, tuple[str, str]]:
-        found = desk.get("pvc")["items"]
-        return {each["metadata"]["name"]: (each["status"]["phase"], each["spec"]["storageClassName"]) for each in found}
+        obj = desk.get("pvc")["items"]
+        return {item["metadata"]["name"]: (item["status"]["phase"], item["spec"]["storageClassName"]) for item in obj}
 
     bound = {"uploads": "standard", "data-db-0": "standard", "data-db-1": "standard"}
     expected = {name: ("Bound", name_of_class) for name, name_of_class in {**bound, "disk": "by-hand"}.items()}
@@ -134,7 +137,7 @@ def test_claims_are_bound(desk: NamespaceKubectl) -> None:
 
 
 def test_services_have_endpoints(desk: NamespaceKubectl) -> None:
-    services = {each["metadata"]["name"]: each["spec"] for each in desk.get("services")["items"]}
+    services = {item["metadata"]["name"]: item["spec"] for item in desk.get("services")["items"]}
     assert services["db"]["clusterIP"] == "None"
     assert "clusterIP" not in services["alias"]
     assert services["outside"]["ports"][0]["nodePort"] == 30007
@@ -144,14 +147,19 @@ def test_services_have_endpoints(desk: NamespaceKubectl) -> None:
 
     def addresses(service: str) -> set[str]:
         slices = desk.get("endpointslices", "-l", f"kubernetes.io/service-name={service}")["items"]
-        return {address for each in slices for one in each["endpoints"] or () for address in one["addresses"]}
+        return {
+            address
+            for endpoint_slice in slices
+            for item in endpoint_slice["endpoints"] or ()
+            for address in item["addresses"]
+        }
 
     pods = desk.get("pods", "-l", "app=web")["items"]
     wanted = {pod["status"]["podIP"] for pod in pods}
     for service in ("web", "outside", "balanced"):
         until(lambda service=service: addresses(service) == wanted, f"{service} leads to the pods")  # type: ignore[misc]
     [found] = desk.get("endpointslices", "-l", "kubernetes.io/service-name=web")["items"]
-    assert {each["name"]: each["port"] for each in found["ports"]} == {"http": 8080, "metrics": 9090}
+    assert {port["name"]: port["port"] for port in found["ports"]} == {"http": 8080, "metrics": 9090}
     assert addresses("legacy") == {"192.0.2.42"}
     assert len(addresses("db")) == 2
     assert re.search(r"web:http \(\d+\.", desk("describe", "ingress", "web"))
@@ -223,8 +231,8 @@ def _is_refused(desk: NamespaceKubectl, *words: str, stdin: Any = None) -> str |
 def test_custom_resources_are_served(desk: NamespaceKubectl) -> None:
     desk("wait", "--for=condition=Established", "crd/crontabs.typical.example.com", "--timeout=10s")
     assert desk("apply", "--validate=strict", "-f", "-", stdin=CRON_TAB).strip().endswith("mine created")
-    found = desk.get("ct", "mine")
-    assert found["spec"] == {**CRON_TAB["spec"], "image": "busybox", "replicas": 1}  # type: ignore[dict-item]
+    obj = desk.get("ct", "mine")
+    assert obj["spec"] == {**CRON_TAB["spec"], "image": "busybox", "replicas": 1}  # type: ignore[dict-item]
     assert desk("get", "ct", "--field-selector=spec.image=busybox", "-o", "name").split() == [
         "crontab.typical.example.com/mine"
     ]
@@ -253,7 +261,8 @@ def test_server_side_apply_takes_ownership_and_changes_nothing(desk: NamespaceKu
     ours = "Deployment/web"
     assert {**desk.generations(), ours: before[ours]} == before
     managers = {
-        each["manager"] for each in desk.get("deployment", "web", "--show-managed-fields")["metadata"]["managedFields"]
+        managed_field["manager"]
+        for managed_field in desk.get("deployment", "web", "--show-managed-fields")["metadata"]["managedFields"]
     }
     assert "kubectl" in managers
     assert "kubectl-client-side-apply" not in managers
@@ -270,4 +279,4 @@ def test_server_side_apply_creates_everything(desk: NamespaceKubectl) -> None:
     assert set(desk.apply("--server-side").values()) == {"serverside-applied"}
     desk.comes_up()
     entries = desk.get("deployment", "web", "--show-managed-fields")["metadata"]["managedFields"]
-    assert ("kubectl", "Apply") in {(each["manager"], each["operation"]) for each in entries}
+    assert ("kubectl", "Apply") in {(entry["manager"], entry["operation"]) for entry in entries}

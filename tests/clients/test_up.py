@@ -258,8 +258,8 @@ def test_context_in_the_users_kubeconfig(tmp_path: Path) -> None:
     command = [str(KUBECTL), "get", "nodes", "-o", "name"]
     with start(tmp_path, f"--write-kubeconfig={own}") as up:
         up.until("pilothouse is ready")
-        found = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-        done = subprocess.run(command, env=found, capture_output=True, text=True, timeout=30, check=True)
+        result = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        done = subprocess.run(command, env=result, capture_output=True, text=True, timeout=30, check=True)
         assert done.stdout.split() == ["node/node-0", "node/node-1", "node/node-2"]
         assert f"kubectl --context pilothouse get nodes    # {own}, current" in up.log
         assert up.stop() == 0

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl in $KUBEBUIL
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VolumeCluster]:
     flags = "--controllers=*,selinux-warning-controller"
-    with running_up(VolumeCluster, tmp_path_factory.mktemp("up"), 2, flags) as made:
-        yield made
+    with running_up(VolumeCluster, tmp_path_factory.mktemp("up"), 2, flags) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -300,17 +300,17 @@ def retention_and_reclaim_policies(stage: VolumeCluster) -> None:
 
     def phases() -> dict[str, str]:
         """The phases of the volumes, by their current or former claims."""
-        return {each["spec"]["claimRef"]["name"]: each["status"]["phase"] for each in stage.volumes().values()}
+        return {value["spec"]["claimRef"]["name"]: value["status"]["phase"] for value in stage.volumes().values()}
 
     def expected(is_left: Callable[[str, str, int], bool]) -> dict[str, str]:
-        found = {}
+        result = {}
         for (scaled, deleted, kept), name in names.items():
             for ordinal in range(2):
                 if is_left(scaled, deleted, ordinal):
-                    found[f"data-{name}-{ordinal}"] = "Bound"
+                    result[f"data-{name}-{ordinal}"] = "Bound"
                 elif kept:
-                    found[f"data-{name}-{ordinal}"] = "Released"
-        return found
+                    result[f"data-{name}-{ordinal}"] = "Released"
+        return result
 
     assert set(phases().values()) == {"Bound"}
     stage("scale", "sts", "--all", "--replicas=1")

@@ -188,9 +188,9 @@ async def test_patch_types(client: Client, ns: str) -> None:
     ]
     for patch in patches:
         await client.patch(PODS, "a", patch, ns)
-    found = fields(await client.get(PODS.raw, "a", ns))
-    assert found["metadata"]["labels"] == {"m": "1"}
-    assert [container["image"] for container in found["spec"]["containers"]] == ["j"]
+    result = fields(await client.get(PODS.raw, "a", ns))
+    assert result["metadata"]["labels"] == {"m": "1"}
+    assert [container["image"] for container in result["spec"]["containers"]] == ["j"]
     with pytest.raises(Invalid):
         await client.patch(PODS, "a", json_patch([{"op": "test", "path": "/metadata/name", "value": "b"}]), ns)
 
@@ -219,7 +219,7 @@ async def test_generated_names_graceful_deletion_and_dry_run(client: Client, ns:
     assert (await client.create(PODS, pod(), ns, dry_run=True)).metadata.name.startswith("p-")
     one = await client.create(PODS, pod(finalizers=["example.org/stay"]), ns)
     assert one.metadata.name.startswith("p-")
-    assert [found.metadata.name for found in (await client.list(PODS, ns)).items] == [one.metadata.name]
+    assert [item.metadata.name for item in (await client.list(PODS, ns)).items] == [one.metadata.name]
     await client.delete(PODS, one.metadata.name, ns, uid=one.metadata.uid, grace_period_seconds=0)
     left = await client.get(PODS, one.metadata.name, ns)
     assert left.metadata.deletion_timestamp is not None
@@ -234,7 +234,7 @@ async def test_lists_by_selector_by_page_and_as_metadata(client: Client, ns: str
     metadata = CONFIG_MAPS.metadata
 
     async def names(**options: Any) -> list[str]:
-        return [found.metadata.name for found in (await client.list(metadata, ns, **options)).items if named(found)]
+        return [item.metadata.name for item in (await client.list(metadata, ns, **options)).items if named(item)]
 
     def named(found: Any) -> bool:
         return bool(found.metadata.name.startswith("c") and len(found.metadata.name) == 2)
@@ -242,8 +242,8 @@ async def test_lists_by_selector_by_page_and_as_metadata(client: Client, ns: str
     assert await names(label_selector="even=true") == ["c0", "c2", "c4"]
     assert await names(label_selector="even in (false),even") == ["c1", "c3"]
     assert await names(field_selector="metadata.name=c3") == ["c3"]
-    found = await client.list(metadata, ns)
-    assert {one.kind for one in found.items} == {"PartialObjectMetadata"}
+    result = await client.list(metadata, ns)
+    assert {item.kind for item in result.items} == {"PartialObjectMetadata"}
     page = await client.list(metadata, ns, limit=2)
     assert len(page.items) == 2
     assert page.metadata.continue_
@@ -322,24 +322,26 @@ async def test_cluster_scoped_resources(client: Client, ns: str) -> None:
 
 
 async def test_discovery_and_version(client: Client) -> None:
-    found = await client.discover()
-    assert found.failures == {}
-    pods = found.find("v1", "Pod")
+    result = await client.discover()
+    assert result.failures == {}
+    pods = result.find("v1", "Pod")
     assert pods is not None
     assert pods.namespaced
     assert pods.supports("list", "watch", "deletecollection")
     assert "status" in pods.subresources
-    replica_sets = found.find("apps/v1", "ReplicaSet")
+    replica_sets = result.find("apps/v1", "ReplicaSet")
     assert replica_sets is not None
     assert replica_sets.group_resource == "replicasets.apps"
-    assert len(found.preferred_resources()) == len({one.group_resource for one in found.preferred_resources()})
+    assert len(result.preferred_resources()) == len(
+        {resource.group_resource for resource in result.preferred_resources()}
+    )
     assert (await client.server_version())["gitVersion"].startswith("v1.")
 
 
 async def test_concurrent_requests(client: Client, ns: str) -> None:
     await asyncio.gather(*(client.create(CONFIG_MAPS, config_map(f"m{i:03}"), ns) for i in range(100)))
-    found = await client.list(CONFIG_MAPS.metadata, ns)
-    assert len([one for one in found.items if one.metadata.name.startswith("m")]) == 100
+    result = await client.list(CONFIG_MAPS.metadata, ns)
+    assert len([item for item in result.items if item.metadata.name.startswith("m")]) == 100
 
 
 async def test_client_is_usable_after_a_cancelled_write(client: Client, ns: str) -> None:
@@ -348,9 +350,9 @@ async def test_client_is_usable_after_a_cancelled_write(client: Client, ns: str)
     for write in writes[::2]:
         write.cancel()
     done = await asyncio.gather(*writes, return_exceptions=True)
-    assert all(isinstance(one, msgspec.Raw | asyncio.CancelledError) for one in done)
-    found = {one.metadata.name for one in (await client.list(CONFIG_MAPS.metadata, ns)).items}
-    assert {f"x{i}" for i in range(1, 20, 2)} <= found
+    assert all(isinstance(item, msgspec.Raw | asyncio.CancelledError) for item in done)
+    result = {item.metadata.name for item in (await client.list(CONFIG_MAPS.metadata, ns)).items}
+    assert {f"x{i}" for i in range(1, 20, 2)} <= result
 
 
 async def test_too_large_body_is_rejected(client: Client, ns: str) -> None:

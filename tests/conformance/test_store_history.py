@@ -84,15 +84,15 @@ async def test_history_retention(store: Store) -> None:
 
 
 async def test_on_commit_runs_after_visibility_and_before_the_writer(store: Store) -> None:
-    seen: list[tuple[list[str], int]] = []
+    observed: list[tuple[list[str], int]] = []
 
     def hook(changes: list[Change]) -> None:
         assert all(store.get(change.key) is not None for change in changes)
-        seen.append(([change.key for change in changes], store.revision))
+        observed.append(([change.key for change in changes], store.revision))
 
     store.on_commit.append(hook)
     await put(store, "/pods/default/a")
-    assert seen == [(["/pods/default/a"], 2)]
+    assert observed == [(["/pods/default/a"], 2)]
 
 
 @pytest.mark.parametrize("kind", [MEMORY, INLINE])
@@ -149,13 +149,13 @@ async def test_random_history_agrees_with_a_model(store: Store, seed: int) -> No
             deletes = store.staged(key) is not None and chance.random() < 0.4
             staged.append(store.stage(key, None if deletes else lambda revision: f"v@{revision}".encode()))
         await store.commit(staged[-1])
-        for one in staged:
-            key = one.change.key
-            if one.record is None:
+        for item in staged:
+            key = item.change.key
+            if item.record is None:
                 del state[key]
             else:
-                state[key] = f"v@{one.revision}".encode()
-            states[one.revision] = dict(state)
+                state[key] = f"v@{item.revision}".encode()
+            states[item.revision] = dict(state)
     assert store.revision == max(states)
     followed: dict[str, bytes] = {}
     for change in live.take():

@@ -47,17 +47,17 @@ async def test_pages_are_complete_and_count_the_remaining(store: Store) -> None:
     for i in range(40):
         await put(store, f"/podtemplates/default/t{i:03}")
     await put(store, "/podtemplates/other/x")
-    found: list[str] = []
+    result: list[str] = []
     after = ""
     while True:
         page = store.list("/podtemplates/default/", after=after, limit=17)
-        found += names(page.records)
-        assert page.remaining + len(found) == 40
+        result += names(page.records)
+        assert page.remaining + len(result) == 40
         assert page.more == (page.remaining > 0)
         if not page.more:
             break
         after = page.records[-1].key
-    assert found == [f"t{i:03}" for i in range(40)]
+    assert result == [f"t{i:03}" for i in range(40)]
     everything = store.list("", after="/podtemplates/default/t037", limit=2)
     assert (names(everything.records), everything.more, everything.remaining) == (["t038", "t039"], True, 1)
 

@@ -96,11 +96,11 @@ async def test_watchers_share_change_objects(store: Store) -> None:
 async def test_slow_watcher_gets_pending_changes_and_is_terminated(store: Store) -> None:
     slow = store.watch("/pods/", store.revision, capacity=3)
     fast = store.watch("/pods/", store.revision, capacity=3)
-    seen: list[int] = []
+    observed: list[int] = []
     for i in range(5):
         await put(store, f"/pods/default/{i}")
-        seen += [change.revision for change in fast.take()]
-    assert seen == [2, 3, 4, 5, 6]
+        observed += [change.revision for change in fast.take()]
+    assert observed == [2, 3, 4, 5, 6]
     assert slow.overrun and not slow.idle
     assert [change.revision for change in await anext(slow)] == [2, 3, 4]
     with pytest.raises(WatcherOverrun):

@@ -54,14 +54,14 @@ def summary(bounds: Iterable[float]) -> str:
 
 def parsed(page: str) -> list[Series]:
     """The samples of an exposition, histograms by their parts."""
-    found = []
+    result = []
     for line in page.splitlines():
         if line and not line.startswith("#"):
             head, _, value = line.rpartition(" ")
             name, _, labels = head.partition("{")
             pairs = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels))
-            found.append(Series(name, pairs, float(value)))
-    return found
+            result.append(Series(name, pairs, float(value)))
+    return result
 
 
 def families(page: str) -> dict[str, Metric]:

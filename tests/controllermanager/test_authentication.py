@@ -93,8 +93,8 @@ async def test_authenticate_request(
 )
 async def test_certificate_uid_extension(env: Env, uids: tuple[str, ...], enabled: bool, uid: str | None) -> None:
     """``parseUIDFromCert`` and the gate ``AllowParsingUserUIDFromCertAuth`` (apiserver v0.36)."""
-    found = await identify(env, with_uids(JANE, *uids), certificate_uids=enabled)
-    assert found == (None if uid is None else msgspec.structs.replace(JANE_USER, uid=uid))
+    result = await identify(env, with_uids(JANE, *uids), certificate_uids=enabled)
+    assert result == (None if uid is None else msgspec.structs.replace(JANE_USER, uid=uid))
 
 
 VOUCHED = [
@@ -131,9 +131,9 @@ async def test_request_header_authentication(
 
 async def test_any_common_name_is_allowed_without_a_list(env: Env) -> None:
     config = ConfigMap(data={**KNOWN.data, "requestheader-allowed-names": "[]"})
-    found = await identify(env, peer(PROXIES, "whoever"), *VOUCHED, config=config)
-    assert found is not None
-    assert found.username == "joe"
+    result = await identify(env, peer(PROXIES, "whoever"), *VOUCHED, config=config)
+    assert result is not None
+    assert result.username == "joe"
 
 
 async def test_tokens_are_ignored_without_delegation(env: Env) -> None:

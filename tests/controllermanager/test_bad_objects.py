@@ -55,8 +55,8 @@ async def smuggle(store: MemoryStore, document: dict[str, Any]) -> None:
 
 
 async def count(plane: Plane, name: str) -> int:
-    found = await plane.client().list(PODS, "default", label_selector=f"app={name}")
-    return len(found.items)
+    result = await plane.client().list(PODS, "default", label_selector=f"app={name}")
+    return len(result.items)
 
 
 @cases(

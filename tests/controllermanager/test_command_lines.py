@@ -73,6 +73,6 @@ def test_program_starts_and_waits_for_the_api_server(tmp_path: Path, line: str) 
         lines += process.stderr.readlines()
         assert process.wait(deadline - time.monotonic()) == 0, "".join(lines)
     said = [re.search(r'flag="(\S+)"', logged) for logged in lines]
-    ignored = [found.group(1) for found in said if found]
+    ignored = [item.group(1) for item in said if item]
     assert len(ignored) == len(set(ignored)), "one warning for a flag"
     assert not any(logged.startswith("E") for logged in lines), "".join(lines)

@@ -36,7 +36,9 @@ HERE = [fact for fact in facts() if fact.name in BY_NAME]
 
 def test_every_upstream_controller_is_implemented_or_listed() -> None:
     assert {fact.name for fact in facts()} - BY_NAME.keys() == MISSING
-    assert BY_NAME.keys() - {fact.name for fact in facts()} == {one.name for one in own_controllers(DESCRIPTORS)}
+    assert BY_NAME.keys() - {fact.name for fact in facts()} == {
+        controller.name for controller in own_controllers(DESCRIPTORS)
+    }
 
 
 def test_own_controllers_do_not_use_upstreams_names() -> None:

@@ -212,12 +212,12 @@ async def the_rest_goes_on(plane: Plane, store: MemoryStore) -> None:
     await asyncio.sleep(40)
 
     # Not through the server: it can't list what it would never have let in.
-    found = [
+    document = [
         json.loads(record.value)
         for record in store.list(storage_prefix("", "pods")).records
         if b"good" in record.key.encode()
     ]
-    names = [pod["metadata"]["name"] for pod in found]
+    names = [pod["metadata"]["name"] for pod in document]
     assert len([name for name in names if name.startswith("good-") and "daemon" not in name]) == 2, (
         "the ReplicaSet has its pods"
     )

@@ -128,13 +128,17 @@ async def test_failed_account_creation_does_not_delay_startup(env: Env) -> None:
     SERVERS.pop(env)
 
 
-NOT_UPSTREAMS = {"route-controller", "service-controller", *(one.client_name for one in own_controllers(USUAL))}
+NOT_UPSTREAMS = {
+    "route-controller",
+    "service-controller",
+    *(controller.client_name for controller in own_controllers(USUAL)),
+}
 """Upstream's program has no cloud controllers, and none of pilothouse's own."""
 
 
 def recorded_accounts() -> list[str]:
     """Those of controllers that run by default."""
-    return sorted({one.client_name for one in USUAL} - NOT_UPSTREAMS)
+    return sorted({item.client_name for item in USUAL} - NOT_UPSTREAMS)
 
 
 @pytest.mark.parametrize("account", recorded_accounts())

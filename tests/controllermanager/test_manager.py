@@ -298,8 +298,8 @@ async def test_controller_start_interval(env: Env) -> None:
 
 def leases(cluster: Cluster) -> dict[str, str]:
     """Who holds which lease."""
-    found = [o for o in cluster.objects("coordination.k8s.io/leases/") if o["kind"] == "Lease"]
-    return {lease["metadata"]["name"]: lease["spec"].get("holderIdentity", "") for lease in found}
+    result = [o for o in cluster.objects("coordination.k8s.io/leases/") if o["kind"] == "Lease"]
+    return {lease["metadata"]["name"]: lease["spec"].get("holderIdentity", "") for lease in result}
 
 
 MIGRATION = LeaderMigration(
@@ -412,11 +412,11 @@ async def test_leader_election_health_check_fails_after_the_timeout(env: Env) ->
     await manager.leading.wait()
     await asyncio.sleep(1)
     cluster.before = lambda r: cluster.answer(503, "ServiceUnavailable", "x") if "leases" in r.target else None
-    seen: dict[bool, float] = {}
+    observed: dict[bool, float] = {}
     for _second in range(60):
-        seen.setdefault(manager.health.report("healthz").healthy, env.monotonic())
+        observed.setdefault(manager.health.report("healthz").healthy, env.monotonic())
         await asyncio.sleep(1)
-    assert 15 + 20 - 2 <= seen[False] - 1 <= 15 + 20 + 2
+    assert 15 + 20 - 2 <= observed[False] - 1 <= 15 + 20 + 2
     running.cancel()
     running.cancel()
     Probe.stop_seconds = 0

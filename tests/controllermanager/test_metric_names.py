@@ -52,9 +52,10 @@ def registered() -> dict[str, Metric]:
             await asyncio.sleep(5.0)
             group.cancel()
         await server.close()
-        found = [*metrics._families.values(), *slis._registry._families.values()]
+        result = [*metrics._families.values(), *slis._registry._families.values()]
         return {
-            each.name: Metric(each.name, each.type, frozenset(each.label_names), summary(each.bounds)) for each in found
+            item.name: Metric(item.name, item.type, frozenset(item.label_names), summary(item.bounds))
+            for item in result
         }
 
     return virtual.run(main)
@@ -67,5 +68,5 @@ def test_metric_is_upstreams(metric: Metric) -> None:
 
 def test_own_metrics_have_the_pilothouse_prefix() -> None:
     """Every other one begins with our name, but for one of Go's runtime."""
-    found = {name for name in registered() if not name.startswith("pilothouse_")}
-    assert found - {"go_goroutines"} == {m.name for m in METRICS}
+    result = {name for name in registered() if not name.startswith("pilothouse_")}
+    assert result - {"go_goroutines"} == {m.name for m in METRICS}

@@ -123,10 +123,10 @@ def test_defaults() -> None:
 def test_every_flag_sets_its_option(word: str, path: str, value: Any) -> None:
     if path == "controllers":
         word, value = "--controllers=replicaset,-namespace", ("replicaset", "-namespace")
-    found: Any = parse(word)
+    result: Any = parse(word)
     for part in path.split("."):
-        found = found[part] if isinstance(found, dict) else getattr(found, part)
-    assert found == value
+        result = result[part] if isinstance(result, dict) else getattr(result, part)
+    assert result == value
 
 
 @cases(
@@ -324,7 +324,7 @@ def test_upstream_controller_names() -> None:
         "token-cleaner-controller",
     ]
     own = own_controllers(DESCRIPTORS)
-    for descriptor in [one for one in DESCRIPTORS if one not in own]:
+    for descriptor in [item for item in DESCRIPTORS if item not in own]:
         alias = known[descriptor.name].alias
         assert descriptor.aliases == ((alias,) if alias else ())
         assert descriptor.default_on is known[descriptor.name].default_on

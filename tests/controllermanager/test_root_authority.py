@@ -26,8 +26,8 @@ def read(*words: str) -> Options:
 
 def root_ca_options(options: Options, name: str) -> tuple[str, str]:
     """What a publisher gets: the file, and the authority beside it."""
-    found = options.controller_options[name]
-    return getattr(found, "root_ca_file"), getattr(found, "authority")  # noqa: B009  # whichever struct it is
+    result = options.controller_options[name]
+    return getattr(result, "root_ca_file"), getattr(result, "authority")  # noqa: B009  # whichever struct it is
 
 
 def test_root_ca_file_is_used_by_both_publishers() -> None:

@@ -48,10 +48,10 @@ def test_setting_from_the_config_file(tmp_path: Path, text: str, path: str, valu
         with pytest.raises(FlagError, match="expected a single value, found a list"):
             start(f"--config={file}")
         return
-    found: Any = start(f"--config={file}")
+    result: Any = start(f"--config={file}")
     for part in path.split("."):
-        found = found[part] if isinstance(found, dict) else getattr(found, part)
-    assert found == value
+        result = result[part] if isinstance(result, dict) else getattr(result, part)
+    assert result == value
 
 
 def test_command_line_takes_precedence(tmp_path: Path) -> None:
@@ -176,11 +176,11 @@ def test_allow_metric_labels(tmp_path: Path) -> None:
     """Flag and manifest add up; where both name a label, the flag counts."""
     manifest = tmp_path / "labels.yaml"
     manifest.write_text('"m,code": "200,404"\n"m,verb": get\n', encoding="utf-8")
-    found = start(
+    result = start(
         f"--allow-metric-labels-manifest={manifest}", "--allow-metric-labels=m,code=200", "--disabled-metrics=a,b"
     ).metrics
-    assert found.allowed == {"m": {"code": frozenset({"200"}), "verb": frozenset({"get"})}}
-    assert found.disabled == ("a", "b")
+    assert result.allowed == {"m": {"code": frozenset({"200"}), "verb": frozenset({"get"})}}
+    assert result.disabled == ("a", "b")
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ from pilothouse.controllers.registry import DESCRIPTORS
 from pilothouse.runtime import Descriptor
 
 SERVED: tuple[Descriptor, ...] = tuple(
-    found for found in DESCRIPTORS if found.name != BUILT_FIRST and all(map(FeatureGates().enabled, found.gates))
+    descriptor
+    for descriptor in DESCRIPTORS
+    if descriptor.name != BUILT_FIRST and all(map(FeatureGates().enabled, descriptor.gates))
 )
 """Those that have an account of their own and no gate that is off. ``BUILT_FIRST`` signs tokens as the manager itself,
 and only with a key."""
-USUAL: tuple[Descriptor, ...] = tuple(found for found in SERVED if found.default_on)
+USUAL: tuple[Descriptor, ...] = tuple(item for item in SERVED if item.default_on)
 """Those that are enabled by default."""

@@ -104,8 +104,8 @@ class ApiWorld:
         """Send a request as administrator."""
         encoded = b"" if body is None else msgspec.json.encode(body)
         response = await self.admin.request(method, path, body=encoded, headers={"content-type": content_type})
-        found: Doc = msgspec.json.decode(response.body)
-        return found
+        document: Doc = msgspec.json.decode(response.body)
+        return document
 
     async def merge(self, path: str, changes: Doc) -> Doc:
         """Send a JSON merge patch."""
@@ -120,9 +120,9 @@ class ApiWorld:
 
     async def must_get(self, path: str) -> Doc:
         """The object, which must exist."""
-        found = await self.get(path)
-        assert found is not None, f"{path} not found"
-        return found
+        obj = await self.get(path)
+        assert obj is not None, f"{path} not found"
+        return obj
 
     async def sorted_events(self) -> list[Doc]:
         """All events, in order of creation."""
@@ -179,8 +179,8 @@ class OwnerWorld(ApiWorld):
 
     async def status(self) -> Doc:
         """The status of the object."""
-        found: Doc = (await self.must_get(self.path))["status"]
-        return found
+        obj: Doc = (await self.must_get(self.path))["status"]
+        return obj
 
     async def events(self) -> list[tuple[str, str, str]]:
         """(type, reason, message) of all events, oldest first, repeated by their count."""
@@ -191,14 +191,14 @@ class OwnerWorld(ApiWorld):
         """Requests of the controller: ``sent("update", "replicasets/status")``."""
         kind, _slash, subresource = resource.partition("/")
         return [
-            seen
-            for seen in self.requests
-            if (seen.call.verb, seen.call.resource, seen.call.subresource) == (verb, kind, subresource)
+            request
+            for request in self.requests
+            if (request.call.verb, request.call.resource, request.call.subresource) == (verb, kind, subresource)
         ]
 
     def bodies(self, verb: str, resource: str) -> list[Doc]:
         """The bodies of ``sent``."""
-        return [msgspec.json.decode(seen.request.body) for seen in self.sent(verb, resource)]
+        return [msgspec.json.decode(item.request.body) for item in self.sent(verb, resource)]
 
     async def wait_for_sync(self, seconds: float = 3.0) -> None:
         """Wait until pending work is done."""

@@ -20,8 +20,8 @@ def changes(store: Store, resource: str, name: str = "") -> list[Change]:
 def causes(store: Store, resource: str, name: str = "", component: str = "") -> list[Cause]:
     """The causes of these changes, optionally of one component."""
     origins = [change.origin for change in changes(store, resource, name)]
-    found = [origin.cause for origin in origins if origin is not None and origin.cause is not None]
-    return [cause for cause in found if component in ("", cause.component)]
+    result = [origin.cause for origin in origins if origin is not None and origin.cause is not None]
+    return [cause for cause in result if component in ("", cause.component)]
 
 
 def decisions(store: Store, resource: str, name: str = "", component: str = "") -> list[str]:

@@ -103,7 +103,7 @@ class World(ApiWorld):
             spec["nodeName"] = node
         if group:
             spec["schedulingGroup"] = {"podGroupName": group}
-        made = await self.request("POST", PODS, {"metadata": {"name": name, **metadata}, "spec": spec})
+        created = await self.request("POST", PODS, {"metadata": {"name": name, **metadata}, "spec": spec})
         status: Doc = {"phase": phase}
         if reason:
             status["reason"] = reason
@@ -111,7 +111,7 @@ class World(ApiWorld):
             condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": format_time(self.env.now())}
             status["conditions"] = [condition]
         await self.merge(f"{PODS}/{name}/status", {"status": status})
-        return made
+        return created
 
     async def delete(self, path: str, *, grace: int | None = None) -> None:
         """DELETE, as a user would."""
@@ -126,8 +126,8 @@ class World(ApiWorld):
 
     async def taints(self, name: str) -> list[str]:
         """``key:effect`` of the node's taints, without the prefix ``node.kubernetes.io/``."""
-        found = (await self.must_get(f"{NODES}/{name}"))["spec"].get("taints") or []
-        return [f"{t['key'].removeprefix('node.kubernetes.io/')}:{t['effect']}" for t in found]
+        obj = (await self.must_get(f"{NODES}/{name}"))["spec"].get("taints") or []
+        return [f"{t['key'].removeprefix('node.kubernetes.io/')}:{t['effect']}" for t in obj]
 
     async def conditions(self, path: str) -> dict[str, Doc]:
         """An object's conditions by type."""
@@ -154,19 +154,19 @@ class World(ApiWorld):
 
     def bodies(self, verb: str, resource: str) -> list[Doc]:
         """The bodies of such requests."""
-        found = []
+        result = []
         for sent in self.seen:
             call = sent.call
             name = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
             if call.verb == verb and name == resource:
-                found.append(msgspec.json.decode(sent.request.body))
-        return found
+                result.append(msgspec.json.decode(sent.request.body))
+        return result
 
 
 def toleration(key: str, seconds: int | None = None) -> Doc:
     """A toleration of a NoExecute taint with any value."""
-    found: Doc = {"key": key, "operator": "Exists", "effect": "NoExecute"}
-    return found if seconds is None else {**found, "tolerationSeconds": seconds}
+    result: Doc = {"key": key, "operator": "Exists", "effect": "NoExecute"}
+    return result if seconds is None else {**result, "tolerationSeconds": seconds}
 
 
 def no_execute(key: str) -> Doc:
@@ -197,12 +197,12 @@ def started(
 
     @contextlib.asynccontextmanager
     async def make(env: Env) -> AsyncIterator[World]:
-        async with world(env, server) as made:
-            await made.start(descriptor, options)
+        async with world(env, server) as new_world:
+            await new_world.start(descriptor, options)
             if seconds:
                 await asyncio.sleep(seconds)
-                made.seen.clear()
-            yield made
+                new_world.seen.clear()
+            yield new_world
 
     return fixture_of(make)
 

@@ -36,8 +36,8 @@ class RealWorld:
 
     def items(self, path: str) -> list[dict[str, Any]]:
         """The objects of a list; blocks."""
-        found: list[dict[str, Any]] = self.cluster.request("GET", path)["items"]
-        return found
+        obj: list[dict[str, Any]] = self.cluster.request("GET", path)["items"]
+        return obj
 
     def names(self, path: str, *, without: str = "") -> list[str]:
         """The names of the objects of a list, except ``without``; blocks."""

@@ -51,5 +51,5 @@ def _search(found: Any, where: str, uid: str, key: str, seen: set[int]) -> Itera
 def _fields(found: Any) -> list[str]:
     if isinstance(found, msgspec.Struct):
         return list(found.__struct_fields__)
-    slots = [name for each in type(found).__mro__ for name in getattr(each, "__slots__", ())]
+    slots = [name for item in type(found).__mro__ for name in getattr(item, "__slots__", ())]
     return [*slots, *getattr(found, "__dict__", ())]

@@ -27,7 +27,7 @@ PLURALS = {
 def authorizer() -> RbacAuthorizer:
     """An authorizer with the bootstrap roles and those of ``deploy/rbac.yaml``."""
     stored: dict[str, list[bytes]] = {}
-    ours = [(PLURALS[found["kind"]], found) for found in documents("rbac.yaml") if found["kind"] in PLURALS]
+    ours = [(PLURALS[document["kind"]], document) for document in documents("rbac.yaml") if document["kind"] in PLURALS]
     for resource, found in itertools.chain(bootstrap_objects(), ours):
         stored.setdefault(resource, []).append(msgspec.json.encode(found))
     return RbacAuthorizer(lambda resource: stored.get(resource, []))

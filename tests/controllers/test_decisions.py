@@ -64,7 +64,7 @@ async def test_a_rollout_a_scale_down_and_a_deletion(env: Env) -> None:
     assert pods[:2] == ["wants 2 pods and has 0: creating 2"] * 2
     assert pods[-1].startswith("wants 1 of 2: web-HASH-POD chosen, rank 1 of 2 by upstream's order: ")
     deleted = causes(store, "pods", component="replicaset-controller")[-1]
-    assert [(each.type, each.resource) for each in deleted.triggers] == [("MODIFIED", "replicasets.apps")]
+    assert [(item.type, item.resource) for item in deleted.triggers] == [("MODIFIED", "replicasets.apps")]
 
     assert set(decisions(store, "replicasets.apps", component="garbage-collector-controller")) == {
         "deleting ReplicaSet default/web-HASH, Background: its owner Deployment web (uid UID) does not exist"
@@ -118,7 +118,7 @@ async def test_scheduling_and_preemption(env: Env) -> None:
         await cluster.create({**high, "value": 1000})
         await cluster.create(_pod("small", "1", nodeName="node-0"))
         await cluster.create(_pod("zone", nodeSelector={"zone": "a"}))
-        made = await cluster.create(_pod("first", "20"))
+        created = await cluster.create(_pod("first", "20"))
         await asyncio.sleep(2)
         await cluster.create(_pod("second", "20"))
         await asyncio.sleep(2)
@@ -132,7 +132,7 @@ async def test_scheduling_and_preemption(env: Env) -> None:
     (trigger,) = bound.triggers
     assert bound.key == "default/first"
     assert (trigger.type, trigger.resource, trigger.name) == ("ADDED", "pods", "first")
-    assert trigger.resource_version == made["metadata"]["resourceVersion"]
+    assert trigger.resource_version == created["metadata"]["resourceVersion"]
     assert decisions(store, "pods", "second", "default-scheduler")[0] == "node-0 chosen, the only feasible node of 2"
     unschedulable = "Unschedulable: 0/2 nodes are available: "
     assert decisions(store, "pods", "zone", "default-scheduler") == [
@@ -178,14 +178,14 @@ async def test_unreachable_node(env: Env) -> None:
         await asyncio.sleep(5)
         simulator.silence("node-1")
         await asyncio.sleep(100)
-        found = decisions(store, "nodes", "node-1", "node-lifecycle-controller")
-        assert found[-3:] == [
+        result = decisions(store, "nodes", "node-1", "node-lifecycle-controller")
+        assert result[-3:] == [
             "no heartbeat of node node-1 for 55 s, grace period 50 s: its conditions become Unknown",
             "NoSchedule taints by conditions and spec of node node-1: +node.kubernetes.io/unreachable",
             "Ready of node node-1 is Unknown (NodeStatusUnknown): taint node.kubernetes.io/unreachable:NoExecute, at "
             "most 0.1 nodes/s in zone (none)",
         ]
-        assert {each.key for each in causes(store, "nodes", "node-1", "node-lifecycle-controller")} == {"node-1"}
+        assert {cause.key for cause in causes(store, "nodes", "node-1", "node-lifecycle-controller")} == {"node-1"}
         tainted = [change for change in changes(store, "nodes", "node-1") if change.type == "MODIFIED"][-1]
         assert decisions(store, "pods", "web", "node-lifecycle-controller") == [
             "node node-1 is not ready (Ready is Unknown): the pods on it become not ready"
@@ -197,5 +197,7 @@ async def test_unreachable_node(env: Env) -> None:
         "evicted from node node-1: the pod tolerates for 300 s its taints node.kubernetes.io/unreachable:NoExecute "
         f"since {since}"
     )
-    assert [(each.type, each.resource, each.name) for each in evicted.triggers] == [("MODIFIED", "nodes", "node-1")]
+    assert [(trigger.type, trigger.resource, trigger.name) for trigger in evicted.triggers] == [
+        ("MODIFIED", "nodes", "node-1")
+    ]
     assert evicted.triggers[0].resource_version == str(tainted.revision)

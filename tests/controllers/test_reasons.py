@@ -247,8 +247,8 @@ async def test_reasons_of_writes(env: Env, scenario: Scenario, expected: list[tu
         store = cluster.plane.server.store
         await scenario(cluster)
     for resource, name, component, sentence in expected:
-        found = decisions(store, resource, name, component)
-        assert sentence in found, f"{sentence} is none of\n" + "\n".join(found)
+        result = decisions(store, resource, name, component)
+        assert sentence in result, f"{sentence} is none of\n" + "\n".join(result)
 
 
 SIDECARS = ("external-provisioner", "external-attacher", "external-resizer")

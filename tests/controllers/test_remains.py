@@ -65,32 +65,32 @@ async def a_node(world: World) -> Gone:
 
 async def a_service_cidr(world: World) -> Gone:
     world.faults.add(Rule(delay_answer(LATE), verb="patch", subresource="status"))
-    made = await world.request("POST", CIDRS, {"metadata": {"name": "extra"}, "spec": {"cidrs": ["10.9.0.0/24"]}})
+    created = await world.request("POST", CIDRS, {"metadata": {"name": "extra"}, "spec": {"cidrs": ["10.9.0.0/24"]}})
     await asyncio.sleep(1)
     assert await world.conditions(f"{CIDRS}/extra")
     await remove(world, f"{CIDRS}/extra")
-    return uid_of(made), "extra"
+    return uid_of(created), "extra"
 
 
 async def a_cron_job(world: World) -> Gone:
     world.faults.add(Rule(delay_answer(LATE), verb="update", resource="cronjobs", subresource="status"))
     template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}}}
     spec = {"schedule": "* * * * *", "jobTemplate": template}
-    made = await world.request("POST", CRON_JOBS, {"metadata": {"name": "tick"}, "spec": spec})
+    created = await world.request("POST", CRON_JOBS, {"metadata": {"name": "tick"}, "spec": spec})
     await asyncio.sleep(61)
     assert (await world.must_get(f"{CRON_JOBS}/tick"))["status"]["active"]
     await remove(world, f"{CRON_JOBS}/tick")
-    return uid_of(made), "default/tick"
+    return uid_of(created), "default/tick"
 
 
 async def create_job(world: World) -> tuple[Doc, Doc]:
     """A Job, and its pod, which has succeeded."""
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}}
-    made = await world.request("POST", JOBS, {"metadata": {"name": "work"}, "spec": spec})
+    created = await world.request("POST", JOBS, {"metadata": {"name": "work"}, "spec": spec})
     await asyncio.sleep(5)
     (pod,) = (await world.must_get(PODS))["items"]
     await world.merge(f"{PODS}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}})
-    return made, pod
+    return created, pod
 
 
 async def a_finished_job(world: World) -> Gone:
@@ -138,33 +138,33 @@ async def a_pod_with_created_claim(world: World) -> Gone:
 
 async def a_deallocated_claim(world: World) -> Gone:
     doc = claim_doc("claim", finalizers=[FINALIZER])
-    made = await world.request("POST", RESOURCE_CLAIMS, doc)
+    created = await world.request("POST", RESOURCE_CLAIMS, doc)
     world.faults.add(Rule(delay_answer(LATE), verb="update", resource="resourceclaims", subresource="status"))
     status = {"allocation": {"devices": {"results": []}}, "reservedFor": [reference("nobody", "no-uid")]}
     await world.merge(f"{RESOURCE_CLAIMS}/claim/status", {"status": status})
     await asyncio.sleep(1)
     assert "allocation" not in (await world.must_get(f"{RESOURCE_CLAIMS}/claim"))["status"]
     await remove(world, f"{RESOURCE_CLAIMS}/claim")
-    return uid_of(made), "default/claim"
+    return uid_of(created), "default/claim"
 
 
 async def a_claim_with_unobserved_user(world: World) -> Gone:
     world.faults.add(Rule(delay(LATE), verb="get", resource="pods"))
     with world.faults.hold(resource="pods"):
         pod = await world.request("POST", PODS, {"metadata": {"name": "pod"}, "spec": {"containers": [CONTAINER]}})
-        made = await world.request("POST", RESOURCE_CLAIMS, claim_doc("claim"))
+        created = await world.request("POST", RESOURCE_CLAIMS, claim_doc("claim"))
         status = {"allocation": {"devices": {"results": []}}, "reservedFor": [reference("pod", uid_of(pod))]}
         await world.merge(f"{RESOURCE_CLAIMS}/claim/status", {"status": status})
         await asyncio.sleep(1)
         await remove(world, f"{RESOURCE_CLAIMS}/claim")
         await asyncio.sleep(LATE)
-    return uid_of(made), "default/claim"
+    return uid_of(created), "default/claim"
 
 
 async def a_claim_without_users(world: World) -> Gone:
     world.faults.add(Rule(delay(LATE), verb="list", resource="pods"))
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    made = [await world.request("POST", VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": spec}) for name in "ab"]
+    created = [await world.request("POST", VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": spec}) for name in "ab"]
     await asyncio.sleep(1)
     with world.faults.hold(resource="persistentvolumeclaims"):  # one list is to answer for both
         for name in "ab":
@@ -173,7 +173,7 @@ async def a_claim_without_users(world: World) -> Gone:
     await asyncio.sleep(1)
     await world.merge(f"{VOLUME_CLAIMS}/b", {"metadata": {"finalizers": None}})
     assert await world.get(f"{VOLUME_CLAIMS}/b") is None
-    return uid_of(made[1]), "default/b"
+    return uid_of(created[1]), "default/b"
 
 
 async def a_calculated_quota(world: World, monkeypatch: pytest.MonkeyPatch) -> Gone:
@@ -183,14 +183,14 @@ async def a_calculated_quota(world: World, monkeypatch: pytest.MonkeyPatch) -> G
         await asyncio.sleep(LATE)
         return await count(self, *about)
 
-    made = await world.request("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "9"}}})
+    created = await world.request("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "9"}}})
     await world.request("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "m"}})
     await asyncio.sleep(60)
     monkeypatch.setattr(Counter, "count", slowly)
     await world.delete("/api/v1/namespaces/default/configmaps/m")
     await asyncio.sleep(1)
     await remove(world, f"{QUOTAS}/q")
-    return uid_of(made), "default/q"
+    return uid_of(created), "default/q"
 
 
 async def an_evicting_rule(world: World) -> Gone:

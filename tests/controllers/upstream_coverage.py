@@ -15,12 +15,12 @@ Cases = Mapping[str, str]
 
 def functions_in(directory: Path) -> set[str]:
     """The test functions in the modules of a directory."""
-    found: set[str] = set()
+    result: set[str] = set()
     for path in sorted(directory.glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                found.add(node.name)
-    return found
+                result.add(node.name)
+    return result
 
 
 def missing(cases: Cases, directory: Path) -> list[str]:

@@ -13,7 +13,7 @@ def test_page_is_current(package: str) -> None:
     assert (DOCS / f"{package}.md").read_text(encoding="utf-8") == page(package), "run: make reference"
 
 
-@pytest.mark.parametrize("package", [each for each in PACKAGES if not each.startswith("api.")])
+@pytest.mark.parametrize("package", [item for item in PACKAGES if not item.startswith("api.")])
 def test_every_public_name_is_documented(package: str) -> None:
     for entry in page(package).split("\n## ")[1:]:
         name, _, rest = entry.partition("\n")

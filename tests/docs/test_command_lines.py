@@ -35,9 +35,9 @@ def command_lines(text: str) -> Iterator[str]:
         for line in lines:
             if prompted and not line.startswith("$ "):
                 continue  # what was printed
-            if (found := _COMMAND.search(line.partition(" #")[0].removeprefix("$ "))) is not None:
-                yield found.group(1).strip()
-    yield from (found.strip() for found in _INLINE.findall(text))
+            if (match := _COMMAND.search(line.partition(" #")[0].removeprefix("$ "))) is not None:
+                yield match.group(1).strip()
+    yield from (item.strip() for item in _INLINE.findall(text))
 
 
 def words_of(line: str) -> list[str]:

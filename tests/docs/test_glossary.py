@@ -70,8 +70,8 @@ def _names(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def _offences(path: Path) -> Iterator[str]:
-    found = [(path.stem, 1), *_names(ast.parse(path.read_text()))]
-    for name, line in dict(found).items():
+    result = [(path.stem, 1), *_names(ast.parse(path.read_text()))]
+    for name, line in dict(result).items():
         for word in _WORD.findall(name):
             if word.lower() in INSTEAD and name not in EXCEPTIONS:
                 yield f"{path.relative_to(_SOURCE)}:{line}: {name} ({word.lower()}: {INSTEAD[word.lower()]})"
@@ -82,8 +82,8 @@ _PACKAGES = sorted(path.name for path in _SOURCE.iterdir() if (path / "__init__.
 
 @pytest.mark.parametrize("package", _PACKAGES)
 def test_identifiers_use_upstreams_words(package: str) -> None:
-    found = [line for path in sorted((_SOURCE / package).rglob("*.py")) for line in _offences(path)]
-    assert found == []
+    result = [line for path in sorted((_SOURCE / package).rglob("*.py")) for line in _offences(path)]
+    assert result == []
 
 
 IN_PROSE = {

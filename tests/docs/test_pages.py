@@ -58,14 +58,14 @@ def test_readme_is_short() -> None:
 
 def linked(page: Path) -> set[Path]:
     """The pages that a page links to."""
-    found = {(page.parent / target).resolve() for target in _LINK.findall(page.read_text(encoding="utf-8"))}
-    return {path for path in found if path.suffix == ".md" and path.is_file()}
+    result = {(page.parent / target).resolve() for target in _LINK.findall(page.read_text(encoding="utf-8"))}
+    return {path for path in result if path.suffix == ".md" and path.is_file()}
 
 
 def test_every_page_is_within_three_clicks_of_the_landing_page() -> None:
     seen = reached = {ROOT / "docs/README.md"}
     for _click in range(3):
-        reached = {page for each in reached for page in linked(each)} - seen
+        reached = {page for item in reached for page in linked(item)} - seen
         seen = seen | reached
     assert [str(page.relative_to(ROOT)) for page in PAGES if page not in seen] == [], (
         "docs/README.md leads to none of them"
@@ -78,9 +78,9 @@ def named_pages(entries: object) -> list[str]:
         case str():
             return [entries]
         case dict():
-            return [page for each in entries.values() for page in named_pages(each)]
+            return [page for value in entries.values() for page in named_pages(value)]
         case list():
-            return [page for each in entries for page in named_pages(each)]
+            return [page for item in entries for page in named_pages(item)]
     raise AssertionError(f"{entries!r} is no entry of a navigation")
 
 

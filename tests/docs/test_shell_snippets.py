@@ -176,12 +176,12 @@ jq() { for _ in $(seq 100); do if [ -s "${!#}" ]; then break; fi; sleep 0.1; don
 
 def pages() -> dict[str, list[str]]:
     """The shell snippets of each page that has some."""
-    found = {}
+    result = {}
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]:
         snippets = _SHELL.findall(page.read_text("utf-8"))
         if snippets and not page.is_relative_to(ROOT / "docs/reference"):
-            found[str(page.relative_to(ROOT))] = snippets
-    return found
+            result[str(page.relative_to(ROOT))] = snippets
+    return result
 
 
 def commands(snippet: str) -> list[str]:
@@ -189,30 +189,30 @@ def commands(snippet: str) -> list[str]:
     lines = snippet.replace("\\\n", " ").splitlines()
     if not snippet.startswith("$ "):
         return ["\n".join(line for line in lines if not line.startswith(tuple(NOT_RUN)))]
-    found: list[str] = []
+    result: list[str] = []
     document = ""
     for line in lines:
         if document:
-            found[-1] += f"\n{line}"
+            result[-1] += f"\n{line}"
             document = "" if line == document else document
-        elif _FAILS.search(line) and found:
-            found[-1] = f"! {found[-1]}"
+        elif _FAILS.search(line) and result:
+            result[-1] = f"! {result[-1]}"
         elif line.startswith("$ ") and not line.startswith(tuple(NOT_RUN)):
-            found.append(line.removeprefix("$ "))
+            result.append(line.removeprefix("$ "))
             document = line.rpartition("<<")[2] if "<<" in line else ""
-    return found
+    return result
 
 
 def outputs(snippet: str) -> list[str]:
     """The lines that a snippet shows as printed by commands that are run."""
-    found: list[str] = []
+    result: list[str] = []
     run = False
     for line in snippet.replace("\\\n", " ").splitlines():
         if line.startswith("$ "):
             run = not line.startswith(tuple(NOT_RUN))
         elif run and line.strip() not in ("...", "…", ""):
-            found.append(line)
-    return found if snippet.startswith("$ ") else []
+            result.append(line)
+    return result if snippet.startswith("$ ") else []
 
 
 def script(page: str, snippets: list[str], *, whole: bool) -> str:
@@ -226,9 +226,9 @@ def script(page: str, snippets: list[str], *, whole: bool) -> str:
 
 
 def test_every_page_with_snippets_is_listed() -> None:
-    found = pages()
-    assert sorted(found) == sorted([*PAGES, *ELSEWHERE])
-    text = "\n".join(snippet for page in PAGES for snippet in found[page])
+    result = pages()
+    assert sorted(result) == sorted([*PAGES, *ELSEWHERE])
+    text = "\n".join(snippet for page in PAGES for snippet in result[page])
     assert [line for line in NOT_RUN if f"\n{line}" not in f"\n{text}"] == []
 
 

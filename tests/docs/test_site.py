@@ -48,5 +48,5 @@ def test_comparison_lists_the_questions() -> None:
 
 @pytest.mark.slow
 def test_pilothouse_passes_the_comparison() -> None:
-    found = comparison.measured(comparison.pilothouse_up, rounds=1)
-    assert [question for question, answer in found.answers.items() if not answer] == []
+    result = comparison.measured(comparison.pilothouse_up, rounds=1)
+    assert [question for question, answer in result.answers.items() if not answer] == []

@@ -20,4 +20,4 @@ _AVOIDED = re.compile(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_prose_is_plain(page: Path) -> None:
     text = _CODE.sub("", page.read_text(encoding="utf-8"))
-    assert [found[0] for found in _AVOIDED.finditer(text)] == []
+    assert [item[0] for item in _AVOIDED.finditer(text)] == []

@@ -211,8 +211,8 @@ def lazily_imported() -> Iterator[tuple[str, str]]:
 
 def test_only_modules_are_imported_lazily() -> None:
     """Type checkers take a function there too; it would be looked for as a module by the first request for it."""
-    found = {name: path for path, name in lazily_imported()}
-    assert len(found) > 100
-    for name, path in found.items():
+    result = {name: path for path, name in lazily_imported()}
+    assert len(result) > 100
+    for name, path in result.items():
         with contextlib.suppress(ImportError) if name in NOT_EVERYWHERE else contextlib.nullcontext():
             assert isinstance(importlib.import_module(name), ModuleType), path

@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def _names(path: Path) -> list[str]:
-    return sorted(one.name for one in path.parent.iterdir())
+    return sorted(item.name for item in path.parent.iterdir())
 
 
 def _rotated(path: Path, **limits: Any) -> RotatedFile:
@@ -79,7 +79,7 @@ async def test_rotated_file_keeps_the_mode(log: Path) -> None:
     sink.write(HALF)
     sink.wait()
     sink.close()
-    assert {stat.S_IMODE(one.stat().st_mode) for one in log.parent.iterdir()} == {0o640}
+    assert {stat.S_IMODE(item.stat().st_mode) for item in log.parent.iterdir()} == {0o640}
 
 
 async def test_existing_log_is_appended_unless_full(log: Path) -> None:

@@ -22,14 +22,14 @@ def run(main: Coroutine[Any, Any, None], clock: MovableClock) -> None:
 
 def test_timers_fire_in_order_while_the_clock_is_advanced() -> None:
     clock = MovableClock()
-    seen: list[tuple[str, int]] = []
+    observed: list[tuple[str, int]] = []
 
     async def every(name: str, period: float) -> None:
         began = asyncio.get_running_loop().time()
         while True:
             await asyncio.sleep(period)
             passed = asyncio.get_running_loop().time() - began
-            seen.append((name, 5 * round(passed / 5)))  # a busy machine adds real time
+            observed.append((name, 5 * round(passed / 5)))  # a busy machine adds real time
 
     async def main() -> None:
         tasks = [asyncio.create_task(every("a", 10)), asyncio.create_task(every("b", 25))]
@@ -42,7 +42,7 @@ def test_timers_fire_in_order_while_the_clock_is_advanced() -> None:
             task.cancel()
 
     run(main(), clock)
-    due = [(name, at) for name, at in seen if at < 60]  # what is due at 60 comes only if real time has passed, too
+    due = [(name, at) for name, at in observed if at < 60]  # what is due at 60 comes only if real time has passed, too
     assert due == [("a", 10), ("a", 20), ("b", 25), ("a", 30), ("a", 40), ("b", 50), ("a", 50)] or due == [
         ("a", 10), ("a", 20), ("b", 25), ("a", 30), ("a", 40), ("a", 50), ("b", 50)
     ]  # fmt: skip

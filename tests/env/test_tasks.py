@@ -8,20 +8,20 @@ from pilothouse.env import Env, TaskGroup
 
 
 async def test_tasks_are_cancelled_in_the_order_they_were_started() -> None:
-    seen: list[int] = []
+    observed: list[int] = []
 
     async def worker(number: int) -> None:
         try:
             await asyncio.sleep(100)
         finally:
-            seen.append(number)
+            observed.append(number)
 
     async with TaskGroup() as group:
         for number in range(20):
             group.start(worker(number))
         await asyncio.sleep(1)
         group.cancel()
-    assert seen == list(range(20))
+    assert observed == list(range(20))
 
 
 async def test_first_failure_cancels_other_tasks_and_the_body(env: Env) -> None:
@@ -43,14 +43,14 @@ async def test_first_failure_cancels_other_tasks_and_the_body(env: Env) -> None:
 
 
 async def test_external_cancellation_cancels_tasks_and_propagates() -> None:
-    seen: list[str] = []
+    observed: list[str] = []
 
     async def worker() -> None:
         try:
             await asyncio.sleep(100)
         except asyncio.CancelledError:
             await asyncio.sleep(1)
-            seen.append("worker ended")
+            observed.append("worker ended")
             raise
 
     async def owner() -> None:
@@ -62,17 +62,17 @@ async def test_external_cancellation_cancels_tasks_and_propagates() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert seen == ["worker ended"]
+    assert observed == ["worker ended"]
 
 
 async def test_failing_body_waits_for_tasks_and_keeps_its_exception() -> None:
-    seen: list[str] = []
+    observed: list[str] = []
 
     async def worker() -> None:
         try:
             await asyncio.sleep(100)
         finally:
-            seen.append("ended")
+            observed.append("ended")
 
     async def owner() -> None:
         async with TaskGroup() as group:
@@ -82,7 +82,7 @@ async def test_failing_body_waits_for_tasks_and_keeps_its_exception() -> None:
 
     with pytest.raises(KeyError):
         await owner()
-    assert seen == ["ended"]
+    assert observed == ["ended"]
 
 
 async def test_closed_group_rejects_tasks() -> None:
@@ -136,7 +136,7 @@ async def test_error_during_cancellation_leaves_no_cancel_request() -> None:
 
 
 async def test_task_cleanup_is_not_cancelled_by_a_second_failure() -> None:
-    seen: list[str] = []
+    observed: list[str] = []
 
     async def fails(seconds: float) -> None:
         try:
@@ -150,7 +150,7 @@ async def test_task_cleanup_is_not_cancelled_by_a_second_failure() -> None:
             await asyncio.sleep(1000)
         finally:
             await asyncio.sleep(5)
-            seen.append("finished")
+            observed.append("finished")
 
     async def owner() -> None:
         async with TaskGroup() as group:
@@ -161,4 +161,4 @@ async def test_task_cleanup_is_not_cancelled_by_a_second_failure() -> None:
 
     with pytest.raises(BaseExceptionGroup):
         await owner()
-    assert seen == ["finished"]
+    assert observed == ["finished"]

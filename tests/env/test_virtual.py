@@ -19,14 +19,14 @@ async def test_sleep_advances_the_virtual_clock(env: Env) -> None:
 
 
 async def test_equal_deadlines_fire_in_creation_order() -> None:
-    seen: list[int] = []
+    observed: list[int] = []
 
     async def note(number: int) -> None:
         await asyncio.sleep(5)
-        seen.append(number)
+        observed.append(number)
 
     await asyncio.gather(*(note(n) for n in range(50)))
-    assert seen == list(range(50))
+    assert observed == list(range(50))
 
 
 def test_deadlock_is_an_error_naming_the_tasks() -> None:
@@ -85,7 +85,7 @@ async def test_threads_are_rejected() -> None:
 
 
 def test_remaining_tasks_are_cancelled_and_clean_up() -> None:
-    seen: list[str] = []
+    observed: list[str] = []
 
     async def main(_env: Env) -> str:
         async def forgotten() -> None:
@@ -93,14 +93,14 @@ def test_remaining_tasks_are_cancelled_and_clean_up() -> None:
                 await asyncio.sleep(100)
             finally:
                 await asyncio.sleep(1)
-                seen.append("cleaned up")
+                observed.append("cleaned up")
 
         task = asyncio.get_running_loop().create_task(forgotten())
         await asyncio.sleep(1)
         return task.get_name()
 
     run(main)
-    assert seen == ["cleaned up"]
+    assert observed == ["cleaned up"]
 
 
 def test_seed_determines_uids_and_independent_streams() -> None:

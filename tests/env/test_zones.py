@@ -29,8 +29,8 @@ def test_tz_variable(value: str, hours: int) -> None:
 def test_localtime_file_without_the_variable(tmp_path: Path) -> None:
     assert local_zone({}, tmp_path / "localtime") is datetime.UTC
     link = tmp_path / "localtime"
-    found = [Path(folder) / "Asia/Tokyo" for folder in ("/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/etc/zoneinfo")]
-    source = next((path for path in found if path.exists()), None)
+    result = [Path(folder) / "Asia/Tokyo" for folder in ("/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/etc/zoneinfo")]
+    source = next((path for path in result if path.exists()), None)
     if source is None:
         pytest.skip("this system has no zone files")
     link.write_bytes(source.read_bytes())

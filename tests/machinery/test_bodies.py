@@ -15,9 +15,9 @@ from pilothouse.machinery.typed_walk import walk_text
 
 
 def definition(group: str, version: str, kind: str) -> Definition:
-    found = load().for_kind(group, version, kind)
-    assert found is not None
-    return found
+    result = load().for_kind(group, version, kind)
+    assert result is not None
+    return result
 
 
 POD = definition("", "v1", "Pod")

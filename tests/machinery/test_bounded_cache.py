@@ -4,12 +4,12 @@ from pilothouse.machinery.bounded_cache import bounded_cache
 
 
 def test_cache_of_one_argument() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     @bounded_cache(2, max_length=3)
     def upper(text: str) -> str:
         """Says it loudly."""
-        asked.append(text)
+        requests.append(text)
         return text.upper()
 
     assert [upper(text) for text in ("a", "a", "long", "long", "b", "c", "a")] == [
@@ -21,18 +21,18 @@ def test_cache_of_one_argument() -> None:
         "C",
         "A",
     ]
-    assert asked == ["a", "long", "long", "b", "c", "a"]
+    assert requests == ["a", "long", "long", "b", "c", "a"]
     assert (upper.__name__, upper.__doc__) == ("upper", "Says it loudly.")
 
 
 def test_cache_of_two_arguments() -> None:
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     @bounded_cache(10, max_length=3)
     def both(first: str, second: str) -> str:
-        asked.append((first, second))
+        requests.append((first, second))
         return first + second
 
     for pair in (("a", "b"), ("a", "b"), ("ab", "cd"), ("ab", "cd"), ("", "abc"), ("", "abc")):
         assert both(*pair) == "".join(pair)
-    assert asked == [("a", "b"), ("ab", "cd"), ("ab", "cd"), ("", "abc")]
+    assert requests == [("a", "b"), ("ab", "cd"), ("ab", "cd"), ("", "abc")]

@@ -46,8 +46,8 @@ async def test_tasks_inherit_the_sync_and_decide_for_themselves() -> None:
         await asyncio.sleep(0)
         return current_cause()
 
-    found = await asyncio.gather(decide("first"), decide("second"))
-    assert [each.decision for each in found if each] == ["first", "second"]
+    result = await asyncio.gather(decide("first"), decide("second"))
+    assert [item.decision for item in result if item] == ["first", "second"]
     assert current_cause() == Cause("job", "default/pi")
 
 
@@ -61,11 +61,11 @@ async def test_header_round_trip() -> None:
     assert value.isascii()
     assert value.count(b"\n") == 1
     assert read_cause({name.decode().lower(): value.decode().strip()}) == current_cause()
-    found = current_cause()
-    assert found is not None
-    assert found.triggers[0] == Trigger("MODIFIED", "pods", "default", "web-0", "12")
-    assert (len(found.triggers), found.more) == (MAX_TRIGGERS, 2)
-    assert [each.name for each in found.triggers] == [f"web-{number}" for number in (0, 1, 4, 5, 6, 7, 8, 9)]
+    result = current_cause()
+    assert result is not None
+    assert result.triggers[0] == Trigger("MODIFIED", "pods", "default", "web-0", "12")
+    assert (len(result.triggers), result.more) == (MAX_TRIGGERS, 2)
+    assert [trigger.name for trigger in result.triggers] == [f"web-{number}" for number in (0, 1, 4, 5, 6, 7, 8, 9)]
 
 
 async def test_largest_cause_is_accepted() -> None:
@@ -75,10 +75,10 @@ async def test_largest_cause_is_accepted() -> None:
     begin_sync("c" * 63, "k" * 1000, triggers)
     record_decision("d" * 1000)
     value = cause_header().partition(b": ")[2].decode().strip()
-    found = _claimed(value)
-    assert found is not None
-    assert len(found.decision) == MAX_DECISION
-    assert found.decision.endswith("…")
+    result = _claimed(value)
+    assert result is not None
+    assert len(result.decision) == MAX_DECISION
+    assert result.decision.endswith("…")
 
 
 @cases(

@@ -13,8 +13,8 @@ NEW_YORK = "America/New_York"
 
 
 def at(text: str) -> datetime.datetime:
-    found = datetime.datetime.fromisoformat(text)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    result = datetime.datetime.fromisoformat(text)
+    return result if result.tzinfo is not None else result.replace(tzinfo=UTC)
 
 
 @cases(
@@ -51,8 +51,8 @@ def at(text: str) -> datetime.datetime:
 )
 def test_activation(moment: str, schedule: str, expected: bool) -> None:
     """TestActivation."""
-    found = parse_schedule(schedule).next(at(moment) - datetime.timedelta(seconds=1))
-    assert (found == at(moment)) is expected
+    result = parse_schedule(schedule).next(at(moment) - datetime.timedelta(seconds=1))
+    assert (result == at(moment)) is expected
 
 
 @cases(
@@ -136,9 +136,9 @@ def test_next(zone: str, after: str, schedule: str, expected: list[str]) -> None
     """TestNext, with rows for the days on which clocks are set."""
     parsed, moment = parse_schedule(schedule, load_zone(zone)), at(after)
     for text in expected:
-        found = parsed.next(moment)
-        assert found == at(text)
-        moment = found
+        result = parsed.next(moment)
+        assert result == at(text)
+        moment = result
     if not expected:
         assert parsed.next(moment) is None
 

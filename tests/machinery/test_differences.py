@@ -50,18 +50,18 @@ from pilothouse.machinery.differences import ABSENT, Difference, differences, sh
     },
 )
 def test_fields(before: dict[str, Any], after: dict[str, Any], expected: list[tuple[str, Any, Any]]) -> None:
-    assert differences(before, after) == [Difference(*each) for each in expected]
+    assert differences(before, after) == [Difference(*item) for item in expected]
 
 
 def test_rest_of_a_large_object_is_compared_as_a_whole() -> None:
     before, after = ({"list": [{"a": n, "b": [n]} for n in range(first, first + 30_000)]} for first in (0, 1))
     kept = {"a": {"b": 1}}
-    found = differences({**kept, **before, "z": 1}, {**kept, **after, "z": 2})
-    assert [each.path for each in found] == ["list", "z"]
-    assert [each.path for each in differences({"list": [*range(5000)]}, {"list": [7, *range(1, 5000)]})] == ["list[0]"]
+    result = differences({**kept, **before, "z": 1}, {**kept, **after, "z": 2})
+    assert [item.path for item in result] == ["list", "z"]
+    assert [item.path for item in differences({"list": [*range(5000)]}, {"list": [7, *range(1, 5000)]})] == ["list[0]"]
     wide = {"maps": {f"k{n:04}": {"x": n} for n in range(9000)}}
-    found = differences(wide, {"maps": {name: {"x": -1} for name in wide["maps"]}})
-    assert (found[0].path, found[-1].path) == ("maps.k0000.x", "maps.k8999")
+    result = differences(wide, {"maps": {name: {"x": -1} for name in wide["maps"]}})
+    assert (result[0].path, result[-1].path) == ("maps.k0000.x", "maps.k8999")
 
 
 def test_short_json_is_the_beginning() -> None:
@@ -89,7 +89,7 @@ def test_objects_may_be_nested_deeply(depth: int) -> None:
 
 
 def nested(depth: int, leaf: int) -> dict[str, Any]:
-    found: Any = leaf
+    result: Any = leaf
     for _ in range(depth):
-        found = {"a": found}
-    return dict(found)
+        result = {"a": result}
+    return dict(result)

@@ -77,14 +77,14 @@ def test_token_has_the_key_id(algorithm: str) -> None:
     head, body, signature = Signer(key).sign(CLAIMS).split(".")
     assert from_base64url(head) == f'{{"alg":"{algorithm}","kid":"{key_id(public)}"}}'.encode()
     assert msgspec.json.decode(from_base64url(body)) == CLAIMS
-    found = msgspec.json.decode(from_base64url(head))
+    document = msgspec.json.decode(from_base64url(head))
     signed = f"{head}.{body}".encode()
-    assert verify(public, found, signed, from_base64url(signature))
-    assert not verify(public, found, signed + b"x", from_base64url(signature))
-    assert not verify(public, found, signed, from_base64url(signature)[:-1])
+    assert verify(public, document, signed, from_base64url(signature))
+    assert not verify(public, document, signed + b"x", from_base64url(signature))
+    assert not verify(public, document, signed, from_base64url(signature)[:-1])
     assert not verify(public, {"alg": "HS256"}, signed, from_base64url(signature))
     others = [other.public_key() for name, other in KEYS.items() if name != algorithm]
-    assert not any(verify(other, found, signed, from_base64url(signature)) for other in others)
+    assert not any(verify(other, document, signed, from_base64url(signature)) for other in others)
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
@@ -139,16 +139,16 @@ def test_signer_repr_hides_the_key() -> None:
     ids=["ES256", "ES384", "ES512"],
 )
 def test_elliptic_curve_keys_in_a_key_set(algorithm: str, expected: tuple[str, int]) -> None:
-    found = jwk("x", KEYS[algorithm].public_key())
+    result = jwk("x", KEYS[algorithm].public_key())
     curve, size = expected
-    assert {name: found[name] for name in ("use", "kty", "kid", "alg", "crv")} == {
+    assert {name: result[name] for name in ("use", "kty", "kid", "alg", "crv")} == {
         "use": "sig",
         "kty": "EC",
         "kid": "x",
         "alg": algorithm,
         "crv": curve,
     }
-    assert [len(from_base64url(found[name])) for name in "xy"] == [size, size]
+    assert [len(from_base64url(result[name])) for name in "xy"] == [size, size]
 
 
 CONTENT = "Hello from the other side. I must have called a thousand times."

@@ -131,8 +131,8 @@ def test_values_saturate_at_64_bits() -> None:
 def test_nano_values_are_exact_and_ordered() -> None:
     texts = ["-1", "0", "1n", "0.5", "500m", "1", "1e9", "1Gi", "9999999999999999999Ki", "1e30"]
     assert [parse_quantity(text).billionths for text in texts[:6]] == [-(10**9), 0, 1, 5 * 10**8, 5 * 10**8, 10**9]
-    found = [parse_quantity(text) for text in texts]
-    assert sorted(found, key=lambda each: each.billionths) == sorted(found) == found
+    result = [parse_quantity(text) for text in texts]
+    assert sorted(result, key=lambda each: each.billionths) == sorted(result) == result
 
 
 def test_quantities_compare_by_value() -> None:

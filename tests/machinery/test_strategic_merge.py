@@ -16,9 +16,9 @@ from pilothouse.machinery.strategic_merge import apply_strategic_merge
 
 
 def definition(group: str, version: str, kind: str) -> Definition:
-    found = load().for_kind(group, version, kind)
-    assert found is not None
-    return found
+    result = load().for_kind(group, version, kind)
+    assert result is not None
+    return result
 
 
 POD = definition("", "v1", "Pod")
@@ -230,9 +230,9 @@ def test_fast_paths_agree_with_the_full_merge(monkeypatch: pytest.MonkeyPatch, s
     short: list[bool] = []
 
     def watched(*of: Any) -> Any:
-        found = as_it_is(*of)
-        short.append(bool(found))
-        return found
+        result = as_it_is(*of)
+        short.append(bool(result))
+        return result
 
     def merged(way: Any, document: Any, patch: Any) -> Any:
         monkeypatch.setattr(strategic_merge, short_cut, way)

@@ -152,8 +152,8 @@ async def test_a_second_pressure_does_not_hurry_the_evictions_and_each_ends_by_i
     assert [(await w.existing(name)).status.reason for name in names].count("Evicted") == 2
     w.nodes.relieve("n0", "memory")
     await asyncio.sleep(320)
-    found = await conditions(w, "n0")
-    assert (found["MemoryPressure"], found["DiskPressure"]) == ("False", "True")
+    result = await conditions(w, "n0")
+    assert (result["MemoryPressure"], result["DiskPressure"]) == ("False", "True")
 
 
 async def test_a_pod_replaced_on_another_node_while_the_watch_was_lost_leaves_its_room(w: World) -> None:

@@ -99,9 +99,9 @@ def test_kubectl_run_returns_the_output_and_exit_code_of_the_pod(kubectl: Termin
 def test_kubectl_debug_does_not_wait_forever(kubectl: Terminal) -> None:
     kubectl.run("debugged")
     until(lambda: "1/1" in kubectl("get", "pod", "debugged"), "the pod is ready")
-    found = kubectl.kubectl("debug", "debugged", "--image=busybox", "-c", "debugger", "-it", "--", "sleep", "1.5")
-    assert found.returncode == 0, found.stderr
-    assert "couldn't attach to pod/debugged, falling back to streaming logs" in found.stderr
+    result = kubectl.kubectl("debug", "debugged", "--image=busybox", "-c", "debugger", "-it", "--", "sleep", "1.5")
+    assert result.returncode == 0, result.stderr
+    assert "couldn't attach to pod/debugged, falling back to streaming logs" in result.stderr
 
     def state() -> dict[str, Any]:
         (status,) = kubectl.pod("debugged")["status"]["ephemeralContainerStatuses"]

@@ -26,8 +26,8 @@ async def _create(w: World, kind: Any, **data: str) -> None:
 
 
 async def _waiting(w: World) -> dict[str, str]:
-    found: dict[str, str] = (await w.document())["status"]["containerStatuses"][0]["state"].get("waiting") or {}
-    return found
+    result: dict[str, str] = (await w.document())["status"]["containerStatuses"][0]["state"].get("waiting") or {}
+    return result
 
 
 async def _warnings(w: World) -> list[tuple[str, str]]:

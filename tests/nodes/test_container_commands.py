@@ -102,8 +102,8 @@ def script(text: str) -> tuple[str, ...]:
     },
 )
 def test_outcome(words: tuple[str, ...], expected: tuple[float, int] | None) -> None:
-    found = outcome_of(words)
-    assert (None if found is None else (found.seconds, found.code)) == expected
+    result = outcome_of(words)
+    assert (None if result is None else (result.seconds, result.code)) == expected
 
 
 @cases(
@@ -121,9 +121,9 @@ def test_outcome(words: tuple[str, ...], expected: tuple[float, int] | None) -> 
     },
 )
 def test_output(words: tuple[str, ...], output: list[tuple[float, str]]) -> None:
-    found = outcome_of(words)
-    assert found is not None
-    assert list(found.output) == output
+    result = outcome_of(words)
+    assert result is not None
+    assert list(result.output) == output
 
 
 PIECES = [
@@ -170,15 +170,15 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=30))
 def test_any_command_text_is_handled(pieces: list[str]) -> None:
-    found = outcome_of(script(" ".join(pieces)))
-    assert found is None or (found.seconds >= 0 and 0 <= found.code < 256)
+    result = outcome_of(script(" ".join(pieces)))
+    assert result is None or (result.seconds >= 0 and 0 <= result.code < 256)
 
 
 def test_the_output_of_a_loop_is_bounded() -> None:
-    found = outcome_of(script("while true; do echo x; sleep 1; done"))
-    assert found is not None
-    assert found.output[:2] == ((0.0, "x"), (1.0, "x"))
-    assert 100 < len(found.output) < 10_000
+    result = outcome_of(script("while true; do echo x; sleep 1; done"))
+    assert result is not None
+    assert result.output[:2] == ((0.0, "x"), (1.0, "x"))
+    assert 100 < len(result.output) < 10_000
 
 
 def test_outcomes_of_long_commands_are_not_cached() -> None:
@@ -188,8 +188,8 @@ def test_outcomes_of_long_commands_are_not_cached() -> None:
 
 
 def test_the_termination_message_is_the_content_of_its_file() -> None:
-    found = outcome_of(script("echo -n DONE > /dev/termination-log; echo b; exit 1"))
-    assert found == Outcome(seconds=0.0, code=1, output=((0.0, "b"),), message="DONE")
+    result = outcome_of(script("echo -n DONE > /dev/termination-log; echo b; exit 1"))
+    assert result == Outcome(seconds=0.0, code=1, output=((0.0, "b"),), message="DONE")
 
 
 @cases(

@@ -276,12 +276,12 @@ def test_behavior_of_pods_from_annotations(made: Any, until: float, expected: li
 
 def test_commands_may_be_ignored() -> None:
     unread = Profile(start_delay=0.0, commands=False)
-    for made in (
+    for say in (
         pod(policy="Never"),
         pod(containers=says("sleep", "5"), policy="Never"),
         pod(containers=says("false")),
     ):
-        assert states(runtime_pod(made, unread, until=999)) == [("a", "running", 0, True)]
+        assert states(runtime_pod(say, unread, until=999)) == [("a", "running", 0, True)]
 
 
 def one_by_one(pod: RuntimePod, now: float) -> None:

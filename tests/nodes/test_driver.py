@@ -88,12 +88,12 @@ async def phase(world: World, name: str) -> str:
 async def volumes_of(world: World, node: str) -> tuple[list[str], list[str]]:
     """What the node is told that it has, and what it says that it uses."""
     status = (await world.must_get(f"{NODES}/{node}"))["status"]
-    return [each["name"] for each in status.get("volumesAttached") or []], status.get("volumesInUse") or []
+    return [item["name"] for item in status.get("volumesAttached") or []], status.get("volumesInUse") or []
 
 
 async def attachments(world: World) -> dict[str, bool]:
     return {
-        each["spec"]["nodeName"]: each["status"]["attached"] for each in (await world.must_get(ATTACHMENTS))["items"]
+        item["spec"]["nodeName"]: item["status"]["attached"] for item in (await world.must_get(ATTACHMENTS))["items"]
     }
 
 

@@ -93,7 +93,7 @@ def test_commands(annotations: dict[str, str], expected: Commands) -> None:
     },
 )
 def test_commands_that_cannot_be_understood(annotations: dict[str, str], complaint: str) -> None:
-    found = commands_of({f"simulated.pilothouse.dev/{key}": text for key, text in annotations.items()})
-    (told,) = found.invalid_annotations
+    result = commands_of({f"simulated.pilothouse.dev/{key}": text for key, text in annotations.items()})
+    (told,) = result.invalid_annotations
     assert complaint in told
-    assert not found.faults
+    assert not result.faults

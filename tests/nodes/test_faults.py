@@ -278,17 +278,17 @@ async def test_a_pod_that_does_not_fit_fails_with_a_reason(w: World, parts: dict
 async def test_a_crash_loop_is_written_step_by_step(w: World) -> None:
     annotations = {"simulated.pilothouse.dev/exit-code": "1", "simulated.pilothouse.dev/run-time": "5s"}
     await w.create_pod(node="n0", metadata={"annotations": annotations})
-    seen: list[str] = []
+    observed: list[str] = []
     for _ in range(300):
         await asyncio.sleep(0.1)
         state: dict[str, dict[str, str]] = (await w.document())["status"]["containerStatuses"][0]["state"]
         ((kind, rest),) = state.items()
         text = f"{kind}:{rest.get('reason', '')}"
-        if not seen or seen[-1] != text:
-            seen.append(text)
+        if not observed or observed[-1] != text:
+            observed.append(text)
     crash = ["running:", "terminated:Error"]
     wait = ["waiting:CrashLoopBackOff"]
-    assert seen[-8:] == [*crash, *crash, *wait, *crash, *wait][-8:]
+    assert observed[-8:] == [*crash, *crash, *wait, *crash, *wait][-8:]
     reasons = [event.reason for event in await w.events()]
     assert {"Started", "BackOff"} <= set(reasons)
 

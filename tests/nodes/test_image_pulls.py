@@ -47,19 +47,19 @@ _NO_HOST = (
     },
 )
 def test_which_images_cannot_be_pulled(image: str, reason: str, message: str | None) -> None:
-    found = pull_failure(image, "IfNotPresent")
-    assert (found.reason if found else "") == reason
+    result = pull_failure(image, "IfNotPresent")
+    assert (result.reason if result else "") == reason
     if message is not None:
-        assert (found.message if found else "").removeprefix("rpc error: code = NotFound desc = ").removeprefix(
+        assert (result.message if result else "").removeprefix("rpc error: code = NotFound desc = ").removeprefix(
             "rpc error: code = Unknown desc = "
         ) == message
 
 
 def test_a_missing_image_with_pull_policy_never() -> None:
-    found = pull_failure("webserver:404", "Never")
-    assert found is not None
-    assert found.reason == "ErrImageNeverPull"
-    assert found.message == 'Container image "webserver:404" is not present with pull policy of Never'
+    result = pull_failure("webserver:404", "Never")
+    assert result is not None
+    assert result.reason == "ErrImageNeverPull"
+    assert result.message == 'Container image "webserver:404" is not present with pull policy of Never'
 
 
 def _waiting(image: str = "webserver:404", **spec: str) -> dict[str, Any]:
@@ -69,15 +69,15 @@ def _waiting(image: str = "webserver:404", **spec: str) -> dict[str, Any]:
 def test_pulls_are_tried_again_with_pauses() -> None:
     """10 s, doubling to five minutes (``imageBackOffPeriod`` and ``MaxImageBackOff`` of ``pkg/kubelet/kubelet.go``)."""
     made = runtime_pod(pod(**_waiting()), until=0)
-    seen = []
+    observed = []
     for _ in range(12):
-        seen.append((next_change(made), *[run.reason for run in made.containers]))
+        observed.append((next_change(made), *[run.reason for run in made.containers]))
         advance(made, next_change(made))
-    assert [(at, reason) for at, reason in seen if reason == "ErrImagePull"] == [
+    assert [(at, reason) for at, reason in observed if reason == "ErrImagePull"] == [
         (1, "ErrImagePull"), (11, "ErrImagePull"), (31, "ErrImagePull"), (71, "ErrImagePull"), (151, "ErrImagePull"),
         (311, "ErrImagePull"),
     ]  # fmt: skip
-    assert {reason for at, reason in seen} == {"ErrImagePull", "ImagePullBackOff"}
+    assert {reason for at, reason in observed} == {"ErrImagePull", "ImagePullBackOff"}
     assert phase_of(made) == "Pending"
 
 

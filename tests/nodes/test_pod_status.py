@@ -223,31 +223,31 @@ def test_every_run_has_its_own_id_and_the_previous_one() -> None:
 def test_an_evicted_pod_has_reason_and_message() -> None:
     failure = PodFailure("Evicted", "The node was low on resource: memory. ", disruption=True)
     body = patch(pod("a", "b", status=RAN), stopped=KILLED_CODE, failure=failure)
-    found = body["status"]
-    assert (found["phase"], found["reason"], found["message"]) == ("Failed", "Evicted", failure.message)
+    result = body["status"]
+    assert (result["phase"], result["reason"], result["message"]) == ("Failed", "Evicted", failure.message)
     assert conditions(body)["DisruptionTarget"] == ("True", "TerminationByKubelet", failure.message, NOW)
-    order = [item["type"] for item in found["$setElementOrder/conditions"]]
+    order = [item["type"] for item in result["$setElementOrder/conditions"]]
     assert order == ["DisruptionTarget", *ORDER]
 
 
 def test_a_running_pod_is_not_reported_as_evicted_yet() -> None:
-    found = patch(pod(status=RAN), failure=PodFailure("Evicted", "m", disruption=True))["status"]
-    assert (found["phase"], "reason" in found) == ("Running", False)
+    result = patch(pod(status=RAN), failure=PodFailure("Evicted", "m", disruption=True))["status"]
+    assert (result["phase"], "reason" in result) == ("Running", False)
 
 
 def test_a_rejected_pod_has_a_reason_and_no_containers() -> None:
     body = rejected(pod(status=BOUND), instant(5.0), PodFailure("OutOfcpu", "Node didn't have enough resource: cpu"))
-    found = body["status"]
-    assert (found["phase"], found["reason"], found["startTime"]) == ("Failed", "OutOfcpu", NOW)
-    assert found["message"] == "Pod was rejected: Node didn't have enough resource: cpu"
-    assert "containerStatuses" not in found
+    result = body["status"]
+    assert (result["phase"], result["reason"], result["startTime"]) == ("Failed", "OutOfcpu", NOW)
+    assert result["message"] == "Pod was rejected: Node didn't have enough resource: cpu"
+    assert "containerStatuses" not in result
     assert conditions(body) == {"Ready": ENDED, "ContainersReady": ENDED, "PodScheduled": SCHEDULED}
 
 
 def test_a_new_address_replaces_the_old_one() -> None:
     """After a boot. The list is merged by address, and a pod may have one of a family."""
-    found = patch(pod(status={**RAN, "podIP": "10.128.0.9"}))["status"]
-    assert found["podIPs"] == [{"ip": ADDRESS}, {"$patch": "replace"}]
+    result = patch(pod(status={**RAN, "podIP": "10.128.0.9"}))["status"]
+    assert result["podIPs"] == [{"ip": ADDRESS}, {"$patch": "replace"}]
     assert patch(pod(status=RAN))["status"]["podIPs"] == [{"ip": ADDRESS}]
 
 
@@ -286,6 +286,6 @@ def test_image_ids_name_repository_and_digest(image: str, repository: str) -> No
 def test_resources_are_repeated_once_containers_exist() -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     made = pod(containers=[{"name": "a", "image": "i", "resources": resources}])
-    found = patch(made)["status"]["containerStatuses"][0]
-    assert (found["allocatedResources"], found["resources"]) == ({"cpu": "1"}, resources)
+    result = patch(made)["status"]["containerStatuses"][0]
+    assert (result["allocatedResources"], result["resources"]) == ({"cpu": "1"}, resources)
     assert "resources" not in patch(made, SLOW)["status"]["containerStatuses"][0]

@@ -39,12 +39,12 @@ async def test_a_pod_runs_and_goes_through_a_terminal_phase(w: World) -> None:
 @pytest.mark.world(profile=Profile(events=False, accept_delay=1.5, start_delay=3, ready_delay=2))
 async def test_every_stage_waits_its_time(w: World) -> None:
     await w.create_pod(node="node-0")
-    seen = []
+    observed = []
     for _ in range(8):
         await asyncio.sleep(1)
         pod = await w.existing()
-        seen.append((pod.status.phase, pod.status.start_time is not None, is_ready(pod)))
-    assert seen == [
+        observed.append((pod.status.phase, pod.status.start_time is not None, is_ready(pod)))
+    assert observed == [
         ("Pending", False, False),
         ("Pending", True, False),
         ("Pending", True, False),
@@ -245,16 +245,16 @@ async def test_a_delay_ends_at_whatever_instant_it_began(w: World) -> None:
 async def test_readiness_gates_are_followed_at_once(w: World) -> None:
     await w.create_pod(node="node-0", readinessGates=[{"conditionType": "example.com/lb"}])
     await asyncio.sleep(1)
-    told = []
+    messages = []
     for status in ("", "False", "True", "False"):
         if status:
             await w.set_condition("example.com/lb", status)
             await asyncio.sleep(0.01)
         conditions = {c.type: c for c in (await w.existing()).status.conditions}
-        told.append((conditions["Ready"].status, conditions["Ready"].message))
+        messages.append((conditions["Ready"].status, conditions["Ready"].message))
         assert conditions["ContainersReady"].status == "True"
     closed = 'the status of pod readiness gate "example.com/lb" is not "True", but False'
-    assert told == [
+    assert messages == [
         ("False", 'corresponding condition of pod readiness gate "example.com/lb" does not exist.'),
         ("False", 'corresponding condition of pod readiness gate "example.com/lb" does not exist.'),
         ("True", ""),

@@ -52,11 +52,11 @@ async def only_volume(world: World) -> Doc:
 async def test_there_is_a_default_class_and_claims_are_bound(world: World) -> None:
     class_ = await world.must_get(f"{CLASSES}/standard")
     assert class_["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
-    made = await create_claim(world, size="3Gi", accessModes=["ReadWriteMany"], volumeMode="Block")
+    created = await create_claim(world, size="3Gi", accessModes=["ReadWriteMany"], volumeMode="Block")
     await wait_for_sync()
     volume = await only_volume(world)
     assert await phases(world) == {"c": "Bound", volume["metadata"]["name"]: "Bound"}
-    assert volume["metadata"]["name"] == f"pvc-{made['metadata']['uid']}"
+    assert volume["metadata"]["name"] == f"pvc-{created['metadata']['uid']}"
     assert volume["metadata"]["finalizers"] == [EXTERNAL, PROTECTION]
     spec = volume["spec"]
     assert spec["csi"] == {"driver": PROVISIONER, "volumeHandle": volume["metadata"]["name"]}
@@ -77,7 +77,7 @@ async def test_a_default_class_of_a_user_is_kept(env: Env) -> None:
         informers.start(world._group)
         world._group.start(provisioner.run(), name="provisioner")
         await provisioner.ready.wait()
-        assert [each["metadata"]["name"] for each in (await world.must_get(CLASSES))["items"]] == ["gold"]
+        assert [item["metadata"]["name"] for item in (await world.must_get(CLASSES))["items"]] == ["gold"]
 
 
 async def test_a_volume_is_deleted_with_its_claim(world: World) -> None:
@@ -172,5 +172,5 @@ async def test_claims_of_others_are_left_alone(world: World) -> None:
     await create_class(world)
     await create_claim(world, storageClassName="gold")
     await asyncio.sleep(40)
-    found: list[Any] = (await world.must_get(VOLUMES))["items"]
-    assert found == []
+    volume: list[Any] = (await world.must_get(VOLUMES))["items"]
+    assert volume == []

@@ -142,8 +142,8 @@ async def test_crashes_boots_pressure_and_refusals_on_a_real_server(env: Env, re
 
         async def status(pod: str) -> dict[str, Any]:
             raw = await client.get(PODS.raw, pod, namespace)
-            found: dict[str, Any] = msgspec.json.decode(raw)["status"]
-            return found
+            document: dict[str, Any] = msgspec.json.decode(raw)["status"]
+            return document
 
         async def create(pod: str, policy: str, cpu: str = "10m", **annotations: str) -> None:
             made = body(pod, cpu, annotations={f"{PREFIX}{k.replace('_', '-')}": v for k, v in annotations.items()})
@@ -156,8 +156,8 @@ async def test_crashes_boots_pressure_and_refusals_on_a_real_server(env: Env, re
             return int(container["restartCount"])
 
         async def has(pod: str, phase: str, reason: str = "") -> bool:
-            found = await status(pod)
-            return (found.get("phase"), found.get("reason", "")) == (phase, reason)
+            result = await status(pod)
+            return (result.get("phase"), result.get("reason", "")) == (phase, reason)
 
         await create("crash", "Always", exit_code="1", run_time="100ms")
         await create("retry", "OnFailure", exit_code="1,0", run_time="100ms")

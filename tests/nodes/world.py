@@ -152,8 +152,8 @@ class World:
 
     async def events(self) -> list[Event]:
         """All events, in the order in which they were created."""
-        found = (await self.client.list(EVENTS, "default")).items
-        return sorted(found, key=lambda event: int(event.metadata.resource_version))
+        items = (await self.client.list(EVENTS, "default")).items
+        return sorted(items, key=lambda event: int(event.metadata.resource_version))
 
     async def set_condition(self, kind: str, status: str, name: str = "p") -> None:
         """Write one condition of a pod, as some controller would."""

@@ -36,8 +36,8 @@ def example() -> ModuleType:
 @pytest.fixture
 async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
     """An API server with the definition of Thing, and no controllers."""
-    async with async_plane(env=env, nodes=0, controllers=()) as found:
+    async with async_plane(env=env, nodes=0, controllers=()) as plane:
         app = App("definitions")
         app.controller(THINGS)
-        await app.install(found.client)
-        yield found
+        await app.install(plane.client)
+        yield plane

@@ -43,8 +43,8 @@ def a_range(name: str = "one", **spec: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
-    async with async_plane(env=env, nodes=0, controllers=()) as found:
-        yield found
+    async with async_plane(env=env, nodes=0, controllers=()) as plane:
+        yield plane
 
 
 async def installed(cluster: AsyncCluster, app: App) -> DirectCalls:
@@ -124,9 +124,9 @@ async def test_a_mutating_function_returns_a_dict(cluster: AsyncCluster) -> None
 
     await installed(cluster, app)
     await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}})
-    found = await cluster.get("v1", "ConfigMap", "a")
-    assert found["data"] == {"x": "1", "stamp": "yes"}
-    assert found["immutable"] is True
+    obj = await cluster.get("v1", "ConfigMap", "a")
+    assert obj["data"] == {"x": "1", "stamp": "yes"}
+    assert obj["immutable"] is True
 
 
 async def test_a_function_reads_with_its_client(cluster: AsyncCluster) -> None:

@@ -73,8 +73,8 @@ async def until_ready(probes: int) -> None:
 
 async def read(client: Client, kind: Kind[msgspec.Raw], name: str) -> dict[str, Any]:
     raw = await client.get(kind, name, "default")
-    found: dict[str, Any] = msgspec.json.decode(raw)
-    return found
+    document: dict[str, Any] = msgspec.json.decode(raw)
+    return document
 
 
 async def until_served(client: Client) -> None:
@@ -101,13 +101,13 @@ async def validated_and_defaulted(client: Client) -> None:
 async def converted(client: Client) -> None:
     """Written in one version, read, listed, patched and watched in the other."""
     await client.create(V1, backup("v1", "old", schedule="0 4 * * *", keep=3), "default")
-    found = await read(client, V2, "old")
-    assert found["spec"] == {"schedule": "0 4 * * *", "retention": {"copies": 3, "days": 0}}
+    result = await read(client, V2, "old")
+    assert result["spec"] == {"schedule": "0 4 * * *", "retention": {"copies": 3, "days": 0}}
     patched = merge_patch({"spec": {"retention": {"days": 30}}})
     await client.patch(V2, "old", patched, "default")
-    found = await read(client, V1, "old")
-    assert found["spec"] == {"schedule": "0 4 * * *", "keep": 3}
-    assert found["metadata"]["annotations"] == {"example.com/retention-days": "30"}
+    result = await read(client, V1, "old")
+    assert result["spec"] == {"schedule": "0 4 * * *", "keep": 3}
+    assert result["metadata"]["annotations"] == {"example.com/retention-days": "30"}
     await client.patch(V1, "old", merge_patch({"spec": {"keep": 4}}), "default")
     assert (await read(client, V2, "old"))["spec"]["retention"] == {"copies": 4, "days": 30}
     listed = [json.loads(bytes(item)) for item in (await client.list(V1, "default")).items]
@@ -125,8 +125,8 @@ async def migrated(client: Client) -> None:
     assert (await read(client, V1, "moved"))["spec"] == {"schedule": schedule, "keep": 6}
     back = backup("v1", "moved", schedule=schedule, keep=4)
     await client.patch(V1, "moved", apply_patch(back), "default", field_manager="one", force=True)
-    found = await read(client, V1, "moved")
-    assert (found["spec"]["keep"], "labels" in found["metadata"]) == (4, False)
+    result = await read(client, V1, "moved")
+    assert (result["spec"]["keep"], "labels" in result["metadata"]) == (4, False)
     with pytest.raises(Invalid, match=r"spec.schedule: Required value|spec.schedule in body is required"):
         await client.create(V2, backup("v2", "wrong", retention={"copies": 1}), "default")
     await client.delete(V1, "moved", "default")
@@ -134,9 +134,9 @@ async def migrated(client: Client) -> None:
 
 async def synced(client: Client) -> None:
     async with asyncio.timeout(30):
-        while "status" not in (found := await read(client, V2, "nightly")):  # noqa: ASYNC110  # another process
+        while "status" not in (result := await read(client, V2, "nightly")):  # noqa: ASYNC110  # another process
             await asyncio.sleep(0.1)
-    assert found["status"]["conditions"][0]["type"] == "Scheduled"
+    assert result["status"]["conditions"][0]["type"] == "Scheduled"
 
 
 @pytest.mark.slow

@@ -393,11 +393,11 @@ async def test_the_address_of_this_machine_is_the_one_on_the_way_to_the_api_serv
     app = App("one")
     app.validating(CustomResource("example.com/v1", Thing))(_check)
     try:
-        found = await webhook_settings(app, run.flag_set("run").parse(["--install"]), Client(transport, env))
+        result = await webhook_settings(app, run.flag_set("run").parse(["--install"]), Client(transport, env))
     finally:
         await transport.close()
-    assert found is not None
-    assert found.url_host == "127.0.0.1"
+    assert result is not None
+    assert result.url_host == "127.0.0.1"
 
 
 @cases(

@@ -30,8 +30,8 @@ from pilothouse.testing import AsyncCluster
 
 
 async def condition(cluster: AsyncCluster, name: str = "one") -> dict[str, Any]:
-    found = await cluster.get(*THING, name)
-    (only,) = found["status"]["conditions"]
+    obj = await cluster.get(*THING, name)
+    (only,) = obj["status"]["conditions"]
     return only  # type: ignore[no-any-return]
 
 
@@ -258,8 +258,8 @@ async def test_predicates_of_a_reference_decide_about_its_updates(cluster: Async
 
     @app.controller(THINGS, references=(shared,))
     async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
-        found = ctx.get(CONFIG_MAPS, "shared")
-        seen.append(found.metadata.labels.get("version") if found else None)
+        obj = ctx.get(CONFIG_MAPS, "shared")
+        seen.append(obj.metadata.labels.get("version") if obj else None)
 
     async with cluster.running(app.run):
         await cluster.create(thing())
@@ -305,7 +305,7 @@ async def test_predicates_of_an_owned_kind_decide_about_its_updates(cluster: Asy
 
 async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None:
     app = App("things")
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     errors: list[str] = []
 
     def by_team(obj: ConfigMap | Thing) -> tuple[str, ...]:
@@ -314,7 +314,7 @@ async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None
     @app.controller(THINGS, reads=(CONFIG_MAPS,), indexes=(Index(CONFIG_MAPS, "team", by_team),))
     async def sync(obj: Thing, ctx: Context[Thing]) -> None:
         (team,) = by_team(obj)
-        found[obj.metadata.name] = [
+        result[obj.metadata.name] = [
             config_map.metadata.name for config_map in ctx.list(CONFIG_MAPS, index="team", value=team)
         ]
         try:
@@ -325,7 +325,7 @@ async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None
     # Names of indexes are a controller's own.
     @app.controller(THINGS, name="other", reads=(CONFIG_MAPS,), indexes={"team": lambda _obj: ("all",)})
     async def other(obj: Thing, ctx: Context[Thing]) -> None:
-        found["other"] = [obj.metadata.name for obj in ctx.list(THINGS, index="team", value="all")]
+        result["other"] = [obj.metadata.name for obj in ctx.list(THINGS, index="team", value="all")]
 
     for name, team in (("one", "a"), ("two", "b"), ("three", "a")):
         await cluster.create({**config_map(name), "metadata": {"name": name, "labels": {"team": team}}})
@@ -333,7 +333,7 @@ async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None
         await cluster.create(thing("first", labels={"team": "a"}))
         await cluster.create(thing("second", labels={"team": "b"}))
         await asyncio.sleep(1)
-    assert found == {"first": ["one", "three"], "second": ["two"], "other": ["first", "second"]}
+    assert result == {"first": ["one", "three"], "second": ["two"], "other": ["first", "second"]}
     assert errors[0] == (
         "controller thing has no index 'team' of things.example.com; it has none: declare it with indexes="
     )

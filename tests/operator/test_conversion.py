@@ -68,8 +68,10 @@ def page(version: str, **fields: Any) -> dict[str, Any]:
 
 
 def converted(obj: dict[str, Any], version: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Conversions([PAGES]).convert(json.dumps(obj).encode(), f"example.com/{version}"))
-    return found
+    document: dict[str, Any] = json.loads(
+        Conversions([PAGES]).convert(json.dumps(obj).encode(), f"example.com/{version}")
+    )
+    return document
 
 
 def test_the_definition_has_all_versions_and_a_webhook() -> None:
@@ -171,8 +173,8 @@ def test_an_object_goes_to_the_hub_and_back_with_its_metadata() -> None:
 
 
 def test_from_one_version_to_another_through_the_hub() -> None:
-    found = converted(page("v1", spec={"host": "a", "color": "red"}), "v3")
-    assert found == page("v3", address="a") | {
+    result = converted(page("v1", spec={"host": "a", "color": "red"}), "v3")
+    assert result == page("v3", address="a") | {
         "metadata": {**page("v1")["metadata"], "annotations": {OLD_FIELD: "red"}}
     }
     assert converted(page("v3", address="b"), "v1")["spec"] == {"host": "b"}
@@ -189,8 +191,8 @@ def test_versions_that_agree_keep_every_field() -> None:
     other = Version("v0", PageV3, lambda _old: Hub(), lambda _hub: PageV3())
     resource = CustomResource("example.com/v2", Hub, versions=(Version("v1", Same), other))
     obj = {**page("v1", color="", inner={"host": "a"}), "kind": "Hub"}
-    found = json.loads(Conversions([resource]).convert(json.dumps(obj).encode(), "example.com/v2"))
-    assert found == {**obj, "apiVersion": "example.com/v2"}
+    document = json.loads(Conversions([resource]).convert(json.dumps(obj).encode(), "example.com/v2"))
+    assert document == {**obj, "apiVersion": "example.com/v2"}
 
 
 @pytest.mark.parametrize(
@@ -267,10 +269,10 @@ async def test_the_definition_is_accepted_and_established(env: Env) -> None:
     app.controller(PAGES)
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await app.install(cluster.client)
-        found = await cluster.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "pages.example.com")
-        config = found["spec"]["conversion"]["webhook"]["clientConfig"]
+        obj = await cluster.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "pages.example.com")
+        config = obj["spec"]["conversion"]["webhook"]["clientConfig"]
         assert config["service"] == {"name": "pages-webhooks", "namespace": "default", "path": "/convert", "port": 443}
-        assert found["status"]["storedVersions"] == ["v1"]
+        assert obj["status"]["storedVersions"] == ["v1"]
 
 
 class GradedSpec(View, frozen=True):
@@ -415,9 +417,9 @@ def test_incomplete_and_invalid_objects_are_converted(given: Any, version: str, 
     sent |= {"spec": given} if given is not None else {}
     if given is None:
         del sent["spec"]
-    found = json.loads(bytes(Conversions([LIMITS]).convert(json.dumps(sent).encode(), f"example.com/{version}")))
+    document = json.loads(bytes(Conversions([LIMITS]).convert(json.dumps(sent).encode(), f"example.com/{version}")))
     names = {"apiVersion": f"example.com/{version}", "kind": "Limits", "metadata": {"name": "home"}}
-    assert found == names | expected
+    assert document == names | expected
 
 
 def test_a_manifest_is_migrated_with_server_side_apply(pilothouse: Cluster) -> None:

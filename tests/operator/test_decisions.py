@@ -38,9 +38,9 @@ EARLIER = "2025-01-01T00:00:00Z"
 )
 def test_the_transition_time_changes_with_the_status(before: list[dict[str, Any]], status: str, since: str) -> None:
     other = {"type": "Other", "status": "True"}
-    found = set_condition([other, *before], "Ready", status, "Because", "so", 7, NOW)
-    assert found[0] is other
-    assert found[1] == {
+    result = set_condition([other, *before], "Ready", status, "Because", "so", 7, NOW)
+    assert result[0] is other
+    assert result[1] == {
         "type": "Ready", "status": status, "reason": "Because", "message": "so", "observedGeneration": 7,
         "lastTransitionTime": since,
     }  # fmt: skip

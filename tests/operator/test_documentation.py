@@ -29,8 +29,8 @@ def sections() -> Iterator[tuple[str, list[str]]]:
     """Every section with code, by its heading."""
     parts = SECTION.split(PAGE)[1:]
     for heading, text in zip(parts[::2], parts[1::2], strict=True):
-        if found := re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-            yield heading, found
+        if result := re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            yield heading, result
 
 
 @pytest.mark.parametrize("section", EXAMPLES_OF)

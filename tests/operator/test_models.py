@@ -274,10 +274,10 @@ async def test_the_api_server_accepts_generated_definitions(env: Env, tmp_path: 
     module = loaded(models([GATES]), tmp_path)
     body = {"apiVersion": "example.com/v1", "kind": "HTTPGate", "metadata": {"name": "g"}}
     async with async_plane(env=env, nodes=0, controllers=(), crds=[module.HTTP_GATES]) as cluster:
-        made = await cluster.create({**body, "spec": {"class": "a", "ports": [{"port": 80}]}})
-        assert made["spec"]["strategy"] == {"type": "Slow", "limit": 0}
-        assert (made["spec"]["snake_case"], made["spec"]["ports"]) == (False, [{"port": 80, "protocol": "TCP"}])
-        gate = msgspec.convert(made, module.HTTPGate)
+        created = await cluster.create({**body, "spec": {"class": "a", "ports": [{"port": 80}]}})
+        assert created["spec"]["strategy"] == {"type": "Slow", "limit": 0}
+        assert (created["spec"]["snake_case"], created["spec"]["ports"]) == (False, [{"port": 80, "protocol": "TCP"}])
+        gate = msgspec.convert(created, module.HTTPGate)
         assert gate.spec.strategy.type == "Slow"
 
 
@@ -286,16 +286,16 @@ def test_versions_that_agree_are_of_one_resource_others_are_not(tmp_path: Path) 
     alike = version("v1beta1", deprecated=True, deprecationWarning="use v1", served=False)
     source = models([definition(version("v1alpha1", spec=old), alike, version("v1", storage=True), scope="Cluster")])
     module = loaded(source, tmp_path)
-    found = {name: value for name, value in vars(module).items() if isinstance(value, CustomResource)}
-    assert list(found) == ["HTTP_GATES", "HTTP_GATES_V1ALPHA1"]
-    versions = found["HTTP_GATES"].definition()["spec"]["versions"]
+    result = {name: value for name, value in vars(module).items() if isinstance(value, CustomResource)}
+    assert list(result) == ["HTTP_GATES", "HTTP_GATES_V1ALPHA1"]
+    versions = result["HTTP_GATES"].definition()["spec"]["versions"]
     assert [(entry["name"], entry["storage"], entry["served"]) for entry in versions] == [
         ("v1", True, True),
         ("v1beta1", False, False),
     ]
     assert versions[1]["deprecationWarning"] == "use v1"
-    assert not found["HTTP_GATES"].kind.namespaced
-    assert found["HTTP_GATES_V1ALPHA1"].kind.view is module.HTTPGateV1alpha1
+    assert not result["HTTP_GATES"].kind.namespaced
+    assert result["HTTP_GATES_V1ALPHA1"].kind.view is module.HTTPGateV1alpha1
     assert "# * version v1alpha1, whose schema differs: HTTP_GATES_V1ALPHA1" in source
 
 
@@ -328,10 +328,10 @@ def version_of(**schema: Any) -> dict[str, Any]:
 
 def nested(depth: int) -> dict[str, Any]:
     """A schema of objects in objects."""
-    found: dict[str, Any] = {"type": "object"}
+    result: dict[str, Any] = {"type": "object"}
     for _ in range(depth):
-        found = {"type": "object", "properties": {"a": found}}
-    return found
+        result = {"type": "object", "properties": {"a": result}}
+    return result
 
 
 def test_many_names_that_differ_in_punctuation() -> None:
@@ -397,13 +397,13 @@ FOREIGN = "x\nimport os\rimport os\0"
     },
 )
 async def test_no_text_of_a_definition_becomes_code(path: tuple[str | int, ...], value: object) -> None:
-    found = msgspec.json.decode(msgspec.json.encode(GATES))
+    document = msgspec.json.decode(msgspec.json.encode(GATES))
     *parents, last = path
-    place = found
+    place = document
     for name in parents:
         place = place[name]
     place[last] = value
-    tree = ast.parse(models([found]))
+    tree = ast.parse(models([document]))
     assert "os" not in {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
 
 
@@ -417,21 +417,21 @@ async def test_no_text_of_a_definition_becomes_code(path: tuple[str | int, ...],
     },
 )
 async def test_invalid_names_are_rejected(names: dict[str, str], version: str, words: str) -> None:
-    found = msgspec.json.decode(msgspec.json.encode(GATES))
-    found["spec"]["names"].update(names)
-    found["spec"]["versions"][0]["name"] = version
+    document = msgspec.json.decode(msgspec.json.encode(GATES))
+    document["spec"]["names"].update(names)
+    document["spec"]["versions"][0]["name"] = version
     with pytest.raises(InvalidDefinition, match=words):
-        models([found])
+        models([document])
 
 
 def replaced(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
     """The definition of these tests with another value at a path."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(GATES))
-    place: Any = found
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(GATES))
+    place: Any = document
     for name in path[:-1]:
         place = place[name]
     place[path[-1]] = value
-    return found
+    return document
 
 
 ROOT_SCHEMA = ("spec", "versions", 0, "schema", "openAPIV3Schema")

@@ -77,10 +77,10 @@ def test_fields_that_the_view_does_not_have_stay(
     raw = thing(**before)
     view = msgspec.convert(raw, Thing)
     changed = msgspec.structs.replace(view, spec=msgspec.structs.replace(view.spec, **change))
-    found = changed_object(raw, view, changed)
-    assert found == thing(**after)
-    operations = patch_operations(raw, found)
-    assert apply_json_patch(raw, operations) == found
+    result = changed_object(raw, view, changed)
+    assert result == thing(**after)
+    operations = patch_operations(raw, result)
+    assert apply_json_patch(raw, operations) == result
     assert bool(operations) == (before != after)
 
 
@@ -88,8 +88,8 @@ def test_a_field_of_an_absent_parent() -> None:
     view = Thing(metadata=ObjectMeta(name="one"))
     changed = Thing(metadata=ObjectMeta(name="one", labels={"a/b": "c"}), spec=Spec(replicas=2))
     raw = {"metadata": {"name": "one"}}
-    found = changed_object(raw, view, changed)
-    assert found == {"metadata": {"name": "one", "labels": {"a/b": "c"}}, "spec": {"replicas": 2}}
+    result = changed_object(raw, view, changed)
+    assert result == {"metadata": {"name": "one", "labels": {"a/b": "c"}}, "spec": {"replicas": 2}}
     assert raw == {"metadata": {"name": "one"}}
 
 

@@ -31,15 +31,15 @@ from pilothouse.testing import AsyncCluster, async_plane
 @pytest.fixture
 def controllers(monkeypatch: pytest.MonkeyPatch) -> list[DeclaredController]:
     """Those that run, for tests of what they remember."""
-    found: list[DeclaredController] = []
+    result: list[DeclaredController] = []
     init = DeclaredController.__init__
 
     def noted(self: DeclaredController, *args: Any, **options: Any) -> None:
         init(self, *args, **options)
-        found.append(self)
+        result.append(self)
 
     monkeypatch.setattr(DeclaredController, "__init__", noted)
-    return found
+    return result
 
 
 async def test_a_finalizer_runs_independently_of_predicates(cluster: AsyncCluster) -> None:
@@ -391,7 +391,7 @@ async def test_a_definition_that_is_not_installed_is_logged_with_the_way_out(
     async def sync(_obj: Thing, _ctx: Context[Thing]) -> None:
         return
 
-    async with async_plane(env=env, nodes=0, controllers=()) as found, found.running(app.run):
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster, cluster.running(app.run):
         await asyncio.sleep(1)
     logged = [record.getMessage() for record in caplog.records if "Failed to list" in record.getMessage()]
     hint = "or its definition is not established"

@@ -102,12 +102,12 @@ RANGES = CustomResource(
 
 
 def test_the_definition_of_a_class() -> None:
-    found = RANGES.definition()
-    assert found["metadata"] == {"name": "ranges.example.com"}
-    assert found["spec"]["names"] == {
+    result = RANGES.definition()
+    assert result["metadata"] == {"name": "ranges.example.com"}
+    assert result["spec"]["names"] == {
         "kind": "Range", "listKind": "RangeList", "plural": "ranges", "singular": "range", "shortNames": ["rg"],
     }  # fmt: skip
-    (version,) = found["spec"]["versions"]
+    (version,) = result["spec"]["versions"]
     assert version["subresources"] == {"status": {}}
     assert version["additionalPrinterColumns"] == [{"name": "Low", "type": "integer", "jsonPath": ".spec.low"}]
     schema = version["schema"]["openAPIV3Schema"]
@@ -119,9 +119,9 @@ def test_the_definition_of_a_class() -> None:
 def test_conditions_are_a_map_by_type() -> None:
     """As metav1.Condition is generated: server-side apply merges conditions of several managers."""
     view = msgspec.defstruct("Thing", [("conditions", tuple[Condition, ...], ())], rename="camel", frozen=True)
-    found = object_schema(view)["properties"]["conditions"]
-    assert (found["x-kubernetes-list-type"], found["x-kubernetes-list-map-keys"]) == ("map", ["type"])
-    assert found["items"]["required"] == ["type", "status"]
+    result = object_schema(view)["properties"]["conditions"]
+    assert (result["x-kubernetes-list-type"], result["x-kubernetes-list-map-keys"]) == ("map", ["type"])
+    assert result["items"]["required"] == ["type", "status"]
 
 
 def test_an_api_version_without_a_group_is_rejected() -> None:
@@ -153,8 +153,8 @@ async def test_the_api_server_validates_by_the_definition(env: Env, spec: dict[s
             with pytest.raises(Exception, match=message):
                 await client.create(RANGES.kind, body, "default")
             return
-        made = await client.create(RANGES.kind, body, "default")
-        assert made.spec.high == 10
+        created = await client.create(RANGES.kind, body, "default")
+        assert created.spec.high == 10
 
 
 class LampSpec(View, frozen=True):
@@ -201,8 +201,8 @@ async def test_rules_and_selectable_fields_are_the_api_servers(env: Env) -> None
             ("spec.color", "FieldValueInvalid", "Invalid value: no red"),
             ("spec.watts", "FieldValueForbidden", "Forbidden: a new lamp is small"),
         ]
-        found = await client.list(LAMPS.kind, "default", field_selector="spec.color=green")
-        assert [item.metadata.name for item in found.items] == ["green"]
+        result = await client.list(LAMPS.kind, "default", field_selector="spec.color=green")
+        assert [item.metadata.name for item in result.items] == ["green"]
 
 
 class LampSpecV1(View, frozen=True):
@@ -275,14 +275,14 @@ class Described(Base, frozen=True):
 
 
 def test_texts_below_fields_are_their_descriptions() -> None:
-    found = object_schema(Described)
-    shown = {name: subschema.get("description") for name, subschema in found["properties"].items()}
+    result = object_schema(Described)
+    shown = {name: subschema.get("description") for name, subschema in result["properties"].items()}
     assert shown == {
         "name": "The name.", "inner": "What is inside of it.", "size": "How large it is", "plain": None, "nested": None,
     }  # fmt: skip
-    assert found["properties"]["size"]["example"] == 5
-    assert found["properties"]["nested"]["properties"]["depth"]["description"] == "How deep."
-    assert found["description"] == "A thing."
+    assert result["properties"]["size"]["example"] == 5
+    assert result["properties"]["nested"]["properties"]["depth"]["description"] == "How deep."
+    assert result["description"] == "A thing."
 
 
 def test_a_class_without_source_has_a_schema_all_the_same() -> None:
@@ -327,8 +327,8 @@ WITH_ZEROS = CustomResource("example.com/v1", WithZeros, plural="withzeros")
 
 def test_zero_values_are_defaults_where_the_api_server_accepts_them() -> None:
     def properties(resource: CustomResource[Any]) -> dict[str, Any]:
-        found: dict[str, Any] = resource.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-        return found
+        result: dict[str, Any] = resource.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+        return result
 
     spec = properties(WITH_ZEROS)["spec"]["properties"]
     assert {name: item["default"] for name, item in spec.items() if "default" in item} == {
@@ -352,8 +352,8 @@ def test_rules_may_name_fields_that_are_left_out(pilothouse: Cluster) -> None:
 
     head = {"apiVersion": "example.com/v1", "kind": "WithZeros"}
     with pilothouse.running(app):
-        made = pilothouse.create({**head, "metadata": {"name": "one"}, "spec": {"high": 3}})
-        assert (made["spec"]["low"], made["spec"]["high"], made["spec"]["names"]) == (0, 3, [])
+        created = pilothouse.create({**head, "metadata": {"name": "one"}, "spec": {"high": 3}})
+        assert (created["spec"]["low"], created["spec"]["high"], created["spec"]["names"]) == (0, 3, [])
         with pytest.raises(ApiError, match="low is above high"):
             pilothouse.create({**head, "metadata": {"name": "two"}, "spec": {"high": -1}})
 
@@ -405,8 +405,8 @@ def test_nested_views_are_defaults(pilothouse: Cluster) -> None:
         "byName": {},
     }  # fmt: skip
     with pilothouse.running(app):
-        made = pilothouse.create({"apiVersion": "example.com/v1", "kind": "WithNested", "metadata": {"name": "one"}})
-        assert made["spec"] == {
+        created = pilothouse.create({"apiVersion": "example.com/v1", "kind": "WithNested", "metadata": {"name": "one"}})
+        assert created["spec"] == {
             "quota": {"cpu": "1", "burst": 2}, "large": {"cpu": 4, "burst": 2}, "bound": {"name": "abc", "half": 0.5},
             "names": ["a"], "parts": [{"name": "a", "half": 0.5}], "byName": {},
         }  # fmt: skip

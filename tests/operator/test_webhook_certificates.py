@@ -82,10 +82,10 @@ def test_certificates_for_twenty_years() -> None:
 )
 def test_a_serving_certificate_is_renewed(at: int, hosts: list[str], is_kept: bool) -> None:
     kept = renewed(None, [HOST], "pages", START)
-    found = renewed(kept, hosts, "pages", day(at))
-    assert (found is kept) is is_kept
-    assert found.bundle == kept.bundle
-    assert all(trusts(kept.bundle, found.serving, day(at), host) for host in hosts)
+    result = renewed(kept, hosts, "pages", day(at))
+    assert (result is kept) is is_kept
+    assert result.bundle == kept.bundle
+    assert all(trusts(kept.bundle, result.serving, day(at), host) for host in hosts)
 
 
 def test_an_address_may_be_written_in_several_ways() -> None:
@@ -96,10 +96,10 @@ def test_an_address_may_be_written_in_several_ways() -> None:
 
 def test_after_a_long_pause_everything_is_new() -> None:
     kept = renewed(None, [HOST], "pages", START)
-    found = renewed(kept, [HOST], "pages", day(AUTHORITY_DAYS + 1))
-    assert not trusts(kept.bundle, found.serving, day(AUTHORITY_DAYS + 1))
-    assert trusts(found.bundle, found.serving, day(AUTHORITY_DAYS + 1))
-    assert len(split(found.bundle)) == 1
+    result = renewed(kept, [HOST], "pages", day(AUTHORITY_DAYS + 1))
+    assert not trusts(kept.bundle, result.serving, day(AUTHORITY_DAYS + 1))
+    assert trusts(result.bundle, result.serving, day(AUTHORITY_DAYS + 1))
+    assert len(split(result.bundle)) == 1
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ def failing(cluster: AsyncCluster, env: Env, *faults: Rule) -> Client:
 @pytest.fixture
 async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
     """An API server with the manifests of the app, as an administrator applies them."""
-    async with async_plane(env=env, nodes=0, controllers=()) as found:
+    async with async_plane(env=env, nodes=0, controllers=()) as plane:
         for manifest in manifests(the_app(), namespace="default", image="example.com/pages:1"):
-            await found.create(manifest)
-        yield found
+            await plane.create(manifest)
+        yield plane
 
 
 async def secret_of(client: Client) -> Certificates:
@@ -187,21 +187,21 @@ async def secret_of(client: Client) -> Certificates:
 
 async def body_of(client: Client, kind: Kind[Any], name: str) -> dict[str, Any]:
     raw = await client.get(kind.raw, name)
-    found: dict[str, Any] = msgspec.json.decode(raw)
-    return found
+    document: dict[str, Any] = msgspec.json.decode(raw)
+    return document
 
 
 async def bundles(client: Client) -> set[bytes]:
     """Every caBundle of the app."""
-    found = set()
+    result = set()
     for kind in CONFIGURATIONS.values():
         body = await body_of(client, kind, "pages")
-        found |= {webhook["clientConfig"].get("caBundle", "") for webhook in body["webhooks"]}
+        result |= {webhook["clientConfig"].get("caBundle", "") for webhook in body["webhooks"]}
     for name in ("pages.example.com", "ranges.example.com"):
         spec = (await body_of(client, CRDS, name))["spec"]
         if "webhook" in spec["conversion"]:
-            found.add(spec["conversion"]["webhook"]["clientConfig"].get("caBundle", ""))
-    return {base64.b64decode(item) for item in found}
+            result.add(spec["conversion"]["webhook"]["clientConfig"].get("caBundle", ""))
+    return {base64.b64decode(item) for item in result}
 
 
 async def test_replicas_share_certificates_that_are_rotated(cluster: AsyncCluster, env: Env) -> None:
@@ -301,8 +301,8 @@ async def test_nothing_is_written_without_changes(cluster: AsyncCluster, env: En
 
 
 async def versions(client: Client) -> list[str]:
-    found = [await client.get(kind, "pages") for kind in CONFIGURATIONS.values()]
-    return [item.metadata.resource_version for item in found]
+    result = [await client.get(kind, "pages") for kind in CONFIGURATIONS.values()]
+    return [item.metadata.resource_version for item in result]
 
 
 async def test_outside_of_the_cluster_everything_is_installed_with_a_url(env: Env) -> None:

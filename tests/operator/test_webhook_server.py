@@ -36,11 +36,11 @@ async def client() -> AsyncIterator[Client]:
     env = Env()
     server = ApiServer(env, MemoryStore(env))
     await HandlerChain(server, address="").start()
-    found = Client(server.transport("admin", ["system:masters"]), env)
+    result = Client(server.transport("admin", ["system:masters"]), env)
     async with TaskGroup() as group:
         group.start(server.run(), name="api server")
-        await apply(found, manifests(the_app(), namespace="default"))
-        yield found
+        await apply(result, manifests(the_app(), namespace="default"))
+        yield result
         group.cancel()
 
 

@@ -37,10 +37,10 @@ async def ready(cluster: AsyncCluster, name: str, status: str = "True") -> dict[
     """The Website once its condition Ready has that status for its generation."""
     async with asyncio.timeout(3600):
         while True:
-            found = await cluster.get(*WEBSITE, name)
-            for condition in (found.get("status") or {}).get("conditions") or ():
-                if (condition["status"], condition["observedGeneration"]) == (status, found["metadata"]["generation"]):
-                    return found
+            obj = await cluster.get(*WEBSITE, name)
+            for condition in (obj.get("status") or {}).get("conditions") or ():
+                if (condition["status"], condition["observedGeneration"]) == (status, obj["metadata"]["generation"]):
+                    return obj
             await asyncio.sleep(0.2)
 
 
@@ -49,18 +49,18 @@ async def test_a_website_is_served_changed_and_deleted(env: Env, example: Module
         await example.app.install(cluster.client)
         async with cluster.running(example.app.run):
             await cluster.create(site("home", replicas=2))
-            found = await ready(cluster, "home")
-            assert found["status"]["readyReplicas"] == 2
-            assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
-            assert found["metadata"]["finalizers"] == ["example.com/farewell"]
+            result = await ready(cluster, "home")
+            assert result["status"]["readyReplicas"] == 2
+            assert result["status"]["observedGeneration"] == result["metadata"]["generation"]
+            assert result["metadata"]["finalizers"] == ["example.com/farewell"]
             page = await cluster.get("v1", "ConfigMap", "home-page")
             assert page["data"] == {"index.html": "<style></style><h1>Hello</h1>"}
             assert page["metadata"]["ownerReferences"][0]["name"] == "home"
             assert example.app.metrics.value("websites_published_total", "default") == 1
 
             await cluster.patch(*WEBSITE, "home", {"spec": {"theme": "dark"}})
-            found = await ready(cluster, "home", "False")
-            assert found["status"]["conditions"][0]["reason"] == "ThemeMissing"
+            result = await ready(cluster, "home", "False")
+            assert result["status"]["conditions"][0]["reason"] == "ThemeMissing"
             await cluster.create(theme("black"))
             await ready(cluster, "home")
             page = await cluster.get("v1", "ConfigMap", "home-page")

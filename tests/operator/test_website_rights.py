@@ -37,10 +37,10 @@ async def installed(client: Client, directory: Path, kubeconfig: Path) -> Path:
     answer = msgspec.json.decode((await client.request("POST", path, body=msgspec.json.encode(body))).body)
     config = yaml.safe_load(kubeconfig.read_text())
     config["users"] = [{"name": user["name"], "user": {"token": answer["status"]["token"]}} for user in config["users"]]
-    found = directory / "operator.kubeconfig"
-    found.write_text(json.dumps(config))
-    found.chmod(0o600)
-    return found
+    result = directory / "operator.kubeconfig"
+    result.write_text(json.dumps(config))
+    result.chmod(0o600)
+    return result
 
 
 async def lives(client: Client, directory: Path, kubeconfig: Path, *, has_controllers: bool) -> None:
@@ -53,8 +53,8 @@ async def lives(client: Client, directory: Path, kubeconfig: Path, *, has_contro
         await client.create(WEBSITES, site, "default")
         await until(client, "ThemeMissing")
         await client.create(CONFIG_MAPS, {"metadata": {"name": "dark"}, "data": {"css": "black"}}, "default")
-        found = await until(client, "Replicas")
-        assert found["metadata"]["finalizers"] == ["example.com/farewell"]
+        result = await until(client, "Replicas")
+        assert result["metadata"]["finalizers"] == ["example.com/farewell"]
         page = await client.get(CONFIG_MAPS, "home-page", "default")
         assert page.data == {"index.html": "<style>black</style><h1>Hello</h1>"}
         assert (await client.get(SERVICES, "home", "default")).metadata.owner_references[0].name == "home"
@@ -76,9 +76,9 @@ async def lives(client: Client, directory: Path, kubeconfig: Path, *, has_contro
 async def until(client: Client, reason: str) -> dict[str, Any]:
     async with asyncio.timeout(30):
         while True:
-            found = await read(client, WEBSITES, "home")
-            if [condition["reason"] for condition in found.get("status", {}).get("conditions", ())] == [reason]:
-                return found
+            result = await read(client, WEBSITES, "home")
+            if [condition["reason"] for condition in result.get("status", {}).get("conditions", ())] == [reason]:
+                return result
             await asyncio.sleep(0.1)
 
 

@@ -61,8 +61,8 @@ def provider(example: ModuleType) -> Provider:
 
 @pytest.fixture
 def app(example: ModuleType, provider: Provider) -> App:
-    found: App = example.operator(provider)
-    return found
+    result: App = example.operator(provider)
+    return result
 
 
 def zone(name: str, domain: str = "", *, version: str = "v1", **spec: Any) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def zone(name: str, domain: str = "", *, version: str = "v1", **spec: Any) -> di
 
 
 async def reason(cluster: AsyncCluster, name: str) -> str:
-    found = await cluster.get(*V1, name)
-    (ready,) = found["status"]["conditions"]
+    obj = await cluster.get(*V1, name)
+    (ready,) = obj["status"]["conditions"]
     return str(ready["reason"])
 
 
@@ -118,11 +118,11 @@ async def test_the_life_of_a_zone(env: Env, app: App, provider: Provider) -> Non
 async def test_a_domain_belongs_to_one_zone(env: Env, app: App, provider: Provider) -> None:
     async with async_plane(env=env, nodes=0, authorization="RBAC") as cluster, cluster.running(app, as_=ACCOUNT):
         await cluster.create(TOKEN)
-        made = await asyncio.gather(
+        created = await asyncio.gather(
             *(cluster.create(zone(name, "same.example", ttlSeconds=ttl)) for name, ttl in (("a", 1), ("b", 2))),
             return_exceptions=True,
         )
-        assert not any(isinstance(item, BaseException) for item in made), "the webhook sees none of the two"
+        assert not any(isinstance(item, BaseException) for item in created), "the webhook sees none of the two"
         await asyncio.sleep(1)
         assert [await reason(cluster, name) for name in ("a", "b")] == ["Synced", "DomainTaken"]
         for version in ("v1", "v1alpha1"):
@@ -163,8 +163,8 @@ def test_no_zone_is_lost_or_left_under_faults(example: ModuleType, seeds: range)
 
     def all_is_there(state: State) -> None:
         if state.converged:
-            found = {obj["spec"]["domain"]: obj["spec"]["ttlSeconds"] for obj in state.list(*V1)}
-            assert provider.zones == found
-            assert len(found) == 3
+            result = {obj["spec"]["domain"]: obj["spec"]["ttlSeconds"] for obj in state.list(*V1)}
+            assert provider.zones == result
+            assert len(result) == 3
 
     explore(example.operator(provider), scenario, [all_is_there], seeds=seeds, nodes=0, controllers=())

@@ -11,14 +11,14 @@ MANIFESTS = ("deployment.yaml", "rbac.yaml", "static-pod.yaml")
 
 def documents(name: str) -> list[dict[str, Any]]:
     """The objects of a manifest."""
-    return [found for found in yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")) if found]
+    return [item for item in yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")) if item]
 
 
 def pod_spec(name: str) -> dict[str, Any]:
     """The pod of a manifest, or of its template."""
     spec = documents(name)[0]["spec"]
-    found: dict[str, Any] = spec["template"]["spec"] if "template" in spec else spec
-    return found
+    result: dict[str, Any] = spec["template"]["spec"] if "template" in spec else spec
+    return result
 
 
 def container(name: str) -> dict[str, Any]:

@@ -40,15 +40,15 @@ def is_defined(name: str) -> bool:
     module, attributes = name, list[str]()
     while True:
         try:
-            found = importlib.import_module(module)
+            result = importlib.import_module(module)
             break
         except ModuleNotFoundError:
             module, _dot, attribute = module.rpartition(".")
             attributes.insert(0, attribute)
     for attribute in attributes:
-        if not hasattr(found, attribute):
+        if not hasattr(result, attribute):
             return False
-        found = getattr(found, attribute)
+        result = getattr(result, attribute)
     return True
 
 
@@ -93,8 +93,8 @@ def test_references_in_pages_exist(page: Path) -> None:
 
 
 def test_references_in_docstrings_exist() -> None:
-    found = {str(path.relative_to(ROOT)): broken("\n".join(docstrings(path))) for path in CODE}
-    assert {path: references for path, references in found.items() if references} == {}
+    result = {str(path.relative_to(ROOT)): broken("\n".join(docstrings(path))) for path in CODE}
+    assert {path: references for path, references in result.items() if references} == {}
 
 
 def test_missing_references_are_detected() -> None:

@@ -19,13 +19,13 @@ def instructions() -> list[tuple[str, str]]:
 
 def stages() -> list[list[tuple[str, str]]]:
     """The instructions of each stage."""
-    found: list[list[tuple[str, str]]] = []
+    result: list[list[tuple[str, str]]] = []
     for keyword, rest in instructions():
         if keyword == "FROM":
-            found.append([])
-        if found:
-            found[-1].append((keyword, rest))
-    return found
+            result.append([])
+        if result:
+            result[-1].append((keyword, rest))
+    return result
 
 
 def test_build_and_runtime_stages_share_a_base_image() -> None:

@@ -34,8 +34,8 @@ def test_compose_file_is_current() -> None:
 def test_compose_and_local_processes_have_the_same_flags() -> None:
     def names(at: declared.Layout) -> dict[str, list[str]]:
         return {
-            each.name: [word.partition("=")[0] if "/" in word or ":" in word else word for word in each.command]
-            for each in declared.programs(at)
+            program.name: [word.partition("=")[0] if "/" in word or ":" in word else word for word in program.command]
+            for program in declared.programs(at)
         }
 
     local, compose = (
@@ -192,7 +192,7 @@ async def test_load_balancer_uses_ready_backends(tmp_path: Path, monkeypatch: py
         return (await reader.readline()).decode().strip()
 
     connections = [await connect() for _ in range(4)]
-    assert {await get_healthz(*each) for each in connections} == {"one", "two"}
+    assert {await get_healthz(*connection) for connection in connections} == {"one", "two"}
     servers[0].ready = False
     for reader, writer in connections:  # those of the other one stay
         name = ""
@@ -207,9 +207,9 @@ async def test_load_balancer_uses_ready_backends(tmp_path: Path, monkeypatch: py
                 await asyncio.sleep(0.02)
         assert name in ("", "two")
     connections += [await connect() for _ in range(3)]
-    assert {await get_healthz(*each) for each in connections[-3:]} == {"two"}
-    for one in servers:  # as the health checks of compose ask
-        assert await asyncio.to_thread(ha.is_ready, f"127.0.0.1:{one.port}") is one.ready
+    assert {await get_healthz(*connection) for connection in connections[-3:]} == {"two"}
+    for item in servers:  # as the health checks of compose ask
+        assert await asyncio.to_thread(ha.is_ready, f"127.0.0.1:{item.port}") is item.ready
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     for server in listening:

@@ -17,15 +17,15 @@ def pins(name: str) -> dict[str, tuple[str, frozenset[str]]]:
     """Version and hashes by package."""
     text = (ROOT / name).read_text(encoding="utf-8")
     return {
-        found[1]: (found[2], frozenset(re.findall(r"sha256:([0-9a-f]{64})", found[3]))) for found in _PIN.finditer(text)
+        item[1]: (item[2], frozenset(re.findall(r"sha256:([0-9a-f]{64})", item[3]))) for item in _PIN.finditer(text)
     }
 
 
 @pytest.fixture(scope="module")
 def bill() -> dict[str, Any]:
     """What the script prints."""
-    found: dict[str, Any] = json.loads(printed())
-    return found
+    document: dict[str, Any] = json.loads(printed())
+    return document
 
 
 def printed(**environment: str) -> str:
@@ -58,7 +58,7 @@ def test_sbom_lists_locked_packages(bill: dict[str, Any]) -> None:
     listed = {
         component["name"]: (
             component["version"],
-            frozenset(found["content"] for found in component["externalReferences"][0]["hashes"]),
+            frozenset(hashe["content"] for hashe in component["externalReferences"][0]["hashes"]),
         )
         for component in bill["components"]
     }

@@ -33,9 +33,9 @@ def options(name: str) -> Options:
 
 def objects() -> list[Any]:
     return [
-        pytest.param(found, id=f"{name}: {found['kind']} {found['metadata']['name']}")
+        pytest.param(document, id=f"{name}: {document['kind']} {document['metadata']['name']}")
         for name in MANIFESTS
-        for found in documents(name)
+        for document in documents(name)
     ]
 
 
@@ -58,7 +58,7 @@ def test_static_pod_mounts_every_file_of_its_flags() -> None:
 
 def test_deployment_runs_every_controller_but_replicaset() -> None:
     """Nor those that need settings of the cluster, or an account that can make itself an administrator."""
-    runs = {found.name for found in USUAL if not found.switch}
+    runs = {item.name for item in USUAL if not item.switch}
     assert list(options("deployment.yaml").controllers) == sorted(
         runs - {"clusterrole-aggregation-controller", "replicaset-controller"}
     )
@@ -108,9 +108,9 @@ def test_probes_use_anonymous_paths(name: str) -> None:
     async def main(env: Env) -> set[str]:
         server = ApiServer(env, MemoryStore(env))
         manager = Manager(env, Options(), LocalClients(env, server).manager(), DESCRIPTORS)
-        found = set(pages_of(env, Options(), manager).paths)
+        result = set(pages_of(env, Options(), manager).paths)
         await server.close()
-        return found
+        return result
 
     pages, open_pages = virtual.run(main), set(options(name).serving.always_allow_paths)
     probes = [probe["httpGet"] for key, probe in container(name).items() if key.endswith("Probe")]

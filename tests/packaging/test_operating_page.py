@@ -68,7 +68,9 @@ def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         )
         families = [family for registry in registries for family in registry._families.values()]
         await server.close()
-        return {one.name: tuple(one.label_names) for one in families}, frozenset(pages_of(env, OPTIONS, manager).paths)
+        return {item.name: tuple(item.label_names) for item in families}, frozenset(
+            pages_of(env, OPTIONS, manager).paths
+        )
 
     return virtual.run(main)
 
@@ -76,7 +78,7 @@ def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
 NAMED = sorted(set(re.findall(r"`([a-z]+(?:_[a-z]+)+)(?:\{([^}]*)\})?`", section("Metrics to watch"))))
 
 
-@pytest.mark.parametrize(("name", "labels"), [pytest.param(*found, id=found[0]) for found in NAMED])
+@pytest.mark.parametrize(("name", "labels"), [pytest.param(*item, id=item[0]) for item in NAMED])
 def test_every_metric_exists(name: str, labels: str) -> None:
     metrics, _pages = running()
     assert name in metrics

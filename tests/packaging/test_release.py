@@ -67,8 +67,8 @@ def test_mismatching_tag(tag: str, changelog: str, message: str, tree: Path) -> 
 
 
 def workflow(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows" / name).read_text("utf-8"))
-    return found
+    result: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows" / name).read_text("utf-8"))
+    return result
 
 
 @pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
@@ -111,7 +111,7 @@ def test_action_adds_one_command_to_the_path(tmp_path: Path) -> None:
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], env=environment, check=True
         )
     (folder,) = {Path(line) for line in (tmp_path / "path").read_text().splitlines()}
-    assert [each.name for each in folder.iterdir()] == ["pilothouse"]
+    assert [item.name for item in folder.iterdir()] == ["pilothouse"]
     assert os.access(folder / "pilothouse", os.X_OK)
 
 
@@ -189,7 +189,7 @@ def test_action_creates_the_cluster_from_its_inputs(tmp_path: Path) -> None:
         outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines())
         assert outputs["context"] == "pilothouse-of-the-action"
         assert "worker-0" in run("pilothouse", "get", "nodes", "--kubeconfig", outputs["kubeconfig"])
-        found = json.loads(run("pilothouse", "get", "configmaps", "made", "-o", "json"))
-        assert found["metadata"]["name"] == "made"
+        document = json.loads(run("pilothouse", "get", "configmaps", "made", "-o", "json"))
+        assert document["metadata"]["name"] == "made"
     finally:
         run("pilothouse", "delete", "cluster", "--all")

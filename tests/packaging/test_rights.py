@@ -28,10 +28,10 @@ ACCOUNT = Identity(
     f"system:serviceaccount:{SYSTEM}:pilothouse-manager",
     ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}", "system:authenticated"),
 )
-CLIENTS = sorted({found.client_name for found in SERVED})
+CLIENTS = sorted({item.client_name for item in SERVED})
 ESCALATING = "clusterrole-aggregation-controller"
 """Whose token makes an administrator: not for a pod to have. ``deployment.yaml`` leaves that controller out."""
-OWN_ROLES = {f"system:controller:{found.client_name}" for found in own_controllers(DESCRIPTORS)}
+OWN_ROLES = {f"system:controller:{item.client_name}" for item in own_controllers(DESCRIPTORS)}
 """Of controllers that upstream does not have: no API server makes them."""
 
 
@@ -62,7 +62,9 @@ def needed() -> Iterator[Any]:
     yield check("secure port: may they", "create", "authorization.k8s.io", "subjectaccessreviews")
     for verb in ("list", "watch"):
         yield check(f"garbage collector: any resource: {verb}", verb, "example.com", "widgets")
-        for kind in {watch.kind.resource: watch.kind for found in DESCRIPTORS for watch in found.watches}.values():
+        for kind in {
+            watch.kind.resource: watch.kind for descriptor in DESCRIPTORS for watch in descriptor.watches
+        }.values():
             yield check(f"caches: {kind.resource}: {verb}", verb, kind.group, kind.resource)
 
 
@@ -73,7 +75,7 @@ def grants() -> Iterator[Any]:
     """Every single right that the account is given, roles that it is bound to included: one verb on one thing."""
     roles = {(kind, found["metadata"]["name"]): found for kind, found in bootstrap_objects()}
     own = documents("rbac.yaml")
-    roles.update({(PLURALS[found["kind"]], found["metadata"]["name"]): found for found in own if "rules" in found})
+    roles.update({(PLURALS[item["kind"]], item["metadata"]["name"]): item for item in own if "rules" in item})
     for binding in own:
         if "roleRef" not in binding or binding["metadata"]["name"] in OWN_ROLES:
             continue
@@ -109,7 +111,7 @@ def test_every_granted_right_is_needed(group: str, resource: str, verb: str, nam
 
 
 def test_deployment_runs_no_controller_without_a_token() -> None:
-    (deployment,) = [found for found in documents("deployment.yaml") if found["kind"] == "Deployment"]
+    (deployment,) = [document for document in documents("deployment.yaml") if document["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     (chosen,) = [word for word in container["command"] if word.startswith("--controllers=")]
     assert ESCALATING not in chosen
@@ -117,7 +119,7 @@ def test_deployment_runs_no_controller_without_a_token() -> None:
 
 def test_wildcard_rights_are_for_the_garbage_collector_only() -> None:
     """Without that controller, the caches' resources could be named."""
-    assert "garbage-collector-controller" in {found.name for found in DESCRIPTORS}
+    assert "garbage-collector-controller" in {descriptor.name for descriptor in DESCRIPTORS}
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -127,10 +129,10 @@ def test_every_controller_account_has_a_role(client: str) -> None:
     name = f"system:controller:{client}"
     own = name in OWN_ROLES
     objects = documents("rbac.yaml") if own else [found for _resource, found in bootstrap_objects()]
-    bindings = [found for found in objects if "roleRef" in found and found["metadata"]["name"] == name]
+    bindings = [obj for obj in objects if "roleRef" in obj and obj["metadata"]["name"] == name]
     where = "deploy/rbac.yaml" if own else "the bootstrap policy (apiserver/data/rbac.json)"
     assert bindings, f"{where} has no role and binding {name}: docs/controllers/adding.md, section 7"
-    assert name in {found["metadata"]["name"] for found in objects if "rules" in found}
+    assert name in {obj["metadata"]["name"] for obj in objects if "rules" in obj}
     for binding in bindings:
         assert binding["roleRef"]["name"] == name
         assert {"kind": "ServiceAccount", "name": client, "namespace": SYSTEM} in binding["subjects"]
@@ -162,7 +164,9 @@ def test_startup_sends_no_other_requests() -> None:
     """All controllers, with an election, for twenty seconds; the Lease has upstream's name there."""
     roles = authorizer()
     asked = {attributes for who, attributes, _decision in start_up().decisions if who.user == MANAGER}
-    ours = {msgspec.structs.replace(one, name=LEASE) if one.resource == "leases" and one.name else one for one in asked}
-    refused = [one for one in ours if not roles.authorize(ACCOUNT, one).allowed]
+    ours = {
+        msgspec.structs.replace(item, name=LEASE) if item.resource == "leases" and item.name else item for item in asked
+    }
+    refused = [item for item in ours if not roles.authorize(ACCOUNT, item).allowed]
     assert not refused
-    assert {"leases", "pods", "replicasets", "events"} <= {one.resource for one in ours}
+    assert {"leases", "pods", "replicasets", "events"} <= {item.resource for item in ours}

@@ -53,7 +53,7 @@ def test_wheel_has_entry_points(wheel: zipfile.ZipFile) -> None:
 
 
 def test_wheel_has_the_license(wheel: zipfile.ZipFile) -> None:
-    found = message_from_bytes(metadata(wheel, "METADATA"))
-    assert found["License-Expression"] == "Apache-2.0"
+    result = message_from_bytes(metadata(wheel, "METADATA"))
+    assert result["License-Expression"] == "Apache-2.0"
     assert metadata(wheel, "licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
     assert metadata(wheel, "licenses/NOTICE") == (ROOT / "NOTICE").read_bytes()

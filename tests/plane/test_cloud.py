@@ -17,8 +17,8 @@ SERVICES = "/api/v1/namespaces/default/services"
 async def send_request(client: Client, method: str, path: str, body: object = None) -> dict[str, object]:
     encoded = b"" if body is None else msgspec.json.encode(body)
     response = await client.request(method, path, body=encoded, headers={"content-type": "application/json"})
-    found: dict[str, object] = msgspec.json.decode(response.body)
-    return found
+    document: dict[str, object] = msgspec.json.decode(response.body)
+    return document
 
 
 async def until_gone(client: Client, path: str) -> None:

@@ -89,7 +89,7 @@ async def _work(plane: Plane) -> None:
 
 def _writes(what: Any, *, leaps: bool) -> list[Write]:
     """All writes of a plane with leader election."""
-    found: list[Write] = []
+    result: list[Write] = []
 
     async def main(env: Env) -> None:
         store = MemoryStore(env)
@@ -97,7 +97,7 @@ def _writes(what: Any, *, leaps: bool) -> list[Write]:
         def note(changes: Changes) -> None:
             for change in changes:
                 digest = hashlib.sha256(change.value).hexdigest()
-                found.append((env.now(), change.revision, change.key, change.type, digest, change.origin))
+                result.append((env.now(), change.revision, change.key, change.type, digest, change.origin))
 
         store.on_commit.append(note)
         manager = Options(leader_election=LeaderElection(enabled=True))
@@ -109,13 +109,13 @@ def _writes(what: Any, *, leaps: bool) -> list[Write]:
             group.cancel()
 
     virtual.run(main, leaps=leaps)
-    return found
+    return result
 
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The passes that had nothing to do and were made in their timers, in this thread as well."""
-    made: list[str] = []
+    result: list[str] = []
     thread = threading.get_ident()
 
     def count(owner: Any, name: str) -> None:
@@ -124,31 +124,31 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def counted(self: Any) -> bool:
             leapt: bool = leap(self)
             if leapt and threading.get_ident() == thread:
-                made.append(owner.__name__)
+                result.append(owner.__name__)
             return leapt
 
         monkeypatch.setattr(owner, name, counted)
 
     count(WorkQueue, "_leap")
     count(ResourceMonitors, "_leap")
-    return made
+    return result
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The times of the renewals that were made without a request: in this thread, for a plane that other tests share
     may still be running in its own."""
-    made: list[str] = []
+    result: list[str] = []
     thread = threading.get_ident()
     renew = RenewalAtOnce.renew
 
     def noted(renewal: RenewalAtOnce, renewed: str) -> bytes | None:
         if threading.get_ident() == thread:
-            made.append(renewed)
+            result.append(renewed)
         return renew(renewal, renewed)
 
     monkeypatch.setattr(RenewalAtOnce, "renew", noted)
-    return made
+    return result
 
 
 @cases(
@@ -171,7 +171,7 @@ def test_the_writes_are_the_same(what: Any, at_once: list[str], passes: list[str
 
 def _lease_events(*, leaps: bool) -> list[tuple[float, str, str, str]]:
     """What two informers of Leases show and at what times; one only those of a namespace, for a while."""
-    seen: list[tuple[float, str, str, str]] = []
+    observed: list[tuple[float, str, str, str]] = []
 
     async def main(env: Env) -> None:
         plane = Plane(
@@ -180,7 +180,7 @@ def _lease_events(*, leaps: bool) -> list[tuple[float, str, str, str]]:
 
         def informer(who: str, namespace: str = "") -> SharedInformer[Lease]:
             def note(obj: Lease) -> None:
-                seen.append((env.monotonic(), who, obj.metadata.name, obj.metadata.resource_version))
+                observed.append((env.monotonic(), who, obj.metadata.name, obj.metadata.resource_version))
 
             made = SharedInformer(plane.client(), env, LEASES, namespace=namespace)
             made.add_handler(lambda obj, _initial: note(obj), lambda _old, obj: note(obj))
@@ -200,7 +200,7 @@ def _lease_events(*, leaps: bool) -> list[tuple[float, str, str, str]]:
             group.cancel()
 
     virtual.run(main, leaps=leaps)
-    return seen
+    return observed
 
 
 def test_informers_show_the_same_whether_they_are_woken_or_not(monkeypatch: pytest.MonkeyPatch) -> None:

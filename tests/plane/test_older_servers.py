@@ -49,18 +49,18 @@ _OTHER = server_name("another-host")
     ],
 )
 async def test_warning(env: Env, records: list[Record], older: dict[str, str], warns: bool) -> None:
-    found = older_server_warning(MemoryStore(env, records=records, revision=1), older, _NOW)
-    assert (found is not None) == warns
-    if found is not None:
-        assert found["servers"] == "10.0.0.5"
-        assert "v1.29" in found["because"]
+    result = older_server_warning(MemoryStore(env, records=records, revision=1), older, _NOW)
+    assert (result is not None) == warns
+    if result is not None:
+        assert result["servers"] == "10.0.0.5"
+        assert "v1.29" in result["because"]
 
 
 async def test_the_warning_names_what_is_stored_in_older_versions(env: Env) -> None:
     older = {"discovery.k8s.io/endpointslices": "discovery.k8s.io/v1beta1", **_OLD}
-    found = older_server_warning(MemoryStore(env, records=[_ALIVE], revision=1), older, _NOW)
-    assert found is not None
-    slices, schemas = found["stored"].split(", ")
+    result = older_server_warning(MemoryStore(env, records=[_ALIVE], revision=1), older, _NOW)
+    assert result is not None
+    slices, schemas = result["stored"].split(", ")
     assert slices == "endpointslices in discovery.k8s.io/v1beta1"
     assert schemas == "flowschemas in flowcontrol.apiserver.k8s.io/v1beta1"
 

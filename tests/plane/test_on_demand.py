@@ -181,8 +181,8 @@ async def test_a_deployment_is_served_as_by_running_controllers(env: Env) -> Non
     async with running(plane):
         await create(plane, f"{APPS}/deployments", {"spec": {**OWNED, "replicas": 3}}, "web")
         await asyncio.sleep(30)
-        found = await plane.client().request("GET", f"{APPS}/deployments/web")
-    document_: dict[str, Any] = msgspec.json.decode(found.body)
+        result = await plane.client().request("GET", f"{APPS}/deployments/web")
+    document_: dict[str, Any] = msgspec.json.decode(result.body)
     assert document_["status"]["readyReplicas"] == 3
 
 

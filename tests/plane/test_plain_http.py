@@ -14,11 +14,11 @@ pytestmark = pytest.mark.real_loop
 
 def _ask(headers: list[tuple[bytes, bytes]]) -> tuple[int, list[Any]]:
     """What is answered, and with which headers the application was asked."""
-    asked: list[Any] = []
+    requests: list[Any] = []
     status = 0
 
     async def application(scope: Any, _receive: Any, send: Any) -> None:
-        asked.append(scope["headers"])
+        requests.append(scope["headers"])
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
@@ -31,7 +31,7 @@ def _ask(headers: list[tuple[bytes, bytes]]) -> tuple[int, list[Any]]:
 
     app = everyone_is_admin(application, "secret", ("Test.Example",))
     asyncio.run(_run(app, {"type": "http", "headers": headers}, receive, send))
-    return status, asked
+    return status, requests
 
 
 async def _run(app: Any, *arguments: Any) -> None:

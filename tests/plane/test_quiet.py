@@ -52,7 +52,7 @@ async def test_a_wrapped_transport_is_watched_over_as_a_network_is(env: Env) -> 
     plane = Plane(env, MemoryStore(env), _ALONE, wrap=lambda _program, transport: _Recorder(transport, targets))
     async with running(plane):
         await asyncio.sleep(60)
-    limits = [int(found[1]) for target in targets if (found := re.search(r"timeoutSeconds=(\d+)", target))]
+    limits = [int(match[1]) for target in targets if (match := re.search(r"timeoutSeconds=(\d+)", target))]
     assert len(limits) > 50
     assert {300 <= limit < 600 for limit in limits} == {True}
 

@@ -33,6 +33,6 @@ def test_the_first_process_creates_the_keys_and_the_others_wait(
         return authority.certificate, served._load_or_create(tmp_path, "admin.token", lambda: token(number))
 
     with ThreadPoolExecutor(4) as pool:
-        found = set(pool.map(keys, range(4)))
-    assert len(found) == 1
-    assert (tmp_path / "ca.crt").read_bytes() == next(iter(found))[0]
+        result = set(pool.map(keys, range(4)))
+    assert len(result) == 1
+    assert (tmp_path / "ca.crt").read_bytes() == next(iter(result))[0]

@@ -272,7 +272,7 @@ def run(port: int, authority: Path | None) -> dict[str, tuple[Asked, int]]:
     if authority is None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    found: dict[str, tuple[Asked, int]] = {}
+    result: dict[str, tuple[Asked, int]] = {}
     with contextlib.closing(_connection(port, context)) as connection:
         _serve_custom_resources(connection)
     sessions = [(level, {"Authorization": f"Bearer {USERS[level]}"}, asked(f"audit-{level}")) for level in LEVELS]
@@ -283,8 +283,8 @@ def run(port: int, authority: Path | None) -> dict[str, tuple[Asked, int]]:
                 answer = _ask(connection, one, {**credentials, "Audit-ID": audit_id})
                 # v1.20 has the header only where it records something.
                 assert answer.headers.get("Audit-Id", audit_id) == audit_id
-                found[audit_id] = one, answer.status
-    return found
+                result[audit_id] = one, answer.status
+    return result
 
 
 def _connection(port: int, context: ssl.SSLContext) -> http.client.HTTPSConnection:

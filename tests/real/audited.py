@@ -104,10 +104,10 @@ def only_v1_36(cluster: RealCluster) -> None:
         base = f"{_RBAC}/{f'namespaces/{namespace}/' if namespace else ''}{resource}"
         wanted[f"{base}/{document['metadata']['name']}"] = document
     for resource in ("clusterrolebindings", "rolebindings", "clusterroles", "roles"):
-        for found in cluster.request("GET", f"{_RBAC}/{resource}")["items"]:
-            namespace = found["metadata"].get("namespace")
+        for item in cluster.request("GET", f"{_RBAC}/{resource}")["items"]:
+            namespace = item["metadata"].get("namespace")
             base = f"{_RBAC}/{f'namespaces/{namespace}/' if namespace else ''}{resource}"
-            cluster.request("DELETE", f"{base}/{found['metadata']['name']}")
+            cluster.request("DELETE", f"{base}/{item['metadata']['name']}")
     for path, document in wanted.items():
         cluster.request("POST", path.rpartition("/")[0], document)
     # The authorizer reads from caches of its own, which follow a moment later.

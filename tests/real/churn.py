@@ -185,29 +185,29 @@ class Churn:
     def problems(self) -> list[str]:
         """Differences from the desired state. Empty after convergence."""
         sets = {each["metadata"]["name"]: each for kind in KINDS for each in self._items(self._path(kind))}
-        found = [f"{name} is there, and deleted" for name in sets.keys() - self.wanted.keys()]
-        found += [f"{name} is not there" for name in self.wanted.keys() - sets.keys()]
+        result = [f"{name} is there, and deleted" for name in sets.keys() - self.wanted.keys()]
+        result += [f"{name} is not there" for name in self.wanted.keys() - sets.keys()]
         owners = {each["metadata"]["uid"]: name for name, each in sets.items()}
         by_owner: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for each in [*self._items(self.view.pods_path), *self._items(self._path("controllerrevisions"))]:
-            name = each["metadata"]["name"]
-            references = each["metadata"].get("ownerReferences", [])
+        for item in [*self._items(self.view.pods_path), *self._items(self._path("controllerrevisions"))]:
+            name = item["metadata"]["name"]
+            references = item["metadata"].get("ownerReferences", [])
             owner = owners.get(references[0]["uid"]) if len(references) == 1 else None
             if owner is None:
-                found.append(f"{name} has no owner: {references}")
-            elif "spec" in each:
-                by_owner[owner].append(each)
-                if not is_active(each):
-                    found.append(f"{name} of {owner} is on its way out")
+                result.append(f"{name} has no owner: {references}")
+            elif "spec" in item:
+                by_owner[owner].append(item)
+                if not is_active(item):
+                    result.append(f"{name} of {owner} is on its way out")
         for name, wanted in self.wanted.items():
             if name in sets:
-                found += [f"{name}: {text}" for text in self._differences(wanted, sets[name], by_owner[name])]
-        return sorted(found)
+                result += [f"{name}: {text}" for text in self._differences(wanted, sets[name], by_owner[name])]
+        return sorted(result)
 
     def leftovers(self) -> list[str]:
         """The names of remaining objects after ``clear``."""
         paths = [self.view.pods_path, *map(self._path, [*KINDS, "controllerrevisions"])]
-        return [each["metadata"]["name"] for path in paths for each in self._items(path)]
+        return [item["metadata"]["name"] for path in paths for item in self._items(path)]
 
     def clear(self) -> None:
         """Delete all sets."""
@@ -269,8 +269,8 @@ class Churn:
         """Whether there is no pod, and no revision, that waits for this set to find it."""
         if name in self._adopting:
             paths = self.view.pods_path, self._path("controllerrevisions")
-            found = [each for path in paths for each in self._items(f"{path}?labelSelector=app={name}")]
-            if all(each["metadata"].get("ownerReferences") for each in found):
+            result = [item for path in paths for item in self._items(f"{path}?labelSelector=app={name}")]
+            if all(item["metadata"].get("ownerReferences") for item in result):
                 self._adopting.discard(name)
         return name not in self._adopting
 

@@ -46,9 +46,9 @@ class View:
 
     def status(self, name: str) -> dict[str, Any]:
         """The status of a ReplicaSet, if its controller has seen the newest generation; else empty."""
-        found = self.cluster.request("GET", f"{self.sets}/{name}")
-        status: dict[str, Any] = found.get("status", {})
-        return status if status.get("observedGeneration") == found["metadata"]["generation"] else {}
+        obj = self.cluster.request("GET", f"{self.sets}/{name}")
+        status: dict[str, Any] = obj.get("status", {})
+        return status if status.get("observedGeneration") == obj["metadata"]["generation"] else {}
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """The pods that are not being deleted, by name."""

@@ -86,10 +86,10 @@ def namespace_objects(number: int) -> Iterator[tuple[str, Object]]:
     )
     for account in ("web", "jobs"):
         yield f"{core}/serviceaccounts", {"metadata": {"name": account}}
-    for each in range(8):
-        yield f"{core}/configmaps", {"metadata": {"name": f"config-{each}"}, "data": {"key": "value" * each}}
-    for each in range(4):
-        yield f"{core}/secrets", {"metadata": {"name": f"secret-{each}"}, "stringData": {"password": "swordfish"}}
+    for item in range(8):
+        yield f"{core}/configmaps", {"metadata": {"name": f"config-{item}"}, "data": {"key": "value" * item}}
+    for item in range(4):
+        yield f"{core}/secrets", {"metadata": {"name": f"secret-{item}"}, "stringData": {"password": "swordfish"}}
     for app, replicas in (("web", 3), ("api", 2)):
         selector = {"matchLabels": {"app": app}}
         yield (
@@ -209,13 +209,13 @@ def namespace_objects(number: int) -> Iterator[tuple[str, Object]]:
             },
         },
     )
-    for each in range(2):
+    for item in range(2):
         yield (
             f"/apis/example.com/v1{batch}/widgets",
             {
                 "apiVersion": "example.com/v1",
                 "kind": "Widget",
-                "metadata": {"name": f"widget-{each}"},
-                "spec": {"size": each},
+                "metadata": {"name": f"widget-{item}"},
+                "spec": {"size": item},
             },
         )

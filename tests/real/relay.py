@@ -105,8 +105,8 @@ class Relay:
             await asyncio.gather(self._ask(reader, line), self._answer(there, line))
         finally:
             del self._lines[line]
-            for each in (writer, onward):
-                each.transport.abort()
+            for item in (writer, onward):
+                item.transport.abort()
 
     async def _ask(self, reader: asyncio.StreamReader, line: _Line) -> None:
         try:

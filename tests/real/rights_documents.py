@@ -32,18 +32,18 @@ def definition(plural: str, kind: str, scope: str) -> Doc:
 
 def deployment(image: str = "pause:1") -> Doc:
     """A Deployment with two pods and revisionHistoryLimit 1."""
-    found = replica_set("shop", 2)
-    found["kind"] = "Deployment"
-    found["spec"]["revisionHistoryLimit"] = 1
-    found["spec"]["template"]["spec"]["containers"][0]["image"] = image
-    return found
+    result = replica_set("shop", 2)
+    result["kind"] = "Deployment"
+    result["spec"]["revisionHistoryLimit"] = 1
+    result["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return result
 
 
 def stateful_set(image: str = "pause:1", *, replicas: int = 2) -> Doc:
     """A StatefulSet with claims and revisionHistoryLimit 1."""
-    found = numbered("store", replicas=replicas, revisionHistoryLimit=1, volumeClaimTemplates=CLAIMS)
-    found["spec"]["template"]["spec"]["containers"][0]["image"] = image
-    return found
+    result = numbered("store", replicas=replicas, revisionHistoryLimit=1, volumeClaimTemplates=CLAIMS)
+    result["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return result
 
 
 def daemon_set(image: str = "pause:1") -> Doc:

@@ -96,8 +96,8 @@ class Scenario:
         until(lambda: not self._is_there(path), what, 60.0)
 
     def _apply(self, *documents: Doc) -> None:
-        for each in documents:
-            self.view.kubectl("create", "-f", "-", stdin=json.dumps(each))
+        for item in documents:
+            self.view.kubectl("create", "-f", "-", stdin=json.dumps(item))
 
     def _pod(self, name: str, *, node: str = "", status: Doc | None = None, **spec: Any) -> str:
         """Create a pod; returns its path."""
@@ -152,8 +152,8 @@ class Scenario:
             return {c["type"]: c["status"] for c in self._ask("GET", path)["status"].get("conditions", ())}
 
         def taints() -> list[Doc]:
-            found: list[Doc] = self._ask("GET", f"{NODES}/{SILENT}")["spec"].get("taints", [])
-            return found
+            result: list[Doc] = self._ask("GET", f"{NODES}/{SILENT}")["spec"].get("taints", [])
+            return result
 
         until(lambda: conditions(f"{NODES}/{SILENT}")["Ready"] == "Unknown", "the node is called silent")
         until(lambda: conditions(self.patient)["Ready"] == "False", "its pods are marked")
@@ -214,8 +214,8 @@ class Scenario:
         until(lambda: self._owned("old") == 0, "and goes with it")
 
     def _is_owned(self, pod: str) -> bool:
-        found = self.view.pods().get(pod)
-        return found is not None and bool(found["metadata"].get("ownerReferences"))
+        result = self.view.pods().get(pod)
+        return result is not None and bool(result["metadata"].get("ownerReferences"))
 
     def _owned(self, name: str) -> int:
         pods = self.view.pods().values()
@@ -250,14 +250,14 @@ class Scenario:
 
     def _until_rolled(self, image: str, replicas: int = 2) -> None:
         def rolled() -> bool:
-            found = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/deployments/shop")
-            status = found.get("status", {})
+            result = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/deployments/shop")
+            status = result.get("status", {})
             counts = {status.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")}
-            now = found["spec"]["template"]["spec"]["containers"][0]["image"]
+            now = result["spec"]["template"]["spec"]["containers"][0]["image"]
             return (
                 now == image
                 and counts == {replicas}
-                and bool(status.get("observedGeneration") == found["metadata"]["generation"])
+                and bool(status.get("observedGeneration") == result["metadata"]["generation"])
             )
 
         until(rolled, f"{replicas} pods run {image}")
@@ -300,8 +300,8 @@ class Scenario:
 
     def _revisions(self, prefix: str = "agent-") -> dict[str, int]:
         items = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/controllerrevisions")["items"]
-        found = {item["metadata"]["name"]: item["revision"] for item in items}
-        return {name: number for name, number in found.items() if name.startswith(prefix)}
+        result = {item["metadata"]["name"]: item["revision"] for item in items}
+        return {name: number for name, number in result.items() if name.startswith(prefix)}
 
     # StatefulSets
 
@@ -316,8 +316,8 @@ class Scenario:
         self._ask("POST", revisions, {"metadata": {"name": taken}, "data": {"somebody": "else's"}, "revision": 1})
         self._apply(stateful_set())
         self._until_numbered("pause:1")
-        found = self._ask("GET", f"/apis/apps/v1/namespaces/{view.namespace}/statefulsets/store")
-        assert found["status"]["collisionCount"] == 1, "the name was taken"
+        result = self._ask("GET", f"/apis/apps/v1/namespaces/{view.namespace}/statefulsets/store")
+        assert result["status"]["collisionCount"] == 1, "the name was taken"
         self._ask("DELETE", f"{revisions}/{taken}")
         for image in ("pause:2", "pause:3"):
             view.kubectl("set", "image", "sts/store", f"main={image}")
@@ -529,8 +529,8 @@ class Scenario:
         self.view.kubectl(*words, "create", "-f", "-", stdin=json.dumps(wanted))
 
         def status(name: str) -> Doc:
-            found: Doc = self._ask("GET", f"{REQUESTS}/{name}")["status"]
-            return found
+            result: Doc = self._ask("GET", f"{REQUESTS}/{name}")["status"]
+            return result
 
         until(lambda: status("joins").get("certificate"), "the kubelet is served")
         self.certificate = base64.b64decode(status("joins")["certificate"])
@@ -549,7 +549,7 @@ class Scenario:
         until(lambda: status("serves").get("certificate"), "a kubelet's server is served, once somebody approves")
 
         def said() -> list[str]:
-            return [each["type"] for each in status("wrong")["conditions"]]
+            return [condition["type"] for condition in status("wrong")["conditions"]]
 
         until(lambda: "Failed" in said(), "and what is no kubelet's fails")
 
@@ -566,8 +566,8 @@ class Scenario:
             self._ask("POST", secrets, {"metadata": meta, "type": kind})
 
         def data(name: str) -> dict[str, str]:
-            found = self._ask("GET", f"{secrets}/{name}-token").get("data") or {}
-            return {key: base64.b64decode(value).decode() for key, value in found.items()}
+            result = self._ask("GET", f"{secrets}/{name}-token").get("data") or {}
+            return {key: base64.b64decode(value).decode() for key, value in result.items()}
 
         until(lambda: "token" in data("robot") and "token" in data("other"), "both are filled")
         filled = data("robot")
@@ -597,8 +597,8 @@ class Scenario:
         self._until_gone(f"{secrets}/bootstrap-token-expire", "the one that is over is removed")
 
         def signatures() -> dict[str, str]:
-            found: dict[str, str] = self._ask("GET", f"{info}/cluster-info")["data"]
-            return {key: value for key, value in found.items() if key.startswith("jws-kubeconfig-")}
+            result: dict[str, str] = self._ask("GET", f"{info}/cluster-info")["data"]
+            return {key: value for key, value in result.items() if key.startswith("jws-kubeconfig-")}
 
         until(lambda: list(signatures()) == ["jws-kubeconfig-stays0"], "the other one has signed")
         assert is_signed_by(signatures()["jws-kubeconfig-stays0"], "a text", data["token-secret"])
@@ -651,8 +651,8 @@ class Scenario:
         self._ask("DELETE", base)
 
         def remaining() -> bool:
-            found = self._ask("GET", base)["status"].get("conditions", ())
-            return any(c["type"] == "NamespaceFinalizersRemaining" and c["status"] == "True" for c in found)
+            result = self._ask("GET", base)["status"].get("conditions", ())
+            return any(c["type"] == "NamespaceFinalizersRemaining" and c["status"] == "True" for c in result)
 
         until(remaining, "it says what holds it", 60.0)
         self._ask("PATCH", f"{base}/configmaps/held", {"metadata": {"finalizers": None}})

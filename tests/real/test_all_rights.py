@@ -49,7 +49,7 @@ NOT_SERVED = {
 devices, ServiceCIDRs, classes of volume attributes and policies of admission, so that they are left out. Their requests
 are judged by replays (08, 09, 10, 10b, 14), those about devices by
 ``tests/controllers/resourceclaim/test_rights.py``."""
-CLIENTS = sorted({found.client_name for found in SERVED} - NOT_SERVED)
+CLIENTS = sorted({item.client_name for item in SERVED} - NOT_SERVED)
 """Accounts of their own. Whoever fills Secrets with tokens of accounts does so as the manager itself."""
 FLAGS = (
     "--controllers=*,bootstrapsigner,tokencleaner,selinux-warning-controller",
@@ -157,14 +157,14 @@ def outcome(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPath
 
 def test_bootstrap_roles_allow_every_request(outcome: Outcome) -> None:
     assert len(outcome.asked) > 500
-    assert {asked.user for asked in outcome.asked} == {MANAGER, *CLIENTS} - SILENT
-    assert [asked for asked in outcome.asked if asked.forbidden] == []
+    assert {item.user for item in outcome.asked} == {MANAGER, *CLIENTS} - SILENT
+    assert [item for item in outcome.asked if item.forbidden] == []
 
 
 def test_manager_metrics_have_no_forbidden_responses_outside_terminating_namespaces(outcome: Outcome) -> None:
     """Creating something there is refused by admission, not for want of a right; upstream gets the same (trace 11)."""
-    refused = [asked for asked in outcome.asked if asked.code == 403]
-    assert {(asked.verb, asked.namespace) for asked in refused} <= {("create", outcome.doomed)}
+    refused = [item for item in outcome.asked if item.code == 403]
+    assert {(item.verb, item.namespace) for item in refused} <= {("create", outcome.doomed)}
     assert total(outcome.metrics, "rest_client_requests_total", code="403") == len(refused)
     assert total(outcome.metrics, "rest_client_requests_total", code="200") > 300
 
@@ -198,19 +198,19 @@ def test_user_agents_of_the_manager_are_upstreams(outcome: Outcome) -> None:
         for record in recorded(scenario):
             if record.user == "kube-controller-manager" and record.verb != "watch":
                 theirs.setdefault((record.verb, record.resource), set()).add(record.agent)
-    own = [each for each in outcome.asked if each.user == MANAGER and each.verb not in {"list", "watch"}]
+    own = [item for item in outcome.asked if item.user == MANAGER and item.verb not in {"list", "watch"}]
     # The manager of the traces had no key to fill Secrets with.
-    ours = {(each.verb, each.resource, each.agent) for each in own if each.agent != "tokens-controller"}
+    ours = {(item.verb, item.resource, item.agent) for item in own if item.agent != "tokens-controller"}
     compared = [(verb, resource) for verb, resource, _agent in ours if (verb, resource) in theirs]
     assert {"leases", "events", "serviceaccounts", "serviceaccounts/token"} <= {
         resource for _verb, resource in compared
     }
-    assert {each for each in ours if each[:2] in theirs and each[2] not in theirs[each[:2]]} == set()
+    assert {item for item in ours if item[:2] in theirs and item[2] not in theirs[item[:2]]} == set()
 
 
 def used(asked: list[Asked]) -> set[Right]:
     """What was asked for, as rules name it."""
-    return {(each.user, each.verb, each.group, each.resource) for each in asked if each.resource}
+    return {(item.user, item.verb, item.group, item.resource) for item in asked if item.resource}
 
 
 def granted(account: str) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -350,7 +350,7 @@ def test_openssl_verifies_the_certificate_of_a_joining_kubelet(
     words = ["-x509_strict", "-purpose", "sslclient", "-CAfile", str(server[0].ca_file), str(tmp_path / "joined.crt")]
     done = subprocess.run(["openssl", "verify", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    writes = [(each.verb, each.resource, each.name) for each in outcome.asked if each.user == "certificate-controller"]
+    writes = [(item.verb, item.resource, item.name) for item in outcome.asked if item.user == "certificate-controller"]
     assert writes.count(("update", "certificatesigningrequests/approval", "joins")) == 1
     assert writes.count(("update", "certificatesigningrequests/status", "joins")) == 1
     assert ("delete", "certificatesigningrequests", rights_scenario.ENDED) in writes
@@ -435,7 +435,7 @@ def test_metrics_agree_with_the_scenario(outcome: Outcome) -> None:
     """What is counted of writes agrees with what the API server has seen, and the rest with the scenario."""
 
     def writes(verb: str) -> int:
-        return sum(1 for each in outcome.asked if each.verb == verb)
+        return sum(1 for item in outcome.asked if item.verb == verb)
 
     for method, verbs in (("POST", ["create"]), ("PUT", ["update"]), ("DELETE", ["delete", "deletecollection"])):
         # The lease goes on being renewed, and events being sent, between one look and the other.

@@ -56,12 +56,12 @@ def _wait_for_the_last(log: Path) -> None:
 
 
 def _events(log: Path) -> Events:
-    found: Events = defaultdict(list)
+    result: Events = defaultdict(list)
     for line in log.read_text().splitlines():
         event = json.loads(line)
         if event["auditID"].partition("-")[0] in (*LEVELS, "others"):
-            found[event["auditID"]].append(event)
-    return found
+            result[event["auditID"]].append(event)
+    return result
 
 
 class Difference(NamedTuple):
@@ -131,7 +131,7 @@ def _scrubbed(value: Any, without: frozenset[str]) -> Any:
         left = {key: _scrubbed(one, without) for key, one in value.items() if key not in _IDS_AND_TIMES | without}
         return {key: one for key, one in sorted(left.items()) if one not in (None, {}, [], "")}
     if isinstance(value, list):
-        return [_scrubbed(one, without) for one in value]
+        return [_scrubbed(item, without) for item in value]
     return value
 
 
@@ -168,9 +168,9 @@ def test_audit_events_are_kube_apiservers(sessions: tuple[Session, Session], nam
         if not audit_id.startswith(f"{name}-"):
             continue
         expected = [_compared(event, one, code) for event in real.events.get(audit_id, [])]
-        found = [_compared(event, one, code) for event in ours.events.get(audit_id, [])]
-        assert found == expected, f"{audit_id}: {one}"
-        compared += len(found)
+        result = [_compared(event, one, code) for event in ours.events.get(audit_id, [])]
+        assert result == expected, f"{audit_id}: {one}"
+        compared += len(result)
     assert compared == 0 if name == "none" else compared > 10
 
 

@@ -15,11 +15,11 @@ def test_bench_of_deployments(real_cluster: RealCluster) -> None:
     """Two of two pods, with our manager. The namespace waits five seconds before it begins to go."""
     before = requests_answered(real_cluster)
     with light_nodes(real_cluster, 2) as check:
-        found = measure(real_cluster, 2, 2, "ours", "bench-small")
+        result = measure(real_cluster, 2, 2, "ours", "bench-small")
         check()
-    assert all(value > 0 for value in found.values())
-    figures = comparisons("small", {"ours": [found], "go": [found]})
-    assert [one.ratio for one in figures] == [1.0] * 8
+    assert all(value > 0 for value in result.values())
+    figures = comparisons("small", {"ours": [result], "go": [result]})
+    assert [figure.ratio for figure in figures] == [1.0] * 8
     made = requests_answered(real_cluster) - before
     assert made["POST pods 201"] == 8, "four at first, four of the other image"
     assert made["POST deployments 201"] == 2
@@ -28,23 +28,23 @@ def test_bench_of_deployments(real_cluster: RealCluster) -> None:
 
 
 def test_bench_of_namespaces(real_cluster: RealCluster) -> None:
-    found = namespaces.measure(real_cluster, "ours", 2, "bench-filled")
-    assert len(found) == 4
-    assert all(value > 0 for value in found.values())
+    result = namespaces.measure(real_cluster, "ours", 2, "bench-filled")
+    assert len(result) == 4
+    assert all(value > 0 for value in result.values())
 
 
 def test_bench_of_claims_binds_each_in_four_writes(real_cluster: RealCluster) -> None:
     """To volumes of their own."""
     name = "bench-bound"
-    found = claims.measure(real_cluster, "ours", 2, name)
+    result = claims.measure(real_cluster, "ours", 2, name)
     mine, volumes = f"/api/v1/namespaces/{name}/persistentvolumeclaims", "/api/v1/persistentvolumes"
-    bound = [f"{volumes}/{each['spec']['volumeName']}" for each in real_cluster.request("GET", mine)["items"]]
+    bound = [f"{volumes}/{item['spec']['volumeName']}" for item in real_cluster.request("GET", mine)["items"]]
     assert sorted(bound) == [f"{volumes}/{name}-0", f"{volumes}/{name}-1"]
     for path in (f"{mine}/data-0", f"{mine}/data-1", *bound):
         real_cluster.request(
             "PATCH", path, {"metadata": {"finalizers": None}}, content_type="application/merge-patch+json"
         )
         real_cluster.request("DELETE", path)
-    assert found.pop("sent per claim writes") == 4
-    assert len(found) == 6
-    assert all(value > 0 for value in found.values())
+    assert result.pop("sent per claim writes") == 4
+    assert len(result) == 6
+    assert all(value > 0 for value in result.values())

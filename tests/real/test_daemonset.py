@@ -18,15 +18,15 @@ def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.Te
     controllers = ["daemonset", "garbagecollector"]
     with running_programs(
         real_cluster, tmp_path_factory.mktemp("daemons"), "daemons", 5, controllers=controllers
-    ) as made:
-        yield made
+    ) as running:
+        yield running
 
 
 @pytest.fixture
 def cluster(programs: Programs) -> Iterator[KubectlCluster]:
     """A namespace of the test's own, and the five nodes without marks."""
-    with programs.in_namespace(KubectlCluster) as made:
-        yield made
+    with programs.in_namespace(KubectlCluster) as kubectl_cluster:
+        yield kubectl_cluster
 
 
 @pytest.mark.parametrize(

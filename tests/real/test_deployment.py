@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("machines")
 
 def documents(name: str) -> list[dict[str, Any]]:
     """The objects of a manifest."""
-    return [found for found in yaml.safe_load_all((ROOT / "deploy" / name).read_text(encoding="utf-8")) if found]
+    return [item for item in yaml.safe_load_all((ROOT / "deploy" / name).read_text(encoding="utf-8")) if item]
 
 
 def test_rights_of_the_deployment_manifest_are_sufficient(view: View, tmp_path: Path) -> None:

@@ -14,15 +14,17 @@ from tests.real_cluster import RealCluster
 def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Nodes of this module's own, a scheduler, and the manager."""
     controllers = ["deployment", "replicaset", "replicationcontroller", "endpoint", "garbagecollector"]
-    with running_programs(real_cluster, tmp_path_factory.mktemp("shops"), "shops", 2, controllers=controllers) as made:
-        yield made
+    with running_programs(
+        real_cluster, tmp_path_factory.mktemp("shops"), "shops", 2, controllers=controllers
+    ) as running:
+        yield running
 
 
 @pytest.fixture
 def shop(programs: Programs) -> Iterator[DeploymentCluster]:
     """A namespace of the test's own."""
-    with programs.in_namespace(DeploymentCluster) as made:
-        yield made
+    with programs.in_namespace(DeploymentCluster) as cluster:
+        yield cluster
 
 
 @pytest.mark.parametrize("scenario", scenarios.ALL)

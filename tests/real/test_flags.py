@@ -139,13 +139,13 @@ def understood(words: list[str]) -> Options:
 
 
 def flat(document: dict[str, object], path: str = "") -> dict[str, object]:
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for name, value in document.items():
         if isinstance(value, dict) and value:
-            found |= flat(value, f"{path}{name}.")
+            result |= flat(value, f"{path}{name}.")
         elif value != {}:
-            found[f"{path}{name}"] = value
-    return found
+            result[f"{path}{name}"] = value
+    return result
 
 
 def fetch(url: str) -> dict[str, dict[str, object]]:
@@ -153,8 +153,8 @@ def fetch(url: str) -> dict[str, dict[str, object]]:
     while True:
         try:
             with urllib.request.urlopen(url) as answer:
-                found: dict[str, dict[str, object]] = json.load(answer)
-                return found
+                result: dict[str, dict[str, object]] = json.load(answer)
+                return result
         except OSError:
             if time.monotonic() > deadline:
                 raise

@@ -59,8 +59,8 @@ def test_pods_of_a_dead_node_are_evicted_and_replaced(
     cluster = view.cluster
 
     def node() -> dict[str, Any]:
-        found: dict[str, Any] = cluster.request("GET", f"{NODES}/doomed-0")
-        return found
+        obj: dict[str, Any] = cluster.request("GET", f"{NODES}/doomed-0")
+        return obj
 
     def taints() -> set[str]:
         return {f"{taint['key']}:{taint['effect']}" for taint in node()["spec"].get("taints", ())}

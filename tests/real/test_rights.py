@@ -24,9 +24,9 @@ def answers(port: int) -> dict[str, int]:
         lines = page.read().decode().splitlines()
     counts: dict[str, int] = {}
     for line in lines:
-        found = re.match(r'rest_client_requests_total\{code="(\d+)".*\} (\d+)', line)
-        if found is not None:
-            counts[found[1]] = counts.get(found[1], 0) + int(found[2])
+        match = re.match(r'rest_client_requests_total\{code="(\d+)".*\} (\d+)', line)
+        if match is not None:
+            counts[match[1]] = counts.get(match[1], 0) + int(match[2])
     return counts
 
 
@@ -140,8 +140,8 @@ def test_node_and_pod_gc_controller_roles_are_sufficient(view: View, directory: 
         with pilothouse(directory, "manager", *words, *timing, *serving) as manager:
             until(lambda: conditions(node)["Ready"] == "Unknown", "the node is called silent")
             until(lambda: conditions(pod)["Ready"] == "False", "its pod is marked")
-            found = cluster.request("GET", node)
-            assert found["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux"
+            obj = cluster.request("GET", node)
+            assert obj["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux"
             until(lambda: len(cluster.request("GET", node)["spec"].get("taints", ())) == 2, "it is tainted twice")
             out = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"}
             merge(node, {"spec": {"taints": [*cluster.request("GET", node)["spec"]["taints"], out]}})

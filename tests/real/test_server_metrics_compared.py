@@ -113,12 +113,12 @@ def seen(real_cluster: RealCluster) -> Seen:
 
 def requests_of(page: str) -> Counter[tuple[str, ...]]:
     """How often each kind of request was counted."""
-    found: Counter[tuple[str, ...]] = Counter()
+    result: Counter[tuple[str, ...]] = Counter()
     for series in parsed(page):
         if series.name == "apiserver_request_total" and series.labels.get("resource") in RESOURCES:
             labels = tuple(series.labels[name] for name in LABELS)
-            found[SINCE_1_20.get(labels, labels)] += int(series.value)
-    return found
+            result[SINCE_1_20.get(labels, labels)] += int(series.value)
+    return result
 
 
 def test_request_counts_are_equal(seen: Seen) -> None:

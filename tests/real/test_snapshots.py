@@ -92,7 +92,7 @@ def _go(cluster: RealCluster, directory: Path, program: str) -> Program:
 
 
 def _create(cluster: RealCluster, namespaces: int) -> None:
-    objects = [*cluster_objects(), *(each for number in range(namespaces) for each in namespace_objects(number))]
+    objects = [*cluster_objects(), *(item for number in range(namespaces) for item in namespace_objects(number))]
     for path, obj in objects:
         until(functools.partial(_created, cluster, path, obj), f"{path} takes {obj['metadata']['name']}")
     until(lambda: _is_complete(cluster), "everything is ready", 240)
@@ -123,22 +123,22 @@ def _is_current(cluster: RealCluster) -> bool:
     daemons = cluster.request("GET", "/apis/apps/v1/daemonsets")["items"]
     deployments = cluster.request("GET", "/apis/apps/v1/deployments")["items"]
     stateful = cluster.request("GET", "/apis/apps/v1/statefulsets")["items"]
-    return all(each["status"].get("numberReady") == NODES for each in daemons) and all(
-        each["status"].get("readyReplicas") == each["spec"]["replicas"] for each in [*deployments, *stateful]
+    return all(daemon["status"].get("numberReady") == NODES for daemon in daemons) and all(
+        item["status"].get("readyReplicas") == item["spec"]["replicas"] for item in [*deployments, *stateful]
     )
 
 
 def _wait_for_rest(cluster: RealCluster) -> None:
     """Until the versions of what controllers write stay the same for five seconds."""
     paths = ("/api/v1/pods", "/api/v1/endpoints", "/api/v1/resourcequotas", "/apis/apps/v1/deployments")
-    seen: list[Any] = []
+    observed: list[Any] = []
 
     def rests() -> bool:
         versions = [
-            each["metadata"]["resourceVersion"] for path in paths for each in cluster.request("GET", path)["items"]
+            item["metadata"]["resourceVersion"] for path in paths for item in cluster.request("GET", path)["items"]
         ]
-        seen.append(versions)
-        return len(seen) > 18 and all(each == versions for each in seen[-18:])
+        observed.append(versions)
+        return len(observed) > 18 and all(item == versions for item in observed[-18:])
 
     until(rests, "the cluster is at rest", 120)
 
@@ -171,7 +171,7 @@ def _is_report(change: Change) -> bool:
     """A node's report in which only the time of the heartbeat differs."""
     if not change.key.startswith("/nodes/") or change.before is None:
         return False
-    before, after = (json.loads(each) for each in (change.before.value, change.value))
+    before, after = (json.loads(item) for item in (change.before.value, change.value))
     for node in (before, after):
         del node["metadata"]["resourceVersion"]
         node["metadata"].pop("managedFields", None)
@@ -233,16 +233,17 @@ def test_restored_cluster_has_no_pending_writes(saved: Saved, tmp_path: Path) ->
 
 
 def test_drain_ends_as_on_the_original_cluster(cluster: RealCluster, saved: Saved) -> None:
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
 
     async def work(env: Env, simulation: Simulation) -> None:
         nodes = Nodes(simulation, (), saved.found.nodes)
         await pods.drain(simulation.user, nodes, DRAINED, Drain(names=tuple(DRAINED), force=True))
         await simulation.settle(quiet=120.0)
         lists = {
-            prefix: [json.loads(each.value) for each in simulation.store.list(prefix).records] for prefix in PREFIXES
+            prefix: [json.loads(record.value) for record in simulation.store.list(prefix).records]
+            for prefix in PREFIXES
         }
-        found.append(summary(lists))
+        result.append(summary(lists))
 
     simulated(saved.found, work)
     words = ["--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=300s"]
@@ -258,13 +259,13 @@ def test_drain_ends_as_on_the_original_cluster(cluster: RealCluster, saved: Save
 
     def ends_equal() -> bool:
         lists = {prefix: cluster.request("GET", path)["items"] for prefix, path in PREFIXES.items()}
-        found[1:] = [summary(lists)]
-        return found[0] == found[1]
+        result[1:] = [summary(lists)]
+        return result[0] == result[1]
 
     try:
         until(ends_equal, "the real cluster ends as the simulated one", 120)
     except AssertionError:
-        assert found[1] == found[0]
+        assert result[1] == result[0]
         raise
 
 
@@ -293,8 +294,8 @@ def summary(lists: dict[str, list[Object]]) -> dict[str, Any]:
             result[prefix] = Counter(map(_pod, objects))
         else:
             # v1.36 has ConfigMaps of its own in kube-system.
-            own = [each for each in objects if each["metadata"].get("namespace") != "kube-system"]
-            result[prefix] = {_key(each): _of(prefix, each) for each in own}
+            own = [obj for obj in objects if obj["metadata"].get("namespace") != "kube-system"]
+            result[prefix] = {_key(item): _of(prefix, item) for item in own}
     return result
 
 
@@ -303,7 +304,7 @@ def _key(obj: Object) -> str:
 
 
 def _pod(pod: Object) -> tuple[str, str, str, bool]:
-    owners = [each for each in pod["metadata"].get("ownerReferences") or () if each.get("controller")]
+    owners = [item for item in pod["metadata"].get("ownerReferences") or () if item.get("controller")]
     owner = f"{owners[0]['kind']}/{owners[0]['name']}" if owners else pod["metadata"]["name"]
     return pod["metadata"]["namespace"], owner, pod["status"]["phase"], pod["spec"].get("nodeName") in DRAINED
 

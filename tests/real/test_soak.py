@@ -287,12 +287,14 @@ class Soak:
 
     def unexpected(self, log: str) -> list[str]:
         """Lines of a manager's log that nothing in this test accounts for."""
-        found = re.findall(r"^.*(?:Traceback|panic|never retrieved|was destroyed|lost the lease).*$", log, re.MULTILINE)
+        result = re.findall(
+            r"^.*(?:Traceback|panic|never retrieved|was destroyed|lost the lease).*$", log, re.MULTILINE
+        )
         for line in re.findall(r"^[EWF]\d{4} .*$", log, re.MULTILINE):
             at = line.split(" ", 2)[1][:15]
             if not re.search(EXPECTED, line) and not any(outage.covers(at) for outage in self._outages):
-                found.append(line)
-        return found
+                result.append(line)
+        return result
 
 
 def _now() -> datetime.datetime:

@@ -18,15 +18,15 @@ def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.Te
     """Nodes of this module's own, a scheduler, and the manager."""
     controllers = ["statefulset", "garbagecollector", "persistentvolume-binder", "pvc-protection", "pv-protection"]
     directory = tmp_path_factory.mktemp("numbered")
-    with running_programs(real_cluster, directory, "numbered", 2, controllers=controllers, storage=True) as made:
-        yield made
+    with running_programs(real_cluster, directory, "numbered", 2, controllers=controllers, storage=True) as running:
+        yield running
 
 
 @pytest.fixture
 def stage(programs: Programs) -> Iterator[StatefulSetCluster]:
     """A namespace of the test's own."""
-    with programs.in_namespace(StatefulSetCluster) as made:
-        yield made
+    with programs.in_namespace(StatefulSetCluster) as cluster:
+        yield cluster
 
 
 @pytest.mark.parametrize(

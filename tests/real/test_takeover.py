@@ -37,15 +37,15 @@ def gos(cluster: RealCluster, directory: Path) -> Program:
 @pytest.fixture(scope="module")
 def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Nodes of this module's own, and a scheduler."""
-    with running_programs(real_cluster, tmp_path_factory.mktemp("relay"), "relay", 6, delay="200ms") as made:
-        yield made
+    with running_programs(real_cluster, tmp_path_factory.mktemp("relay"), "relay", 6, delay="200ms") as running:
+        yield running
 
 
 @pytest.fixture
 def kubectl(programs: Programs) -> Iterator[KubectlCluster]:
     """A namespace of the test's own."""
-    with programs.in_namespace(KubectlCluster) as made:
-        yield made
+    with programs.in_namespace(KubectlCluster) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -24,15 +24,15 @@ CONTROLLERS = [
 def programs(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """Nodes and volumes of this module's own, a scheduler, and the manager."""
     directory = tmp_path_factory.mktemp("stored")
-    with running_programs(real_cluster, directory, "stored", 2, controllers=CONTROLLERS, storage=True) as made:
-        yield made
+    with running_programs(real_cluster, directory, "stored", 2, controllers=CONTROLLERS, storage=True) as running:
+        yield running
 
 
 @pytest.fixture
 def stage(programs: Programs) -> Iterator[VolumeCluster]:
     """A namespace of the test's own."""
-    with programs.in_namespace(VolumeCluster) as made:
-        yield made
+    with programs.in_namespace(VolumeCluster) as cluster:
+        yield cluster
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

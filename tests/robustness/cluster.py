@@ -72,7 +72,7 @@ class Cluster:
                     port = self.network.connect(f"{caller}>{to}", self._port(to, kind))
                     self._reached[caller, to, kind] = f"127.0.0.1:{port}"
         declared.prepare(self.layout, self.directory / "keys")
-        self._commands = {each.name: self._command(each) for each in declared.programs(self.layout)}
+        self._commands = {program.name: self._command(program) for program in declared.programs(self.layout)}
         self._keeper.start()
         return self
 
@@ -166,10 +166,10 @@ class Cluster:
             assert time.monotonic() < deadline, "etcd does not name its members"
             time.sleep(0.2)
             try:
-                found = self.etcd(ETCD[0], "cluster/member/list", {}, seconds=2.0)["members"]
+                result = self.etcd(ETCD[0], "cluster/member/list", {}, seconds=2.0)["members"]
             except OSError:
                 continue
-            self._members = {f"{int(one['ID']):x}": one["name"] for one in found if "name" in one}
+            self._members = {f"{int(item['ID']):x}": item["name"] for item in result if "name" in item}
         unknown = [f">{name}" for name in ETCD]
         self.network.set(unknown, CUT)
         self.network.set(unknown, OPEN)
@@ -185,14 +185,14 @@ class Cluster:
     def partition(self, chance: random.Random) -> tuple[str, list[str]]:
         """Groups of links that fail together: (description, names)."""
         one = chance.choice(ETCD)
-        others = [each for each in ETCD if each != one]
+        others = [item for item in ETCD if item != one]
         server = chance.choice(API_SERVERS)
         cases: list[tuple[str, list[str]]] = [
-            ("member from members", [f"{one}>{each}" for each in others] + [f"{each}>{one}" for each in others]),
+            ("member from members", [f"{one}>{item}" for item in others] + [f"{item}>{one}" for item in others]),
             ("member from member", [f"{one}>{others[0]}", f"{others[0]}>{one}"]),
-            ("member to members", [f"{one}>{each}" for each in others]),
+            ("member to members", [f"{one}>{item}" for item in others]),
             ("server from member", [f"{server}>{one}"]),
-            ("server from all members", [f"{server}>{each}" for each in ETCD]),
+            ("server from all members", [f"{server}>{item}" for item in ETCD]),
             ("manager from servers", [f"{chance.choice(MANAGERS)}>{declared.BALANCER}"]),
             ("scheduler from servers", [f"{chance.choice(SCHEDULERS)}>{declared.BALANCER}"]),
         ]

@@ -119,10 +119,10 @@ class Failures:
 
     def _alarms(self) -> list[dict[str, str]]:
         try:
-            found = self._cluster.etcd(ETCD[0], "maintenance/alarm", {"action": "GET"})
+            result = self._cluster.etcd(ETCD[0], "maintenance/alarm", {"action": "GET"})
         except _FAILURES:
             return []
-        return list(found.get("alarms", ()))
+        return list(result.get("alarms", ()))
 
     def _empty(self, name: str) -> None:
         junk = {"key": encoded(JUNK), "range_end": encoded(JUNK[:-1] + "0")}
@@ -132,8 +132,8 @@ class Failures:
             assert time.monotonic() < deadline, "nobody follows etcd"
             time.sleep(0.1)
         self._cluster.etcd(name, "kv/compaction", {"revision": str(revision), "physical": True}, seconds=60)
-        for each in ETCD:
-            self._cluster.etcd(each, "maintenance/defragment", {}, seconds=60)
+        for item in ETCD:
+            self._cluster.etcd(item, "maintenance/defragment", {}, seconds=60)
         for alarm in self._alarms():
             deactivate = {"action": "DEACTIVATE", "memberID": alarm["memberID"], "alarm": "NOSPACE"}
             self._cluster.etcd(name, "maintenance/alarm", deactivate)

@@ -98,9 +98,9 @@ class Kills:
             self._until(lambda: bool(holder()), f"a holder of {LEASES[kind]}")
             before, began = holder(), time.monotonic()
             self._kill(kind, names[self._cluster.kills[kind] % len(names)], lambda: True)
-            while (found := holder()) in ("", before) and time.monotonic() < began + _TAKEOVER_SECONDS:
+            while (result := holder()) in ("", before) and time.monotonic() < began + _TAKEOVER_SECONDS:
                 time.sleep(0.2)
-            if found not in ("", before):
+            if result not in ("", before):
                 self.takeovers[kind] += 1
                 self._took(kind, began)
             time.sleep(chance.uniform(0, _PAUSE_SECONDS))

@@ -184,10 +184,10 @@ def with_revisions(history: Sequence[Operation]) -> list[Operation]:
 
     Values are unique: each is written by one request.
     """
-    seen = {one.value: one.revision for one in history if one.verb is Verb.GET and one.outcome is Outcome.OK}
+    seen = {item.value: item.revision for item in history if item.verb is Verb.GET and item.outcome is Outcome.OK}
     return [
-        msgspec.structs.replace(one, revision=seen[one.value])
-        if one.outcome is Outcome.UNKNOWN and one.value in seen
-        else one
-        for one in history
+        msgspec.structs.replace(item, revision=seen[item.value])
+        if item.outcome is Outcome.UNKNOWN and item.value in seen
+        else item
+        for item in history
     ]

@@ -136,8 +136,8 @@ class Network:
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a side has died, or nobody listens
         finally:
-            for each in writers:
-                each.transport.abort()
+            for item in writers:
+                item.transport.abort()
             if link is not None:
                 link.writers -= writers
 
@@ -159,5 +159,5 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, l
 
 
 def _source(first: bytes) -> str:
-    found = _SOURCE.search(first)
-    return found[1].decode() if found else ""
+    match = _SOURCE.search(first)
+    return match[1].decode() if match else ""

@@ -14,27 +14,27 @@ def resolved(history: Sequence[Operation], stored: Sequence[Stored]) -> list[Ope
     Deletions without an answer stay open: what etcd has does not say whose they were.
     """
     revisions = {one.value: one.revision for one in stored if one.value}
-    found = []
-    for one in history:
-        if one.outcome is Outcome.UNKNOWN and one.verb is not Verb.DELETE:
-            if one.value in revisions:
-                found.append(msgspec.structs.replace(one, revision=revisions[one.value]))
+    result = []
+    for item in history:
+        if item.outcome is Outcome.UNKNOWN and item.verb is not Verb.DELETE:
+            if item.value in revisions:
+                result.append(msgspec.structs.replace(item, revision=revisions[item.value]))
         else:
-            found.append(one)
-    return found
+            result.append(item)
+    return result
 
 
 def lost_writes(operations: Iterable[tuple[str, Operation]], stored: Sequence[Stored]) -> list[str]:
     """Acknowledged writes that are missing or different in etcd, and duplicate values."""
-    has = {(one.revision, one.key, one.value) for one in stored}
-    found = [
+    has = {(item.revision, item.key, item.value) for item in stored}
+    result = [
         f"lost write: {one.verb.value} {name} = {one.value} at {one.revision}"
         for name, one in operations
         if one.outcome is Outcome.OK and one.verb in (Verb.CREATE, Verb.UPDATE)
         if (one.revision, name, one.value) not in has
     ]
-    times = Counter(one.value for one in stored if one.value)
-    return found + [
+    times = Counter(item.value for item in stored if item.value)
+    return result + [
         f"doubled write: {value} was stored {number} times" for value, number in times.items() if number > 1
     ]
 
@@ -46,23 +46,23 @@ def check(
     snapshots: Sequence[Snapshot],
 ) -> list[str]:
     """All violations of a run. ``stored`` must be complete."""
-    found = lost_writes(operations, stored)
+    result = lost_writes(operations, stored)
     by_name: dict[str, list[Operation]] = defaultdict(list)
     stored_by_name: dict[str, list[Stored]] = defaultdict(list)
     for name, operation in operations:
         by_name[name].append(operation)
-    for one in stored:
-        stored_by_name[one.key].append(one)
+    for item in stored:
+        stored_by_name[item.key].append(item)
     for name, history in by_name.items():
         try:
             fits, order = linearized(resolved(history, stored_by_name[name]))
         except Undecided as error:
-            found.append(f"undecided: {name}: {error}")
+            result.append(f"undecided: {name}: {error}")
             continue
         if not fits:
             left = [one for one in resolved(history, stored_by_name[name]) if one not in order]
             left.sort(key=lambda one: one.end)
-            found.append(
+            result.append(
                 f"not linearizable: {name} after {order[-4:]}: one of {left[:4]}; stored {stored_by_name[name]}"
             )
-    return [*found, *list_violations(stored, snapshots), *violations(stored, watches)]
+    return [*result, *list_violations(stored, snapshots), *violations(stored, watches)]

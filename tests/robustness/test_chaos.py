@@ -167,8 +167,8 @@ def _checked(cluster: Cluster, fail: Callable[[Cluster, GroundTruth, Shared], li
             ),
         ]
         recorders: list[Client | Watcher] = [*clients, *watchers]
-        work = [*(each.run for each in recorders), scaler.run]
-        threads = [threading.Thread(target=each, daemon=True) for each in work]
+        work = [*(recorder.run for recorder in recorders), scaler.run]
+        threads = [threading.Thread(target=item, daemon=True) for item in work]
         for thread in threads:
             thread.start()
         began = time.monotonic()
@@ -183,22 +183,22 @@ def _checked(cluster: Cluster, fail: Callable[[Cluster, GroundTruth, Shared], li
         for connection in (setup, scaler.connection):
             connection.close()
         final = [snapshots_at(shared, cluster, name) for name in API_SERVERS]
-        truth.finish(max(shared.known, *(one.revision for one in final)), 60)
-        operations = [each for client in clients for each in client.operations]
-        snapshots = [*final, *(one for each in recorders for one in each.snapshots)]
-        watches = [one for watcher in watchers for one in watcher.watches]
-        found = check(operations, truth.history, watches, snapshots)
-        events = sum(len(one.events) for one in watches)
+        truth.finish(max(shared.known, *(item.revision for item in final)), 60)
+        operations = [operation for client in clients for operation in client.operations]
+        snapshots = [*final, *(snapshot for recorder in recorders for snapshot in recorder.snapshots)]
+        watches = [watch for watcher in watchers for watch in watcher.watches]
+        result = check(operations, truth.history, watches, snapshots)
+        events = sum(len(watch.events) for watch in watches)
         print(f"\n{time.monotonic() - began:.0f} s: {len(operations)} operations on objects")
         print(f"{shared.acknowledged} acknowledged writes, {len(truth.history)} changes in etcd")
-        print(f"{len(watches)} watches, {events} events, {sum(each.expired for each in watchers)} times 410")
+        print(f"{len(watches)} watches, {events} events, {sum(item.expired for item in watchers)} times 410")
         print(f"{len(snapshots)} lists; scaled {scaler.changes} times")
         print(f"SIGKILL: {cluster.kills.total()}: {dict(cluster.kills)}")
         print(*lines, sep="\n")
         print(f"answers: {dict(shared.statuses)}")
         print(f"ended by themselves: {dict(cluster.ended)}")
-        print(f"violations: {len(found)}", *found[:20], sep="\n")
-        assert found == []
+        print(f"violations: {len(result)}", *result[:20], sep="\n")
+        assert result == []
         assert alive == []
         assert shared.errors == []
         tracebacks = {name: cluster.log(name).count("Traceback") for name in (*API_SERVERS, "manager-1", "manager-2")}

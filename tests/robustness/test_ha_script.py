@@ -67,7 +67,7 @@ def test_cluster_recovers_from_killing_each_process(tmp_path: Path, soak: bool) 
     finally:
         run("stop")
     assert ha.read_state(directory) == {}
-    commands = {int(str(one["pid"])): one["command"] for one in running.values()}
+    commands = {int(str(value["pid"])): value["command"] for value in running.values()}
     assert not any(ha.is_running(pid, command) for pid, command in commands.items() if isinstance(command, list))
 
 

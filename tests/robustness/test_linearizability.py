@@ -140,17 +140,17 @@ def simulated(chance: random.Random, size: int) -> list[Operation]:
 
 def damaged(chance: random.Random, history: Sequence[Operation]) -> list[Operation]:
     """The history with one answer that is another one."""
-    found = list(history)
-    at = chance.randrange(len(found))
-    one = found[at]
-    values = [each.value for each in found if each.verb is not Verb.DELETE and each.revision]
+    result = list(history)
+    at = chance.randrange(len(result))
+    one = result[at]
+    values = [item.value for item in result if item.verb is not Verb.DELETE and item.revision]
     value = chance.choice(values or [""])
-    revision = next((each.revision for each in found if each.value == value and each.revision), 0)
+    revision = next((item.revision for item in result if item.value == value and item.revision), 0)
     if one.verb is Verb.GET:
-        found[at] = msgspec.structs.replace(one, outcome=OK, value=value, revision=revision)
+        result[at] = msgspec.structs.replace(one, outcome=OK, value=value, revision=revision)
     else:
-        found[at] = msgspec.structs.replace(one, outcome=chance.choice([OK, CONFLICT, NOT_FOUND]))
-    return found
+        result[at] = msgspec.structs.replace(one, outcome=chance.choice([OK, CONFLICT, NOT_FOUND]))
+    return result
 
 
 def by_all_orders(history: Sequence[Operation]) -> bool:
@@ -160,10 +160,10 @@ def by_all_orders(history: Sequence[Operation]) -> bool:
         if all(one.outcome is UNKNOWN for one in left):
             return True
         deadline = min(one.end for one in left if one.outcome is not UNKNOWN)
-        for one in left:
-            if one.call <= deadline:
-                after = step(state, one)
-                if not isinstance(after, NotPossible) and search(after, tuple(x for x in left if x is not one)):
+        for item in left:
+            if item.call <= deadline:
+                after = step(state, item)
+                if not isinstance(after, NotPossible) and search(after, tuple(x for x in left if x is not item)):
                     return True
         return False
 

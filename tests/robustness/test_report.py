@@ -42,11 +42,11 @@ def _replaced(operation: Operation, **changes: object) -> Operation:
     ],
 )
 def test_operations_are_summarized(operations: list[Operation], stored: list[Stored], message: str) -> None:
-    found = check([("k", one) for one in operations], stored, [], [])
-    assert any(message in each for each in found) if message else found == []
+    result = check([("k", operation) for operation in operations], stored, [], [])
+    assert any(message in item for item in result) if message else result == []
 
 
 def test_list_and_watch_violations_are_reported() -> None:
     assert check([], STORED, [WATCH], [Snapshot(3, {"k": "b"}, 3)]) == []
-    found = check([], [*STORED, Stored(4, "l", "c")], [Watch(1, WATCH.events[1:])], [Snapshot(3, {"k": "a"}, 4)])
-    assert len(found) == 3
+    result = check([], [*STORED, Stored(4, "l", "c")], [Watch(1, WATCH.events[1:])], [Snapshot(3, {"k": "a"}, 4)])
+    assert len(result) == 3

@@ -83,8 +83,8 @@ def test_valid_watches_are_accepted(watch: Watch) -> None:
     ],
 )
 def test_injected_violations_are_detected(events: Sequence[Event], message: str) -> None:
-    found = violations(HISTORY, [Watch(0, events)])
-    assert any(message in each for each in found), found
+    result = violations(HISTORY, [Watch(0, events)])
+    assert any(message in item for item in result), result
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_injected_violations_are_detected(events: Sequence[Event], message: str)
     ],
 )
 def test_injected_violations_of_requests_are_detected(watches: Sequence[Watch], message: str) -> None:
-    found = violations(HISTORY, watches)
-    assert any(message in each for each in found), found
+    result = violations(HISTORY, watches)
+    assert any(message in item for item in result), result
 
 
 @pytest.mark.parametrize(
@@ -119,5 +119,5 @@ def test_injected_violations_of_requests_are_detected(watches: Sequence[Watch], 
 )
 def test_lists(snapshot: Snapshot, message: str) -> None:
     later = Snapshot(9, {"/a": "3", "/b": "6", "/c": "4", "/d": "5"})
-    found = list_violations(HISTORY, [later, snapshot])
-    assert [message in each for each in found] == ([True] if message else []), found
+    result = list_violations(HISTORY, [later, snapshot])
+    assert [message in item for item in result] == ([True] if message else []), result

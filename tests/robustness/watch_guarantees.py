@@ -51,7 +51,7 @@ class Watch(msgspec.Struct, frozen=True):
 
 def expected_events(history: Sequence[Stored], prefix: str, label: str | None) -> list[Event]:
     """All events of a watch from revision 1, in order."""
-    found: list[Event] = []
+    result: list[Event] = []
     before: dict[str, Stored] = {}
     for stored in history:
         if not stored.key.startswith(prefix):
@@ -62,11 +62,11 @@ def expected_events(history: Sequence[Stored], prefix: str, label: str | None) -
         if not stored.deleted:
             before[stored.key] = stored
         if does:
-            found.append(Event("MODIFIED" if did else "ADDED", stored.revision, stored.key, stored.value))
+            result.append(Event("MODIFIED" if did else "ADDED", stored.revision, stored.key, stored.value))
         elif did and last is not None:
             # With the last state that matched, and the revision of the change.
-            found.append(Event("DELETED", stored.revision, stored.key, last.value))
-    return found
+            result.append(Event("DELETED", stored.revision, stored.key, last.value))
+    return result
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 def list_violations(history: Sequence[Stored], snapshots: Sequence[Snapshot]) -> list[str]:
     """Lists that differ from the state at their revision, or are older than an observed revision."""
-    found: list[str] = []
+    result: list[str] = []
     state: dict[str, Stored] = {}
     at = 0
     for shown in sorted(snapshots, key=lambda one: one.revision):
@@ -99,15 +99,15 @@ def list_violations(history: Sequence[Stored], snapshots: Sequence[Snapshot]) ->
         }
         if wanted != dict(shown.state):
             differ = sorted(set(wanted.items()) ^ set(shown.state.items()))[:3]
-            found.append(f"consistent list: at {shown.revision} by {shown.client}: {differ}")
+            result.append(f"consistent list: at {shown.revision} by {shown.client}: {differ}")
         if shown.revision < shown.at_least:
-            found.append(f"stale list: {shown.revision} by {shown.client}, and {shown.at_least} was known")
-    return found
+            result.append(f"stale list: {shown.revision} by {shown.client}, and {shown.at_least} was known")
+    return result
 
 
 def violations(history: Sequence[Stored], watches: Sequence[Watch]) -> list[str]:
     """Violated guarantees. ``history`` must be complete up to the last revision of any watch."""
-    found: list[str] = []
+    result: list[str] = []
     known: dict[tuple[str, str | None], tuple[list[Event], set[Event]]] = {}
     ends: dict[str, int] = {}
     for number, watch in enumerate(watches):
@@ -122,9 +122,9 @@ def violations(history: Sequence[Stored], watches: Sequence[Watch]) -> list[str]
         broken = broken or _reliable(watch, known[shown][0])
         if watch.follows and watch.start != ends.get(watch.client, watch.start):
             broken.append(f"resumable: the stream before had come to {ends[watch.client]}")
-        found += [f"{name}: {each}" for each in broken]
+        result += [f"{name}: {item}" for item in broken]
         ends[watch.client] = max([watch.start, *(event.revision for event in watch.events)])
-    return found
+    return result
 
 
 def _sent(watch: Watch) -> list[Event]:
@@ -137,13 +137,13 @@ def _ordered(watch: Watch) -> list[str]:
 
 
 def _unique(watch: Watch) -> list[str]:
-    seen: set[tuple[int, str]] = set()
-    found = []
+    observed: set[tuple[int, str]] = set()
+    result = []
     for event in _sent(watch):
-        if (event.revision, event.key) in seen:
-            found.append(f"unique: {event.key} at {event.revision} comes twice")
-        seen.add((event.revision, event.key))
-    return found
+        if (event.revision, event.key) in observed:
+            result.append(f"unique: {event.key} at {event.revision} comes twice")
+        observed.add((event.revision, event.key))
+    return result
 
 
 def _atomic(watch: Watch) -> list[str]:
@@ -158,17 +158,17 @@ def _atomic(watch: Watch) -> list[str]:
 
 
 def _bookmarkable(watch: Watch) -> list[str]:
-    found = []
+    result = []
     bookmark, newest = watch.start, watch.start
     for event in watch.events:
         if event.type == "BOOKMARK":
             if event.revision < newest:
-                found.append(f"bookmarkable: a bookmark at {event.revision} after {newest}")
+                result.append(f"bookmarkable: a bookmark at {event.revision} after {newest}")
             bookmark = max(bookmark, event.revision)
         elif event.revision <= bookmark:
-            found.append(f"bookmarkable: {event.key} at {event.revision} after a bookmark or start at {bookmark}")
+            result.append(f"bookmarkable: {event.key} at {event.revision} after a bookmark or start at {bookmark}")
         newest = max(newest, event.revision)
-    return found
+    return result
 
 
 def _filtered(watch: Watch, possible: set[Event]) -> list[str]:

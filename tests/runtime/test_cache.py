@@ -80,7 +80,7 @@ def test_cached_listing_releases_deleted_objects() -> None:
         cache.drop(f"ns/p{number}")
     buckets = [cache._all, cache._namespaces["ns"], cache._indexes["node"].buckets["n1"]]
     assert all(len(bucket._order or ()) < 500 and len(bucket._removed) < 500 for bucket in buckets)
-    assert [found.metadata.name for found in cache.list()] == ["a", "b"]
+    assert [item.metadata.name for item in cache.list()] == ["a", "b"]
 
 
 def test_listings_are_copies_and_index_names_are_unique() -> None:

@@ -82,8 +82,8 @@ class ClaimedPods:
     @classmethod
     async def of(cls, env: Env, pods: Sequence[Pod], live: ObjectMeta | Exception = OWNER) -> "ClaimedPods":
         claimed = cls(env, live)
-        for one in pods:
-            body = msgspec.json.decode(msgspec.json.encode(one))
+        for item in pods:
+            body = msgspec.json.decode(msgspec.json.encode(item))
             body |= {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "i"}]}}
             claimed.pods.append(await claimed.server.admin().create(PODS, body, "default"))
         return claimed
@@ -96,10 +96,10 @@ class ClaimedPods:
         return self._live
 
     async def claim(self) -> list[str]:
-        return [one.metadata.name for one in await self.claims.claim(self.pods)]
+        return [item.metadata.name for item in await self.claims.claim(self.pods)]
 
     def uid(self, name: str) -> str:
-        return next(one.metadata.uid for one in self.pods if one.metadata.name == name)
+        return next(item.metadata.uid for item in self.pods if item.metadata.name == name)
 
     @property
     def patches(self) -> list[tuple[str, Any]]:
@@ -121,7 +121,7 @@ async def test_adoption_and_release_patches_have_the_uid_after_one_live_get(env:
         ("b", {"metadata": {"ownerReferences": [reference], "uid": claimed.uid("b")}}),
         ("d", {"metadata": {"uid": claimed.uid("d"), "ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}),
     ]
-    after = {found["metadata"]["name"]: found["metadata"] for found in claimed.server.objects("/pods/")}
+    after = {obj["metadata"]["name"]: obj["metadata"] for obj in claimed.server.objects("/pods/")}
     assert claimed.written == [after[name]["resourceVersion"] for name in "abd"], "each write is recorded"
     assert after["a"]["ownerReferences"] == [reference]
     assert "ownerReferences" not in after["d"]
@@ -185,8 +185,8 @@ async def test_rejected_patches(env: Env, code: int, reason: str, adopts: list[s
 def test_candidates_come_from_the_index() -> None:
     cache: Cache[Pod] = Cache("pods")
     cache.add_index(CONTROLLER_INDEX, index_by_controller)
-    for one in (pod("b", MINE), pod("a", MINE), pod("c"), pod("d", OTHER)):
-        cache.put(f"default/{one.metadata.name}", one)
+    for item in (pod("b", MINE), pod("a", MINE), pod("c"), pod("d", OTHER)):
+        cache.put(f"default/{item.metadata.name}", item)
     mine = cache.by_index(CONTROLLER_INDEX, controller_index_key("default", "ReplicaSet", "web", "u1"))
     assert [one.metadata.name for one in mine] == ["a", "b"]
     assert [one.metadata.name for one in cache.by_index(CONTROLLER_INDEX, "default")] == ["c"]

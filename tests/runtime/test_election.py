@@ -445,8 +445,8 @@ async def test_undecodable_lease_is_a_failed_attempt(env: Env) -> None:
     read = client.get
 
     async def get(*arguments: Any, **options: Any) -> Any:
-        found = await read(*arguments, **options)
-        return msgspec.Raw(b'{"spec":{"renewTime":"yesterday"}}') if unreadable else found
+        result = await read(*arguments, **options)
+        return msgspec.Raw(b'{"spec":{"renewTime":"yesterday"}}') if unreadable else result
 
     member.elector._client.get = get  # type: ignore[method-assign]  # no server would store such a lease
     running = member.run()

@@ -58,13 +58,13 @@ async def prepare(cluster: Cluster, env: Env, group: TaskGroup) -> Client:
 
 
 def copies(cluster: Cluster) -> list[dict[str, str]]:
-    found = [
-        one
-        for one in cluster.objects("/configmaps/default/")
-        if "backup.example.com/backup" in one["metadata"].get("labels", {})
+    result = [
+        obj
+        for obj in cluster.objects("/configmaps/default/")
+        if "backup.example.com/backup" in obj["metadata"].get("labels", {})
     ]
-    found.sort(key=lambda one: int(one["metadata"]["annotations"]["backup.example.com/source-version"]))
-    return [one["data"] for one in found]
+    result.sort(key=lambda one: int(one["metadata"]["annotations"]["backup.example.com/source-version"]))
+    return [item["data"] for item in result]
 
 
 async def paint(admin: Client, colour: str) -> None:

@@ -370,19 +370,19 @@ async def test_stop_before_start_ends_wait_for_sync(env: Env) -> None:
 
 async def test_handler_added_by_a_handler_misses_no_events(env: Env) -> None:
     """It receives what the cache has by then, and everything that comes after."""
-    seen: list[str] = []
+    observed: list[str] = []
     server = ScriptedServer(env, [listed(3), watched(added(pod("a", 4)) + added(pod("b", 5)))])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
 
     def on_add(obj: Pod, _initial: bool) -> None:
         if obj.metadata.name == "a":
-            informer.add_handler(lambda late, initial: seen.append(f"{late.metadata.name} {initial}"))
+            informer.add_handler(lambda late, initial: observed.append(f"{late.metadata.name} {initial}"))
 
     informer.add_handler(on_add)
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(20)
     running.cancel()
-    assert seen == ["a True", "b False"]
+    assert observed == ["a True", "b False"]
 
 
 async def test_empty_list_syncs_the_informer(env: Env) -> None:

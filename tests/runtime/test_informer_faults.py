@@ -106,12 +106,12 @@ async def test_cache_and_handlers_converge_under_faults(env: Env, seed: int) -> 
         faults.clear()
         await asyncio.sleep(120.0)
         stored = {
-            f"default/{found['metadata']['name']}": found["metadata"]["resourceVersion"]
-            for found in cluster.objects("/pods/default/")
+            f"default/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"]
+            for obj in cluster.objects("/pods/default/")
         }
         assert stored
         for informer in (pods, metadata):
-            cached = {object_key(one.metadata): one.metadata.resource_version for one in informer.cache.list()}
+            cached = {object_key(item.metadata): item.metadata.resource_version for item in informer.cache.list()}
             assert cached == stored
         for mirror in mirrors:
             assert mirror.versions == stored

@@ -21,8 +21,8 @@ def _config_map(name: str, **data: str) -> dict[str, Any]:
 
 
 async def _create(client: Client, name: str, **data: str) -> str:
-    made = await client.create(CONFIG_MAPS, msgspec.json.encode(_config_map(name, **data)), "default")
-    return made.metadata.resource_version
+    created = await client.create(CONFIG_MAPS, msgspec.json.encode(_config_map(name, **data)), "default")
+    return created.metadata.resource_version
 
 
 def _origins(cluster: Cluster, name: str) -> list[Origin | None]:
@@ -122,7 +122,7 @@ async def test_merged_events_are_recorded_within_bounds(env: Env) -> None:
     (cause,) = _causes(cluster, "copy")
     assert cause is not None
     assert cause.triggers[0] == Trigger("SYNC", "configmaps", "default", "source", first)
-    assert [each.type for each in cause.triggers[1:]] == ["MODIFIED"] * (MAX_TRIGGERS - 1)
+    assert [trigger.type for trigger in cause.triggers[1:]] == ["MODIFIED"] * (MAX_TRIGGERS - 1)
     assert cause.more == 11 - MAX_TRIGGERS
 
 
@@ -189,4 +189,7 @@ async def test_requeued_sync_has_a_timer_trigger(env: Env) -> None:
     await _create(cluster.admin(), "source")
     await _run(cluster, copier, asyncio.sleep(0))
     causes = [cause for name in ("attempt-2", "attempt-1") for cause in _causes(cluster, name)]
-    assert [[each.type for each in cause.triggers] for cause in causes if cause is not None] == [["SYNC"], ["TIMER"]]
+    assert [[trigger.type for trigger in cause.triggers] for cause in causes if cause is not None] == [
+        ["SYNC"],
+        ["TIMER"],
+    ]

@@ -216,8 +216,10 @@ async def test_unserved_kind_is_an_error_after_a_minute(env: Env, caplog: pytest
     async def reported(script: Sequence[Scripted], seconds: float) -> dict[str, int]:
         caplog.clear()
         await play(env, script, seconds=seconds)
-        lines = [each for each in caplog.records if "served" in each.getMessage() or "Failed" in each.getMessage()]
-        return dict(Counter(each.levelname for each in lines))
+        lines = [
+            record for record in caplog.records if "served" in record.getMessage() or "Failed" in record.getMessage()
+        ]
+        return dict(Counter(line.levelname for line in lines))
 
     served: list[Scripted] = [listed(1), watched(added(pod("a", 2)), end="end")]
     assert (await reported([*served, *missing], 50.0)).keys() == {"INFO"}
@@ -268,5 +270,5 @@ async def test_undecodable_deletion_causes_a_relist(env: Env) -> None:
 
 async def test_error_names_an_unserved_version(env: Env, caplog: pytest.LogCaptureFixture) -> None:
     await play(env, [refused(404, "NotFound")], seconds=0.5)
-    [line] = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert 'type="pods" version="v1" hint="the API server does not serve this version of the kind' in line

@@ -285,10 +285,10 @@ async def test_delayed_key_is_readded_without_a_worker(env: Env) -> None:
     metrics = Registry()
     queue: WorkQueue[str] = WorkQueue(env, "passes", metrics)
     rests = True
-    asked: list[float] = []
+    requests: list[float] = []
 
     def at_rest(_key: str) -> float | None:
-        asked.append(env.monotonic())
+        requests.append(env.monotonic())
         return 5.0 if rests else None
 
     queue.at_rest = at_rest
@@ -305,7 +305,7 @@ async def test_delayed_key_is_readded_without_a_worker(env: Env) -> None:
     worker = asyncio.create_task(work())
     queue.add("pass")
     await asyncio.sleep(17.0)
-    assert (taken, asked) == ([0.0], [5.0, 10.0, 15.0])
+    assert (taken, requests) == ([0.0], [5.0, 10.0, 15.0])
     text = metrics.exposition()
     assert 'workqueue_adds_total{name="passes"} 4' in text
     assert 'workqueue_retries_total{name="passes"} 4' in text

@@ -117,9 +117,9 @@ async def test_volumes_are_attached_to_the_nodes_of_their_pods(simulation: Simul
     # Claims that are deleted, and those of two nodes, would have pods wait forever.
     await user.delete_all(PODS, lambda found: bool(found["status"]["phase"] == "Pending"))
     await asyncio.sleep(300.0)
-    for found in await user.items(CLAIMS):
-        if "deletionTimestamp" not in found["metadata"]:
-            assert found["status"]["capacity"] == found["spec"]["resources"]["requests"], "it has what it asks for"
+    for item in await user.items(CLAIMS):
+        if "deletionTimestamp" not in item["metadata"]:
+            assert item["status"]["capacity"] == item["spec"]["resources"]["requests"], "it has what it asks for"
     await simulation.settle()
     await user.delete_everything(simulation)
 

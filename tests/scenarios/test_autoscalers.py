@@ -75,10 +75,10 @@ async def autoscale(simulation: Simulation) -> None:
     await set_load(user, "slow", 120)
     await simulation.settle()
     for name, size in (("plain", 7), ("slow", 3)):
-        found = await user.get(f"{ALL}/{name}")
-        assert found is not None
+        obj = await user.get(f"{ALL}/{name}")
+        assert obj is not None
         # Within the tolerance of what is asked for, on the side from which it came.
-        assert abs(found["spec"]["replicas"] - size) <= 1, found["spec"]["replicas"]
+        assert abs(obj["spec"]["replicas"] - size) <= 1, obj["spec"]["replicas"]
     assert simulation.invariants[0].changes > 2  # type: ignore[attr-defined]
 
 

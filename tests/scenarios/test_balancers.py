@@ -107,7 +107,7 @@ async def check_and_delete_everything(simulation: Simulation, cloud: SimulatedCl
     await asyncio.sleep(600.0)
     await simulation.settle()
     assert cloud.balancers == {}
-    assert [found["metadata"]["name"] for found in await user.items(SERVICES)] in ([], ["kubernetes"])
+    assert [item["metadata"]["name"] for item in await user.items(SERVICES)] in ([], ["kubernetes"])
 
 
 async def test_no_load_balancer_leaks(simulation: Simulation, cloud: FaultyCloud, seed: int) -> None:

@@ -113,10 +113,10 @@ class Requestors(RandomUser):
     async def _decide(self, kind: str) -> None:
         items = await self.items(REQUESTS)
         if items:
-            found = self._chance.choice(items)
+            result = self._chance.choice(items)
             head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
-            path = f"{REQUESTS}/{found['metadata']['name']}/approval"
-            await self.request("PUT", path, {**head, **with_approval_condition(found, kind)})
+            path = f"{REQUESTS}/{result['metadata']['name']}/approval"
+            await self.request("PUT", path, {**head, **with_approval_condition(result, kind)})
 
     async def delete_request(self) -> None:
         """Delete a request."""
@@ -143,9 +143,9 @@ async def test_only_approved_requests_are_signed(simulation: Simulation, seed: i
             body = document(f"last-{kind[-1]}", PEMS[kind], KUBELET_CLIENT)
             await everybody.request("POST", REQUESTS, body)
     await asyncio.sleep(1100.0)  # the longest pause of a queue
-    found = {item["metadata"]["name"]: item for item in await everybody.items(REQUESTS)}
+    result = {item["metadata"]["name"]: item for item in await everybody.items(REQUESTS)}
     for name in ("last-a", "last-b"):
-        assert found[name]["status"].get("certificate"), f"{name} was served in the end"
+        assert result[name]["status"].get("certificate"), f"{name} was served in the end"
     await simulation.settle()
     await asyncio.sleep(30 * 3600.0)
     await simulation.settle()
@@ -180,8 +180,8 @@ async def two_requests(simulation: Simulation) -> None:
     """A pending request and an approved one."""
     user = Requestors(simulation)
     await user.request("POST", REQUESTS, document("open", PERSON, API_SERVER_CLIENT))
-    made: Doc = await user.request("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
-    await user.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made))
+    created: Doc = await user.request("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
+    await user.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(created))
     await asyncio.sleep(60.0)
     await simulation.settle()
 

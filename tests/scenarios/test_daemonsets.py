@@ -119,10 +119,10 @@ class Administrator(User):
         await self.merge(AGENT, {"metadata": {"annotations": {"wake": str(self._chance.random())}}})
 
     async def _recreate(self) -> None:
-        found = await self.request("GET", AGENT)
+        obj = await self.request("GET", AGENT)
         policy = self._chance.choice(("Background", "Orphan"))
         await self.request("DELETE", AGENT, {"propagationPolicy": policy})
-        again = {"metadata": {"name": "agent"}, "spec": found["spec"]}
+        again = {"metadata": {"name": "agent"}, "spec": obj["spec"]}
         for _try in range(20):
             await asyncio.sleep(self._chance.choice((0.0, 0.05, 3.0)))
             try:
@@ -165,8 +165,8 @@ class Administrator(User):
     # Revisions
 
     async def _revision(self) -> Doc | None:
-        found = await self.items(REVISIONS)
-        return self._chance.choice(found) if found else None
+        items = await self.items(REVISIONS)
+        return self._chance.choice(items) if items else None
 
     async def _delete_revision(self) -> None:
         revision = await self._revision()

@@ -179,8 +179,8 @@ decide_reservation = decide.decide_reservation
 
 
 def as_upstream(user: object, pod: object, *, observed_deleted: bool) -> Reservation:
-    found = decide_reservation(user, pod, observed_deleted=observed_deleted)  # type: ignore[arg-type]  # passed through
-    return Reservation.DROP if found is Reservation.READ_LIVE and pod is not None else found
+    result = decide_reservation(user, pod, observed_deleted=observed_deleted)  # type: ignore[arg-type]  # passed through
+    return Reservation.DROP if result is Reservation.READ_LIVE and pod is not None else result
 
 
 @broken_without((controller, "decide_reservation", as_upstream), fails="uses it")

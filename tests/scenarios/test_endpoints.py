@@ -34,31 +34,31 @@ class PodStatusUser(User):
 
     def actions(self, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
         async def relabel() -> None:
-            found = await self.items(f"{NAMESPACE}/pods")
-            if found:
-                name = chance.choice(found)["metadata"]["name"]
+            items = await self.items(f"{NAMESPACE}/pods")
+            if items:
+                name = chance.choice(items)["metadata"]["name"]
                 app = chance.choice(("web", "other"))
                 await self.merge(f"{NAMESPACE}/pods/{name}", {"metadata": {"labels": {"app": app}}})
 
         async def fall_over() -> None:
-            found = await self.items(f"{NAMESPACE}/pods")
-            if found:
-                name = chance.choice(found)["metadata"]["name"]
+            items = await self.items(f"{NAMESPACE}/pods")
+            if items:
+                name = chance.choice(items)["metadata"]["name"]
                 note = {"simulated.pilothouse.dev/readiness-probe": chance.choice(("fail", "pass"))}
                 await self.merge(f"{NAMESPACE}/pods/{name}", {"metadata": {"annotations": note}})
 
         async def tamper() -> None:
-            found = await self.items(SLICES)
-            if found:
-                path = f"{SLICES}/{chance.choice(found)['metadata']['name']}"
+            items = await self.items(SLICES)
+            if items:
+                path = f"{SLICES}/{chance.choice(items)['metadata']['name']}"
                 await (
                     self.request("DELETE", path, {}) if chance.random() < 0.5 else self.merge(path, {"endpoints": []})
                 )
 
         async def delete() -> None:
-            found = await self.items(f"{NAMESPACE}/pods")
-            if found:
-                await self.request("DELETE", f"{NAMESPACE}/pods/{chance.choice(found)['metadata']['name']}", {})
+            items = await self.items(f"{NAMESPACE}/pods")
+            if items:
+                await self.request("DELETE", f"{NAMESPACE}/pods/{chance.choice(items)['metadata']['name']}", {})
 
         return [
             lambda: self.merge(WEB, {"spec": {"replicas": chance.choice((0, 1, 3, 6, 9))}}),

@@ -73,8 +73,8 @@ async def delete_everything(user: Owner, simulation: Simulation) -> None:
     """Delete the pods; their claims must be garbage collected."""
     await user.delete_all(PODS)
     await asyncio.sleep(120.0)
-    for found in await user.items(CLAIMS):
-        assert "ownerReferences" not in found["metadata"], "it has outlived its pod"
+    for item in await user.items(CLAIMS):
+        assert "ownerReferences" not in item["metadata"], "it has outlived its pod"
     await user.delete_all(CLAIMS)
     await asyncio.sleep(120.0)
     await simulation.settle()
@@ -92,8 +92,8 @@ async def test_claims_are_created_and_deleted_with_their_pods(simulation: Simula
     await user.delete_all(CLAIMS, lambda found: "ownerReferences" not in found["metadata"])
     await asyncio.sleep(300.0)
     await simulation.settle()
-    for found in await user.items(PODS):
-        assert found["status"]["phase"] == "Running"
+    for item in await user.items(PODS):
+        assert item["status"]["phase"] == "Running"
     await delete_everything(user, simulation)
 
 
@@ -104,10 +104,10 @@ async def name_taken(simulation: Simulation) -> None:
     await asyncio.sleep(20.0)
     await user.request("POST", PODS, pod("p", "scratch"))
     await asyncio.sleep(60.0)
-    found = await user.get(f"{PODS}/p")
-    assert found is not None
-    assert found["status"]["phase"] == "Pending"
-    assert "nodeName" not in found["spec"]
+    obj = await user.get(f"{PODS}/p")
+    assert obj is not None
+    assert obj["status"]["phase"] == "Pending"
+    assert "nodeName" not in obj["spec"]
 
 
 async def test_pod_does_not_use_the_claim_of_another_owner(simulation: Simulation) -> None:

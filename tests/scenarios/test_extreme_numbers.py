@@ -65,8 +65,8 @@ def tracebacks() -> Iterator[list[str]]:
 async def _request(simulation: Simulation, method: str, path: str, body: Doc | None = None) -> Doc:
     encoded = b"" if body is None else msgspec.json.encode(body)
     answer = await simulation.user.request(method, path, body=encoded, headers={"content-type": "application/json"})
-    found: Doc = msgspec.json.decode(answer.body)
-    return found
+    document: Doc = msgspec.json.decode(answer.body)
+    return document
 
 
 async def _is_created(simulation: Simulation, kind: str, path: tuple[str, str], value: Any, name: str) -> bool:
@@ -76,9 +76,9 @@ async def _is_created(simulation: Simulation, kind: str, path: tuple[str, str], 
     obj = {"metadata": {"name": name}, **copy.deepcopy(sample)}
     obj.setdefault(path[0], {})[path[1]] = value
     try:
-        made = await _request(simulation, "POST", target, obj)
+        created = await _request(simulation, "POST", target, obj)
         if path[0] == "status":
-            await _request(simulation, "PUT", f"{target}/{name}/status", {**made, "status": obj["status"]})
+            await _request(simulation, "PUT", f"{target}/{name}/status", {**created, "status": obj["status"]})
     except (BadRequest, Conflict, Invalid):
         return False
     return True

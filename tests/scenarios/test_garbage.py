@@ -59,9 +59,9 @@ class GraphUser(User):
                 continue  # gone, or somebody else was faster
         for kind, doc in self._known:
             try:
-                found = await self.get(self._path(kind, doc))
-                if found is not None and FOREIGN in found["metadata"].get("finalizers", ()):
-                    left = [one for one in found["metadata"]["finalizers"] if one != FOREIGN]
+                obj = await self.get(self._path(kind, doc))
+                if obj is not None and FOREIGN in obj["metadata"].get("finalizers", ()):
+                    left = [finalizer for finalizer in obj["metadata"]["finalizers"] if finalizer != FOREIGN]
                     await self.merge(self._path(kind, doc), {"metadata": {"finalizers": left}})
             except ApiError:
                 continue
@@ -100,8 +100,8 @@ class GraphUser(User):
     def _references(self) -> list[Doc]:
         if not self._known:
             return []
-        found = [self._reference() for _ in range(self._chance.choice((0, 0, 1, 1, 1, 2, 3)))]
-        return list({reference["uid"]: reference for reference in found}.values())
+        result = [self._reference() for _ in range(self._chance.choice((0, 0, 1, 1, 1, 2, 3)))]
+        return list({reference["uid"]: reference for reference in result}.values())
 
     async def create(self, **changes: Any) -> Doc:
         """Create an object with random owners."""
@@ -110,9 +110,9 @@ class GraphUser(User):
         finalizers = [FOREIGN] if self._chance.random() < 0.1 else []
         meta = {"name": f"o{self._made}", "ownerReferences": self._references(), "finalizers": finalizers, **changes}
         namespace = self._chance.choice((NAMESPACES[0], *NAMESPACES))
-        made = await self.request("POST", path_of(kind, namespace), {"metadata": meta})
-        self._known.append((kind, made))
-        return made
+        created = await self.request("POST", path_of(kind, namespace), {"metadata": meta})
+        self._known.append((kind, created))
+        return created
 
     async def create_cycle(self) -> None:
         """Make an owner a dependent of its dependent."""

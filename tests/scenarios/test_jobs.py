@@ -43,24 +43,24 @@ class JobUser(User):
 
     async def fail(self, chance: random.Random) -> None:
         """A pod fails, as when its node is out of memory."""
-        found = await self.running()
-        if found:
-            path = f"{PODS}/{chance.choice(found)['metadata']['name']}/status"
+        result = await self.running()
+        if result:
+            path = f"{PODS}/{chance.choice(result)['metadata']['name']}/status"
             await self.merge(path, {"status": {"phase": "Failed", "reason": "Evicted"}})
 
     async def delete_pod(self, chance: random.Random) -> None:
-        found = await self.items(PODS)
-        if found:
+        items = await self.items(PODS)
+        if items:
             body = chance.choice(({}, {"gracePeriodSeconds": 0}))
-            await self.request("DELETE", f"{PODS}/{chance.choice(found)['metadata']['name']}", body)
+            await self.request("DELETE", f"{PODS}/{chance.choice(items)['metadata']['name']}", body)
 
     async def delete(self, policy: str) -> None:
         await self.request("DELETE", WORK, {"propagationPolicy": policy})
 
     async def status(self) -> Doc:
-        found = await self.get(WORK)
-        assert found is not None
-        status: Doc = found["status"]
+        obj = await self.get(WORK)
+        assert obj is not None
+        status: Doc = obj["status"]
         return status
 
     async def finalizers(self) -> dict[str, list[str]]:

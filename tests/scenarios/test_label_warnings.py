@@ -231,9 +231,9 @@ async def test_recreated_pod_does_not_inherit_labels(simulation: Simulation) -> 
 async def test_invariant_detects_a_wrong_warning(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.request("POST", PODS, pod("p0", "c0", "s0:c1,c2", None))
-    found = await user.get(f"{PODS}/p0")
-    assert found is not None
-    about = {"kind": "Pod", "namespace": "default", "name": "p0", "uid": found["metadata"]["uid"]}
+    obj = await user.get(f"{PODS}/p0")
+    assert obj is not None
+    about = {"kind": "Pod", "namespace": "default", "name": "p0", "uid": obj["metadata"]["uid"]}
     same = "uses the same volume as this pod with"
     text = f'SELinuxLabel ":::s0:c1,c2" conflicts with pod p1 that {same} SELinuxLabel ":::s0:c3,c4". '
     end = "If both pods land on the same node, only one of them may access the volume."

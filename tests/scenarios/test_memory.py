@@ -135,11 +135,11 @@ def _memory(simulation: Simulation) -> dict[int, Any]:
     process = simulation.process
     assert process is not None, "nothing has killed it"
     timers = [timer for timer in asyncio.get_running_loop()._timers if not timer[2].cancelled()]  # type: ignore[attr-defined]
-    found = reachable_objects([process.manager, timers], is_foreign)
+    result = reachable_objects([process.manager, timers], is_foreign)
     # How many reflectors share the text of the version they have come to is chance, as it is with numbers, and so is
     # how many are just being notified of one.
-    chance = {key for key, item in found.items() if (isinstance(item, str) and item.isdigit()) or _is_bookmark(item)}
-    return {key: item for key, item in found.items() if key not in chance}
+    chance = {key for key, item in result.items() if (isinstance(item, str) and item.isdigit()) or _is_bookmark(item)}
+    return {key: item for key, item in result.items() if key not in chance}
 
 
 def _is_bookmark(found: Any) -> bool:

@@ -46,8 +46,8 @@ class NamespaceUser(User):
                 await self._chance.choice(actions)(self._chance.choice(NAMES))
             except ApiError:
                 continue  # there already, not there any more, or no longer taking anything
-        for found in await self.items("/api/v1/configmaps"):
-            meta: Doc = found["metadata"]
+        for item in await self.items("/api/v1/configmaps"):
+            meta: Doc = item["metadata"]
             if FOREIGN in meta.get("finalizers", ()):
                 await self.merge(
                     f"/api/v1/namespaces/{meta['namespace']}/configmaps/{meta['name']}",

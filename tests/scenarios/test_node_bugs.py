@@ -45,6 +45,6 @@ async def test_failed_node_update_is_retried_without_an_event(simulation: Simula
     await machines.merge(f"{NODES}/node-0", {"spec": {"unschedulable": True}})
     await asyncio.sleep(0.001)
     await simulation.settle()
-    found = [taint["key"] for taint in await machines.taints("node-0")]
-    if found != ["node.kubernetes.io/unschedulable"]:
-        raise Violation(f"node-0 is cordoned, and its taints are {found}")
+    result = [taint["key"] for taint in await machines.taints("node-0")]
+    if result != ["node.kubernetes.io/unschedulable"]:
+        raise Violation(f"node-0 is cordoned, and its taints are {result}")

@@ -198,7 +198,7 @@ async def test_tainting_rate_by_zone_state(
     for zone in sizes:
         times = sorted(at for name, at in tainted.items() if zones[name] == zone)
         gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-        assert all(gap - 0.1 <= found <= gap + 0.3 for found in gaps), gaps
+        assert all(gap - 0.1 <= item <= gap + 0.3 for item in gaps), gaps
     assert len(tainted) in counts
 
     for name in doomed:

@@ -76,8 +76,8 @@ class KubeletsAndSigners(RandomUser):
         """A random request and its path; the server rejects writes to a missing one."""
         where = self._chance.choice(NAMESPACES)
         items = await self.items(requests(where)) or [{"metadata": {"name": "none"}}]
-        found = self._chance.choice(items)
-        return f"{requests(where)}/{found['metadata']['name']}", found
+        result = self._chance.choice(items)
+        return f"{requests(where)}/{result['metadata']['name']}", result
 
     async def remaining(self) -> list[Doc]:
         """All existing requests."""

@@ -85,10 +85,10 @@ class Operator(RandomUser):
 
     async def add_family(self) -> None:
         """Add a range of the second family."""
-        for found in await self._ranges():
-            cidrs = found["spec"]["cidrs"]
+        for item in await self._ranges():
+            cidrs = item["spec"]["cidrs"]
             if len(cidrs) == 1 and cidrs[0] in SECOND:
-                name = found["metadata"]["name"]
+                name = item["metadata"]["name"]
                 await self.merge(f"{CIDRS}/{name}", {"spec": {"cidrs": [*cidrs, SECOND[cidrs[0]]]}})
                 return
 
@@ -137,8 +137,8 @@ class Operator(RandomUser):
             await self.request("DELETE", f"{ADDRESSES}/{self._chance.choice(late)}")
 
     async def _late(self) -> list[str]:
-        found = await self.items(ADDRESSES)
-        return [item["metadata"]["name"] for item in found if item["spec"]["parentRef"]["name"] == "late"]
+        items = await self.items(ADDRESSES)
+        return [item["metadata"]["name"] for item in items if item["spec"]["parentRef"]["name"] == "late"]
 
     async def _ranges(self) -> list[Doc]:
         return [item for item in await self.items(CIDRS) if item["metadata"]["name"] != "kubernetes"]
@@ -155,7 +155,7 @@ async def delete_everything(simulation: Simulation, user: Operator) -> None:
     await user.delete_all(ADDRESSES, lambda found: found["spec"]["parentRef"]["name"] == "late")
     await asyncio.sleep(60.0)
     await simulation.settle()
-    assert [found["metadata"]["name"] for found in await user.items(CIDRS)] == ["kubernetes"]
+    assert [item["metadata"]["name"] for item in await user.items(CIDRS)] == ["kubernetes"]
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (ServiceRanges(),))

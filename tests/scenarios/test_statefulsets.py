@@ -172,9 +172,9 @@ def disruptive_actions(user: User, chance: random.Random) -> list[Callable[[], A
             await user.request("DELETE", f"{NAMESPACE}/pods/{name}", {})
 
     async def fail() -> None:
-        found = list(await images(user))
-        if found:
-            path = f"{NAMESPACE}/pods/{chance.choice(found)}/status"
+        result = list(await images(user))
+        if result:
+            path = f"{NAMESPACE}/pods/{chance.choice(result)}/status"
             phase = chance.choice(("Failed", "Succeeded"))
             conditions = [{"type": "Ready", "status": "False", "reason": "PodCompleted"}]
             await user.merge(path, {"status": {"phase": phase, "conditions": conditions}})

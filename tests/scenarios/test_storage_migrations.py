@@ -100,9 +100,9 @@ class Owner(RandomUser):
 
     async def outcome(self, name: str) -> set[str]:
         """The conditions of a migration that are True."""
-        found = await self.get(f"{MIGRATIONS}/{name}")
-        assert found is not None
-        return {one["type"] for one in found["status"].get("conditions") or () if one["status"] == "True"}
+        obj = await self.get(f"{MIGRATIONS}/{name}")
+        assert obj is not None
+        return {item["type"] for item in obj["status"].get("conditions") or () if item["status"] == "True"}
 
 
 async def check_final_state(simulation: Simulation, user: Owner) -> None:
@@ -113,9 +113,9 @@ async def check_final_state(simulation: Simulation, user: Owner) -> None:
     await simulation.settle()
     assert await user.outcome("last") == {"Succeeded"}
     assert user.stored() <= {"v2"}
-    found = await user.get(DEFINITION)
-    assert found is not None
-    assert found["status"]["storedVersions"] == ["v2"]
+    crd = await user.get(DEFINITION)
+    assert crd is not None
+    assert crd["status"]["storedVersions"] == ["v2"]
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2", served=("v2",))}})
     assert await user.items(widgets("v2")) is not None
 
@@ -188,7 +188,7 @@ async def reported_again(simulation: Simulation) -> None:
 
 def without_stored_versions(definition: Any, *, succeeded: bool, now: Any) -> Any:
     """Upstream's condition: regardless of the definition's status."""
-    begun = [msgspec.structs.replace(one, status="True") for one in definition.status.conditions]
+    begun = [msgspec.structs.replace(item, status="True") for item in definition.status.conditions]
     status = msgspec.structs.replace(definition.status, conditions=tuple(begun))
     return decide.migrated_configuration(
         msgspec.structs.replace(definition, status=status), succeeded=succeeded, now=now

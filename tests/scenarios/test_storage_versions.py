@@ -122,21 +122,21 @@ class Servers(RandomUser):
                 await asyncio.sleep(0.01)
 
     async def _report(self, resource: str, server: str, version: str) -> None:
-        found = await self.get(f"{VERSIONS}/{resource}")
-        if found is None:
-            found = await self.request("POST", VERSIONS, {**HEAD, "metadata": {"name": resource}, "spec": {}})
-        said = entries(found)
+        obj = await self.get(f"{VERSIONS}/{resource}")
+        if obj is None:
+            obj = await self.request("POST", VERSIONS, {**HEAD, "metadata": {"name": resource}, "spec": {}})
+        said = entries(obj)
         said[server] = {"apiServerID": server, "encodingVersion": version, "decodableVersions": ["v1", "v2"]}
         versions = {entry["encodingVersion"] for entry in said.values()}
-        status = {**found.get("status", {}), "storageVersions": list(said.values())}
+        status = {**obj.get("status", {}), "storageVersions": list(said.values())}
         status["commonEncodingVersion"] = versions.pop() if len(versions) == 1 else None
-        await self.request("PUT", f"{VERSIONS}/{resource}/status", {**found, "status": status})
+        await self.request("PUT", f"{VERSIONS}/{resource}/status", {**obj, "status": status})
 
     async def encoding_versions(self) -> dict[str, dict[str, str]]:
         """For each StorageVersion: the encoding version by server."""
         return {
-            found["metadata"]["name"]: {name: said["encodingVersion"] for name, said in entries(found).items()}
-            for found in await self.items(VERSIONS)
+            item["metadata"]["name"]: {name: said["encodingVersion"] for name, said in entries(item).items()}
+            for item in await self.items(VERSIONS)
         }
 
 

@@ -65,9 +65,9 @@ class Owner(RandomUser):
         """Create a token Secret for one of those, sometimes with a uid."""
         name = self._name()
         annotations = {ACCOUNT_NAME: name}
-        found = await self.get(f"{ACCOUNTS}/{name}")
-        if found is not None and self._chance.random() < 0.3:
-            annotations[ACCOUNT_UID] = found["metadata"]["uid"]
+        obj = await self.get(f"{ACCOUNTS}/{name}")
+        if obj is not None and self._chance.random() < 0.3:
+            annotations[ACCOUNT_UID] = obj["metadata"]["uid"]
         meta = {"name": f"s{self._chance.randrange(5)}", "annotations": annotations}
         await self.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
 
@@ -113,8 +113,8 @@ class Owner(RandomUser):
 
     async def touch_secrets(self) -> None:
         """Change every Secret, so that abandoned keys are enqueued again."""
-        for found in await self.items(SECRETS):
-            await self.merge(f"{SECRETS}/{found['metadata']['name']}", {"metadata": {"labels": {"seen": "yes"}}})
+        for item in await self.items(SECRETS):
+            await self.merge(f"{SECRETS}/{item['metadata']['name']}", {"metadata": {"labels": {"seen": "yes"}}})
 
     def _name(self) -> str:
         return f"bot{self._chance.randrange(3)}"
@@ -127,16 +127,16 @@ class Owner(RandomUser):
 
 async def check(simulation: Simulation, user: Owner) -> None:
     """Every remaining Secret is filled, and every signature is of a valid token."""
-    for found in await user.items(SECRETS):
-        if found.get("type") == SECRET_TYPE:
-            assert set(found["data"]) >= {"token", "ca.crt", "namespace"}, found["metadata"]["name"]
-            assert ACCOUNT_UID in found["metadata"]["annotations"]
+    for item in await user.items(SECRETS):
+        if item.get("type") == SECRET_TYPE:
+            assert set(item["data"]) >= {"token", "ca.crt", "namespace"}, item["metadata"]["name"]
+            assert ACCOUNT_UID in item["metadata"]["annotations"]
     info = await user.get(f"{INFO}/cluster-info")
     now = format_time(simulation.env.now())
     wanted = {}
-    for found in await user.items(SYSTEM):
-        data = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
-        if found["type"] == "bootstrap.kubernetes.io/token":
+    for item in await user.items(SYSTEM):
+        data = {key: base64.b64decode(value).decode() for key, value in item["data"].items()}
+        if item["type"] == "bootstrap.kubernetes.io/token":
             assert data.get("expiration", "9") > now, "it should be gone"
             if data["usage-bootstrap-signing"] == "true":
                 wanted[f"jws-kubeconfig-{data['token-id']}"] = data["token-secret"]
@@ -159,10 +159,10 @@ async def delete_accounts(simulation: Simulation, user: Owner) -> None:
     await check(simulation, user)
     await user.delete_all(ACCOUNTS)
     await simulation.settle()
-    left = [found["metadata"] for found in await user.items(SECRETS)]
+    left = [item["metadata"] for item in await user.items(SECRETS)]
     assert [meta for meta in left if meta["annotations"][ACCOUNT_NAME] != "default"] == []
     for path in (ACCOUNTS, SECRETS, SYSTEM):
-        assert not any(found["metadata"].get("finalizers") for found in await user.items(path))
+        assert not any(item["metadata"].get("finalizers") for item in await user.items(path))
 
 
 async def test_tokens_are_deleted_with_their_account_only(simulation: Simulation, seed: int) -> None:

@@ -115,9 +115,9 @@ class Owner(RandomUser):
     async def secret(self, name: str, account: str) -> None:
         """Create a token, usually with the account's uid."""
         annotations = {ACCOUNT_NAME: account}
-        found = await self.get(f"{ACCOUNTS}/{account}")
-        if found is not None and self._chance.random() < 0.7:
-            annotations[ACCOUNT_UID] = found["metadata"]["uid"]
+        obj = await self.get(f"{ACCOUNTS}/{account}")
+        if obj is not None and self._chance.random() < 0.7:
+            annotations[ACCOUNT_UID] = obj["metadata"]["uid"]
         meta = {"name": name, "annotations": annotations}
         await self.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE, "stringData": {"token": "x"}})
 
@@ -198,9 +198,9 @@ class Owner(RandomUser):
     async def labels(self) -> dict[str, Doc]:
         """The labels of all existing tokens."""
         return {
-            found["metadata"]["name"]: found["metadata"].get("labels", {})
-            for found in await self.items(SECRETS)
-            if found["type"] == SECRET_TYPE
+            item["metadata"]["name"]: item["metadata"].get("labels", {})
+            for item in await self.items(SECRETS)
+            if item["type"] == SECRET_TYPE
         }
 
 
@@ -215,10 +215,10 @@ async def advance_clock(env: Env) -> None:
 
 async def reasons(user: Owner) -> dict[str, list[str]]:
     """Why each existing token is kept."""
-    accounts = {found["metadata"]["name"]: found for found in await user.items(ACCOUNTS)}
-    pods = str([found["spec"] for found in await user.items(PODS)])
+    accounts = {item["metadata"]["name"]: item for item in await user.items(ACCOUNTS)}
+    pods = str([item["spec"] for item in await user.items(PODS)])
     lately = (user.env.now() - datetime.timedelta(days=1)).date().isoformat()
-    found = {}
+    result = {}
     for secret in await user.items(SECRETS):
         meta = secret["metadata"]
         account = accounts.get(meta["annotations"][ACCOUNT_NAME], {"metadata": {"uid": "none"}})
@@ -228,8 +228,8 @@ async def reasons(user: Owner) -> dict[str, list[str]]:
             "not listed": {"name": meta["name"]} not in account.get("secrets", []),
             "of another account": meta["annotations"].get(ACCOUNT_UID, "") not in ("", account["metadata"]["uid"]),
         }
-        found[meta["name"]] = [reason for reason, holds in why.items() if holds]
-    return found
+        result[meta["name"]] = [reason for reason, holds in why.items() if holds]
+    return result
 
 
 async def check_final_state(simulation: Simulation, user: Owner) -> None:

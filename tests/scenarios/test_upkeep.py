@@ -100,9 +100,9 @@ class NamespaceAndRoleUser(PausingUser):
 
 async def check(user: NamespaceAndRoleUser) -> None:
     """All generated objects are correct, and no namespace is stuck."""
-    for found in await user.items(NAMESPACES):
-        name = found["metadata"]["name"]
-        assert found["status"]["phase"] == "Active", name
+    for item in await user.items(NAMESPACES):
+        name = item["metadata"]["name"]
+        assert item["status"]["phase"] == "Active", name
         assert await user.get(f"{NAMESPACES}/{name}/serviceaccounts/default") is not None, name
         authority = await user.get(f"{NAMESPACES}/{name}/configmaps/{ROOT_CA_CONFIG_MAP}")
         assert authority is not None, name
@@ -197,7 +197,7 @@ async def test_routes_converge_to_existing_nodes(simulation: Simulation, cloud: 
     simulation.heal()
     await asyncio.sleep(300.0)
     await simulation.settle()
-    nodes = {found["metadata"]["name"]: found for found in await user.items(NODES)}
+    nodes = {item["metadata"]["name"]: item for item in await user.items(NODES)}
     assert not [name for name, found in nodes.items() if found["metadata"].get("annotations", {}).get(INSTANCE)]
     wanted = {(cidr, name) for name, found in nodes.items() for cidr in found["spec"].get("podCIDRs", ())}
     assert {(route.destination, route.node) for route in cloud.known_routes.values()} == wanted

@@ -140,12 +140,12 @@ async def test_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, 
     await asyncio.gather(simulation.follow(plan), run_actions())
     await simulation.settle()
     pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in await user.items(PODS)}
-    found = {item["metadata"]["name"]: item for item in await user.items(CLAIMS)}
-    assert sorted(found) == ["data-web-0", "data-web-1", "data-web-2"]
-    assert {item["status"]["phase"] for item in found.values()} == {"Bound"}
+    result = {item["metadata"]["name"]: item for item in await user.items(CLAIMS)}
+    assert sorted(result) == ["data-web-0", "data-web-1", "data-web-2"]
+    assert {item["status"]["phase"] for item in result.values()} == {"Bound"}
     volumes = {item["metadata"]["name"]: item for item in await user.items(VOLUMES)}
     assert len(volumes) == 3, "none was made twice"
-    for name, item in found.items():
+    for name, item in result.items():
         affinity = volumes[item["spec"]["volumeName"]]["spec"].get("nodeAffinity")
         assert (affinity is not None) == (class_name == "local")
         if affinity is not None:
@@ -157,15 +157,15 @@ async def claim_unobserved(simulation: Simulation) -> None:
     """A volume provisioned for a claim that the binder has not observed."""
     user = await prepare(simulation)
     with simulation.held_watches("persistentvolumeclaims"):
-        made = await user.request("POST", CLAIMS, claim("c", 1, "standard"))
-        reference = {"namespace": "default", "name": "c", "uid": made["metadata"]["uid"]}
+        created = await user.request("POST", CLAIMS, claim("c", 1, "standard"))
+        reference = {"namespace": "default", "name": "c", "uid": created["metadata"]["uid"]}
         await user.request(
             "POST", VOLUMES, volume("v", 1, ["ReadWriteOnce"], claimRef=reference, storageClassName="standard")
         )
         await asyncio.sleep(60.0)
-        found = await user.get(f"{VOLUMES}/v")
-        assert found is not None
-        assert found["status"]["phase"] != "Released", "its claim exists"
+        obj = await user.get(f"{VOLUMES}/v")
+        assert obj is not None
+        assert obj["status"]["phase"] != "Released", "its claim exists"
     await asyncio.sleep(60.0)
 
 

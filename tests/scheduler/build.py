@@ -69,8 +69,8 @@ def filter_status(wanted: Pod, there: Node, *placed: Pod) -> Status | None:
 def cluster(nodes: Iterable[Node], placed: Mapping[str, Iterable[Pod]] | None = None) -> Cache:
     """Nodes, and the pods on them."""
     cache = Cache()
-    for one in nodes:
-        cache.update_node(one)
+    for item in nodes:
+        cache.update_node(item)
     for name, pods in (placed or {}).items():
         for placed_pod in pods:
             document = msgspec.to_builtins(placed_pod)

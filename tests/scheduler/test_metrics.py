@@ -60,10 +60,10 @@ async def test_attempts_are_counted_by_result(page: str) -> None:
 
 
 async def test_pending_pods_are_shown_by_queue(page: str) -> None:
-    found = {
+    result = {
         queue: total(page, "scheduler_pending_pods", queue=queue) for queue in ("active", "backoff", "unschedulable")
     }
-    assert found == {"active": 0, "backoff": 0, "unschedulable": 1}
+    assert result == {"active": 0, "backoff": 0, "unschedulable": 1}
     assert total(page, "scheduler_pending_pods", queue="gated") == 1
     assert total(page, "scheduler_unschedulable_pods", plugin="NodeResourcesFit", profile=PROFILE) == 1
     assert total(page, "scheduler_cache_size", type="nodes") == 2

@@ -62,8 +62,8 @@ class Pods:
         self._cluster.request("POST", self._path, {"metadata": {"name": name, "labels": {"app": "web"}}, "spec": spec})
 
     def get(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._cluster.request("GET", f"{self._path}/{name}")
-        return found
+        obj: dict[str, Any] = self._cluster.request("GET", f"{self._path}/{name}")
+        return obj
 
     def node(self, name: str) -> str:
         return str(self.get(name)["spec"].get("nodeName", ""))
@@ -77,8 +77,8 @@ class Pods:
             self._cluster.request("DELETE", f"{self._path}/{name}?gracePeriodSeconds=0")
 
     def events(self, reason: str) -> list[str]:
-        found = self._cluster.request("GET", f"/api/v1/namespaces/{self._namespace}/events")
-        return [event["message"] for event in found["items"] if event["reason"] == reason]
+        obj = self._cluster.request("GET", f"/api/v1/namespaces/{self._namespace}/events")
+        return [event["message"] for event in obj["items"] if event["reason"] == reason]
 
 
 @pytest.fixture

@@ -32,26 +32,30 @@ def test_a_search_starts_where_the_last_one_ended() -> None:
     cache = cluster([node(f"n{number}") for number in range(150)])
     algorithm = Algorithm(cache)
     searches = [algorithm.feasible(pod()) for _ in range(3)]
-    assert [(found[0], found[-1], len(found)) for found in searches] == [(0, 99, 100), (100, 49, 100), (50, 149, 100)]
+    assert [(searche[0], searche[-1], len(searche)) for searche in searches] == [
+        (0, 99, 100),
+        (100, 49, 100),
+        (50, 149, 100),
+    ]
 
 
 def test_a_search_continues_until_enough_nodes_fit() -> None:
     nodes = [node(f"n{number}", cpu="1" if number % 3 else "4") for number in range(600)]
     algorithm = Algorithm(cluster(nodes))
-    found = algorithm.feasible(pod("p", "2"))
-    assert len(found) == 200
-    assert all(index % 3 == 0 for index in found)
-    assert algorithm.feasible(pod("p", "2")) == found
+    result = algorithm.feasible(pod("p", "2"))
+    assert len(result) == 200
+    assert all(index % 3 == 0 for index in result)
+    assert algorithm.feasible(pod("p", "2")) == result
 
 
 def test_nodes_are_ordered_by_taking_turns_between_zones() -> None:
     """As pkg/scheduler/backend/cache/node_tree_test.go."""
     names = ["a1", "a2", "a3", "b1", "c1", "c2"]
     cache = cluster([node(name, labels={ZONE: name[0]}) for name in names])
-    assert [one.name for one in cache.node_infos] == ["a1", "b1", "c1", "a2", "c2", "a3"]
+    assert [node_info.name for node_info in cache.node_infos] == ["a1", "b1", "c1", "a2", "c2", "a3"]
     cache.remove_node("b1")
     cache.update_node(node("a1", labels={ZONE: "d"}))
-    assert [one.name for one in cache.node_infos] == ["a1", "a2", "c1", "a3", "c2"]
+    assert [node_info.name for node_info in cache.node_infos] == ["a1", "a2", "c1", "a3", "c2"]
 
 
 def test_among_nodes_of_equal_score_the_choice_is_random() -> None:

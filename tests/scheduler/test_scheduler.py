@@ -32,8 +32,8 @@ async def test_a_pod_is_bound_and_gets_an_event(world: World) -> None:
     await world.create_pod()
     await asyncio.sleep(1)
     assert (await world.existing()).spec.node_name == "a"
-    found = [(e.type, e.reason, e.message, e.source.component) for e in await world.events()]
-    assert found == [("Normal", "Scheduled", "Successfully assigned default/p to a", "default-scheduler")]
+    result = [(e.type, e.reason, e.message, e.source.component) for e in await world.events()]
+    assert result == [("Normal", "Scheduled", "Successfully assigned default/p to a", "default-scheduler")]
     assert world.count_writes("pods/default/p") == 2
 
 
@@ -203,15 +203,15 @@ async def test_a_node_added_while_the_failure_is_reported_is_not_missed(world: W
 async def test_pods_wait_until_the_last_scheduling_gate_is_removed(world: World) -> None:
     await world.create_node("a")
     await world.create_pod(schedulingGates=[{"name": "example.com/one"}, {"name": "example.com/two"}])
-    found = []
+    result = []
     for _ in range(3):
         await asyncio.sleep(10)
-        found.append((await world.existing()).spec.node_name)
-        if len(found) < 3:
+        result.append((await world.existing()).spec.node_name)
+        if len(result) < 3:
             await world.client.patch(
                 PODS.raw, "p", json_patch([{"op": "remove", "path": "/spec/schedulingGates/0"}]), "default"
             )
-    assert found == ["", "", "a"]
+    assert result == ["", "", "a"]
 
 
 async def test_pods_of_other_schedulers_and_terminating_pods_are_not_scheduled(world: World) -> None:

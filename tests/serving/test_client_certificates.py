@@ -97,9 +97,9 @@ UNKNOWN = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"x")
     },
 )
 def test_client_certificate_verification(root: Made, chain: list[Made], refusal: str | None) -> None:
-    found = Authorities(root.pem).verification_error([made.der for made in chain], NOW)
-    assert (found is None) == (refusal is None), found
-    assert refusal is None or (found or "").startswith(refusal)
+    result = Authorities(root.pem).verification_error([item.der for item in chain], NOW)
+    assert (result is None) == (refusal is None), result
+    assert refusal is None or (result or "").startswith(refusal)
 
 
 def test_invalid_certificate_is_rejected() -> None:
@@ -119,7 +119,7 @@ def test_signature_checks_are_bounded_for_cyclic_cas() -> None:
     tangle = [Made("same", authority=True) for _ in range(8)]
     tangle = [Made("same", tangle[i - 1], authority=True) for i in range(8)]
     leaf = Made("c", tangle[0])
-    assert Authorities(ROOT.pem).verification_error([leaf.der, *(made.der for made in tangle)], NOW) is not None
+    assert Authorities(ROOT.pem).verification_error([leaf.der, *(item.der for item in tangle)], NOW) is not None
 
 
 def _with_key(name: str, key: rsa.RSAPublicKey, signer: rsa.RSAPrivateKey, serial: int = 1) -> bytes:
@@ -156,8 +156,8 @@ MODULUS = SIGNER.public_key().public_numbers().n
 def test_oversized_keys_are_rejected(exponent: int, modulus: int, refusal: str, first: bool) -> None:
     costly = _with_key("same", rsa.RSAPublicNumbers(exponent, modulus).public_key(), SIGNER)
     plain = _with_key("same", SIGNER.public_key(), SIGNER, serial=2)
-    found = Authorities(ROOT.pem).verification_error([costly, plain] if first else [plain, costly], NOW)
-    assert (found or "").startswith(refusal)
+    result = Authorities(ROOT.pem).verification_error([costly, plain] if first else [plain, costly], NOW)
+    assert (result or "").startswith(refusal)
 
 
 @cases(

@@ -61,12 +61,12 @@ async def many(
 ) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
     """Connections, opened one after the other, each with a request that was answered."""
     async with contextlib.AsyncExitStack() as stack:
-        found = []
+        result = []
         for _ in range(count):
             reader, writer = await stack.enter_async_context(connected(server))
             assert (await exchange(reader, writer, first))[0] == 200
-            found.append((reader, writer))
-        yield found
+            result.append((reader, writer))
+        yield result
 
 
 # Heads
@@ -93,8 +93,8 @@ async def many(
 )
 async def test_host_header_and_number_of_headers(head: bytes, status: int, body: bytes) -> None:
     async with Server(echo) as server, connected(server) as (reader, writer):
-        found = await exchange(reader, writer, head + b"\r\n")
-        assert (found[0], found[2]) == (status, body)
+        result = await exchange(reader, writer, head + b"\r\n")
+        assert (result[0], result[2]) == (status, body)
         if status != 200:
             assert await is_closed(reader)
 

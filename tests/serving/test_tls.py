@@ -156,17 +156,17 @@ async def test_unverifiable_client_certificate_is_reported_to_the_application(
     issuer = authority if own_authority else create_authority("other", NOW)
     client = issue_client(issuer, "eve", ["system:masters"], NOW + datetime.timedelta(days=days))
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
-    seen: list[tuple[Peer | None, str]] = []
+    observed: list[tuple[Peer | None, str]] = []
 
     async def app(scope: Scope, _receive: Receive, send: Send) -> None:
         assert peer_of(scope) is None, "nobody who only asks for verified ones is misled"
-        seen.append(presented_by(scope))
+        observed.append(presented_by(scope))
         await answer(send, b"hello")
 
     shown = client_context(authority, client, tmp_path)
     async with Server(app, tls=tls) as server, connected(server, shown) as (reader, writer):
         assert (await exchange(reader, writer, get()))[2] == b"hello"
-    [(peer, refusal)] = seen
+    [(peer, refusal)] = observed
     assert peer is not None
     assert peer.common_name == "eve"
     assert refusal.startswith(reason)
@@ -240,14 +240,14 @@ async def test_sni_certificates(authority: Pair, server_pair: Pair, tmp_path: Pa
 
 async def negotiated(tls: ServerTls, client: ssl.SSLContext) -> tuple[str, str]:
     """Version and cipher of a connection."""
-    found: list[tuple[str, str]] = []
+    result: list[tuple[str, str]] = []
 
     async def look(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         spoken = writer.get_extra_info("ssl_object")
-        found.append((spoken.version(), spoken.cipher()[0]))
+        result.append((spoken.version(), spoken.cipher()[0]))
 
     await run_with_tls(tls, client, look)
-    return found[0]
+    return result[0]
 
 
 async def test_tls_version_and_ciphers(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:

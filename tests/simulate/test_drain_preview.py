@@ -48,8 +48,8 @@ def pod(name: str, node: str) -> Object:
 
 
 def stateful(name: str, replicas: int) -> Object:
-    found = deployment(name, replicas)
-    return {**found, "kind": "StatefulSet", "spec": {**found["spec"], "serviceName": name}}
+    result = deployment(name, replicas)
+    return {**result, "kind": "StatefulSet", "spec": {**result["spec"], "serviceName": name}}
 
 
 SERVICE: Object = {
@@ -127,9 +127,9 @@ MANY = (
 @pytest.mark.parametrize("anonymize", [False, True], ids=["with names", "anonymous"])
 def test_a_restored_cluster_writes_nothing(tmp_path: Path, anonymize: bool) -> None:
     path = snapshot(tmp_path / "s", MANY, anonymize=Anonymizer() if anonymize else None)
-    found = restored(path)
-    assert len([record for record in found.records if record.key.startswith("/pods/")]) == 8
-    assert writes_of(found, 600.0) == []
+    result = restored(path)
+    assert len([record for record in result.records if record.key.startswith("/pods/")]) == 8
+    assert writes_of(result, 600.0) == []
 
 
 @pytest.fixture(scope="module")
@@ -197,8 +197,8 @@ def test_unknown_nodes(small: Path, options: DrainOptions, error: str) -> None:
 
 
 def test_a_bare_pod_stops_a_drain(tmp_path: Path) -> None:
-    found = restored(snapshot(tmp_path / "s", [pod("alone", "node-0")], nodes=2))
-    (node,) = preview(found, DrainOptions(names=("node-0",))).nodes
+    result = restored(snapshot(tmp_path / "s", [pod("alone", "node-0")], nodes=2))
+    (node,) = preview(result, DrainOptions(names=("node-0",))).nodes
     assert node == NodeResult(
         name="node-0",
         pods=1,
@@ -206,7 +206,7 @@ def test_a_bare_pod_stops_a_drain(tmp_path: Path) -> None:
         seconds=0.0,
         reason="unable to drain node node-0: default/alone has no controller and would be lost (--force)",
     )
-    assert preview(found, DrainOptions(names=("node-0",), force=True)).succeeded
+    assert preview(result, DrainOptions(names=("node-0",), force=True)).succeeded
 
 
 def test_a_pod_that_was_pending_before_does_not_fail_a_drain(
@@ -320,9 +320,9 @@ def test_the_command(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "  statefulset/default/db  " in text
     assert "pods found no place:" in text
     assert main([*words, "-l", "kubernetes.io/os=linux", "--timeout", "1m", "-o", "json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["succeeded"] is False
-    assert [node["name"] for node in found["nodes"]] == ["node-0", "node-1", "node-2"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["succeeded"] is False
+    assert [node["name"] for node in document["nodes"]] == ["node-0", "node-1", "node-2"]
 
 
 @cases(

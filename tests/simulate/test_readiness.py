@@ -44,9 +44,9 @@ spec:
 def _outage(folder: Path, *, silent: str, grows: str) -> tuple[Result, Recording, Workload]:
     path = folder / "outage.yaml"
     path.write_text(_OUTAGE.format(silent=silent, grows=grows), encoding="utf-8")
-    found = run(load(str(path)), 0, record=True)
-    assert found.recording is not None
-    return found, found.recording, next(workload for workload in found.recording.workloads if workload.name == "web")
+    result = run(load(str(path)), 0, record=True)
+    assert result.recording is not None
+    return result, result.recording, next(workload for workload in result.recording.workloads if workload.name == "web")
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,11 @@ spec:
 def test_the_workloads_of_a_snapshot_are_counted(tmp_path: Path) -> None:
     snapshot(tmp_path / "cluster", [deployment("web", 6, cpu="1"), budget("web", maxUnavailable=1)])
     (tmp_path / "s.yaml").write_text(SCENARIO, encoding="utf-8")
-    found = run(load(str(tmp_path / "s.yaml")), 0, record=True)
-    assert found.failure is None
-    assert found.recording is not None
-    web = next(workload for workload in found.recording.workloads if workload.name == "web")
-    unavailable, time = found.budgets
+    result = run(load(str(tmp_path / "s.yaml")), 0, record=True)
+    assert result.failure is None
+    assert result.recording is not None
+    web = next(workload for workload in result.recording.workloads if workload.name == "web")
+    unavailable, time = result.budgets
     assert (unavailable.measured, unavailable.limit, web.most_unavailable) == (1, 1, 1)
     # Only new pods have a time: those of the snapshot were ready before.
     assert 5 < time.measured <= 20

@@ -84,15 +84,15 @@ LEAKS = re.compile("acme|alice|hunter2|registry|shop|8\\.8\\.8\\.8|x2x4z", re.IG
 
 
 def test_nothing_leaks() -> None:
-    found = Anonymizer()(PODS, SECRETIVE)
+    result = Anonymizer()(PODS, SECRETIVE)
     # Reasons are words in camel case, which programs choose and not people.
-    found["status"]["conditions"][0].pop("reason")
-    assert not LEAKS.search(json.dumps(found)), json.dumps(found, indent=1)
+    result["status"]["conditions"][0].pop("reason")
+    assert not LEAKS.search(json.dumps(result)), json.dumps(result, indent=1)
 
 
 def test_references_and_selectors_still_match() -> None:
-    found = Anonymizer()(PODS, SECRETIVE)
-    meta, spec = found["metadata"], found["spec"]
+    result = Anonymizer()(PODS, SECRETIVE)
+    meta, spec = result["metadata"], result["spec"]
     owner, other = meta["ownerReferences"]
     assert meta["generateName"] == f"{owner['name']}-"
     assert meta["name"].startswith(meta["generateName"])
@@ -103,7 +103,7 @@ def test_references_and_selectors_still_match() -> None:
     assert spec["serviceAccountName"] in meta["labels"].values(), "both are acme-shop"
     container = spec["containers"][0]
     assert container["ports"][0]["name"] == container["readinessProbe"]["httpGet"]["port"]
-    assert container["name"] == found["status"]["containerStatuses"][0]["name"]
+    assert container["name"] == result["status"]["containerStatuses"][0]["name"]
     assert meta["namespace"] == container["name"], "a word is the same everywhere"
     assert len(meta["name"]) == len(SECRETIVE["metadata"]["name"])
     assert meta["uid"] == SECRETIVE["metadata"]["uid"]
@@ -113,17 +113,17 @@ def test_references_and_selectors_still_match() -> None:
 
 
 def test_values_used_by_controllers_and_nodes_are_kept() -> None:
-    found = Anonymizer()(PODS, SECRETIVE)
-    container = found["spec"]["containers"][0]
+    result = Anonymizer()(PODS, SECRETIVE)
+    container = result["spec"]["containers"][0]
     assert container["command"] == ["/bin/sh", "-c", "sleep", "5", REDACTED]
-    assert [each.get("value") for each in container["env"]] == [REDACTED, None, None]
+    assert [item.get("value") for item in container["env"]] == [REDACTED, None, None]
     assert container["env"][1]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert container["resources"]["requests"]["cpu"] == "100m"
-    assert found["status"]["phase"] == "Running"
-    assert found["status"]["podIP"] == "10.1.2.3"
-    assert found["spec"]["restartPolicy"] == "Always"
-    assert found["status"]["conditions"][0]["type"] == "Ready"
-    assert found["status"]["conditions"][0]["message"] == ""
+    assert result["status"]["phase"] == "Running"
+    assert result["status"]["podIP"] == "10.1.2.3"
+    assert result["spec"]["restartPolicy"] == "Always"
+    assert result["status"]["conditions"][0]["type"] == "Ready"
+    assert result["status"]["conditions"][0]["message"] == ""
 
 
 def line(kind: str, resource: str, group: str = "", version: str = "v1") -> ResourceLine:
@@ -262,7 +262,7 @@ def test_short_words_have_unique_pseudonyms() -> None:
     """There are 26 words of one letter: when they are taken, longer ones come."""
     anonymizer = Anonymizer(choose=lambda characters: characters[0])
     objects = [{**SECRETIVE, "metadata": {"name": name, "uid": name}} for name in ("b", "c", "d")]
-    names = [anonymizer(PODS, each)["metadata"]["name"] for each in objects]
+    names = [anonymizer(PODS, obj)["metadata"]["name"] for obj in objects]
     assert len(set(names)) == 3
 
 

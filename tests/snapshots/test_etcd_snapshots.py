@@ -47,7 +47,7 @@ def snapshot(path: Path, *objects: tuple[str, bytes], prefix: str = "/registry")
 
 
 def skipped(found: Restored) -> dict[str, str]:
-    return {each.resource: each.reason for each in found.skipped}
+    return {item.resource: item.reason for item in found.skipped}
 
 
 def widget(api_version: str = "example.com/v1", kind: str = "Widget", name: str = "w") -> tuple[str, bytes]:
@@ -137,25 +137,25 @@ def test_invalid_values_are_skipped_and_reported(
         _, data = config_map(1)
         pairs = [put(2, b"/registry/pods/\xff"), put(3, b"/registry/configmaps/default/c1", data)]
         Bolt().with_keys(pairs).write(path)
-    found = restored_from_etcd(path)
-    assert "/configmaps/default/c1" in {record.key for record in found.records}
-    assert list(skipped(found)) == [resource]
-    assert skipped(found)[resource].startswith(reason)
+    result = restored_from_etcd(path)
+    assert "/configmaps/default/c1" in {record.key for record in result.records}
+    assert list(skipped(result)) == [resource]
+    assert skipped(result)[resource].startswith(reason)
 
 
 def test_number_of_reported_values_is_bounded(tmp_path: Path) -> None:
     long = "x" * 100_000
     path = snapshot(tmp_path / "db", config_map(1), (f"=/registry/{long}/a", b""), (f"=/registry/pods/ns/{long}", b"{"))
-    found = restored_from_etcd(path)
-    assert len(found.skipped) == 2
-    assert all(len(each.resource) + len(each.reason) < 1000 for each in found.skipped)
+    result = restored_from_etcd(path)
+    assert len(result.skipped) == 2
+    assert all(len(item.resource) + len(item.reason) < 1000 for item in result.skipped)
 
 
 def test_custom_resources_are_restored_with_their_definition(tmp_path: Path) -> None:
     path = snapshot(tmp_path / "db", widget(), of_definition())
-    found = restored_from_etcd(path)
-    assert not found.skipped
-    values = {record.key: json.loads(record.value) for record in found.records}
+    result = restored_from_etcd(path)
+    assert not result.skipped
+    values = {record.key: json.loads(record.value) for record in result.records}
     assert values["example.com/widgets/w"]["spec"] == {"size": 1}
     assert values["example.com/widgets/w"]["metadata"]["resourceVersion"] == "2"
     assert values[WIDGETS]["apiVersion"] == "apiextensions.k8s.io/v1"
@@ -178,10 +178,10 @@ def test_encrypted_values_are_restored_with_their_key(tmp_path: Path) -> None:
     )
     secrets = PrefixTransformers("no matching prefix found", [transformer("a")], lambda *_arguments: None)
     encryption = EncryptionAtRest(Providers({("", "secrets"): secrets}), resource_of)
-    found = restored_from_etcd(path, encryption=encryption)
-    keys = {record.key for record in found.records if record.key.startswith(("/secrets/", "/configmaps/default/"))}
+    result = restored_from_etcd(path, encryption=encryption)
+    keys = {record.key for record in result.records if record.key.startswith(("/secrets/", "/configmaps/default/"))}
     assert keys == {"/secrets/default/known", "/configmaps/default/c1"}
-    assert skipped(found) == {"secrets": "1 object: no matching prefix found"}
+    assert skipped(result) == {"secrets": "1 object: no matching prefix found"}
 
 
 def test_etcd_prefix(tmp_path: Path) -> None:
@@ -197,8 +197,8 @@ def test_service_range_from_the_allocations(tmp_path: Path) -> None:
     key = "/rangeallocations/serviceips"
     allocation = {"kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}, "range": "10.7.0.0/20", "data": ""}
     path = snapshot(tmp_path / "db", config_map(1), (key, ObjectCodec().encode(key, json.dumps(allocation).encode())))
-    found = restored_from_etcd(path)
-    assert (found.service_range, len(found.records)) == ("10.7.0.0/20", 1)
+    result = restored_from_etcd(path)
+    assert (result.service_range, len(result.records)) == ("10.7.0.0/20", 1)
 
 
 @pytest.mark.real
@@ -213,10 +213,10 @@ def test_all_objects_of_a_real_cluster_are_restored(real_cluster: RealCluster, t
         {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "kept"}, "data": {"a": "b"}},
     )
     real_cluster.request("DELETE", f"{path}/gone")
-    found = restored(etcd_snapshots.save(real_cluster.etcd_url, tmp_path / "backup.db"))
-    assert len(found.records) > 150
-    assert not [each for each in found.skipped if each.resource != "podsecuritypolicies"], found.skipped
-    values = {record.key: json.loads(record.value) for record in found.records}
+    result = restored(etcd_snapshots.save(real_cluster.etcd_url, tmp_path / "backup.db"))
+    assert len(result.records) > 150
+    assert not [each for each in result.skipped if each.resource != "podsecuritypolicies"], result.skipped
+    values = {record.key: json.loads(record.value) for record in result.records}
     for route, prefix in {
         f"/api/v1/namespaces/{namespace}/configmaps": f"/configmaps/{namespace}/",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles": "rbac.authorization.k8s.io/clusterroles/",
@@ -230,7 +230,7 @@ def test_all_objects_of_a_real_cluster_are_restored(real_cluster: RealCluster, t
         assert {(meta["uid"], meta["resourceVersion"]) for meta in metas} == listed
     assert values[f"/configmaps/{namespace}/kept"]["data"] == {"a": "b"}
     assert f"/configmaps/{namespace}/gone" not in values
-    assert found.service_range
+    assert result.service_range
 
 
 @pytest.mark.slow

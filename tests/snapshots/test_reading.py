@@ -19,7 +19,7 @@ DEEP = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{},"data":' + b'{"a":'
 
 def test_objects_are_read_in_order(tmp_path: Path) -> None:
     path = snapshot_of(tmp_path / "s", config_map("a"), config_map("b"))
-    assert [each["metadata"]["name"] for each in load(path)] == ["a", "b"]
+    assert [item["metadata"]["name"] for item in load(path)] == ["a", "b"]
     file = SnapshotFile(path)
     assert file.header.server_version == "v1.36.2"
     assert [entry.line for entry in file.entries()] == [3, 4]
@@ -90,10 +90,10 @@ def test_every_damaged_byte_is_detected(tmp_path: Path) -> None:
             load(path)
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
         try:
-            found = load(path)
+            result = load(path)
         except SnapshotError:
             continue
-        assert found == expected, place  # the time, the system and the flags in the head of gzip say nothing
+        assert result == expected, place  # the time, the system and the flags in the head of gzip say nothing
 
 
 @cases(

@@ -64,13 +64,13 @@ async def recording(env: Env, path: Path, **options: Any) -> AsyncIterator[Recor
 
 def changes(path: Path, kind: str = "ConfigMap") -> list[tuple[float, str, str, str]]:
     """Time, type, name and value of each change of the kind."""
-    found: list[tuple[float, str, str, str]] = []
+    result: list[tuple[float, str, str, str]] = []
     for change in SnapshotFile(path).changes():
         obj = json.loads(change.entry.raw)
         if obj["kind"] == kind:
             value = (obj.get("data") or {}).get("n", "")
-            found.append((round(change.at), change.type, obj["metadata"]["name"], value))
-    return found
+            result.append((round(change.at), change.type, obj["metadata"]["name"], value))
+    return result
 
 
 async def test_every_change_is_recorded(env: Env, tmp_path: Path) -> None:
@@ -117,14 +117,14 @@ async def test_broken_watch_loses_no_object(
         await asyncio.sleep(300)
         await recorded.change("old", "3")
         await asyncio.sleep(1)
-    found = {(kind, name, value) for _at, kind, name, value in changes(tmp_path / "r")}
-    assert found >= {
+    result = {(kind, name, value) for _at, kind, name, value in changes(tmp_path / "r")}
+    assert result >= {
         ("ADDED", "before", "1"),
         ("MODIFIED", "old", "2"),
         ("ADDED", "meanwhile", "1"),
         ("MODIFIED", "old", "3"),
     }
-    assert ("DELETED", "before") in {(kind, name) for kind, name, _value in found}
+    assert ("DELETED", "before") in {(kind, name) for kind, name, _value in result}
     assert (recorded.recorder.relists > 0) == bool(relists)
 
 
@@ -308,7 +308,7 @@ async def test_informers_receive_the_recorded_events(env: Env, tmp_path: Path, s
         (times[2], "~", "old=2"),
         (times[3], "-", "new=1"),
     ]
-    assert [each.type for each in observed] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [item.type for item in observed] == ["ADDED", "MODIFIED", "DELETED"]
     assert replay.position.changes == 3
 
 

@@ -50,8 +50,8 @@ WORKLOADS: tuple[Object, ...] = (
 
 
 async def create(cluster: AsyncCluster, objects: tuple[Object, ...] = WORKLOADS) -> None:
-    for each in objects:
-        await cluster.create(each)
+    for obj in objects:
+        await cluster.create(obj)
     await asyncio.sleep(20)
 
 
@@ -61,18 +61,18 @@ async def test_restored_records_equal_the_original_ones(env: Env, tmp_path: Path
         await create(cluster)
         await save(cluster.client, env, path, SaveOptions(secret_values=True))
         stored = {record.key: record for record in cluster.plane.server.store.list("").records}
-    found = restored(path)
-    assert {record.key: json.loads(record.value) for record in found.records} == {
+    result = restored(path)
+    assert {record.key: json.loads(record.value) for record in result.records} == {
         key: json.loads(each.value) for key, each in stored.items()
     }
-    assert {record.key: record.revision for record in found.records} == {
+    assert {record.key: record.revision for record in result.records} == {
         key: each.revision for key, each in stored.items()
     }
-    assert [record.revision for record in found.records] == sorted(record.revision for record in found.records)
-    assert found.revision == found.records[-1].revision
-    assert found.skipped == ()
-    assert [(node.name, node.ready) for node in found.nodes] == [("node-0", True), ("node-1", True)]
-    assert found.service_range == "10.0.0.0/16"
+    assert [record.revision for record in result.records] == sorted(record.revision for record in result.records)
+    assert result.revision == result.records[-1].revision
+    assert result.skipped == ()
+    assert [(node.name, node.ready) for node in result.nodes] == [("node-0", True), ("node-1", True)]
+    assert result.service_range == "10.0.0.0/16"
 
 
 async def test_a_data_directory_has_the_records_and_no_history(env: Env, tmp_path: Path) -> None:
@@ -80,14 +80,14 @@ async def test_a_data_directory_has_the_records_and_no_history(env: Env, tmp_pat
     async with async_plane(env=env, nodes=1) as cluster:
         await create(cluster)
         await save(cluster.client, env, path)
-    found = restored(path)
-    data_directory.create(directory, found)
+    result = restored(path)
+    data_directory.create(directory, result)
     store = SqliteStore.open(env, directory, inline=True)
     try:
-        assert store.revision == store.compacted == found.revision
-        assert sorted(record.key for record in found.records) == [record.key for record in store.list("").records]
+        assert store.revision == store.compacted == result.revision
+        assert sorted(record.key for record in result.records) == [record.key for record in store.list("").records]
         assert {record.key: record for record in store.list("").records} == {
-            record.key: record for record in found.records
+            record.key: record for record in result.records
         }
     finally:
         await store.close()
@@ -122,10 +122,10 @@ DEFINITIONS: Object = {
 
 
 def _definition(**changes: Any) -> Object:
-    found = definition("Widget", version("v1"))
-    meta = {**found["metadata"], "uid": "of-definition", "resourceVersion": "7"}
-    conditions = [{"type": each, "status": "True"} for each in ("NamesAccepted", "Established")]
-    return {**found, "metadata": meta, "status": {"conditions": conditions}, **changes}
+    result = definition("Widget", version("v1"))
+    meta = {**result["metadata"], "uid": "of-definition", "resourceVersion": "7"}
+    conditions = [{"type": item, "status": "True"} for item in ("NamesAccepted", "Established")]
+    return {**result, "metadata": meta, "status": {"conditions": conditions}, **changes}
 
 
 def _widget(name: str) -> Object:
@@ -211,23 +211,23 @@ def test_unserved_resources_are_reported(tmp_path: Path) -> None:
     beta = {**WIDGETS, "resource": "cronjobs", "group": "batch", "version": "v2alpha1", "kind": "CronJob"}
     job = {**config_map("c"), "kind": "CronJob", "apiVersion": "batch/v2alpha1"}
     documents = (HEADER, CONFIG_MAPS, config_map("z"), WIDGETS, _widget("a"), _widget("b"), beta, job, end(4))
-    found = restored(write(tmp_path / "s", *documents))
-    assert [(each.resource, each.reason) for each in found.skipped] == [
+    result = restored(write(tmp_path / "s", *documents))
+    assert [(item.resource, item.reason) for item in result.skipped] == [
         ("widgets.example.com", "2 objects: this API server has no such resource"),
         ("cronjobs.batch", "1 object: objects of version v2alpha1 can't be converted to v1"),
     ]
-    assert len(found.records) == 1
+    assert len(result.records) == 1
 
 
 def test_objects_of_several_stores_keep_their_order(tmp_path: Path) -> None:
     """No two objects have a revision in common, and what an object says of itself is what it has."""
     versions = {"a": "5", "b": "5", "c": "6", "d": "9", "e": "5"}
     path = snapshot_of(tmp_path / "s", *[config_map(name, resourceVersion=each) for name, each in versions.items()])
-    found = restored(path).records
-    names = [each.key[-1] for each in found]
+    records = restored(path).records
+    names = [item.key[-1] for item in records]
     assert names == ["a", "b", "e", "c", "d"]
-    assert [each.revision for each in found] == [5, 6, 7, 8, 9]
-    assert [int(json.loads(each.value)["metadata"]["resourceVersion"]) for each in found] == [5, 6, 7, 8, 9]
+    assert [item.revision for item in records] == [5, 6, 7, 8, 9]
+    assert [int(json.loads(item.value)["metadata"]["resourceVersion"]) for item in records] == [5, 6, 7, 8, 9]
 
 
 def test_leader_election_leases_are_released(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def config_map(number: int) -> dict[str, Any]:
 
 
 def names(path: Path, kind: str) -> list[str]:
-    return [each["metadata"]["name"] for each in load(path) if each["kind"] == kind]
+    return [item["metadata"]["name"] for item in load(path) if item["kind"] == kind]
 
 
 async def test_every_object_is_saved_once(env: Env, tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ async def test_every_object_is_saved_once(env: Env, tmp_path: Path) -> None:
     assert saved.totals.skipped == ()
     assert saved.totals.oldest == saved.totals.newest, "of one moment"
     assert len(objects) == saved.totals.objects == len(stored)
-    assert sorted(each["metadata"]["resourceVersion"] for each in objects) == sorted(version for _, version in stored)
+    assert sorted(obj["metadata"]["resourceVersion"] for obj in objects) == sorted(version for _, version in stored)
     assert objects[0]["kind"] == "CustomResourceDefinition"
-    assert [each["apiVersion"] for each in objects if each["kind"] == "Widget"] == ["example.com/v2"], "as it is stored"
-    assert {each["apiVersion"] for each in objects if each["kind"] == "Event"} <= {"v1"}
+    assert [obj["apiVersion"] for obj in objects if obj["kind"] == "Widget"] == ["example.com/v2"], "as it is stored"
+    assert {obj["apiVersion"] for obj in objects if obj["kind"] == "Event"} <= {"v1"}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
 
@@ -72,7 +72,7 @@ async def test_secret_values_are_saved_only_on_request(env: Env, tmp_path: Path,
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await cluster.create(SECRET)
         await save(cluster.client, env, path, SaveOptions(secret_values=included))
-    (secret,) = [each for each in load(path) if each["kind"] == "Secret"]
+    (secret,) = [item for item in load(path) if item["kind"] == "Secret"]
     assert list(secret["data"]) == ["password"]
     text = json.dumps(load(path))
     assert ("aHVudGVyMg" in text) is included
@@ -128,7 +128,7 @@ async def test_forbidden_resources_are_skipped_and_reported(env: Env, tmp_path: 
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await cluster.create(config_map(1))
         saved, _ = await saved_through(cluster, env, tmp_path / "s", answer)
-    assert [(each.resource, each.reason) for each in saved.totals.skipped] == [
+    assert [(item.resource, item.reason) for item in saved.totals.skipped] == [
         ("configmaps", "configmaps is forbidden: no RBAC policy matched")
     ]
     assert names(tmp_path / "s", "ConfigMap") == []
@@ -152,9 +152,9 @@ async def test_list_continues_after_an_expired_token(env: Env, tmp_path: Path, w
 
         saved, _ = await saved_through(cluster, env, tmp_path / "s", answer)
     assert tokens
-    found = names(tmp_path / "s", "ConfigMap")
-    assert len(found) == len(set(found))
-    assert {f"map-{number:04}" for number in range(8)} <= set(found)
+    result = names(tmp_path / "s", "ConfigMap")
+    assert len(result) == len(set(result))
+    assert {f"map-{number:04}" for number in range(8)} <= set(result)
     assert saved.totals.skipped == ()
 
 
@@ -168,7 +168,7 @@ async def test_list_with_always_expiring_tokens_is_aborted(env: Env, tmp_path: P
         for number in range(8):
             await cluster.create(config_map(number))
         saved, server = await saved_through(cluster, env, tmp_path / "s", answer)
-    assert [each.resource for each in saved.totals.skipped] == ["configmaps"]
+    assert [item.resource for item in saved.totals.skipped] == ["configmaps"]
     assert len(server.lists) < 50
     assert len(names(tmp_path / "s", "ConfigMap")) == 3, "those of the first page"
 
@@ -199,8 +199,8 @@ async def test_current_state_is_listed_if_the_version_is_unavailable(
 async def test_endless_list_is_aborted(env: Env, tmp_path: Path, items: int) -> None:
     async def answer(query: dict[str, str], number: int) -> Any:
         meta = {"name": f"n{number}", "uid": f"u{number}", "resourceVersion": "1"}
-        found = [{"metadata": meta}] if items else []
-        body = {"metadata": {"resourceVersion": "1", "continue": f"token{number}"}, "items": found}
+        result = [{"metadata": meta}] if items else []
+        body = {"metadata": {"resourceVersion": "1", "continue": f"token{number}"}, "items": result}
         return wire.Response(200, {"content-type": "application/json"}, json.dumps(body).encode())
 
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
@@ -225,7 +225,7 @@ async def test_too_large_object_is_skipped_and_reported(env: Env, tmp_path: Path
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         saved, _ = await saved_through(cluster, env, tmp_path / "s", answer)
     assert names(tmp_path / "s", "ConfigMap") == ["lines", "other"]
-    assert [each.resource for each in saved.totals.skipped] == ["configmaps"] * 3
+    assert [item.resource for item in saved.totals.skipped] == ["configmaps"] * 3
 
 
 async def test_memory_does_not_grow_with_the_cluster(env: Env, tmp_path: Path) -> None:
@@ -233,8 +233,8 @@ async def test_memory_does_not_grow_with_the_cluster(env: Env, tmp_path: Path) -
 
     async def answer(query: dict[str, str], number: int) -> Any:
         items = [
-            {"metadata": {"name": f"n{number}-{each}", "uid": f"u{number}-{each}"}, "data": {"a": "x" * 1000}}
-            for each in range(500)
+            {"metadata": {"name": f"n{number}-{item}", "uid": f"u{number}-{item}"}, "data": {"a": "x" * 1000}}
+            for item in range(500)
         ]
         meta = {"resourceVersion": "9", "continue": str(number) if number < 40 else ""}
         body = json.dumps({"metadata": meta, "items": items}).encode()

@@ -34,11 +34,11 @@ async def test_watch_continues_after_a_member_change(env: Env) -> None:
             assert store.client.endpoint != before
             async with asyncio.timeout(5):
                 await put(store, f"/pods/default/{name}")
-        seen: list[str] = []
+        observed: list[str] = []
         async with asyncio.timeout(5):
-            while len(seen) < 3:
-                seen += [change.key.rpartition("/")[2] for change in await anext(watcher)]
-        assert seen == ["a", "b", "c"]
+            while len(observed) < 3:
+                observed += [change.key.rpartition("/")[2] for change in await anext(watcher)]
+        assert observed == ["a", "b", "c"]
     finally:
         await store.close()
 

@@ -26,11 +26,11 @@ def open_store(env: Env, *urls: str, **more: str | float) -> EtcdStore:
 
 async def names_of(watcher: Watcher, count: int) -> list[str]:
     """The names of the next changes."""
-    found: list[str] = []
+    result: list[str] = []
     async with asyncio.timeout(20):
-        while len(found) < count:
-            found += [change.key.rpartition("/")[2] for change in await anext(watcher)]
-    return found
+        while len(result) < count:
+            result += [change.key.rpartition("/")[2] for change in await anext(watcher)]
+    return result
 
 
 async def test_unreachable_etcd_fails_startup_with_the_reason(env: Env) -> None:

@@ -89,9 +89,9 @@ async def test_events_before_the_end_are_delivered(env: Env) -> None:
         received.stream.send(revision)
     received.stream.progress(9)
     received.stream.end()
-    found = await _ended(received)
-    assert [revision for part in found if isinstance(part, list) for revision in part] == [2, 3]
-    assert found[-1] == 9
+    result = await _ended(received)
+    assert [revision for part in result if isinstance(part, list) for revision in part] == [2, 3]
+    assert result[-1] == 9
 
 
 async def test_outdated_progress_is_dropped(env: Env) -> None:
@@ -119,9 +119,9 @@ async def test_events_are_batched_for_many_watchers(env: Env, watchers: int, bat
         await asyncio.sleep(0.001)
     await asyncio.sleep(0.1)
     received.stream.end()
-    found = await following
-    assert [revision for batch in found for revision in batch] == [2, 3, 4, 5, 6]
-    assert len(found) == batches
+    result = await following
+    assert [revision for batch in result for revision in batch] == [2, 3, 4, 5, 6]
+    assert len(result) == batches
 
 
 async def test_read_ahead_is_bounded(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,5 +135,5 @@ async def test_read_ahead_is_bounded(env: Env, monkeypatch: pytest.MonkeyPatch) 
     await asyncio.sleep(1)
     assert received.stream.reads < 10
     received.may_go_on.set()
-    found = await following
-    assert [revision for batch in found for revision in batch] == [*range(2, 30)]
+    result = await following
+    assert [revision for batch in result for revision in batch] == [*range(2, 30)]

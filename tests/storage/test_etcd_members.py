@@ -32,21 +32,21 @@ class Observed(msgspec.Struct, frozen=True):
 
 def violations(acknowledged: Mapping[str, int], observed: Sequence[Observed]) -> list[str]:
     """What is wrong with a history of keys that are each created once."""
-    found = []
+    result = []
     for at, one in enumerate(observed):
-        found += [
+        result += [
             f"store {at}: {key}, acknowledged at {revision}, is at {one.state.get(key)}"
             for key, revision in acknowledged.items()
             if one.state.get(key) != revision
         ]
         revisions = [revision for revision, _key in one.events]
         if revisions != sorted(set(revisions)):
-            found.append(f"store {at}: events are doubled or out of order")
+            result.append(f"store {at}: events are doubled or out of order")
         if {key: revision for revision, key in one.events} != dict(one.state):
-            found.append(f"store {at}: the events do not lead to the state")
+            result.append(f"store {at}: the events do not lead to the state")
         if one.state != observed[0].state:
-            found.append(f"store {at} and store 0 differ")
-    return found
+            result.append(f"store {at} and store 0 differ")
+    return result
 
 
 _GOOD = Observed({"a": 2, "b": 3}, [(2, "a"), (3, "b")])
@@ -64,8 +64,8 @@ _GOOD = Observed({"a": 2, "b": 3}, [(2, "a"), (3, "b")])
     ],
 )
 def test_checker_detects_injected_violations(acknowledged: dict[str, int], observed: Observed, message: str) -> None:
-    found = violations(acknowledged, [observed])
-    assert any(message in each for each in found) if message else not found
+    result = violations(acknowledged, [observed])
+    assert any(message in item for item in result) if message else not result
 
 
 def test_checker_compares_the_stores() -> None:
@@ -121,13 +121,13 @@ class Members:
 @pytest.fixture
 def members() -> Iterator[Members]:
     """Three of them."""
-    found = Members()
+    result = Members()
     try:
         for number in range(3):
-            found.start(number)
-        yield found
+            result.start(number)
+        yield result
     finally:
-        found.stop()
+        result.stop()
 
 
 async def _opened(env: Env, urls: list[str]) -> EtcdStore:

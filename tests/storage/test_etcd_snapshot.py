@@ -70,8 +70,8 @@ def with_newer_second_meta() -> Bolt:
 def test_newest_state_of_every_key(tmp_path: Path, make: Callable[[], Bolt]) -> None:
     path = make().write(tmp_path / "db")
     assert pairs_of(path) == NEWEST
-    found = read_keyspace(path, b"/registry/")
-    assert (found.revision, found.others, found.example) == (12, 1, b"compact_rev_key")
+    result = read_keyspace(path, b"/registry/")
+    assert (result.revision, result.others, result.example) == (12, 1, b"compact_rev_key")
 
 
 def test_empty_snapshot(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_corrupt_file_error(tmp_path: Path, make: Callable[[Path], Path], reason
     with pytest.raises(SnapshotFileError) as refused:
         read_keyspace(path, b"/registry/")
     assert str(refused.value).startswith(f"{path}: ")
-    assert any(each in str(refused.value) for each in reason.split("|")), str(refused.value)
+    assert any(item in str(refused.value) for item in reason.split("|")), str(refused.value)
 
 
 def test_non_snapshot_file_is_rejected(tmp_path: Path) -> None:

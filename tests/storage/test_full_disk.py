@@ -95,8 +95,8 @@ async def test_process_killed_on_a_full_disk_loses_nothing(env: Env, tmp_path: P
         assert len(acknowledged) == 50
         # It opens on the full disk, shows everything, and can't be written; with room it can.
         store = SqliteStore.open(env, disk / "data", inline=True)
-        found = {record.key.rpartition("/")[2]: str(record.revision) for record in store.list("/pods/").records}
-        assert found == acknowledged
+        result = {record.key.rpartition("/")[2]: str(record.revision) for record in store.list("/pods/").records}
+        assert result == acknowledged
         fill(disk)
         with pytest.raises(CommitFailed):
             await put(store, "/pods/default/more", os.urandom(MIB))

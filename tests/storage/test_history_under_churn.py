@@ -56,18 +56,18 @@ class RecountedUsage(NamedTuple):
 
 
 def usage(store: Store) -> dict[str, RecountedUsage]:
-    found = {}
+    result = {}
     for prefix in KEYS:
         changes = store.changes(prefix)
-        found[prefix] = RecountedUsage(len(changes), sum(map(_weight, changes)))
-    return found
+        result[prefix] = RecountedUsage(len(changes), sum(map(_weight, changes)))
+    return result
 
 
 def check_bounds(store: Store, recorder: Recorder, now: float) -> None:
     used = usage(store)
-    assert max(each.changes for each in used.values()) <= RETENTION.changes
-    assert max(each.size for each in used.values()) <= RETENTION.bytes
-    assert sum(each.size for each in used.values()) <= RETENTION.total_bytes
+    assert max(value.changes for value in used.values()) <= RETENTION.changes
+    assert max(value.size for value in used.values()) <= RETENTION.bytes
+    assert sum(value.size for value in used.values()) <= RETENTION.total_bytes
     for prefix in KEYS:
         seconds = 60 if prefix == LEASES else RETENTION.seconds
         for change in store.changes(prefix)[:1]:
@@ -82,19 +82,19 @@ def check_file(store: Store) -> None:
     rows, size = connection.execute("SELECT count(*), sum(length(value)) FROM versions").fetchone()
     used = usage(store)
     records = store.list("").records
-    in_memory = len(records) + sum(each.changes for each in used.values())
+    in_memory = len(records) + sum(item.changes for item in used.values())
     # A deletion has two rows: what it deleted, and what was last.
     assert rows <= in_memory + sum(change.type == "DELETED" for prefix in KEYS for change in store.changes(prefix)) + (
         _PRUNE_AT + 2 * 50
     )
-    assert size <= sum(len(each.value) for each in records) + RETENTION.total_bytes + (_PRUNE_AT + 2 * 50) * 3000
+    assert size <= sum(len(record.value) for record in records) + RETENTION.total_bytes + (_PRUNE_AT + 2 * 50) * 3000
 
 
 def check_states(store: Store, recorder: Recorder, chance: random.Random, count: int) -> int:
     """Compare that many random revisions; how many states of resources that were."""
     kept = 0
     oldest = min(store.history_floor(prefix) for prefix in KEYS)
-    for revision in chance.choices([each for each in recorder.states if each >= oldest], k=count):
+    for revision in chance.choices([state for state in recorder.states if state >= oldest], k=count):
         for prefix in KEYS:
             expected = {key: value for key, value in recorder.states[revision].items() if key.startswith(prefix)}
             if revision < store.history_floor(prefix):
@@ -102,13 +102,13 @@ def check_states(store: Store, recorder: Recorder, chance: random.Random, count:
                     store.list(prefix, revision=revision)
                 continue
             kept += 1
-            assert {each.key: each.value for each in store.list(prefix, revision=revision).records} == expected
+            assert {record.key: record.value for record in store.list(prefix, revision=revision).records} == expected
             followed = dict(expected)
             for change in store.watch(prefix, revision).take():
                 followed.pop(change.key, None)
                 if change.type != "DELETED":
                     followed[change.key] = change.value
-            assert followed == {each.key: each.value for each in store.list(prefix).records}
+            assert followed == {record.key: record.value for record in store.list(prefix).records}
     return kept
 
 

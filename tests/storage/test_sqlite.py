@@ -245,17 +245,17 @@ async def test_truncated_wal_opens_to_a_prefix(env: Env, tmp_path: Path, soak: b
     run_child(FILL, whole)
     data = (whole / (FILE_NAME + "-wal")).read_bytes()
     chance = random.Random(3)
-    seen = set()
+    observed = set()
     for number in range(400 if soak else 25):
         cut = tmp_path / f"cut-{number}"
         cut.mkdir()
         (cut / FILE_NAME).write_bytes((whole / FILE_NAME).read_bytes())
         (cut / (FILE_NAME + "-wal")).write_bytes(data[: chance.randrange(len(data) + 1)])
         revision, records = await content(env, cut)
-        seen.add(revision)
+        observed.add(revision)
         assert {record.key: record.revision for record in records} == filled_at(revision)
         assert all(record.value == b"%d " % record.revision * 700 for record in records)
-    assert len(seen) > 10, "the cuts fell everywhere"
+    assert len(observed) > 10, "the cuts fell everywhere"
 
 
 # One process at a time
@@ -551,9 +551,9 @@ async def test_writes_staged_together_are_committed_together(env: Env, tmp_path:
 @pytest.mark.real_loop
 async def test_write_staged_during_a_transaction_stays_the_newest(env: Env, tmp_path: Path) -> None:
     async with gated(env, tmp_path) as (store, gate):
-        seen: list[tuple[int, Record | None, Record | None]] = []
+        observed: list[tuple[int, Record | None, Record | None]] = []
         store.on_commit.append(
-            lambda _changes: seen.append(
+            lambda _changes: observed.append(
                 (store.revision, store.staged("/pods/default/a"), store.staged("/pods/default/b"))
             )
         )
@@ -565,8 +565,8 @@ async def test_write_staged_during_a_transaction_stays_the_newest(env: Env, tmp_
         gate.open.set()
         await asyncio.gather(*first, *second)
         newest = Record("/pods/default/a", b"2", 5, 2)
-        assert seen[0] == (3, Record("/pods/default/a", b"2", 5, 2), None)
-        assert seen[-1] == (5, newest, None)
+        assert observed[0] == (3, Record("/pods/default/a", b"2", 5, 2), None)
+        assert observed[-1] == (5, newest, None)
 
 
 @pytest.mark.real_loop

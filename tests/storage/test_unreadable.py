@@ -30,11 +30,11 @@ class NoCodec:
 @pytest.mark.parametrize("value", [b"damaged", b"k8s:enc:aescbc:v1:key1:data"])
 def test_log_lines_truncate_foreign_keys(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
     key = "/registry/configmaps/default/" + "x" * 300_000
-    found = Values(NoCodec()).decode_blocking(key, Pair(key.encode() + b"\xff", value))
+    result = Values(NoCodec()).decode_blocking(key, Pair(key.encode() + b"\xff", value))
     (line,) = caplog.messages
     assert f'key="{key[:200]}... (300030 characters)"' in line
     assert len(line) < 500
-    assert why_unreadable(found) is not None
+    assert why_unreadable(result) is not None
 
 
 def test_own_keys_are_logged_completely() -> None:

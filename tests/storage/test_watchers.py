@@ -42,9 +42,9 @@ def test_removed_watchers_are_released() -> None:
     watchers = [watcher(index, prefix) for prefix in ("", "apps/", "/pods/", "/pods/a/", "/pods/a/x", "/pods/")]
     assert len(index) == 6
     assert list(index) == [watchers[0], watchers[1], watchers[2], watchers[5], watchers[3], watchers[4]]
-    for one in watchers:
-        one.close()
-        index.remove(one)
+    for item in watchers:
+        item.close()
+        index.remove(item)
     assert len(index) == 0
     assert (index._by_prefix, index._narrow, index._wide) == ({}, {}, 0)
 
@@ -105,6 +105,6 @@ async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env:
     await waiting[2]
     assert third.take()[0].revision == 5, "it could not, and gets it the other way"
     assert not waiting[0].done()
-    for each in (first, second, third):
-        each.close()
+    for item in (first, second, third):
+        item.close()
     await asyncio.gather(*waiting)

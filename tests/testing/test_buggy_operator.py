@@ -35,9 +35,9 @@ def example() -> Iterator[ModuleType]:
 
 
 def all_five(failures: tuple[Failure, ...], example: ModuleType) -> None:
-    found = {failure.check: failure for failure in failures}
-    assert found.keys() == {check.__name__ for check in example.CHECKS} | {""}, "and no other one"
-    assert IN_CIRCLES in found[""].reason
+    result = {failure.check: failure for failure in failures}
+    assert result.keys() == {check.__name__ for check in example.CHECKS} | {""}, "and no other one"
+    assert IN_CIRCLES in result[""].reason
     assert all(1 <= len(failure.faults) <= 3 for failure in failures)
 
 

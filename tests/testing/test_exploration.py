@@ -54,8 +54,8 @@ def children(state: State) -> list[str]:
 
 
 def never_two_children(state: State) -> None:
-    found = children(state)
-    assert len(set(found)) == len(found), f"children: {found}"
+    result = children(state)
+    assert len(set(result)) == len(result), f"children: {result}"
 
 
 def each_has_a_child(state: State) -> None:
@@ -334,20 +334,20 @@ def test_invariants_of_simulations_work_as_well() -> None:
 
 
 def test_the_state_is_read_by_kind() -> None:
-    seen: list[Any] = []
+    observed: list[Any] = []
 
     def look_at(state: State) -> None:
         if state.converged:
-            seen.append(state.get(*THING, "thing-1"))
-            seen.append(state.get("v1", "Namespace", "default", ""))
-            seen.append(state.get(*MAP, "none"))
+            observed.append(state.get(*THING, "thing-1"))
+            observed.append(state.get("v1", "Namespace", "default", ""))
+            observed.append(state.get(*MAP, "none"))
             with pytest.raises(LookupError, match=r"no kind 'Widget' in example\.com/v1"):
                 state.list("example.com/v1", "Widget")
             with pytest.raises(LookupError, match=r"did you mean v1 Namespace\?"):
                 state.list("v1", "Namspace")
 
     explore(correct(), three_things, [look_at], seeds=1, faults=0, **ALONE)
-    assert [None if item is None else item["metadata"]["name"] for item in seen] == ["thing-1", "default", None]
+    assert [None if item is None else item["metadata"]["name"] for item in observed] == ["thing-1", "default", None]
 
 
 def test_only_a_run_that_was_asked_for_writes_its_log(

@@ -52,18 +52,18 @@ async def backups_of_both_versions(cluster: AsyncCluster) -> None:
     with pytest.raises(Invalid, match="the schedule is wrong"):
         await cluster.create(backup("v1", "wrong", schedule="daily"))
     await cluster.patch("example.com/v1", "Backup", "new-1", {"spec": {"keep": 5}})
-    found = await cluster.wait_for("example.com/v1", "Backup", "new-1", lambda found: found is not None, seconds=60)
-    assert found is not None
-    assert found["spec"] == {"schedule": "0 3 * * *", "keep": 5}
+    result = await cluster.wait_for("example.com/v1", "Backup", "new-1", lambda found: found is not None, seconds=60)
+    assert result is not None
+    assert result["spec"] == {"schedule": "0 3 * * *", "keep": 5}
     await cluster.delete("example.com/v1", "Backup", "old-1")
 
 
 def copies_are_kept(state: State) -> None:
     """What is stored has been defaulted and validated, and in the end each Backup has its agent."""
-    found = {obj["metadata"]["name"]: obj["spec"] for obj in state.list("example.com/v2", "Backup")}
-    assert all(spec["schedule"] == "0 3 * * *" for spec in found.values()), found
+    result = {obj["metadata"]["name"]: obj["spec"] for obj in state.list("example.com/v2", "Backup")}
+    assert all(spec["schedule"] == "0 3 * * *" for spec in result.values()), result
     if state.converged:
-        assert {name: spec["retention"]["copies"] for name, spec in found.items()} == {
+        assert {name: spec["retention"]["copies"] for name, spec in result.items()} == {
             "old-0": 3,
             "new-0": 7,
             "new-1": 5,
@@ -155,10 +155,10 @@ async def five_boxes(cluster: AsyncCluster) -> None:
         await cluster.create(box(version, f"box-{number}"))
         await asyncio.sleep(10)
         name = f"box-{number}"
-        found = await cluster.wait_for(
+        result = await cluster.wait_for(
             f"example.com/{version}", "Box", name, lambda found: found is not None, seconds=60
         )
-        assert found is not None
+        assert result is not None
 
 
 def every_box_has_a_size(state: State) -> None:
@@ -166,8 +166,8 @@ def every_box_has_a_size(state: State) -> None:
     assert "0" not in sizes, sizes
     if state.converged:
         assert len(sizes) == 5
-        found = [obj["data"] for obj in state.list(*MAP, "default") if obj["metadata"]["name"].startswith("box")]
-        assert found == [{"litres": "1"}] * 5
+        result = [obj["data"] for obj in state.list(*MAP, "default") if obj["metadata"]["name"].startswith("box")]
+        assert result == [{"litres": "1"}] * 5
 
 
 def test_an_operator_whose_objects_are_stored_in_the_older_version_passes(seeds: range) -> None:
@@ -240,8 +240,8 @@ async def test_requests_of_the_scenario_share_no_conversion_of_others(env: Env) 
         unchanged = merge_patch({"spec": {"litres": 1}})
         patched = await user.patch(BOXES.kind, "a", unchanged, "default")
         assert patched.spec.litres == 1
-        found = await user.list(BOXES.kind, "default")
-        assert [item.metadata.name for item in found.items] == ["a", "b"]
+        result = await user.list(BOXES.kind, "default")
+        assert [item.metadata.name for item in result.items] == ["a", "b"]
         assert not others.done()
         with pytest.raises(InternalError, match="connection refused"):
             await others

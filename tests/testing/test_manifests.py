@@ -195,10 +195,10 @@ def test_models_of_the_official_client_are_manifests(pilothouse: Cluster) -> Non
         meta = official.V1ObjectMeta(name=name, labels={"a": "b"})
         return official.V1ConfigMap(api_version="v1", kind="ConfigMap", metadata=meta, data={"on": "1"})
 
-    made = pilothouse.create(model("a"))
+    created = pilothouse.create(model("a"))
     (applied,) = pilothouse.apply(model("b"))
     further = pilothouse.apply([model("c"), config_map("d")])
-    assert names([made, applied, *further]) == ["a", "b", "c", "d"]
-    assert (made["data"], made["metadata"]["labels"]) == ({"on": "1"}, {"a": "b"})
+    assert names([created, applied, *further]) == ["a", "b", "c", "d"]
+    assert (created["data"], created["metadata"]["labels"]) == ({"on": "1"}, {"a": "b"})
     with pytest.raises(ValueError, match="the model has no apiVersion"):
         pilothouse.apply(official.V1ConfigMap(metadata=official.V1ObjectMeta(name="e")))

@@ -113,16 +113,16 @@ def test_other_names_are_rejected(given: Any) -> None:
 
 
 def test_a_correct_operator_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    found = explore(correct(), three_things, faults="sieve", **ALONE)
-    assert list(found.digests) == [0]
-    assert found.faults == {
+    result = explore(correct(), three_things, faults="sieve", **ALONE)
+    assert list(result.digests) == [0]
+    assert result.faults == {
         "Crash": 3,
         "DownDuringChange": 3,
         "FailWrite": 3,
         "StaleCache": 3,
         "StaleRestart": 6,
     }
-    assert found.runs == 1 + sum(found.faults.values())
+    assert result.runs == 1 + sum(result.faults.values())
     said = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"explore: seed 0: 18 runs, with a fault at every point, about \d+ s", said[0])
     assert said[1:] == [f"explore: seed 0: run {number} of 18" for number in range(1, 19)]
@@ -148,8 +148,8 @@ def test_what_is_said_before_it_starts(given: tuple[int, int, float, tuple[str, 
 
 
 def test_points_can_be_bounded(capsys: pytest.CaptureFixture[str]) -> None:
-    found = explore(correct(), three_things, faults="sieve", most_points=2, **ALONE)
-    assert found.runs == 1 + 2
+    result = explore(correct(), three_things, faults="sieve", most_points=2, **ALONE)
+    assert result.runs == 1 + 2
     assert capsys.readouterr().err.startswith(
         "explore: seed 0: 2 runs, with a fault at 2 of 18 points (most_points=), about "
     )

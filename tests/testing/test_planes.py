@@ -59,8 +59,8 @@ async def test_there_are_addresses_for_more_than_254_services(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         for number in range(300):
             body = {"metadata": {"name": f"s{number}"}, "spec": {"ports": [{"port": 80}]}}
-            made = await cluster.create({"apiVersion": "v1", "kind": "Service", **body})
-            assert made["spec"]["clusterIP"].startswith("10.0.")
+            created = await cluster.create({"apiVersion": "v1", "kind": "Service", **body})
+            assert created["spec"]["clusterIP"].startswith("10.0.")
 
 
 def test_controllers_scheduler_and_nodes_work(shared: Cluster) -> None:
@@ -94,8 +94,8 @@ def test_a_kind_can_be_used_as_soon_as_its_definition_is_established(shared: Clu
             for c in (found or {}).get("status", {}).get("conditions", [])
         ),
     )
-    made = shared.create({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "one"}})
-    assert shared.get("example.com/v1", "Gadget", "one") == made
+    created = shared.create({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "one"}})
+    assert shared.get("example.com/v1", "Gadget", "one") == created
 
 
 def test_a_wait_in_vain_shows_what_was_there(shared: Cluster) -> None:
@@ -113,8 +113,8 @@ def test_a_field_that_is_not_set_yet_is_waited_for(shared: Cluster) -> None:
     with pytest.raises(Timeout, match=r"the condition raised TypeError\(.*; it does not exist"):
         shared.wait_for("v1", "ConfigMap", "not-created", lambda found: found["data"]["a"] == "b", seconds=0.05)  # type: ignore[index]  # as users write it
     shared.patch("v1", "ConfigMap", "plain", {"data": {"a": "b"}})
-    found = shared.wait_for("v1", "ConfigMap", "plain", lambda found: (found or {})["data"]["a"] == "b")
-    assert found is not None and found["data"] == {"a": "b"}
+    result = shared.wait_for("v1", "ConfigMap", "plain", lambda found: (found or {})["data"]["a"] == "b")
+    assert result is not None and result["data"] == {"a": "b"}
 
 
 def _too_large(name: str, replicas: int = 3) -> dict[str, Any]:
@@ -173,8 +173,8 @@ def test_a_manifest_may_be_text(shared: Cluster) -> None:
     kind: ConfigMap
     metadata: {name: written, annotations: {on: 2026-01-01}}
     """
-    made = cluster.create(text)
-    assert (made["metadata"]["name"], made["metadata"]["annotations"]) == (
+    created = cluster.create(text)
+    assert (created["metadata"]["name"], created["metadata"]["annotations"]) == (
         "written",
         {"true": "2026-01-01"},
     )
@@ -207,10 +207,10 @@ def test_a_wait_sees_a_change_that_comes_later(shared: Cluster) -> None:
     shared.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "later"}})
     timer = threading.Timer(0.05, lambda: shared.patch("v1", "ConfigMap", "later", {"data": {"a": "1"}}))
     timer.start()
-    found = shared.wait_for("v1", "ConfigMap", "later", lambda found: bool(found and found.get("data")))
+    result = shared.wait_for("v1", "ConfigMap", "later", lambda found: bool(found and found.get("data")))
     timer.join()
-    assert found is not None
-    assert found["data"] == {"a": "1"}
+    assert result is not None
+    assert result["data"] == {"a": "1"}
 
 
 def test_the_typed_client_runs_on_the_planes_loop(shared: Cluster) -> None:
@@ -382,10 +382,10 @@ def test_a_clock_that_cannot_be_moved_says_how_it_could() -> None:
 def test_a_plane_can_be_brought_back_to_its_beginning(controllers: tuple[str, ...]) -> None:
     with plane(nodes=2, controllers=controllers, serve=False) as cluster:
         other = cluster.new_namespace()
-        for one in (cluster, other):
-            one.create(_replica_set("web", 2))
+        for item in (cluster, other):
+            item.create(_replica_set("web", 2))
             held = {"name": "held", "finalizers": ["example.com/forever"]}
-            one.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
+            item.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
         cluster.patch("v1", "Node", "node-0", {"metadata": {"labels": {"changed": "yes"}}})
         cluster.delete("v1", "Node", "node-1")
         cluster.reset()

@@ -127,9 +127,9 @@ def test_the_other_examples_run(tmp_path: Path) -> None:
 
 def test_the_test_of_the_readme_passes(tmp_path: Path) -> None:
     (tmp_path / "replicaset.yaml").write_text((_ROOT / "examples/replicaset.yaml").read_text())
-    found = re.search(r"<!-- tested: readme -->\n```python\n(.*?)```", (_ROOT / "README.md").read_text(), re.DOTALL)
-    assert found is not None
-    done = _pytest(tmp_path, found[1])
+    match = re.search(r"<!-- tested: readme -->\n```python\n(.*?)```", (_ROOT / "README.md").read_text(), re.DOTALL)
+    assert match is not None
+    done = _pytest(tmp_path, match[1])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
 

@@ -78,7 +78,7 @@ def test_faults_meet_the_program_only() -> None:
     with plane(nodes=0, controllers=(), serve=False) as cluster:
         with pytest.raises(InternalError), cluster.running(Beater().run, faults=[fault]):
             cluster.create(config_map("mine"))
-        assert [found["metadata"]["name"] for found in cluster.list("v1", "ConfigMap")] == ["mine"]
+        assert [item["metadata"]["name"] for item in cluster.list("v1", "ConfigMap")] == ["mine"]
         assert fault.hits == 1
 
 

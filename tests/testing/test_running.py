@@ -82,8 +82,8 @@ async def test_definitions_that_are_there_are_left_alone(env: Env) -> None:
         async with cluster.running(greeter(), settings=Settings(namespaces=("default",))):
             await cluster.apply(thing("ada"))
             await cluster.wait_for("v1", "ConfigMap", "ada", there)
-        found = await cluster.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com")
-        assert found["spec"]["names"]["shortNames"] == ["mine"]
+        obj = await cluster.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com")
+        assert obj["spec"]["names"]["shortNames"] == ["mine"]
 
 
 @pytest.mark.parametrize("serve", [False, True], ids=["in-process", "over a port"])

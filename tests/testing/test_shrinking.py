@@ -42,11 +42,11 @@ def test_it_stops_after_its_runs_with_what_it_has(most: int) -> None:
 
 
 def test_no_subset_is_tried_twice() -> None:
-    seen: list[tuple[int, ...]] = []
+    observed: list[tuple[int, ...]] = []
 
     def fails(parts: tuple[int, ...]) -> bool:
-        assert parts not in seen
-        seen.append(parts)
+        assert parts not in observed
+        observed.append(parts)
         return {1, 7, 8} <= set(parts)
 
     shrink(NUMBERS, fails, most=1000)

@@ -62,21 +62,21 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("number", [0, 1], ids=["types", "validation rules"])
 def test_the_api_server_accepts_hundreds_of_objects(cluster: Cluster, number: int) -> None:
-    seen: list[dict[str, Any]] = []
+    observed: list[dict[str, Any]] = []
 
     @settings(max_examples=200, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(strategies.objects(_definitions()[number]))
     def create(obj: dict[str, Any]) -> None:
-        made = cluster.create(obj | {"metadata": {"generateName": "example-"}})
-        cluster.delete(made["apiVersion"], made["kind"], made["metadata"]["name"])
-        seen.append(obj["spec"])
+        created = cluster.create(obj | {"metadata": {"generateName": "example-"}})
+        cluster.delete(created["apiVersion"], created["kind"], created["metadata"]["name"])
+        observed.append(obj["spec"])
 
     create()
-    assert len(seen) >= 200
+    assert len(observed) >= 200
     fields = _definitions()[number]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
         "properties"
     ]
-    assert {name for spec in seen for name in spec} == set(fields), "every field occurs"
+    assert {name for spec in observed for name in spec} == set(fields), "every field occurs"
 
 
 def test_every_format_has_values() -> None:
@@ -99,15 +99,15 @@ def test_every_format_has_values() -> None:
     ],
 )
 def test_the_smallest_value_is(schema: dict[str, Any], wanted: Any) -> None:
-    found = find(
+    result = find(
         strategies.from_schema(schema), lambda _value: True, settings=settings(derandomize=True, database=None)
     )
     if wanted == "bbb":
-        assert len(found) == 3
+        assert len(result) == 3
     elif isinstance(wanted, int) and wanted < 0:
-        assert found <= wanted
+        assert result <= wanted
     else:
-        assert found == wanted
+        assert result == wanted
 
 
 def test_the_filter_is_the_servers() -> None:

@@ -36,14 +36,14 @@ def example() -> ModuleType:
 
 @pytest.fixture
 def app(example: ModuleType) -> App:
-    found: App = example.app
-    return found
+    result: App = example.app
+    return result
 
 
 @pytest.fixture
 async def cluster(env: Env) -> AsyncIterator[AsyncCluster]:
-    async with async_plane(env=env, nodes=0, controllers=(), authorization="RBAC") as found:
-        yield found
+    async with async_plane(env=env, nodes=0, controllers=(), authorization="RBAC") as plane:
+        yield plane
 
 
 async def test_objects_are_converted_validated_and_defaulted(cluster: AsyncCluster, app: App) -> None:

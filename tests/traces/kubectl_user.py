@@ -63,8 +63,8 @@ class KubectlUser:
         encoded = b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": content_type}
         response = await self._client.request(method, f"/{path}", body=encoded, headers=headers)
-        found: Doc = msgspec.json.decode(response.body)
-        return found
+        document: Doc = msgspec.json.decode(response.body)
+        return document
 
     def path(self, kind: str, name: str = "", namespace: str = "") -> str:
         """The path of the collection of a kind."""
@@ -72,13 +72,13 @@ class KubectlUser:
 
     async def create(self, manifests: str) -> list[Doc]:
         """``kubectl create -f -``."""
-        made = []
+        result = []
         for manifest in yaml.safe_load_all(manifests):
             namespace = manifest["metadata"].get("namespace", "")
-            made.append(
+            result.append(
                 await self.request("POST", self.path(manifest["kind"], namespace=namespace) + _CREATE, manifest)
             )
-        return made
+        return result
 
     async def create_namespace(self, name: str) -> None:
         """``kubectl create ns``."""

@@ -22,7 +22,7 @@ from pilothouse.env import Env, TaskGroup, virtual
 from pilothouse.plane import LocalClients
 from pilothouse.storage import MemoryStore
 
-UPSTREAMS = tuple(one for one in DESCRIPTORS if one not in own_controllers(DESCRIPTORS))
+UPSTREAMS = tuple(descriptor for descriptor in DESCRIPTORS if descriptor not in own_controllers(DESCRIPTORS))
 """The controllers that the recordings include."""
 ELECTING = msgspec.structs.replace(OPTIONS, leader_election=LeaderElection())
 

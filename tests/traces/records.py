@@ -58,8 +58,8 @@ class Record(msgspec.Struct, rename="camel", kw_only=True):
     @property
     def status(self) -> dict[str, Any]:
         """The status in the body."""
-        found: dict[str, Any] = self.body["status"]
-        return found
+        result: dict[str, Any] = self.body["status"]
+        return result
 
     def __str__(self) -> str:
         return f"{self.t:.3f} {self.user} {self.verb} {self.resource} {self.namespace}/{self.name} {self.code}"

@@ -16,13 +16,13 @@ COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplica
 
 def walk(trace: Trace, records: list[Record]) -> list[State]:
     """The accepted status updates of one object, in order."""
-    found: list[State] = []
+    result: list[State] = []
     for doc in trace.docs(record for record in records if record.is_status and record.code < 400):
         body = doc.pop("body")
         status = body.pop("status")
         counts = {name: status.pop(name, 0) for name in COUNTS}
-        found.append({**doc, "object": body, "status": status, **counts})
-    return found
+        result.append({**doc, "object": body, "status": status, **counts})
+    return result
 
 
 def turns(states: list[State]) -> list[State]:

@@ -46,7 +46,7 @@ def played(seed: int) -> AuditedServer:
 
 def requests(trace: Trace) -> list[Record]:
     """Without discovery, and without events, which are sent beside the rest."""
-    return [each for each in trace.of(USER) if each.resource not in ("/api", "/apis") and not each.is_event]
+    return [item for item in trace.of(USER) if item.resource not in ("/api", "/apis") and not item.is_event]
 
 
 SEEDS = pytest.mark.parametrize("which", range(4))
@@ -54,15 +54,15 @@ SEEDS = pytest.mark.parametrize("which", range(4))
 
 def statuses(records: list[Record]) -> list[dict[str, Any]]:
     """Each status that was written, without times."""
-    found = []
-    for each in records:
-        if each.resource == "horizontalpodautoscalers/status":
-            status = json.loads(json.dumps(each.status))
+    result = []
+    for record in records:
+        if record.resource == "horizontalpodautoscalers/status":
+            status = json.loads(json.dumps(record.status))
             assert status.pop("lastScaleTime")
             for condition in status["conditions"]:
                 assert condition.pop("lastTransitionTime")
-            found.append(status)
-    return found
+            result.append(status)
+    return result
 
 
 @SEEDS
@@ -70,7 +70,7 @@ def test_requests_are_upstreams_in_order(which: int) -> None:
     ours, theirs = Trace(played(which).records), Trace(recorded(SCENARIO))
 
     def outcomes(records: list[Record]) -> list[tuple[str, str, str, int, Any]]:
-        return [(each.verb, each.resource, each.name, each.code, each.query) for each in records]
+        return [(record.verb, record.resource, record.name, record.code, record.query) for record in records]
 
     assert outcomes(requests(ours)) == outcomes(requests(theirs))
 
@@ -85,9 +85,9 @@ def test_statuses_are_upstreams(which: int) -> None:
 def test_scale_update_is_upstreams() -> None:
     def sent(records: list[Record]) -> list[Any]:
         bodies = [
-            each.body
-            for each in records
-            if each.user == USER and each.verb == "update" and each.resource == "deployments/scale"
+            record.body
+            for record in records
+            if record.user == USER and record.verb == "update" and record.resource == "deployments/scale"
         ]
         for body in bodies:
             for name in ("uid", "resourceVersion", "creationTimestamp"):
@@ -101,13 +101,13 @@ def json_copy(records: list[Record]) -> list[Record]:
     """Bodies of their own, which may be changed."""
     import msgspec
 
-    return [msgspec.structs.replace(each, body=json.loads(json.dumps(each.body))) for each in records]
+    return [msgspec.structs.replace(record, body=json.loads(json.dumps(record.body))) for record in records]
 
 
 @SEEDS
 def test_events_are_upstreams(which: int) -> None:
     def outcomes(trace: Trace) -> list[str]:
-        return trace.lines([each for each in trace.of(USER) if each.is_event])
+        return trace.lines([item for item in trace.of(USER) if item.is_event])
 
     assert_same(outcomes(Trace(played(which).records)), outcomes(Trace(recorded(SCENARIO))))
 

@@ -36,19 +36,19 @@ async def send_request(user: KubectlUser, who: Identity, method: str, path: str,
     headers = {"content-type": "application/json"}
     answer = await user.server.handle(Request(method, path, headers, msgspec.json.encode(body)), who)
     assert isinstance(answer, Response)
-    found: Doc = msgspec.json.decode(answer.body)
-    return found
+    decoded: Doc = msgspec.json.decode(answer.body)
+    return decoded
 
 
 async def approve(user: KubectlUser, name: str) -> None:
     """``kubectl certificate approve``."""
     path = f"{REQUESTS}/{name}"
-    found = with_approval_condition(await user.request("GET", path.removeprefix("/")))
-    found["status"]["conditions"][0] |= {
+    result = with_approval_condition(await user.request("GET", path.removeprefix("/")))
+    result["status"]["conditions"][0] |= {
         "reason": "KubectlApprove",
         "message": "This CSR was approved by kubectl certificate approve.",
     }
-    await send_request(user, ADMIN, "PUT", f"{path}/approval", found)
+    await send_request(user, ADMIN, "PUT", f"{path}/approval", result)
 
 
 async def steps(user: KubectlUser) -> None:
@@ -95,5 +95,5 @@ def test_requests_are_approved_and_signed_as_recorded(seed: int) -> None:
     played = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=options).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
-    order = [[(each.verb, each.resource, each.name) for each in trace.of(USER)] for trace in (ours, theirs)]
+    order = [[(item.verb, item.resource, item.name) for item in trace.of(USER)] for trace in (ours, theirs)]
     assert order[0] == order[1]

@@ -93,8 +93,8 @@ def lines(trace: Trace) -> list[str]:
     def number(found: re.Match[str]) -> str:
         return f"tick-{numbers.setdefault(found[1], len(numbers))}"
 
-    found = trace.lines([record for record in trace.of(USER) if not record.is_read])
-    return [_TIME.sub("TIME", _MINUTES.sub(number, line)) for line in found]
+    result = trace.lines([record for record in trace.of(USER) if not record.is_read])
+    return [_TIME.sub("TIME", _MINUTES.sub(number, line)) for line in result]
 
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])

@@ -162,7 +162,7 @@ def sizes(records: list[Record]) -> list[tuple[Any, ...]]:
 
 def created(records: list[Record]) -> list[Any]:
     """The ReplicaSets as they were sent, without what an API server fills in."""
-    found = []
+    result = []
     for record in records:
         if record.resource == "replicasets" and record.verb == "create" and record.code < 400:
             body = msgspec.json.decode(msgspec.json.encode(record.body))
@@ -171,8 +171,8 @@ def created(records: list[Record]) -> list[Any]:
                 reference.pop("uid")
             body["metadata"].pop("creationTimestamp", None)
             body["spec"]["template"]["metadata"].pop("creationTimestamp", None)
-            found.append(body)
-    return found
+            result.append(body)
+    return result
 
 
 def outcomes(records: list[Record]) -> list[tuple[Any, ...]]:
@@ -194,23 +194,23 @@ def conditions(records: list[Record]) -> dict[str, list[Any]]:
     said: dict[str, list[Any]] = {}
     for record in records:
         if record.is_status and record.code < 400:
-            for each in record.status.get("conditions", ()):
-                words = [each["status"], each["reason"], each["message"]]
-                passing = each["reason"] == "NewReplicaSetCreated" or each["message"] == NOT_YET
-                if not passing and said.setdefault(each["type"], [None])[-1] != words:
-                    said[each["type"]].append(words)
+            for item in record.status.get("conditions", ()):
+                words = [item["status"], item["reason"], item["message"]]
+                passing = item["reason"] == "NewReplicaSetCreated" or item["message"] == NOT_YET
+                if not passing and said.setdefault(item["type"], [None])[-1] != words:
+                    said[item["type"]].append(words)
     return said
 
 
 def turns(steps: list[tuple[Any, ...]]) -> dict[str, list[int]]:
     """Where the sizes of each ReplicaSet turned: how many pods are counted at once is a matter of speed."""
-    found: dict[str, list[int]] = {}
+    result: dict[str, list[int]] = {}
     for _verb, name, size, _annotations in steps:
-        sizes = found.setdefault(name, [])
+        sizes = result.setdefault(name, [])
         if len(sizes) > 1 and (sizes[-1] - sizes[-2]) * (size - sizes[-1]) >= 0:
             sizes.pop()
         sizes.append(size)
-    return found
+    return result
 
 
 def notes(steps: list[tuple[Any, ...]]) -> dict[str, dict[str, str]]:
@@ -226,7 +226,7 @@ def test_deployment_writes_are_as_recorded(scenario: str, seed: int) -> None:
     theirs = [record for record in upstream(scenario) if record.user == DEPLOYMENTS]
     assert turns(sizes(ours)) == turns(sizes(theirs))
     assert notes(sizes(ours)) == notes(sizes(theirs))
-    assert [set(each["metadata"]) for each in created(ours)] == [set(each["metadata"]) for each in created(theirs)]
+    assert [set(item["metadata"]) for item in created(ours)] == [set(item["metadata"]) for item in created(theirs)]
     if scenario in ONE_BY_ONE:
         assert sizes(ours) == sizes(theirs)
         assert created(ours) == created(theirs)

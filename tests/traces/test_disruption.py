@@ -51,9 +51,9 @@ def played(seed: int) -> AuditedServer:
 
 def statuses(records: list[Record]) -> list[Record]:
     """What was written, and how, without what the server refused."""
-    mine = [each for each in records if each.user == USER and not each.is_read and not each.is_event]
-    assert {(each.verb, each.resource) for each in mine} == {("update", "poddisruptionbudgets/status")}
-    return [each for each in mine if each.code == 200]
+    mine = [record for record in records if record.user == USER and not record.is_read and not record.is_event]
+    assert {(item.verb, item.resource) for item in mine} == {("update", "poddisruptionbudgets/status")}
+    return [item for item in mine if item.code == 200]
 
 
 def figures(record: Record) -> tuple[int, int, int, int, int, int]:
@@ -82,7 +82,7 @@ MILESTONES = [
     pytest.param((1, 1, 3, 2, 3, 0), id="the evicted pod is deleted"),
     pytest.param((2, 1, 3, 2, 3, 0), id="a share, of the ReplicaSet"),
 ]
-STEPS = [figures_ for (figures_,) in (each.values for each in MILESTONES)]
+STEPS = [figures_ for (figures_,) in (milestone.values for milestone in MILESTONES)]
 SOMETIMES = {
     (1, 0, 0, 2, 1, 0),
     (1, 0, 0, 2, 2, 0),
@@ -97,25 +97,25 @@ SOMETIMES = {
 def test_status_counts_are_upstreams(run: str) -> None:
     """Upstream's own are held against the same list."""
     records = recorded(SCENARIO) if run == "upstream" else played(int(run)).records
-    found = [figures(each) for each in statuses(records)]
-    assert [each for each in found if each not in SOMETIMES] == STEPS
-    assert any(each in SOMETIMES for each in found)
+    result = [figures(status) for status in statuses(records)]
+    assert [item for item in result if item not in SOMETIMES] == STEPS
+    assert any(item in SOMETIMES for item in result)
 
 
 @pytest.mark.parametrize("which", range(4))
 def test_requests_are_upstreams(which: int) -> None:
-    theirs = {figures(each): essence(each) for each in statuses(recorded(SCENARIO))}
+    theirs = {figures(item): essence(item) for item in statuses(recorded(SCENARIO))}
     compared = 0
-    for each in statuses(played(which).records):
-        if figures(each) in theirs and each.t > 0:
-            assert essence(each) == theirs[figures(each)]
+    for record in statuses(played(which).records):
+        if figures(record) in theirs and record.t > 0:
+            assert essence(record) == theirs[figures(record)]
             compared += 1
     assert compared >= len(STEPS) - 1
 
 
 @pytest.mark.parametrize("which", range(4))
 def test_no_conflicts_with_the_own_last_write(which: int) -> None:
-    codes = [each.code for each in played(which).records if each.user == USER and not each.is_read]
+    codes = [record.code for record in played(which).records if record.user == USER and not record.is_read]
     assert codes.count(409) <= 1, "an eviction may come between"
 
 
@@ -126,13 +126,13 @@ def test_the_bootstrap_roles_allow_every_request(which: int) -> None:
 
 def test_events_are_upstreams() -> None:
     def outcomes(records: list[Record]) -> list[tuple[str, int, str]]:
-        mine = [each for each in records if each.user == USER and each.is_event]
-        return [(each.verb, each.body["count"], each.body["message"]) for each in mine]
+        mine = [record for record in records if record.user == USER and record.is_event]
+        return [(item.verb, item.body["count"], item.body["message"]) for item in mine]
 
     ours, theirs = played(0).records, recorded(SCENARIO)
     assert outcomes(ours) == outcomes(theirs)
-    (first,) = [each.body for each in ours if each.user == USER and each.is_event and each.verb == "create"]
-    (other,) = [each.body for each in theirs if each.user == USER and each.is_event and each.verb == "create"]
+    (first,) = [item.body for item in ours if item.user == USER and item.is_event and item.verb == "create"]
+    (other,) = [item.body for item in theirs if item.user == USER and item.is_event and item.verb == "create"]
     for name in ("reason", "type", "source", "reportingComponent", "reportingInstance"):
         assert first.get(name) == other.get(name), name
     assert first["involvedObject"].keys() == other["involvedObject"].keys()
@@ -146,8 +146,8 @@ async def rarities(user: KubectlUser) -> None:
     await user.at(40.0)  # by then the manager has asked anew what is served
     widgets = f"apis/example.com/v1/namespaces/{SCENARIO}/widgets"
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 3}}
-    made = await user.request("POST", widgets, widget)
-    owner = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": made["metadata"]["uid"]}
+    created = await user.request("POST", widgets, widget)
+    owner = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": created["metadata"]["uid"]}
     pod = {
         "metadata": {"name": "a", "labels": {"app": "web"}, "ownerReferences": [{**owner, "controller": True}]},
         "spec": {"containers": [{"name": "main", "image": "pause"}]},
@@ -164,10 +164,12 @@ async def rarities(user: KubectlUser) -> None:
 
 def test_bootstrap_roles_allow_rare_requests() -> None:
     server = replay(SCENARIO, rarities)
-    mine = [each for each in server.decisions if each[0].user.endswith(f":{USER}")]
+    mine = [item for item in server.decisions if item[0].user.endswith(f":{USER}")]
     assert not [str(asked) for _who, asked, decision in mine if not decision.allowed]
     asked = {(each.verb, each.resource, each.subresource) for _who, each, _decision in mine}
     assert {("get", "widgets", "scale"), ("patch", "pods", "status")} <= asked
     assert ("update", "poddisruptionbudgets", "status") in asked
-    last = [each for each in server.records if each.user == USER and each.resource == "poddisruptionbudgets/status"][-1]
+    last = [
+        record for record in server.records if record.user == USER and record.resource == "poddisruptionbudgets/status"
+    ][-1]
     assert figures(last)[1:5] == (0, 1, 2, 3)

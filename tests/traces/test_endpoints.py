@@ -38,13 +38,17 @@ def essence(record: Record) -> str:
 
 def test_endpoints_writes_are_upstreams(seed: int) -> None:
     server = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
-    ours = [essence(each) for each in server.records if each.user == USER and not each.is_read and not each.is_event]
-    seen = [each for each in recorded(SCENARIO) if each.user == USER and each.namespace == SCENARIO]
-    theirs = [essence(each) for each in seen if each.name == "web"]
+    ours = [
+        essence(record)
+        for record in server.records
+        if record.user == USER and not record.is_read and not record.is_event
+    ]
+    seen = [item for item in recorded(SCENARIO) if item.user == USER and item.namespace == SCENARIO]
+    theirs = [essence(item) for item in seen if item.name == "web"]
     first_of_two = theirs.pop(1)
     assert '"ready": ["a"]' in first_of_two
-    one_by_one = [each for each in ours if '"ready": ["b"]' in each or '"ready": ["a"]' in each][:1]
-    if len([each for each in ours if each.startswith("{")]) > len([each for each in theirs if each.startswith("{")]):
+    one_by_one = [item for item in ours if '"ready": ["b"]' in item or '"ready": ["a"]' in item][:1]
+    if len([item for item in ours if item.startswith("{")]) > len([item for item in theirs if item.startswith("{")]):
         ours.remove(one_by_one[0])
-    assert [each for each in ours if each.startswith("{")] == [each for each in theirs if each.startswith("{")]
-    assert 1 <= len([each for each in ours if not each.startswith("{")]) <= 2, "the service's end, and its Endpoints'"
+    assert [item for item in ours if item.startswith("{")] == [item for item in theirs if item.startswith("{")]
+    assert 1 <= len([item for item in ours if not item.startswith("{")]) <= 2, "the service's end, and its Endpoints'"

@@ -85,8 +85,8 @@ def essence(record: Record) -> str:
     for owner in meta["ownerReferences"]:
         owner["uid"] = ""
     endpoints = [
-        {**each, "addresses": len(each["addresses"]), "targetRef": {**each["targetRef"], "uid": ""}, "nodeName": ""}
-        for each in record.body["endpoints"] or ()
+        {**item, "addresses": len(item["addresses"]), "targetRef": {**item["targetRef"], "uid": ""}, "nodeName": ""}
+        for item in record.body["endpoints"] or ()
     ]
     endpoints.sort(key=lambda each: each["targetRef"]["name"])  # who of two was ready first varies
     rest = {"endpoints": endpoints, "ports": record.body["ports"] or [], "type": record.body["addressType"]}
@@ -95,9 +95,13 @@ def essence(record: Record) -> str:
 
 def test_endpoint_slice_writes_are_upstreams(seed: int) -> None:
     server = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
-    ours = [essence(each) for each in server.records if each.user == USER and not each.is_read and not each.is_event]
-    seen = [each for each in recorded(SCENARIO) if each.user == USER and each.namespace == SCENARIO]
-    theirs = [essence(each) for each in seen if each.resource == "endpointslices"]
+    ours = [
+        essence(record)
+        for record in server.records
+        if record.user == USER and not record.is_read and not record.is_event
+    ]
+    seen = [item for item in recorded(SCENARIO) if item.user == USER and item.namespace == SCENARIO]
+    theirs = [essence(item) for item in seen if item.resource == "endpointslices"]
     one_by_one = 1  # the write that shows only the first of the two pods, which take the place of the placeholder
     assert len(theirs) == 9
     if len(ours) == len(theirs):

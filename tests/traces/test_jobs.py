@@ -118,11 +118,11 @@ def step(record: Record) -> tuple[object, ...]:
 
 
 def steps(trace: Trace) -> list[tuple[object, ...]]:
-    found: list[tuple[object, ...]] = []
+    result: list[tuple[object, ...]] = []
     for record in trace.of(USER):
-        if record.is_status and record.code < 400 and (not found or found[-1] != step(record)):
-            found.append(step(record))
-    return found
+        if record.is_status and record.code < 400 and (not result or result[-1] != step(record)):
+            result.append(step(record))
+    return result
 
 
 def writes_of(trace: Trace) -> Iterator[Record]:
@@ -172,6 +172,6 @@ def test_job_deletion_is_as_recorded(scenario: str, latency: tuple[float, float]
 
 def order(records: Iterable[Record]) -> list[tuple[str, str]]:
     """The steps from the end of its time on: look, delete, the pods, the Job itself."""
-    return [(each.verb, each.resource) for each in records if each.user == OTHERS[0]] + [
-        (each.verb, each.resource) for each in records if each.user == OTHERS[1] and not each.is_read
+    return [(record.verb, record.resource) for record in records if record.user == OTHERS[0]] + [
+        (record.verb, record.resource) for record in records if record.user == OTHERS[1] and not record.is_read
     ]

@@ -247,15 +247,15 @@ def test_replica_set_status_has_the_same_turning_points(scenario: str, seed: int
 
 def steps(trace: Trace, *resources: str) -> dict[str, list[str]]:
     """By name what was written to objects of these kinds, in order. Labels come when they come."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for user in (NODE_CONTROLLERS, POD_GC):
         records = [record for record in writes(trace, user) if record.resource in resources]
         for doc in trace.docs(records):
             taints = (doc["body"].get("spec") or {}).get("taints") or []
             what = "" if doc["verb"] == "update" else [*sorted(doc["body"]), *(taint["effect"] for taint in taints)]
             if what != ["metadata"]:
-                found.setdefault(doc["where"], []).append(f"{user}: {doc['verb']} {doc['resource']} {what}")
-    return found
+                result.setdefault(doc["where"], []).append(f"{user}: {doc['verb']} {doc['resource']} {what}")
+    return result
 
 
 @pytest.mark.parametrize("scenario", STEPS)

@@ -106,20 +106,20 @@ def test_deletes_have_a_get_and_preconditions(scenario: str, seed: int) -> None:
 def test_namespace_sync_lists_deletes_and_reports(seed: int) -> None:
     ours, theirs = both("11-namespace-deletion", seed)
     assert [steps(found) for found in passes(ours)] == [steps(found) for found in passes(theirs)]
-    for found in [*passes(ours), *passes(theirs)]:
-        for deletion, listing in zip(*[iter(found[2:])] * 2, strict=False):
+    for item in [*passes(ours), *passes(theirs)]:
+        for deletion, listing in zip(*[iter(item[2:])] * 2, strict=False):
             if deletion.verb == "deletecollection":
                 assert (deletion.group, deletion.resource) == (listing.group, listing.resource)
 
 
 def passes(trace: Trace) -> list[list[Record]]:
     """The requests of each pass."""
-    found: list[list[Record]] = []
+    result: list[list[Record]] = []
     for record in trace.of(NAMESPACES):
-        if record.verb == "get" and not (found and found[-1][-1].code == 409):
-            found.append([])
-        found[-1].append(record)
-    return found
+        if record.verb == "get" and not (result and result[-1][-1].code == 409):
+            result.append([])
+        result[-1].append(record)
+    return result
 
 
 def steps(sent: list[Record]) -> list[str]:

@@ -53,7 +53,7 @@ def accepted(records: Iterable[Record]) -> list[Record]:
 
     A DELETE that is sent again counts once, as it was sent first: after a conflict it has one precondition less.
     """
-    found: dict[object, Record] = {}
+    result: dict[object, Record] = {}
     conflicts: dict[object, Record] = {}
     for record in records:
         if record.is_read:
@@ -62,21 +62,21 @@ def accepted(records: Iterable[Record]) -> list[Record]:
         if record.code == 409:
             conflicts.setdefault(key, record)
         elif "resourceVersion" in str(record.body) or key not in conflicts:
-            found.setdefault(key, record)
+            result.setdefault(key, record)
         else:
-            found.setdefault(key, replace(conflicts[key], code=record.code, reason="", message=""))
-    return list(found.values())
+            result.setdefault(key, replace(conflicts[key], code=record.code, reason="", message=""))
+    return list(result.values())
 
 
 def reads_but_repeated(records: Iterable[Record]) -> list[Record]:
     """What was read, without the reads that a conflict made necessary."""
-    found: list[Record] = []
+    result: list[Record] = []
     for record in records:
         if record.is_read:
-            found.append(record)
+            result.append(record)
         elif record.code == 409:
-            found.remove(next(read for read in reversed(found) if read.name == record.name))
-    return found
+            result.remove(next(read for read in reversed(result) if read.name == record.name))
+    return result
 
 
 def test_replica_set_scale_and_deletion(seed: int) -> None:
@@ -188,10 +188,10 @@ def test_quota_usage(seed: int) -> None:
     for step in lines[0]:
         assert set(step) == set(lines[1][0])
         assert set(step["body"]["status"]) == {"hard", "used"}
-    falls = [[int(step["body"]["status"]["used"]["pods"]) for step in each[2:]] for each in lines]
-    for each in falls:
-        assert each == sorted(each, reverse=True)
-        assert each[-1] == 0
+    falls = [[int(step["body"]["status"]["used"]["pods"]) for step in line[2:]] for line in lines]
+    for item in falls:
+        assert item == sorted(item, reverse=True)
+        assert item[-1] == 0
     assert {lines[0][-1]["body"]["status"]["hard"]["pods"], lines[1][-1]["body"]["status"]["hard"]["pods"]} == {"10"}
 
 

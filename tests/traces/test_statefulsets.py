@@ -132,7 +132,9 @@ def test_stateful_set_is_as_recorded(scenario: str, latency: tuple[float, float]
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario, HASHES)))
     assert_same(ours.lines(list(writes_of(ours))), theirs.lines(list(writes_of(theirs))))
     assert [record for record in ours.of(USER) if record.is_read] == []
-    statuses = [[numbers(each) for each in trace.of(USER) if each.is_status] for trace in (ours, theirs)]
+    statuses = [[numbers(item) for item in trace.of(USER) if item.is_status] for trace in (ours, theirs)]
     assert statuses[0][0] == statuses[1][0]
     assert statuses[0][-1] == statuses[1][-1]
-    assert {frozenset(each) for each in statuses[0]} == {frozenset(each) for each in statuses[1]}, "the same fields"
+    assert {frozenset(status) for status in statuses[0]} == {frozenset(status) for status in statuses[1]}, (
+        "the same fields"
+    )

@@ -54,7 +54,7 @@ def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float,
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
     assert_same(ours.lines(per_object(ours)), theirs.lines(per_object(theirs)))
     reads = [
-        [(each.verb, each.resource, each.name, each.code) for each in trace.of(USER) if each.is_read]
+        [(item.verb, item.resource, item.name, item.code) for item in trace.of(USER) if item.is_read]
         for trace in (ours, theirs)
     ]
     assert reads[0] == reads[1], "whether a claim is gone is asked for, once each"
@@ -66,7 +66,7 @@ def test_protection_finalizers_are_removed_as_recorded(user: str, latency: tuple
     """For each claim a list of the pods, and for all a write of the whole object."""
     played = replay(SCENARIO, steps, latency=latency, seed=1).records
     ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
-    requests = [[each for each in trace.of(user) if each.code < 400] for trace in (ours, theirs)]
+    requests = [[item for item in trace.of(user) if item.code < 400] for trace in (ours, theirs)]
     assert_same(ours.lines(requests[0]), theirs.lines(requests[1]))
 
 
@@ -75,7 +75,7 @@ def test_expansion_reads_are_as_recorded(latency: tuple[float, float] | None) ->
     """The volume of each claim once, when the status of the claim has its size; and no event."""
     played = replay(SCENARIO, steps, latency=latency, seed=1).records
     asked = [
-        sorted((each.verb, each.resource, each.name, each.code) for each in trace if each.user == "expand-controller")
+        sorted((item.verb, item.resource, item.name, item.code) for item in trace if item.user == "expand-controller")
         for trace in (played, recorded(SCENARIO))
     ]
     assert asked[0] == asked[1]

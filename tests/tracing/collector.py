@@ -55,11 +55,11 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
     def chain(self, span: Received) -> list[Received]:
         """From the root to the span, as far as its parents have come."""
-        by_id = {each.span_id: each for each in self.spans}
-        found = [span]
-        while (parent := by_id.get(found[0].parent_id)) is not None:
-            found.insert(0, parent)
-        return found
+        by_id = {item.span_id: item for item in self.spans}
+        result = [span]
+        while (parent := by_id.get(result[0].parent_id)) is not None:
+            result.insert(0, parent)
+        return result
 
 
 @contextmanager

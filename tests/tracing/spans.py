@@ -46,14 +46,14 @@ class Spans:
 
     def chain(self, span: ReadableSpan) -> list[ReadableSpan]:
         """From the root to the span. Fails if a parent is missing."""
-        by_id = {id_of(each): each for each in self.all}
-        found = [span]
-        while found[0].parent is not None:
-            parent = by_id.get(found[0].parent.span_id)
-            assert parent is not None, f"the parent of {found[0].name} is not there"
+        by_id = {id_of(item): item for item in self.all}
+        result = [span]
+        while result[0].parent is not None:
+            parent = by_id.get(result[0].parent.span_id)
+            assert parent is not None, f"the parent of {result[0].name} is not there"
             assert trace_of(parent) == trace_of(span), f"{parent.name} and {span.name} are of two traces"
-            found.insert(0, parent)
-        return found
+            result.insert(0, parent)
+        return result
 
 
 def id_of(span: ReadableSpan) -> int:

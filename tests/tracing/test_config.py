@@ -108,7 +108,7 @@ def test_invalid_configurations(tmp_path: Path, text: str, error: str) -> None:
 
 @cases(
     "endpoint",
-    {each: (each,) for each in ("a:1", "dns:///a:1", "unix:///run/otel.sock", "unix-abstract://otel", "[::1]:4317")},
+    {item: (item,) for item in ("a:1", "dns:///a:1", "unix:///run/otel.sock", "unix-abstract://otel", "[::1]:4317")},
 )
 def test_endpoints(tmp_path: Path, endpoint: tuple[str]) -> None:
     path = tmp_path / "tracing.yaml"

@@ -171,7 +171,7 @@ async def test_client_error_does_not_set_error_status(env: Env) -> None:
     assert (await server.create("admin", "a")).status == 409
     (span,) = server.requests
     assert (span.attributes or {})["http.response.status_code"] == 409
-    assert all(each.status.is_unset for each in server.spans.all)
+    assert all(item.status.is_unset for item in server.spans.all)
 
 
 class Broken(Exception):
@@ -235,10 +235,10 @@ async def test_watch_span_lasts_as_long_as_the_watch(env: Env) -> None:
 @cases("kind, name", {"mutating": ("mutating", "a.x.io"), "validating": ("validating", "b.x.io")})
 async def test_webhook_calls_propagate_their_span(env: Env, kind: str, name: str) -> None:
     server = Server(env, ALWAYS)
-    told: list[str] = []
+    messages: list[str] = []
 
     async def answer(target: Target, body: bytes) -> tuple[int, bytes]:
-        told.append(target.traceparent)
+        messages.append(target.traceparent)
         review = msgspec.json.decode(body)
         review["response"] = {"uid": review.pop("request")["uid"], "allowed": True}
         return 200, msgspec.json.encode(review)
@@ -253,8 +253,8 @@ async def test_webhook_calls_propagate_their_span(env: Env, kind: str, name: str
     }
     path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
     body = msgspec.json.encode({"metadata": {"name": "all"}, "webhooks": [webhook]})
-    made = await server.request("admin", "POST", path, body, content_type="application/json")
-    assert made.status == 201
+    created = await server.request("admin", "POST", path, body, content_type="application/json")
+    assert created.status == 201
     assert (await server.create("admin", "a")).status == 201
     (span,) = server.spans.named(f"Call {kind} webhook")
     assert dict(span.attributes or {}) == {
@@ -265,4 +265,4 @@ async def test_webhook_calls_propagate_their_span(env: Env, kind: str, name: str
         "operation": "CREATE",
     }
     assert server.spans.chain(span)[-2].name == f"{kind.capitalize()} admission"
-    assert told == [f"00-{trace_of(span):032x}-{id_of(span):016x}-03"]
+    assert messages == [f"00-{trace_of(span):032x}-{id_of(span):016x}-03"]

@@ -43,7 +43,7 @@ class Controller:
     @property
     def syncs(self) -> list[list[str]]:
         """The names of each sync's chain."""
-        return [[each.name for each in self.spans.chain(sync)] for sync in self.spans.named("thing-controller sync")]
+        return [[item.name for item in self.spans.chain(sync)] for sync in self.spans.named("thing-controller sync")]
 
     async def run(self, seconds: float = 1.0) -> None:
         async with TaskGroup("test") as group:
@@ -137,18 +137,18 @@ async def test_retry_belongs_to_the_event_and_has_the_error(env: Env) -> None:
 
 async def test_sync_span_is_the_current_span(env: Env) -> None:
     """Spans of an operator's own become children."""
-    seen: list[int] = []
+    observed: list[int] = []
 
     async def look(_key: str) -> None:
         async def below() -> None:
-            seen.append(trace.get_current_span().get_span_context().span_id)
+            observed.append(trace.get_current_span().get_span_context().span_id)
 
         await asyncio.create_task(below())
 
     controller = Controller(env, look)
     controller.queue.add("default/a")
     await controller.run()
-    assert seen == [id_of(controller.spans.named("thing-controller sync")[0])]
+    assert observed == [id_of(controller.spans.named("thing-controller sync")[0])]
     assert not trace.get_current_span().get_span_context().is_valid
 
 

@@ -55,7 +55,7 @@ def test_traceparent_is_added_to_events(line: bytes, expected: bytes) -> None:
     {
         "lines": [TRACED, OTHER],
         "one chunk": [TRACED + OTHER],
-        "byte by byte": [bytes((each,)) for each in TRACED + OTHER],
+        "byte by byte": [bytes((item,)) for item in TRACED + OTHER],
         "split within a line": [TRACED[:-20], TRACED[-20:] + OTHER[:10], OTHER[10:]],
     },
 )

@@ -121,8 +121,8 @@ class Tab:
             message = json.loads(self._socket.recv())
             if message.get("id") == number:
                 assert "error" not in message, f"{method}: {message['error']}"
-                found: dict[str, Any] = message["result"]
-                return found
+                result: dict[str, Any] = message["result"]
+                return result
             self._note(message)
 
     def _note(self, message: dict[str, Any]) -> None:
@@ -147,18 +147,18 @@ class Tab:
 
     def run(self, script: str) -> Any:
         """What an expression gives; promises are waited for."""
-        found = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        details = found.get("exceptionDetails")
+        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        details = result.get("exceptionDetails")
         assert details is None, f"{script}: {details}"
-        return found["result"].get("value")
+        return result["result"].get("value")
 
     def wait(self, script: str, seconds: float = 30.0) -> Any:
         """Wait until an expression is true, and return what it gives."""
         deadline = time.monotonic() + seconds
         while True:
-            found = self.run(script)
-            if found:
-                return found
+            result = self.run(script)
+            if result:
+                return result
             if time.monotonic() > deadline:
                 text = self.run("document.body.innerText.slice(0, 1500)")
                 raise AssertionError(f"never true: {script}\n{self.errors}\n{text}")
@@ -211,8 +211,8 @@ class Tab:
 
     def picture(self, path: Path) -> None:
         """Write what is shown to a file."""
-        found = self.call("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(found["data"]))
+        result = self.call("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(result["data"]))
 
 
 _FIND = """(selector, text) => [...document.querySelectorAll(selector)].find((each) =>

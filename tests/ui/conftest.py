@@ -112,25 +112,25 @@ def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     directory = tmp_path_factory.mktemp("up")
     (directory / "all.yaml").write_text("---\n".join(json.dumps(manifest) + "\n" for manifest in MANIFESTS))
     with pilothouse(directory, "up", "--ui", "--port=0", "-f", "all.yaml") as program:
-        found = Cluster(directory, program)
+        result = Cluster(directory, program)
         tab = browser.open()
-        tab.go(found.link)
+        tab.go(result.link)
         tab.find(".node", "node-0")
         tab.close()
-        yield found
+        yield result
 
 
 @pytest.fixture
 def tab(browser: Browser, cluster: Cluster) -> Iterator[Tab]:
     """A tab of its own. The page must not have failed in it, nor asked for anything of another server."""
-    found = browser.open()
-    found.size(1280, 800)
-    yield found
-    errors, elsewhere = found.errors, [url for url in found.requested if not url.startswith(f"{cluster.server}/ui/")]
-    pwned = found.run("window.pwned")
+    result = browser.open()
+    result.size(1280, 800)
+    yield result
+    errors, elsewhere = result.errors, [url for url in result.requested if not url.startswith(f"{cluster.server}/ui/")]
+    pwned = result.run("window.pwned")
     with contextlib.suppress(AssertionError):
-        found.call("Page.close")
-    found.close()
+        result.call("Page.close")
+    result.close()
     assert (errors, elsewhere, pwned) == ([], [], None)
 
 
@@ -162,6 +162,6 @@ def wait_past(tab: Tab, seconds: float) -> None:
 
 def revision_of(text: str) -> str:
     """The resourceVersion that a text names."""
-    found = re.search(r"resourceVersion (\d+)", text)
-    assert found is not None, text
-    return found[1]
+    match = re.search(r"resourceVersion (\d+)", text)
+    assert match is not None, text
+    return match[1]

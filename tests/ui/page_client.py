@@ -64,10 +64,10 @@ class PageClient:
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive() -> Any:
-            found = next(messages, None)
-            if found is None:
+            result = next(messages, None)
+            if result is None:
                 await asyncio.get_running_loop().create_future()
-            return found
+            return result
 
         async def send(message: Any) -> None:
             sent.append(message)

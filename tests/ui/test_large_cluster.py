@@ -87,7 +87,7 @@ def test_a_large_cluster_is_shown_and_followed(browser: Browser, tmp_path: Path,
     worst = [times[-1 - len(times) // 100] for times in (at_first, following, at_past)]
     print(
         f"{nodes} nodes, {pods} pods: first picture after {first_picture:.2f} s, {pictures:.1f} updates/s, "
-        f"a moment of the past after {past:.2f} s; /livez p99 {', '.join(f'{each * 1e3:.1f}' for each in worst)} ms"
+        f"a moment of the past after {past:.2f} s; /livez p99 {', '.join(f'{item * 1e3:.1f}' for item in worst)} ms"
     )
     assert errors == []
     assert pictures >= (9 if soak else 3)

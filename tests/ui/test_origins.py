@@ -25,8 +25,8 @@ DATA = {
 
 @cases("headers, reason", DATA)
 def test_data_requests_of_other_origins_are_rejected(headers: dict[str, str], reason: str) -> None:
-    found = check_origin(headers, {"localhost", "plane.test"}, scheme="https", opens_page=False)
-    assert found.find(reason) >= 0 if reason else not found
+    result = check_origin(headers, {"localhost", "plane.test"}, scheme="https", opens_page=False)
+    assert result.find(reason) >= 0 if reason else not result
 
 
 LINKS = {
@@ -44,5 +44,5 @@ LINKS = {
 
 @cases("headers, reason", LINKS)
 def test_links_may_lead_to_the_page(headers: dict[str, str], reason: str) -> None:
-    found = check_origin(headers, {"localhost"}, scheme="https", opens_page=True)
-    assert found.find(reason) >= 0 if reason else not found
+    result = check_origin(headers, {"localhost"}, scheme="https", opens_page=True)
+    assert result.find(reason) >= 0 if reason else not result

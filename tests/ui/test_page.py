@@ -55,11 +55,11 @@ async def create_secret(one: PageClient) -> None:
 def tables(frames: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
     """Rows by table and key."""
     columns = next(frame["reset"] for frame in frames if "reset" in frame)
-    found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in columns}
+    result: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in columns}
     for frame in frames:
         for row in frame.get("rows", ()) if "table" in frame else ():
-            found[frame["table"]][row[0]] = dict(zip(columns[frame["table"]], row, strict=True))
-    return found
+            result[frame["table"]][row[0]] = dict(zip(columns[frame["table"]], row, strict=True))
+    return result
 
 
 async def test_files_are_public_and_data_need_a_session(env: Env) -> None:
@@ -205,7 +205,7 @@ async def test_secret_values_are_never_sent(env: Env) -> None:
             texts.append((await one.request(f"/ui/api/{target}")).body.decode())
         for value in (VALUE, APPLIED, "another value"):
             for text in (value, base64.b64encode(value.encode()).decode()):
-                assert not [found for found in texts if text in found]
+                assert not [item for item in texts if text in item]
         shown = (await one.request(f"/ui/api/object?{where}")).json
         assert shown["gone"]
         assert shown["object"]["data"] == {"password": "(hidden)"}
@@ -220,8 +220,8 @@ async def test_history_has_user_and_decision(env: Env) -> None:
         await asyncio.sleep(10)
         await one.client.patch(DEPLOYMENTS, "web", merge_patch({"spec": {"replicas": 1}}), "default")
         await asyncio.sleep(10)
-        found = (await one.request("/ui/api/history?group=apps&resource=deployments&namespace=default&name=web")).json
-        versions = found["versions"]
+        obj = (await one.request("/ui/api/history?group=apps&resource=deployments&namespace=default&name=web")).json
+        versions = obj["versions"]
         assert versions[-1]["type"] == "ADDED"
         (scaled,) = [
             version
@@ -248,9 +248,9 @@ async def test_explanation_has_the_root_cause(env: Env) -> None:
             if change.type == "DELETED"
         ]
         target = f"/ui/api/why?resource=pods&namespace=default&name={gone}"
-        found = (await one.request(target)).json
-        assert found["state"] == "deleted"
-        assert "spec.replicas: 2 -> 1" in json.dumps(found)
+        obj = (await one.request(target)).json
+        assert obj["state"] == "deleted"
+        assert "spec.replicas: 2 -> 1" in json.dumps(obj)
         then = (await one.request(f"{target}&at={before}")).json
         assert then["state"] == "as desired"
 
@@ -261,10 +261,10 @@ async def test_object_has_its_events(env: Env) -> None:
         await one.client.create(DEPLOYMENTS, json.dumps(deployment(1)).encode(), "default")
         await asyncio.sleep(10)
         (pod,) = (await one.client.list(PODS, "default")).items
-        found = (await one.request(f"/ui/api/object?resource=pods&namespace=default&name={pod.metadata.name}")).json
-        assert found["object"]["metadata"]["uid"] == pod.metadata.uid
-        assert {row[3] for row in found["events"]} >= {"Scheduled", "Started"}
-        assert found["events"] == sorted(found["events"], key=lambda row: (row[1], row[0]), reverse=True)
+        obj = (await one.request(f"/ui/api/object?resource=pods&namespace=default&name={pod.metadata.name}")).json
+        assert obj["object"]["metadata"]["uid"] == pod.metadata.uid
+        assert {row[3] for row in obj["events"]} >= {"Scheduled", "Started"}
+        assert obj["events"] == sorted(obj["events"], key=lambda row: (row[1], row[0]), reverse=True)
         node = (await one.request("/ui/api/object?resource=nodes&name=node-0")).json
         assert "Starting" in {row[3] for row in node["events"]}
 
@@ -283,8 +283,8 @@ async def test_rows_of_a_past_state(env: Env) -> None:
         assert tables(await one.frames(f"/ui/api/state?at={one.plane.server.store.revision}"))["pods"] == {}
         for at in (str(revision), moment.isoformat().replace("+00:00", "Z")):
             frames = await one.frames(f"/ui/api/state?at={at}")
-            found = tables(frames)
-            assert {name: found[name] for name in ("nodes", "pods", "workloads")} == {
+            result = tables(frames)
+            assert {name: result[name] for name in ("nodes", "pods", "workloads")} == {
                 name: then[name] for name in ("nodes", "pods", "workloads")
             }
             assert frames[-1]["complete"]
@@ -312,7 +312,7 @@ async def test_search_finds_names_of_every_kind(env: Env) -> None:
         await create_secret(one)
 
         async def keys(text: str) -> list[str]:
-            return [each["key"] for each in (await one.request(f"/ui/api/search?q={text}")).json["found"]]
+            return [item["key"] for item in (await one.request(f"/ui/api/search?q={text}")).json["found"]]
 
         assert await keys("LOGIN") == ["/secrets/default/login"]
         assert await keys("secret+login") == ["/secrets/default/login"]

@@ -9,7 +9,7 @@ from pilothouse.ui.rows import TABLE_OF, TABLES, event_row, node_row, pod_row, w
 
 
 def named(table: str, row: tuple[Any, ...]) -> dict[str, Any]:
-    columns = next(each.columns for each in TABLES if each.name == table)
+    columns = next(item.columns for item in TABLES if item.name == table)
     assert len(columns) == len(row)
     return dict(zip(columns, row, strict=True))
 
@@ -165,7 +165,7 @@ def test_events_of_both_groups_are_shown_alike() -> None:
     new = {"metadata": {}, "involvedObject": involved, "eventTime": "1970-01-01T00:00:05.000000Z",
            "reportingComponent": "kubelet", "series": {"count": 3}, "type": "Warning", "reason": "R",
            "message": "m" * 5000}  # fmt: skip
-    rows = [named("events", event_row("/events/default/e", json.dumps(each).encode())) for each in (old, new)]
+    rows = [named("events", event_row("/events/default/e", json.dumps(item).encode())) for item in (old, new)]
     assert rows[0] == rows[1]
     assert (rows[0]["at"], rows[0]["count"], rows[0]["source"]) == (5, 3, "kubelet")
     assert len(rows[0]["message"]) == 1000

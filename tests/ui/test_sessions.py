@@ -71,7 +71,7 @@ def test_oldest_session_ends_above_the_limit() -> None:
     sessions = Sessions(Time())
     tokens = [sessions.new_token() for _ in range(MAX_TOKENS + 1)]
     assert sessions.log_in(tokens[0]) is None
-    found = [sessions.log_in(token) for token in tokens[1:]]
-    found += [sessions.log_in(sessions.new_token()) for _ in range(MAX_SESSIONS + 1 - len(found))]
-    valid = [each is not None and sessions.is_valid(each) for each in found]
+    result = [sessions.log_in(token) for token in tokens[1:]]
+    result += [sessions.log_in(sessions.new_token()) for _ in range(MAX_SESSIONS + 1 - len(result))]
+    valid = [item is not None and sessions.is_valid(item) for item in result]
     assert valid == [False] + [True] * MAX_SESSIONS

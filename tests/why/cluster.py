@@ -96,12 +96,12 @@ def text(explanation: Explanation) -> str:
 
 def links(explanation: Explanation) -> list[str]:
     """The objects of the first branch, from the explained one to the root."""
-    found = []
+    result = []
     steps = explanation.steps
     while steps:
-        found.append(steps[0].object)
+        result.append(steps[0].object)
         steps = steps[0].because
-    return found
+    return result
 
 
 def encoded(explanation: Explanation) -> Any:

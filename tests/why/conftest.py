@@ -12,5 +12,5 @@ from pilothouse.testing import async_plane
 @pytest.fixture
 async def cluster(env: Env) -> AsyncIterator[Cluster]:
     """Three nodes, all controllers, and a user."""
-    async with async_plane(env=env) as found:
-        yield Cluster(found)
+    async with async_plane(env=env) as plane:
+        yield Cluster(plane)

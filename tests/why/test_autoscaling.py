@@ -23,10 +23,10 @@ async def test_deleted_scale_target(cluster: Cluster) -> None:
     await cluster.create(_autoscaler())
     await cluster.plane.delete("apps/v1", "Deployment", "web")
     await asyncio.sleep(60)
-    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
-    assert found.state == "not scaling"
-    assert found.steps[0].text.startswith("horizontalpodautoscaler/web can't scale: FailedGetScale: ")
-    assert roots(found)[0] == "deployment/web was deleted, by kubernetes-admin with pilothouse-testing"
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert explanation.state == "not scaling"
+    assert explanation.steps[0].text.startswith("horizontalpodautoscaler/web can't scale: FailedGetScale: ")
+    assert roots(explanation)[0] == "deployment/web was deleted, by kubernetes-admin with pilothouse-testing"
 
 
 async def test_scale_target_with_zero_replicas(cluster: Cluster) -> None:
@@ -34,10 +34,11 @@ async def test_scale_target_with_zero_replicas(cluster: Cluster) -> None:
     await cluster.create(_autoscaler())
     await cluster.scale("web", 0)
     await asyncio.sleep(60)
-    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
-    assert "can't scale: ScalingDisabled: " in found.steps[0].text
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert "can't scale: ScalingDisabled: " in explanation.steps[0].text
     assert (
-        roots(found)[0] == "deployment/web changed: spec.replicas: 2 -> 0, by kubernetes-admin with pilothouse-testing"
+        roots(explanation)[0]
+        == "deployment/web changed: spec.replicas: 2 -> 0, by kubernetes-admin with pilothouse-testing"
     )
 
 
@@ -45,9 +46,9 @@ async def test_pods_without_requests(cluster: Cluster) -> None:
     await cluster.deployment()
     await cluster.create(_autoscaler())
     await asyncio.sleep(60)
-    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
-    assert found.state == "not scaling"
-    assert "FailedGetResourceMetric: the HPA was unable to compute the replica count" in texts(found.steps)[0]
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert explanation.state == "not scaling"
+    assert "FailedGetResourceMetric: the HPA was unable to compute the replica count" in texts(explanation.steps)[0]
 
 
 async def test_metrics_and_limit(cluster: Cluster) -> None:
@@ -59,7 +60,7 @@ async def test_metrics_and_limit(cluster: Cluster) -> None:
             "v1", "Pod", name, {"metadata": {"annotations": {"simulated.pilothouse.dev/cpu-usage": "200m"}}}
         )
     await asyncio.sleep(300)
-    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
-    said = texts(found.steps)
-    assert any("compares cpu: " in each for each in said), said
-    assert any("is limited: TooManyReplicas: " in each for each in said), said
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    said = texts(explanation.steps)
+    assert any("compares cpu: " in item for item in said), said
+    assert any("is limited: TooManyReplicas: " in item for item in said), said

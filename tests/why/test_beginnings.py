@@ -53,12 +53,12 @@ async def test_container_injected_by_a_policy(cluster: Cluster) -> None:
         }
     )
     await asyncio.sleep(60)
-    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
-    policy_or_binding, made = roots(found)
-    assert policy_or_binding.startswith("mutatingadmissionpolicy"), text(found)
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    policy_or_binding, made = roots(explanation)
+    assert policy_or_binding.startswith("mutatingadmissionpolicy"), text(explanation)
     assert made == f"deployment/web was created, by {ADMIN}"
-    assert "mutatingadmissionpolicy/defaults names the container" in text(found)
-    assert "has the container trace-agent, which is not in the template of replicaset/web-" in text(found)
+    assert "mutatingadmissionpolicy/defaults names the container" in text(explanation)
+    assert "has the container trace-agent, which is not in the template of replicaset/web-" in text(explanation)
 
 
 async def test_container_without_a_request_in_the_template(cluster: Cluster) -> None:
@@ -74,9 +74,9 @@ async def test_container_without_a_request_in_the_template(cluster: Cluster) -> 
     manifest = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
     await cluster.create({**manifest, "spec": spec})
     await asyncio.sleep(60)
-    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
-    assert message in text(found)
-    assert roots(found) == [f"deployment/web was created, by {ADMIN}"], text(found)
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert message in text(explanation)
+    assert roots(explanation) == [f"deployment/web was created, by {ADMIN}"], text(explanation)
 
 
 async def test_removed_default_storage_class(cluster: Cluster) -> None:
@@ -92,8 +92,8 @@ async def test_removed_default_storage_class(cluster: Cluster) -> None:
         f'storageclass/{name} changed: metadata.annotations["storageclass.kubernetes.io/is-default-class"]: '
         f'"true" -> "false", by {ADMIN}'
     )
-    found = await cluster.why("persistentvolumeclaims", "data")
-    assert roots(found)[0] == lost, text(found)
+    explanation = await cluster.why("persistentvolumeclaims", "data")
+    assert roots(explanation)[0] == lost, text(explanation)
     assert roots(await cluster.why("storageclasses.storage.k8s.io", name, "")) == [lost]
 
 
@@ -112,15 +112,17 @@ async def test_namespace_blocked_by_a_stopped_operator(cluster: Cluster) -> None
     )
     await cluster.plane.delete("v1", "Namespace", "preview")
     await asyncio.sleep(30)
-    found = await cluster.why("namespaces", "preview", "")
-    assert "deployment/channel-operator of namespace default may be the program that removes it (a guess" in text(found)
-    assert "has it since " in text(found)
-    assert roots(found) == [
+    explanation = await cluster.why("namespaces", "preview", "")
+    assert "deployment/channel-operator of namespace default may be the program that removes it (a guess" in text(
+        explanation
+    )
+    assert "has it since " in text(explanation)
+    assert roots(explanation) == [
         f"deployment/channel-operator changed: spec.replicas: 1 -> 0, by {ADMIN}",
         f"namespace/preview was marked for deletion, by {ADMIN}",
-    ], text(found)
-    assert text(found).count("is not empty") == 1
-    assert text(found).splitlines().count("It began with each of these:") == 1
+    ], text(explanation)
+    assert text(explanation).count("is not empty") == 1
+    assert text(explanation).splitlines().count("It began with each of these:") == 1
 
 
 async def test_program_that_removed_the_finalizer_before(cluster: Cluster) -> None:
@@ -132,9 +134,11 @@ async def test_program_that_removed_the_finalizer_before(cluster: Cluster) -> No
         await cluster.plane.delete("v1", "ConfigMap", name)
     program = cluster.as_user("system:serviceaccount:default:releases")
     await program.patch(CONFIG_MAPS, "first", {"metadata": {"finalizers": None}})
-    found = text(await cluster.why("configmaps", "second"))
-    assert "system:serviceaccount:default:releases with pilothouse-testing removed this finalizer from" in found, found
-    assert "deployment/keeper of namespace default uses the service account releases, which removed it before" in found
+    result = text(await cluster.why("configmaps", "second"))
+    assert "system:serviceaccount:default:releases with pilothouse-testing removed this finalizer from" in result, (
+        result
+    )
+    assert "deployment/keeper of namespace default uses the service account releases, which removed it before" in result
 
 
 async def test_apiservice_with_deleted_service(cluster: Cluster) -> None:
@@ -163,9 +167,9 @@ async def test_apiservice_with_deleted_service(cluster: Cluster) -> None:
     )
     await cluster.plane.delete("v1", "Service", "adapter")
     await asyncio.sleep(60)
-    found = await cluster.why("apiservices.apiregistration.k8s.io", "v1beta1.quota.example.com", "")
-    assert found.state == "not available", text(found)
-    assert roots(found) == [f"service/adapter was deleted, by {ADMIN}"], text(found)
+    explanation = await cluster.why("apiservices.apiregistration.k8s.io", "v1beta1.quota.example.com", "")
+    assert explanation.state == "not available", text(explanation)
+    assert roots(explanation) == [f"service/adapter was deleted, by {ADMIN}"], text(explanation)
 
 
 async def test_failing_condition_of_a_custom_resource(cluster: Cluster) -> None:
@@ -186,10 +190,10 @@ async def test_failing_condition_of_a_custom_resource(cluster: Cluster) -> None:
     condition = {"type": "Ready", "status": "False", "reason": "NoKey", "message": 'secret "key" not found'}
     room = {"apiVersion": "example.com/v1", "kind": "Room", "metadata": {"name": "blue"}}
     await cluster.create({**room, "status": {"conditions": [condition]}})
-    found = await cluster.why("rooms.example.com", "blue")
-    assert found.state == "not ready", text(found)
-    assert 'has the condition Ready False: NoKey: secret "key" not found' in text(found)
-    assert "secret/key is not there, and no change of it is known" in text(found)
+    explanation = await cluster.why("rooms.example.com", "blue")
+    assert explanation.state == "not ready", text(explanation)
+    assert 'has the condition Ready False: NoKey: secret "key" not found' in text(explanation)
+    assert "secret/key is not there, and no change of it is known" in text(explanation)
     await cluster.create({**room, "metadata": {"name": "red"}, "spec": {"colour": "red"}})
     assert (await cluster.why("rooms.example.com", "red")).state == "no condition says otherwise"
 
@@ -206,8 +210,8 @@ async def test_taint_eviction_ignores_budgets(cluster: Cluster) -> None:
     taint = {"spec": {"taints": [{"key": "rotate", "value": "now", "effect": "NoExecute"}]}}
     await cluster.patch(NODES, node, taint, "")
     await asyncio.sleep(60)
-    found = text(await cluster.why("pods", pod))
-    assert "poddisruptionbudget/web (minAvailable 1) is not asked: the pod is deleted, not evicted" in found, found
+    result = text(await cluster.why("pods", pod))
+    assert "poddisruptionbudget/web (minAvailable 1) is not asked: the pod is deleted, not evicted" in result, result
 
 
 async def test_priority_classes_of_a_preemption(cluster: Cluster) -> None:
@@ -227,9 +231,9 @@ async def test_priority_classes_of_a_preemption(cluster: Cluster) -> None:
     await cluster.deployment("big", replicas=1, containers=[container], priorityClassName="high")
     await asyncio.sleep(60)
     (gone,) = set(before) - set(await cluster.pods())
-    found = text(await cluster.why("pods", gone))
-    assert "its priority is 1 (PriorityClass low), that of default/big-" in found, found
-    assert "is 1000 (PriorityClass high)" in found
+    result = text(await cluster.why("pods", gone))
+    assert "its priority is 1 (PriorityClass low), that of default/big-" in result, result
+    assert "is 1000 (PriorityClass high)" in result
 
 
 async def test_hints_for_writes_of_a_program(cluster: Cluster) -> None:
@@ -246,13 +250,13 @@ async def test_hints_for_writes_of_a_program(cluster: Cluster) -> None:
     await program.patch(CONFIG_MAPS, "copy", {"data": {"timeout": "250ms"}})
     checksum = {"annotations": {"checksum": "e09b77"}}
     await program.patch(DEPLOYMENTS, "web", {"spec": {"template": {"metadata": checksum}}})
-    found = await cluster.why("deployments.apps", "web")
-    (root,) = found.roots()
-    assert root.by.startswith("system:serviceaccount:platform:settings"), text(found)
+    explanation = await cluster.why("deployments.apps", "web")
+    (root,) = explanation.roots()
+    assert root.by.startswith("system:serviceaccount:platform:settings"), text(explanation)
     wrote, copied = root.hints
     assert "also wrote configmap/copy of namespace default, which changed: data.timeout: " in wrote
     assert copied.startswith("the same data.timeout was written to configmap/edge of namespace default at "), copied
-    assert wrote.partition("Z ")[2] in text(found)
+    assert wrote.partition("Z ")[2] in text(explanation)
 
 
 async def test_explanation_at_an_earlier_time(cluster: Cluster) -> None:
@@ -269,9 +273,9 @@ async def test_explanation_at_an_earlier_time(cluster: Cluster) -> None:
     await asyncio.sleep(60)
     assert (await cluster.why("deployments.apps", "web")).state == "as desired"
     evidence = ServerEvidence(cluster.user, await cluster.user.discover(), at=at)
-    found = await explain(evidence, Reference("deployments.apps", NAMESPACE, "web"), time=time)
-    assert found.state == "rolling out", text(found)
-    assert f"node/{names[0]} changed: spec.unschedulable added (true), by {ADMIN}" in roots(found), text(found)
+    result = await explain(evidence, Reference("deployments.apps", NAMESPACE, "web"), time=time)
+    assert result.state == "rolling out", text(result)
+    assert f"node/{names[0]} changed: spec.unschedulable added (true), by {ADMIN}" in roots(result), text(result)
 
 
 async def test_label_change_before_a_deletion_is_a_hint(cluster: Cluster) -> None:
@@ -303,9 +307,9 @@ async def test_provisioned_volume_leads_to_the_creation_of_its_claim(cluster: Cl
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "plain"}, "spec": spec}
     )
     await asyncio.sleep(5)
-    found = await cluster.why("persistentvolumeclaims", "plain")
-    assert roots(found) == [f"persistentvolumeclaim/plain was created, by {ADMIN}"], text(found)
-    assert "is not in the history" not in text(found)
+    explanation = await cluster.why("persistentvolumeclaims", "plain")
+    assert roots(explanation) == [f"persistentvolumeclaim/plain was created, by {ADMIN}"], text(explanation)
+    assert "is not in the history" not in text(explanation)
 
 
 async def test_deletion_of_an_earlier_pod_of_the_name_is_no_cause(cluster: Cluster) -> None:
@@ -326,13 +330,13 @@ async def test_deletion_of_an_earlier_pod_of_the_name_is_no_cause(cluster: Clust
     service = {"selector": {"app": "a"}, "ports": [{"port": 80}]}
     await cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": service})
     await asyncio.sleep(2)
-    found = await cluster.why("pods", "a")
-    assert found.state == "terminating"
-    assert roots(found)[-1].endswith("by jane with pilothouse-testing"), text(found)
-    assert ADMIN not in text(found), text(found)
-    found = await cluster.why("services", "a")
-    assert "selects 1 ready pod, all of them terminating" in text(found), text(found)
-    assert "by jane" in text(found), text(found)
+    explanation = await cluster.why("pods", "a")
+    assert explanation.state == "terminating"
+    assert roots(explanation)[-1].endswith("by jane with pilothouse-testing"), text(explanation)
+    assert ADMIN not in text(explanation), text(explanation)
+    explanation = await cluster.why("services", "a")
+    assert "selects 1 ready pod, all of them terminating" in text(explanation), text(explanation)
+    assert "by jane" in text(explanation), text(explanation)
 
 
 async def test_budget_that_has_not_been_processed(env: Env) -> None:
@@ -342,9 +346,11 @@ async def test_budget_that_has_not_been_processed(env: Env) -> None:
         await cluster.create(
             {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": budget}
         )
-        found = await cluster.why("poddisruptionbudgets.policy", "web")
-    assert found.state == "not processed", text(found)
-    assert "disruption-controller has not processed its last change; evictions of its pods are rejected" in text(found)
+        explanation = await cluster.why("poddisruptionbudgets.policy", "web")
+    assert explanation.state == "not processed", text(explanation)
+    assert "disruption-controller has not processed its last change; evictions of its pods are rejected" in text(
+        explanation
+    )
 
 
 async def test_budget_with_a_terminating_pod(cluster: Cluster) -> None:
@@ -368,9 +374,9 @@ async def test_budget_with_a_terminating_pod(cluster: Cluster) -> None:
     silent = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
     await cluster.patch(NODES, node, silent, "")
     await asyncio.sleep(120)
-    found = await cluster.why("poddisruptionbudgets.policy", "web")
-    assert found.state == "allows no eviction", text(found)
-    assert [root.object for root in found.roots()] == [f"node/{node}"], text(found)
+    explanation = await cluster.why("poddisruptionbudgets.policy", "web")
+    assert explanation.state == "allows no eviction", text(explanation)
+    assert [root.object for root in explanation.roots()] == [f"node/{node}"], text(explanation)
 
 
 async def test_change_of_the_other_replica_limit_is_no_cause(cluster: Cluster) -> None:
@@ -389,6 +395,6 @@ async def test_change_of_the_other_replica_limit_is_no_cause(cluster: Cluster) -
     await asyncio.sleep(30)
     await cluster.patch(HORIZONTAL_POD_AUTOSCALERS, "web", {"spec": {"maxReplicas": 8}})
     await asyncio.sleep(60)
-    found = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
-    assert "TooFewReplicas" in text(found)
-    assert roots(found)[-1] == f"horizontalpodautoscaler/web was created, by {ADMIN}", text(found)
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert "TooFewReplicas" in text(explanation)
+    assert roots(explanation)[-1] == f"horizontalpodautoscaler/web was created, by {ADMIN}", text(explanation)

@@ -36,9 +36,9 @@ async def test_forged_triggers(cluster: Cluster, trigger: Trigger) -> None:
     claimed.add(trigger.type, trigger.resource, _Claimed(trigger.namespace, trigger.name, trigger.resource_version))
     begin_sync("kubelet", "default/web", claimed)
     await cluster.create(_config_map())
-    found = await cluster.why("configmaps", "shared")
-    assert texts(found.steps) == ["configmap/shared was created, by kubelet"]
-    assert found.unseen == []
+    explanation = await cluster.why("configmaps", "shared")
+    assert texts(explanation.steps) == ["configmap/shared was created, by kubelet"]
+    assert explanation.unseen == []
 
 
 async def test_thousands_of_finalizers_are_counted(cluster: Cluster) -> None:
@@ -62,12 +62,12 @@ async def test_reads_of_an_object_with_many_changes(cluster: Cluster, monkeypatc
     for number in range(500):
         await cluster.patch(CONFIG_MAPS, "shared", {"metadata": {"annotations": {"n": str(number)}}})
     reads.clear()
-    found = await cluster.why("configmaps", "shared")
-    assert list(found.unseen) == ["what was changed before the last 200 changes of an object"]
+    explanation = await cluster.why("configmaps", "shared")
+    assert list(explanation.unseen) == ["what was changed before the last 200 changes of an object"]
     assert len(reads) < 250
 
     await cluster.plane.delete("v1", "ConfigMap", "shared")
     reads.clear()
-    found = await cluster.why("configmaps", "shared")
-    assert found.steps[-1].text.startswith("configmap/shared was marked for deletion")
+    explanation = await cluster.why("configmaps", "shared")
+    assert explanation.steps[-1].text.startswith("configmap/shared was marked for deletion")
     assert len(reads) < 50

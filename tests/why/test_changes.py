@@ -110,8 +110,8 @@ EXITED = [{"name": "app", "state": {"terminated": {"exitCode": 3}}}]
     },
 )
 def test_changes(before: dict[str, Any], after: dict[str, Any], text: str, weight: int) -> None:
-    found = summary(_change("MODIFIED"), before, after)
-    assert (found.text, found.weight) == (text, weight)
+    result = summary(_change("MODIFIED"), before, after)
+    assert (result.text, result.weight) == (text, weight)
 
 
 def test_creation_and_deletion() -> None:

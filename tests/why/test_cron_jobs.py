@@ -29,16 +29,16 @@ async def test_completed_job(cluster: Cluster) -> None:
     await cluster.patch(CRON_JOBS, "report", {"spec": {"jobTemplate": {"spec": {"template": _QUICK}}}})
     await asyncio.sleep(70)
     (job,) = await cluster.documents("jobs.batch", "default")
-    found = await cluster.why("jobs.batch", job["metadata"]["name"])
-    assert found.state == "completed", text(found)
-    assert "completed: 1 pod succeeded" in text(found)
+    explanation = await cluster.why("jobs.batch", job["metadata"]["name"])
+    assert explanation.state == "completed", text(explanation)
+    assert "completed: 1 pod succeeded" in text(explanation)
 
 
 async def test_previous_job_still_active(cluster: Cluster) -> None:
     await cluster.create(_cron_job(concurrencyPolicy="Forbid"))
     await asyncio.sleep(190)
-    found = await cluster.why("cronjobs.batch", "report")
-    assert found.state == "did not start"
-    (missed,) = found.steps[0].because
+    explanation = await cluster.why("cronjobs.batch", "report")
+    assert explanation.state == "did not start"
+    (missed,) = explanation.steps[0].because
     assert "concurrencyPolicy is Forbid, and report-" in missed.text
-    assert [each.object.partition("-")[0] for each in missed.because] == ["job/report"]
+    assert [item.object.partition("-")[0] for item in missed.because] == ["job/report"]

@@ -17,12 +17,12 @@ async def test_pod_deleted_by_scale_down(cluster: Cluster) -> None:
     before = await cluster.pods()
     await cluster.scale("web", 2)
     (name,) = set(before) - set(await cluster.pods())
-    found = await cluster.why("pods", name)
-    assert found.state == "deleted"
-    assert [link.partition("/")[0] for link in links(found)] == ["pod", "replicaset", "deployment"]
-    assert roots(found) == [f"deployment/web changed: spec.replicas: 3 -> 2, by {ADMIN}"]
-    assert [root.root for root in found.roots()] == ["user"]
-    assert text_lines(found)[0] == f"pod/{name} in namespace default: deleted"
+    explanation = await cluster.why("pods", name)
+    assert explanation.state == "deleted"
+    assert [link.partition("/")[0] for link in links(explanation)] == ["pod", "replicaset", "deployment"]
+    assert roots(explanation) == [f"deployment/web changed: spec.replicas: 3 -> 2, by {ADMIN}"]
+    assert [root.root for root in explanation.roots()] == ["user"]
+    assert text_lines(explanation)[0] == f"pod/{name} in namespace default: deleted"
 
 
 async def test_pod_deleted_by_a_rollout(cluster: Cluster) -> None:
@@ -51,9 +51,9 @@ async def test_pod_created_for_a_deleted_one(cluster: Cluster) -> None:
 async def test_pod_as_desired(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1)
     (name,) = await cluster.pods()
-    found = await cluster.why("pods", name)
-    assert found.state == "as desired"
-    assert roots(found) == [f"deployment/web was created, by {ADMIN}"]
+    explanation = await cluster.why("pods", name)
+    assert explanation.state == "as desired"
+    assert roots(explanation) == [f"deployment/web was created, by {ADMIN}"]
 
 
 async def test_similar_names(cluster: Cluster) -> None:
@@ -63,13 +63,16 @@ async def test_similar_names(cluster: Cluster) -> None:
     await asyncio.sleep(60)
     (new,) = await cluster.pods()
     evidence = ServerEvidence(cluster.user, await cluster.user.discover())
-    for asked in ("we", "web-1"):
-        assert await names_alike(evidence, Reference("pods", NAMESPACE, asked)) == [f"{old} (gone)", new]
+    for item in ("we", "web-1"):
+        assert await names_alike(evidence, Reference("pods", NAMESPACE, item)) == [f"{old} (gone)", new]
     assert await names_alike(evidence, Reference("pods", NAMESPACE, "none")) == []
     for misspelled in ("wbe", "webb", "ewb"):
         assert await names_alike(evidence, Reference("deployments.apps", NAMESPACE, misspelled)) == ["web"]
 
 
 async def test_object_that_never_existed(cluster: Cluster) -> None:
-    found = await cluster.why("pods", "none")
-    assert (found.state, roots(found)) == ("not found", ["pod/none is not there, and no change of it is known"])
+    explanation = await cluster.why("pods", "none")
+    assert (explanation.state, roots(explanation)) == (
+        "not found",
+        ["pod/none is not there, and no change of it is known"],
+    )

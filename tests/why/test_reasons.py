@@ -49,13 +49,13 @@ async def test_job_pod_selecting_a_removed_node_label(cluster: Cluster) -> None:
     await cluster.patch(CRON_JOBS, "payout", {"spec": {"successfulJobsHistoryLimit": 5}})
     await asyncio.sleep(200)
     lost = f'node/{name} changed: metadata.labels.pool: "trusted" -> "general", by {ADMIN}'
-    found = await cluster.why("cronjobs.batch", "payout")
-    assert roots(found) == [lost], text(found)
-    assert "has missed 2 times since " in text(found) or "has missed 3 times since " in text(found)
+    explanation = await cluster.why("cronjobs.batch", "payout")
+    assert roots(explanation) == [lost], text(explanation)
+    assert "has missed 2 times since " in text(explanation) or "has missed 3 times since " in text(explanation)
     (pod,) = (await cluster.user.list(PODS, NAMESPACE)).items
     (owner,) = pod.metadata.owner_references
-    found = await cluster.why("jobs.batch", owner.name)
-    assert (found.state, roots(found)) == ("not running", [lost]), text(found)
+    explanation = await cluster.why("jobs.batch", owner.name)
+    assert (explanation.state, roots(explanation)) == ("not running", [lost]), text(explanation)
     assert roots(await cluster.why("pods", pod.metadata.name)) == [lost]
 
 
@@ -66,8 +66,8 @@ async def test_selected_node_was_deleted(cluster: Cluster) -> None:
     await cluster.plane.delete("v1", "Node", "trusted")
     await asyncio.sleep(90)
     (pod,) = await cluster.pods()
-    found = await cluster.why("pods", pod)
-    assert roots(found) == [f"node/trusted was deleted, by {ADMIN}"], text(found)
+    explanation = await cluster.why("pods", pod)
+    assert roots(explanation) == [f"node/trusted was deleted, by {ADMIN}"], text(explanation)
 
 
 async def test_template_selecting_a_removed_node_label(cluster: Cluster) -> None:
@@ -79,8 +79,8 @@ async def test_template_selecting_a_removed_node_label(cluster: Cluster) -> None
     selector = {"spec": {"template": {"spec": {"nodeSelector": {"pool": "trusted"}}}}}
     await cluster.patch(DEPLOYMENTS, "web", selector)
     await asyncio.sleep(10)
-    found = roots(await cluster.why("deployments.apps", "web"))
-    assert any(each.startswith("deployment/web changed: spec.template.spec.nodeSelector") for each in found), found
+    result = roots(await cluster.why("deployments.apps", "web"))
+    assert any(item.startswith("deployment/web changed: spec.template.spec.nodeSelector") for item in result), result
 
 
 async def test_history_limit_is_no_cause_of_a_job(cluster: Cluster) -> None:
@@ -94,8 +94,8 @@ async def test_history_limit_is_no_cause_of_a_job(cluster: Cluster) -> None:
 async def test_workload_label_is_no_cause(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1, containers=[container("500")])
     await cluster.patch(DEPLOYMENTS, "web", {"metadata": {"labels": {"owner": "discovery"}}})
-    found = await cluster.why("deployments.apps", "web")
-    assert roots(found) == [f"deployment/web was created, by {ADMIN}"], text(found)
+    explanation = await cluster.why("deployments.apps", "web")
+    assert roots(explanation) == [f"deployment/web was created, by {ADMIN}"], text(explanation)
 
 
 async def test_creation_is_no_cause_once_the_statefulset_was_ready(cluster: Cluster) -> None:
@@ -115,9 +115,9 @@ async def test_creation_is_no_cause_once_the_statefulset_was_ready(cluster: Clus
     await cluster.patch(NODES, node, silent, "")
     await asyncio.sleep(120)
     await cluster.patch(STATEFUL_SETS, "db", {"metadata": {"labels": {"stage": "ga"}}})
-    found = await cluster.why("statefulsets.apps", "db")
-    assert [root.object for root in found.roots()] == [f"node/{node}"], text(found)
-    assert "db-0 has to be ready before the pod after it" in text(found)
+    explanation = await cluster.why("statefulsets.apps", "db")
+    assert [root.object for root in explanation.roots()] == [f"node/{node}"], text(explanation)
+    assert "db-0 has to be ready before the pod after it" in text(explanation)
 
 
 async def test_similar_pods_with_different_causes(cluster: Cluster) -> None:
@@ -133,10 +133,10 @@ async def test_similar_pods_with_different_causes(cluster: Cluster) -> None:
     await asyncio.sleep(5)
     await cluster.user.delete(PODS, before[1], NAMESPACE)
     await asyncio.sleep(60)
-    found = await cluster.why("deployments.apps", "web")
-    said = roots(found)
-    assert any(f"pod/{before[1]} was marked for deletion" in each for each in said), text(found)
-    assert any(".image:" in each for each in said), text(found)
+    explanation = await cluster.why("deployments.apps", "web")
+    said = roots(explanation)
+    assert any(f"pod/{before[1]} was marked for deletion" in item for item in said), text(explanation)
+    assert any(".image:" in item for item in said), text(explanation)
 
 
 def _service(**spec: Any) -> dict[str, Any]:
@@ -158,19 +158,19 @@ async def test_named_port_removed_from_the_template(cluster: Cluster) -> None:
     ports = {"spec": {"template": {"spec": {"containers": [container(ports=[{**port, "name": "api"}])]}}}}
     await cluster.patch(DEPLOYMENTS, "web", ports)
     await asyncio.sleep(60)
-    found = await cluster.why("services", "web")
-    (root,) = roots(found)
-    assert found.state == "no endpoints"
-    assert root.startswith("deployment/web changed: "), text(found)
+    explanation = await cluster.why("services", "web")
+    (root,) = roots(explanation)
+    assert explanation.state == "no endpoints"
+    assert root.startswith("deployment/web changed: "), text(explanation)
     assert "ports[name=http] removed" in root
-    assert found.steps[0].table == [f"pod {(await cluster.pods())[0]} has the ports api (8080)"]
+    assert explanation.steps[0].table == [f"pod {(await cluster.pods())[0]} has the ports api (8080)"]
     (name,) = [
         document["metadata"]["name"]
         for document in await cluster.documents("endpointslices.discovery.k8s.io", NAMESPACE)
     ]
     for resource, of in (("endpointslices.discovery.k8s.io", name), ("endpoints", "web")):
-        found = await cluster.why(resource, of)
-        assert (found.state, roots(found)) == ("no endpoints", [root]), text(found)
+        explanation = await cluster.why(resource, of)
+        assert (explanation.state, roots(explanation)) == ("no endpoints", [root]), text(explanation)
 
 
 async def test_quota_used_up_by_other_workloads(cluster: Cluster) -> None:
@@ -188,11 +188,13 @@ async def test_quota_used_up_by_other_workloads(cluster: Cluster) -> None:
     image = {"spec": {"template": {"spec": {"containers": [container("200m", image="nginx:2")]}}}}
     await cluster.patch(DEPLOYMENTS, "web", image)
     await asyncio.sleep(30)
-    found = await cluster.why("deployments.apps", "web")
-    verify, changed = roots(found)
-    assert verify == f"job/verify was created, by {ADMIN}", text(found)
-    assert changed.startswith("deployment/web changed: spec.template.spec.containers[name=app].image: "), text(found)
-    (full,) = found.steps[0].because[0].because
+    explanation = await cluster.why("deployments.apps", "web")
+    verify, changed = roots(explanation)
+    assert verify == f"job/verify was created, by {ADMIN}", text(explanation)
+    assert changed.startswith("deployment/web changed: spec.template.spec.containers[name=app].image: "), text(
+        explanation
+    )
+    (full,) = explanation.steps[0].because[0].because
     assert full.text == "resourcequota/q is used up: 1 of 1 requests.cpu used, 200m more requested"
-    assert [each.partition(": ")[0] for each in full.table] == ["job/verify", "deployment/web", "job/recalc"]
+    assert [item.partition(": ")[0] for item in full.table] == ["job/verify", "deployment/web", "job/recalc"]
     assert texts(full.because)[0].startswith("pod/verify-")

@@ -30,10 +30,10 @@ def test_restarted_controllers_record_the_same_root_cause() -> None:
         await Cluster(_Plane(user)).scale("web", 2)  # type: ignore[arg-type]
         await asyncio.sleep(60)
         (gone,) = before - {pod.metadata.name for pod in (await user.list(PODS, NAMESPACE)).items}
-        found = await explain(ServerEvidence(user, await user.discover()), Reference("pods", NAMESPACE, gone))
-        assert [root.partition(", by ")[0] for root in roots(found)] == [
+        result = await explain(ServerEvidence(user, await user.discover()), Reference("pods", NAMESPACE, gone))
+        assert [root.partition(", by ")[0] for root in roots(result)] == [
             "deployment/web changed: spec.replicas: 3 -> 2"
-        ], text(found)
+        ], text(result)
 
     simulate(scenario)
 
@@ -69,9 +69,9 @@ async def test_reverted_template_change_is_no_cause(cluster: Cluster) -> None:
     await cluster.user.delete(PODS, before[0], NAMESPACE)
     await asyncio.sleep(60)
     (new,) = set(await cluster.pods()) - set(before)
-    found = await cluster.why("pods", new)
-    assert roots(found) == [f"pod/{before[0]} was marked for deletion with 30 seconds of grace, by {ADMIN}"], text(
-        found
+    explanation = await cluster.why("pods", new)
+    assert roots(explanation) == [f"pod/{before[0]} was marked for deletion with 30 seconds of grace, by {ADMIN}"], (
+        text(explanation)
     )
 
 
@@ -85,8 +85,10 @@ async def test_scale_is_the_cause_after_the_quota_is_raised(cluster: Cluster) ->
     await cluster.plane.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/q")
     await asyncio.sleep(120)
     (second,) = set(await cluster.pods()) - {first}
-    found = await cluster.why("pods", second)
-    assert [root for root in roots(found) if "deployment/web was created" in root] == roots(found), text(found)
+    explanation = await cluster.why("pods", second)
+    assert [root for root in roots(explanation) if "deployment/web was created" in root] == roots(explanation), text(
+        explanation
+    )
 
 
 async def test_pods_of_an_unresponsive_node(cluster: Cluster) -> None:
@@ -103,17 +105,17 @@ async def test_pods_of_an_unresponsive_node(cluster: Cluster) -> None:
     await cluster.patch(NODES, node, SILENT, "")
     await asyncio.sleep(120)
     (new,) = set(await cluster.pods()) - {name}
-    found = await cluster.why("pods", new)
-    chain = text(found)
-    assert [each.root for each in found.roots()] == ["user"], chain
+    explanation = await cluster.why("pods", new)
+    chain = text(explanation)
+    assert [item.root for item in explanation.roots()] == ["user"], chain
     for link in (f"pod/{name} was marked for deletion", "by taint-eviction-controller", "by node-lifecycle-controller"):
         assert link in chain
     waiting = await cluster.why("pods", name)
     assert waiting.state == "terminating"
-    (root,) = found.roots()
+    (root,) = explanation.roots()
     assert (root.object, root.text in chain) == (f"node/{node}", True)
     assert 'simulated.pilothouse.dev/fault"] added ("silent")' in root.text
-    assert [each.text for each in waiting.roots()] == [root.text], text(waiting)
+    assert [item.text for item in waiting.roots()] == [root.text], text(waiting)
     assert f"node/{node} does not report" in text(waiting)
     assert f"node/{node} changed: taint node.kubernetes.io/unreachable:NoExecute added" in text(waiting)
 
@@ -123,8 +125,11 @@ async def test_no_nodes(env: Env) -> None:
         cluster = Cluster(plane)
         await cluster.deployment(replicas=1)
         (name,) = await cluster.pods()
-        found = await cluster.why("pods", name)
-        assert (found.state, roots(found)) == ("pending", [f"pod/{name} is not scheduled: there are no nodes"])
+        explanation = await cluster.why("pods", name)
+        assert (explanation.state, roots(explanation)) == (
+            "pending",
+            [f"pod/{name} is not scheduled: there are no nodes"],
+        )
 
 
 async def test_reverted_cordon_is_no_cause(cluster: Cluster) -> None:
@@ -137,9 +142,9 @@ async def test_reverted_cordon_is_no_cause(cluster: Cluster) -> None:
         await cluster.patch(NODES, name, {"spec": {"unschedulable": None}}, "")
     await cluster.deployment(replicas=1, containers=[container("500")])
     (pod,) = await cluster.pods()
-    found = await cluster.why("pods", pod)
-    assert roots(found) == [f"deployment/web was created, by {ADMIN}"], text(found)
-    assert "3 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(found)
+    explanation = await cluster.why("pods", pod)
+    assert roots(explanation) == [f"deployment/web was created, by {ADMIN}"], text(explanation)
+    assert "3 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(explanation)
 
 
 async def test_node_cordoned_after_the_scheduling_attempt(cluster: Cluster) -> None:
@@ -149,10 +154,10 @@ async def test_node_cordoned_after_the_scheduling_attempt(cluster: Cluster) -> N
     name = (await cluster.user.list(NODES)).items[0].metadata.name
     await cluster.patch(NODES, name, CORDONED, "")
     await asyncio.sleep(5)
-    found = text(await cluster.why("pods", huge))
-    assert f"1 node: cordoned, and Insufficient cpu ({name})" in found
-    assert "2 nodes: Insufficient cpu (wants 500, at most 32 free)" in found
-    assert "3 nodes: " not in found
+    result = text(await cluster.why("pods", huge))
+    assert f"1 node: cordoned, and Insufficient cpu ({name})" in result
+    assert "2 nodes: Insufficient cpu (wants 500, at most 32 free)" in result
+    assert "3 nodes: " not in result
 
 
 async def test_cordon_of_a_full_node_is_no_cause(cluster: Cluster) -> None:
@@ -161,18 +166,20 @@ async def test_cordon_of_a_full_node_is_no_cause(cluster: Cluster) -> None:
     await cluster.patch(NODES, names[0], CORDONED, "")
     await cluster.deployment("huge", replicas=1, containers=[container("500")])
     (huge,) = await cluster.pods()
-    found = await cluster.why("pods", huge)
-    assert roots(found) == [f"deployment/huge was created, by {ADMIN}"], text(found)
-    assert f"1 node: cordoned, and Insufficient cpu ({names[0]})" in text(found)
-    assert "2 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(found)
+    explanation = await cluster.why("pods", huge)
+    assert roots(explanation) == [f"deployment/huge was created, by {ADMIN}"], text(explanation)
+    assert f"1 node: cordoned, and Insufficient cpu ({names[0]})" in text(explanation)
+    assert "2 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(explanation)
     await cluster.deployment("large", replicas=3, containers=[container("20")])
     (waiting,) = [
         pod.metadata.name
         for pod in (await cluster.user.list(PODS, NAMESPACE)).items
         if pod.metadata.name.startswith("large") and not pod.spec.node_name
     ]
-    found = await cluster.why("pods", waiting)
-    assert f"node/{names[0]} changed: spec.unschedulable added (true), by {ADMIN}" in roots(found), text(found)
+    explanation = await cluster.why("pods", waiting)
+    assert f"node/{names[0]} changed: spec.unschedulable added (true), by {ADMIN}" in roots(explanation), text(
+        explanation
+    )
 
 
 def container(cpu: str) -> dict[str, Any]:
@@ -194,10 +201,10 @@ async def test_pods_of_a_deleted_node(cluster: Cluster) -> None:
     node = (await cluster.user.get(PODS, name, NAMESPACE)).spec.node_name
     await cluster.patch(NODES, node, {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "gone"}}}, "")
     await asyncio.sleep(120)
-    found = await cluster.why("pods", name)
-    chain = text(found)
-    assert found.state == "deleted"
-    assert [(root.root, root.object) for root in found.roots()] == [("user", f"node/{node}")], chain
+    explanation = await cluster.why("pods", name)
+    chain = text(explanation)
+    assert explanation.state == "deleted"
+    assert [(root.root, root.object) for root in explanation.roots()] == [("user", f"node/{node}")], chain
     assert f"node/{node} was deleted, by kubelet" in chain
     assert "by pod-garbage-collector-controller" in chain
 
@@ -209,7 +216,7 @@ async def test_job_deleted_after_its_ttl(cluster: Cluster) -> None:
     await asyncio.sleep(5)
     (name,) = await cluster.pods()
     await asyncio.sleep(60)
-    found = await cluster.why("pods", name)
-    assert links(found)[:2] == [f"pod/{name}", "job/once"], text(found)
-    assert "by ttl-after-finished-controller" in text(found)
-    assert len(found.roots()) == 1, text(found)
+    explanation = await cluster.why("pods", name)
+    assert links(explanation)[:2] == [f"pod/{name}", "job/once"], text(explanation)
+    assert "by ttl-after-finished-controller" in text(explanation)
+    assert len(explanation.roots()) == 1, text(explanation)

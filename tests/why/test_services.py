@@ -11,13 +11,13 @@ async def test_deployment_scaled_to_zero(cluster: Cluster) -> None:
     manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
     await cluster.create({**manifest, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}})
     await cluster.scale("web", 0)
-    found = await cluster.why("services", "web")
-    assert found.state == "no endpoints"
-    assert texts(found.steps[0].because) == ["deployment/web would have such pods, and spec.replicas is 0"]
-    assert roots(found) == [
+    explanation = await cluster.why("services", "web")
+    assert explanation.state == "no endpoints"
+    assert texts(explanation.steps[0].because) == ["deployment/web would have such pods, and spec.replicas is 0"]
+    assert roots(explanation) == [
         "deployment/web changed: spec.replicas: 2 -> 0, by kubernetes-admin with pilothouse-testing"
     ]
-    assert found.steps[0].table == []
+    assert explanation.steps[0].table == []
 
 
 async def test_target_port_missing_in_all_pods(cluster: Cluster) -> None:
@@ -26,7 +26,9 @@ async def test_target_port_missing_in_all_pods(cluster: Cluster) -> None:
     ports = [{"port": 80, "targetPort": "http"}]
     await cluster.create({**manifest, "spec": {"selector": {"app": "web"}, "ports": ports}})
     await asyncio.sleep(10)
-    found = await cluster.why("services", "web")
-    assert found.state == "no endpoints"
-    assert texts(found.steps) == ["service/web selects ready pods, and none of them has a container port named http"]
-    assert roots(found) == ["service/web was created, by kubernetes-admin with pilothouse-testing"]
+    explanation = await cluster.why("services", "web")
+    assert explanation.state == "no endpoints"
+    assert texts(explanation.steps) == [
+        "service/web selects ready pods, and none of them has a container port named http"
+    ]
+    assert roots(explanation) == ["service/web was created, by kubernetes-admin with pilothouse-testing"]

@@ -20,7 +20,7 @@ async def test_user_writes_of_all_namespaces_in_order(cluster: Cluster) -> None:
     await jane.patch(NODES, name, {"spec": {"unschedulable": True}}, "")
     evidence = ServerEvidence(cluster.user, await cluster.user.discover())
     found, older = await user_writes(evidence, await cluster.user.discover(), since=since)
-    assert [(each.by.partition(" ")[0], each.object, each.text) for each in found] == [
+    assert [(item.by.partition(" ")[0], item.object, item.text) for item in found] == [
         ("jane", "deployment/web", "changed: spec.replicas: 2 -> 1"),
         ("system:serviceaccount:platform:settings", "configmap/edge", "was created"),
         ("jane", f"node/{name}", "changed: spec.unschedulable added (true)"),
@@ -30,10 +30,10 @@ async def test_user_writes_of_all_namespaces_in_order(cluster: Cluster) -> None:
         "default deployment/web changed: spec.replicas: 2 -> 1, by jane with pilothouse-testing"
     )
     found, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default", since=since)
-    assert [each.object for each in found] == ["deployment/web", "configmap/edge"]
+    assert [item.object for item in found] == ["deployment/web", "configmap/edge"]
     found, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default")
     assert found[0].text == "was created"
-    assert not [each for each in found if each.object.startswith(("pod/", "replicaset/"))]
+    assert not [item for item in found if item.object.startswith(("pod/", "replicaset/"))]
 
 
 async def test_user_writes_of_secrets_have_no_values(cluster: Cluster) -> None:
@@ -47,7 +47,7 @@ async def test_user_writes_of_secrets_have_no_values(cluster: Cluster) -> None:
     )
     evidence = ServerEvidence(cluster.user, await cluster.user.discover())
     found, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default")
-    assert [each.text for each in found if each.object == "secret/key"] == ["was created", "changed: data.a"]
+    assert [item.text for item in found if item.object == "secret/key"] == ["was created", "changed: data.a"]
 
 
 @cases(

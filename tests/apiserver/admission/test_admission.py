@@ -101,8 +101,10 @@ def test_new_node_gets_the_not_ready_taint(spec: dict[str, Any] | None, expected
 )
 def test_node_updates_add_no_taint(operation: str, resource: str, subresource: str) -> None:
     obj: dict[str, Any] = {"spec": {}}
-    found = admitted(obj, plugin=TaintNodesByCondition, operation=operation, resource=resource, subresource=subresource)
-    assert found == {"spec": {}}
+    result = admitted(
+        obj, plugin=TaintNodesByCondition, operation=operation, resource=resource, subresource=subresource
+    )
+    assert result == {"spec": {}}
 
 
 class RecordingAdmission(Plugin):

@@ -47,11 +47,11 @@ def limits(**limit: Any) -> Ask:
 
 
 def quota(hard: Json, used: Json | None, **spec: Any) -> tuple[Ask, ...]:
-    made: Ask = ("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}})
+    created: Ask = ("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}})
     if used is None:
-        return (made,)
+        return (created,)
     counted = {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}, "status": {"hard": hard, "used": used}}
-    return made, ("PUT", f"{QUOTAS}/q/status", counted)
+    return created, ("PUT", f"{QUOTAS}/q/status", counted)
 
 
 def claim(name: str = "d", size: str = "1Gi", **spec: Any) -> Json:
@@ -312,15 +312,15 @@ def filled(value: Any) -> Any:
         return value.replace("{ns}", NAMESPACE)
     if isinstance(value, dict):
         return {key: filled(one) for key, one in value.items()}
-    return [filled(one) for one in value] if isinstance(value, list) else value
+    return [filled(item) for item in value] if isinstance(value, list) else value
 
 
 def essence(status: int, body: Json) -> Any:
     """What is compared of an answer."""
     if status >= 400:
         return status, body.get("reason"), re.sub(r"m-[a-z0-9]{5}", "m-", body["message"])
-    found = {f"{part}.{field}": body.get(part, {}).get(field) for part, field in SEEN}
-    return status, {path: value for path, value in found.items() if value not in (None, {}, [])}
+    result = {f"{part}.{field}": body.get(part, {}).get(field) for part, field in SEEN}
+    return status, {path: value for path, value in result.items() if value not in (None, {}, [])}
 
 
 async def answers(env: Env, setup: Sequence[Ask], asks: Sequence[Ask]) -> list[Any]:
@@ -330,11 +330,11 @@ async def answers(env: Env, setup: Sequence[Ask], asks: Sequence[Ask]) -> list[A
     for method, path, body in [*accounts, *setup]:
         answer = await api.request(method, f"/{filled(path)}", filled(body))
         assert answer.status < 300, answer.text
-    found = []
+    result = []
     for method, path, body in asks:
         answer = await api.request(method, f"/{filled(path)}", filled(body))
-        found.append(essence(answer.status, answer.body))
-    return found
+        result.append(essence(answer.status, answer.body))
+    return result
 
 
 async def test_admission_responses(env: Env, golden: Golden) -> None:

@@ -158,21 +158,21 @@ async def test_concurrent_writes_share_one_compilation(api: Api) -> None:
 
 
 async def test_object_size_is_computed_once_for_all_bindings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+    result = []
 
     def counting(value: Any) -> Extent:
-        found.append(value)
+        result.append(value)
         return measure(value)
 
     monkeypatch.setattr(expressions, "measure", counting)
     bindings = [{**binding(), "metadata": {"name": f"b{number}"}} for number in range(3)]
     given = policy({"expression": "variables.v != ''"}, variables=[{"name": "v", "expression": "object.data.a"}])
     await api.create(POLICIES, given)
-    for each in bindings:
-        await api.create(BINDINGS, each)
+    for item in bindings:
+        await api.create(BINDINGS, item)
     assert (await api.post(CONFIG_MAPS, config_map(a="1"))).status == 201
-    assert [value["object"]["data"] for value in found if isinstance(value, dict)] == [{"a": "1"}]
-    assert [value for value in found if isinstance(value, str)] == ["1"] * 3  # the variable of each
+    assert [value["object"]["data"] for value in result if isinstance(value, dict)] == [{"a": "1"}]
+    assert [value for value in result if isinstance(value, str)] == ["1"] * 3  # the variable of each
 
 
 # Rules of custom resources

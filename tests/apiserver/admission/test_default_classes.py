@@ -52,8 +52,8 @@ def claim(name: str = "d", annotations: dict[str, str] | None = None, **spec: An
     },
 )
 async def test_default_storage_class(api: Api, classes: list[Any], body: Any, expected: str | None) -> None:
-    for one in classes:
-        await api.create(STORAGE, one)
+    for item in classes:
+        await api.create(STORAGE, item)
     assert (await api.create(CLAIMS, body))["spec"].get("storageClassName") == expected
 
 
@@ -70,28 +70,28 @@ async def test_default_ingress_class(api: Api) -> None:
     spec = {"controller": "example.com/x"}
     await api.create(INGRESS_CLASSES, {"metadata": {"name": "usual", "annotations": marked}, "spec": spec})
     await api.create(INGRESS_CLASSES, {"metadata": {"name": "other"}, "spec": spec})
-    found = []
+    result = []
     for name, annotations, more in (
         ("a", {}, {}),
         ("b", {"kubernetes.io/ingress.class": "old"}, {}),
         ("c", {}, {"ingressClassName": "other"}),
     ):
         body = {"metadata": {"name": name, "annotations": annotations}, "spec": {"defaultBackend": backend, **more}}
-        found.append((await api.create(INGRESSES, body))["spec"].get("ingressClassName"))
-    assert found == ["usual", None, "other"]
+        result.append((await api.create(INGRESSES, body))["spec"].get("ingressClassName"))
+    assert result == ["usual", None, "other"]
 
 
 async def test_storage_object_in_use_protection(api: Api) -> None:
     source = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
     attributes = {"metadata": {"name": "a"}, "driverName": "x", "parameters": {"a": "b"}}
     kept = {"metadata": {"name": "e", "finalizers": ["kubernetes.io/pvc-protection", "a/b"]}}
-    found = [
+    result = [
         await api.create(CLAIMS, claim()),
         await api.create(VOLUMES, {"metadata": {"name": "v", "finalizers": ["a/b"]}, "spec": source}),
         await api.create("/apis/storage.k8s.io/v1/volumeattributesclasses", attributes),
         await api.create(CLAIMS, {**claim(), **kept}),
     ]
-    assert [one["metadata"]["finalizers"] for one in found] == [
+    assert [item["metadata"]["finalizers"] for item in result] == [
         ["kubernetes.io/pvc-protection"],
         ["a/b", "kubernetes.io/pv-protection"],
         ["kubernetes.io/vac-protection"],
@@ -181,7 +181,10 @@ async def test_runtime_class(api: Api, of_class: dict[str, Any], spec: dict[str,
     else:
         assert answer.status == 201, answer.text
         assert {key: answer.body["spec"][key] for key in expected} == expected
-        assert [one for one in answer.body["spec"]["tolerations"] if one.get("key") == "gpu"] in ([], [GPU])
+        assert [toleration for toleration in answer.body["spec"]["tolerations"] if toleration.get("key") == "gpu"] in (
+            [],
+            [GPU],
+        )
 
 
 @cases(
@@ -197,12 +200,12 @@ def test_redundant_tolerations_are_removed(listed: list[str], expected: list[str
     def toleration(text: str) -> dict[str, Any]:
         key, _, effect = text.partition(":")
         key, equal, value = key.partition("=")
-        found: dict[str, Any] = {"operator": "Equal", "value": value} if equal else {"operator": "Exists"}
+        result: dict[str, Any] = {"operator": "Equal", "value": value} if equal else {"operator": "Exists"}
         if key:
-            found["key"] = key
+            result["key"] = key
         if effect:
-            found.update(effect=effect[:-1], tolerationSeconds=int(effect[-1]))
-        return found
+            result.update(effect=effect[:-1], tolerationSeconds=int(effect[-1]))
+        return result
 
     assert merge_tolerations([toleration(text) for text in listed]) == [toleration(text) for text in expected]
 

@@ -129,7 +129,7 @@ async def test_map_lists_merge_by_keys_and_atomic_lists_are_rejected(api: Api) -
     await api.create(BINDINGS, binding("c", "q"))
     pod["metadata"] = {"name": "q"}
     rejected = await api.post(PODS, pod)
-    assert [one["name"] for one in merged.body["spec"]["containers"]] == ["main", "side"]
+    assert [container["name"] for container in merged.body["spec"]["containers"]] == ["main", "side"]
     assert merged.body["spec"]["containers"][1]["imagePullPolicy"] == "Always"
     assert rejected.message == (
         "policy 'q' with binding 'c' denied request: error applying patch: invalid ApplyConfiguration: may not mutate "
@@ -152,7 +152,7 @@ async def test_mutations_keep_managed_fields(api: Api) -> None:
     await api.create(BINDINGS, binding())
     after = (await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})).body
     assert after["metadata"]["labels"] == {"x": "y", "team": "core", "b/c": "21"}
-    assert [one["manager"] for one in after["metadata"]["managedFields"]] == ["test"]
+    assert [managed_field["manager"] for managed_field in after["metadata"]["managedFields"]] == ["test"]
     assert before["metadata"]["managedFields"][0]["fieldsType"] == "FieldsV1"
 
 

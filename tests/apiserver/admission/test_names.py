@@ -25,7 +25,7 @@ async def test_plugins_run_in_upstreams_order(env: Env, gates: tuple[str, ...]) 
         if name in DEFAULT and name in FACTORIES and FEATURE_GATES.get(name, "") in ("", *gates)
     ]
     assert made == [type(FACTORIES[name](core)) for name in expected]
-    names = [found.__name__ for found in made]
+    names = [item.__name__ for item in made]
     assert names.index("LimitRanger") < names.index("ServiceAccount") < names.index("Priority")
     assert names[-1] == "ResourceQuota"
     assert ("PodGroupProtection" in names) is ("GenericWorkload" in gates)

@@ -52,8 +52,8 @@ DEFAULT = a_class("usual", 7, globalDefault=True)
 async def test_pod_priority(
     api: Api, classes: list[dict[str, Any]], spec: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
-    for one in classes:
-        await api.create(CLASSES, one)
+    for storage_class in classes:
+        await api.create(CLASSES, storage_class)
     answer = await api.post(PODS, a_pod(**spec))
     assert answer.status == 201, answer.text
     got = answer.body["spec"]

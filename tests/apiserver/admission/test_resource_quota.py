@@ -29,8 +29,8 @@ async def quota(
 
 
 async def used(api: Api, name: str = "q") -> dict[str, str]:
-    found: dict[str, str] = (await api.get(f"{QUOTAS}/{name}")).body["status"]["used"]
-    return found
+    obj: dict[str, str] = (await api.get(f"{QUOTAS}/{name}")).body["status"]["used"]
+    return obj
 
 
 def limited(cpu: str = "100m", name: str = "p", **more: Any) -> dict[str, Any]:
@@ -244,9 +244,9 @@ async def test_dry_run_and_failed_writes_are_not_charged(api: Api) -> None:
 
 async def test_quota_update_is_observed_before_the_object(api: Api) -> None:
     await quota(api, {"pods": "2"})
-    made = await api.create(PODS, pod())
+    created = await api.create(PODS, pod())
     charged = await api.get(f"{QUOTAS}/q")
-    assert int(charged.meta["resourceVersion"]) < int(made["metadata"]["resourceVersion"])
+    assert int(charged.meta["resourceVersion"]) < int(created["metadata"]["resourceVersion"])
 
 
 def test_terminated_pod_counts_only_as_an_object() -> None:
@@ -293,13 +293,13 @@ def test_pod_level_resources_gate() -> None:
 def test_claim_device_usage(requests: list[Any], expected: str) -> None:
     """``claimEvaluator.Usage``: unknown modes don't count towards the quota."""
     for request in requests:
-        for one in [request.get("exactly"), *request.get("firstAvailable", ())]:
-            if one is not None:
-                one["deviceClassName"] = "gpu"
+        for item in [request.get("exactly"), *request.get("firstAvailable", ())]:
+            if item is not None:
+                item["deviceClassName"] = "gpu"
     evaluator = evaluator_for("resource.k8s.io", "resourceclaims")
     assert evaluator is not None
-    found = evaluator.usage({"metadata": {}, "spec": {"devices": {"requests": requests}}}, NOW)
-    assert str(found["gpu.deviceclass.resource.k8s.io/devices"]) == expected
+    result = evaluator.usage({"metadata": {}, "spec": {"devices": {"requests": requests}}}, NOW)
+    assert str(result["gpu.deviceclass.resource.k8s.io/devices"]) == expected
 
 
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
@@ -324,8 +324,8 @@ async def test_implicit_extended_resources_are_limited(api: Api) -> None:
     rejected = await api.post(PODS, asking("q"))
     charged = await used(api)
     assert charged == {f"requests.{name}": "2"}
-    asked = f"requested: requests.{name}=2, used: requests.{name}=2, limited: requests.{name}=3"
-    assert rejected.message == f'pods "q" is forbidden: exceeded quota: q, {asked}'
+    sent_requests = f"requested: requests.{name}=2, used: requests.{name}=2, limited: requests.{name}=3"
+    assert rejected.message == f'pods "q" is forbidden: exceeded quota: q, {sent_requests}'
 
 
 def test_extended_resources_hugepages_and_overhead_count() -> None:
@@ -338,8 +338,8 @@ def test_extended_resources_hugepages_and_overhead_count() -> None:
     ]  # fmt: skip
     matching = evaluator.matching(names)
     assert matching == ["hugepages-2Mi", "requests.cpu", "requests.example.com/gpu", "requests.hugepages-2Mi"]
-    found = evaluator.usage({"metadata": {}, "spec": spec}, NOW)
-    assert {name: str(found[name]) for name in matching} == {
+    result = evaluator.usage({"metadata": {}, "spec": spec}, NOW)
+    assert {name: str(result[name]) for name in matching} == {
         "hugepages-2Mi": "4Mi", "requests.cpu": "1100m", "requests.example.com/gpu": "2",
         "requests.hugepages-2Mi": "4Mi",
     }  # fmt: skip
@@ -348,14 +348,14 @@ def test_extended_resources_hugepages_and_overhead_count() -> None:
 async def test_resize_charges_the_difference(api: Api) -> None:
     await quota(api, {"requests.cpu": "1"})
     await api.create(PODS, limited("300m"))
-    seen: list[Any] = []
+    observed: list[Any] = []
     for cpu in ("500m", "200m", "1500m"):
         resources = {"requests": {"cpu": cpu, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
         change = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
         answer = await api.patch(f"{PODS}/p/resize", change, "application/strategic-merge-patch+json")
-        seen.append((answer.status, await used(api)))
+        observed.append((answer.status, await used(api)))
     # What is given back is the controller's to see.
-    assert seen == [
+    assert observed == [
         (200, {"requests.cpu": "500m"}),
         (200, {"requests.cpu": "500m"}),
         (403, {"requests.cpu": "500m"}),

@@ -182,9 +182,9 @@ async def test_param_ref_by_name_or_selector(api: Api) -> None:
     named = {"name": "params", "parameterNotFoundAction": "Deny"}
     by_name = await post_with_policy(api, config_map(a="2"), given, binding(paramRef=named))
     chosen = {"selector": {"matchLabels": {"x": "y"}}, "parameterNotFoundAction": "Deny"}
-    found = (await api.get(BINDINGS + "/b")).body
-    found["spec"]["paramRef"] = chosen
-    assert (await api.put(BINDINGS + "/b", found)).status == 200
+    obj = (await api.get(BINDINGS + "/b")).body
+    obj["spec"]["paramRef"] = chosen
+    assert (await api.put(BINDINGS + "/b", obj)).status == 200
     by_selector = await api.post(CONFIG_MAPS, config_map(a="2"))
     good = await api.post(CONFIG_MAPS, config_map(a="1"))
     assert by_name.message == by_selector.message == DENIED + "want 1"

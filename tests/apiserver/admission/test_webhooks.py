@@ -208,13 +208,13 @@ async def test_warnings_reach_the_client(api: Api) -> None:
 async def test_dry_run_rejects_webhooks_with_side_effects(api: Api) -> None:
     good, hooks = await posted(api, webhook(), query="?dryRun=All")
     assert hooks.asked[0][1]["dryRun"] is True
-    found = await api.get(VALIDATING + "/w")
+    answer = await api.get(VALIDATING + "/w")
     # Old objects may say Some; new ones may not.
     for plugin in api.server.core.admission.plugins:
         if isinstance(plugin, Webhooks):
-            for one in plugin._configurations.all:
-                one[0].has_side_effects = True
-    assert found.status == 200
+            for item in plugin._configurations.all:
+                item[0].has_side_effects = True
+    assert answer.status == 200
     rejected = await api.post(CONFIG_MAPS + "?dryRun=All", config_map())
     assert good.status == 201
     assert (rejected.status, rejected.message) == (400, 'admission webhook "a.example.com" does not support dry run')
@@ -246,7 +246,7 @@ async def test_defaulting_and_later_plugins_see_webhook_mutations(api: Api) -> N
     await api.create(MUTATING, configuration(webhook(rules=[rule])))
     spec = {"containers": [{"name": "c", "image": "i"}]}
     spec = (await api.post("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})).body["spec"]
-    assert [(one["name"], one["imagePullPolicy"]) for one in spec["containers"]] == [
+    assert [(container["name"], container["imagePullPolicy"]) for container in spec["containers"]] == [
         ("c", "Always"),
         ("side", "Always"),
     ]
@@ -404,7 +404,7 @@ async def test_large_ca_bundle_is_loaded_in_chunks(tmp_path: Path) -> None:
     own = base64.b64decode(hook.ca_bundle).decode()
     other = create_authority("others", Env().now()).certificate.decode()
     server = await hook.start()
-    told = []
+    messages = []
     for bundle in (other * 120 + own + "\nthe end\n", other * 120):
         target = Target(
             "https://localhost",
@@ -415,11 +415,11 @@ async def test_large_ca_bundle_is_loaded_in_chunks(tmp_path: Path) -> None:
             base64.b64encode(bundle.encode()).decode(),
         )
         try:
-            told.append(str((await send(target, b'{"request":{"uid":"u"}}'))[0]))
+            messages.append(str((await send(target, b'{"request":{"uid":"u"}}'))[0]))
         except CallError as error:
-            told.append(str(error))
+            messages.append(str(error))
     server.close()
-    good, bad = told
+    good, bad = messages
     assert good == "200"
     assert "unknown authority" in bad
 

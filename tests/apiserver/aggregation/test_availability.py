@@ -61,18 +61,18 @@ def test_available_condition(spec: Object, service: Any, slices: list[Object], r
 
 async def test_false_insecure_skip_tls_verify_is_omitted(api: Api) -> None:
     spec = {**SPEC, "insecureSkipTLSVerify": False, "groupPriorityMinimum": 1, "versionPriority": 1}
-    made = await api.create(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
-    assert "insecureSkipTLSVerify" not in made["spec"]
+    created = await api.create(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
+    assert "insecureSkipTLSVerify" not in created["spec"]
 
 
 async def test_condition_follows_the_service(started_api: Api) -> None:
-    seen = []
+    observed = []
 
     async def look() -> None:
         await asyncio.sleep(1)
-        found = (await started_api.get(f"{API_SERVICES}/v1.g.example.com")).body
-        [condition] = found["status"]["conditions"]
-        seen.append((condition["reason"], condition["lastTransitionTime"]))
+        obj = (await started_api.get(f"{API_SERVICES}/v1.g.example.com")).body
+        [condition] = obj["status"]["conditions"]
+        observed.append((condition["reason"], condition["lastTransitionTime"]))
 
     backend = {"namespace": "default", "name": "s"}
     spec = {**SPEC, "service": backend, "groupPriorityMinimum": 1, "versionPriority": 1}
@@ -89,8 +89,8 @@ async def test_condition_follows_the_service(started_api: Api) -> None:
     await started_api.delete(f"{services}/s")
     await look()
     reasons = ["ServiceNotFound", "EndpointsNotFound", "FailedDiscoveryCheck", "ServiceNotFound"]
-    assert [reason for reason, _ in seen] == reasons
-    assert len({since for _, since in seen}) == 1, "it was never available, so that it has not changed since"
+    assert [reason for reason, _ in observed] == reasons
+    assert len({since for _, since in observed}) == 1, "it was never available, so that it has not changed since"
 
 
 async def test_availability_metrics(started_api: Api) -> None:

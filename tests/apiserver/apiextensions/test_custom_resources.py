@@ -54,17 +54,17 @@ def foo(name: str = "f", **spec: Any) -> Object:
 
 async def test_definition_is_served_after_the_create_response(api: Api) -> None:
     before = await api.get(FOOS)
-    made = await api.post(DEFINITIONS, definition())
-    found = await api.get(DEFINITION)
+    created = await api.post(DEFINITIONS, definition())
+    answer = await api.get(DEFINITION)
     listed = await api.get(FOOS)
     assert (before.status, before.text) == (404, "404 page not found\n")
-    assert made.body["status"] == {
+    assert created.body["status"] == {
         "conditions": None,
         "acceptedNames": {"plural": "", "kind": ""},
         "storedVersions": ["v1"],
     }
     now = "2026-01-01T00:00:00Z"
-    assert found.body["status"]["conditions"] == [
+    assert answer.body["status"]["conditions"] == [
         {
             "type": "NamesAccepted",
             "status": "True",
@@ -80,14 +80,14 @@ async def test_definition_is_served_after_the_create_response(api: Api) -> None:
             "message": "the initial names have been accepted",
         },
     ]
-    assert found.body["status"]["acceptedNames"] == {
+    assert answer.body["status"]["acceptedNames"] == {
         "plural": "foos",
         "singular": "foo",
         "shortNames": ["fo"],
         "kind": "Foo",
         "listKind": "FooList",
     }
-    assert found.meta["generation"] == 1
+    assert answer.meta["generation"] == 1
     assert listed.body["kind"] == "FooList"
     assert listed.body["metadata"]["continue"] == ""
 
@@ -98,14 +98,14 @@ async def test_conflicting_names_are_not_accepted(api: Api) -> None:
     other["metadata"]["name"] = "bars.example.com"
     other["spec"]["names"] = {"plural": "bars", "kind": "Foo"}
     await api.create(DEFINITIONS, other)
-    found = await api.get(DEFINITIONS + "/bars.example.com")
+    answer = await api.get(DEFINITIONS + "/bars.example.com")
     listed = await api.get(FOOS.replace("foos", "bars"))
-    conditions = {c["type"]: (c["status"], c["reason"], c["message"]) for c in found.body["status"]["conditions"]}
+    conditions = {c["type"]: (c["status"], c["reason"], c["message"]) for c in answer.body["status"]["conditions"]}
     assert conditions == {
         "NamesAccepted": ("False", "ListKindConflict", '"FooList" is already in use'),
         "Established": ("False", "NotAccepted", "not all names are accepted"),
     }
-    assert found.body["status"]["acceptedNames"] == {"plural": "bars", "kind": ""}
+    assert answer.body["status"]["acceptedNames"] == {"plural": "bars", "kind": ""}
     assert listed.status == 404
 
 
@@ -174,7 +174,7 @@ async def test_ratcheting_skips_unchanged_values(api: Api) -> None:
 async def test_generation_and_status_of_a_custom_object(api: Api) -> None:
     await api.create(DEFINITIONS, definition())
     await api.create(FOOS, foo())
-    seen = []
+    observed = []
     for target, patch in (
         (FOOS + "/f", {"spec": {"size": 2}}),
         (FOOS + "/f", {"metadata": {"labels": {"a": "b"}}}),
@@ -182,8 +182,8 @@ async def test_generation_and_status_of_a_custom_object(api: Api) -> None:
         (FOOS + "/f/status", {"status": {"replicas": 3}, "spec": {"size": 5}, "metadata": {"labels": {"c": "d"}}}),
     ):
         answer = await api.patch(target, patch)
-        seen.append((answer.meta["generation"], answer.body.get("status"), answer.body["spec"]["size"]))
-    assert seen == [(2, None, 2), (2, None, 2), (2, None, 2), (2, {"replicas": 3}, 2)]
+        observed.append((answer.meta["generation"], answer.body.get("status"), answer.body["spec"]["size"]))
+    assert observed == [(2, None, 2), (2, None, 2), (2, None, 2), (2, {"replicas": 3}, 2)]
 
 
 async def test_scale_of_a_custom_object(api: Api) -> None:
@@ -191,11 +191,11 @@ async def test_scale_of_a_custom_object(api: Api) -> None:
     await api.create(FOOS, foo())
     await api.patch(FOOS + "/f/status", {"status": {"replicas": 1, "selector": "a=b"}})
     scaled = await api.patch(FOOS + "/f/scale", {"spec": {"replicas": 4}})
-    found = await api.get(FOOS + "/f")
+    answer = await api.get(FOOS + "/f")
     emptied = await api.put(FOOS + "/f/scale", {"metadata": {"name": "f"}, "spec": {}})
     assert scaled.body["spec"] == {"replicas": 4}
     assert scaled.body["status"] == {"replicas": 1, "selector": "a=b"}
-    assert (found.body["spec"]["replicas"], found.meta["generation"]) == (4, 2)
+    assert (answer.body["spec"]["replicas"], answer.meta["generation"]) == (4, 2)
     # Go has no way to say that a number is missing: it is 0.
     assert (emptied.status, emptied.body["spec"]) == (200, {})
 
@@ -220,12 +220,12 @@ async def test_scale_without_replicas_can_be_patched_but_not_read(
     await api.create(FOOS, foo())
     before = await api.get(FOOS + "/f/scale")
     patched = await api.patch(FOOS + "/f/scale", change)
-    found = await api.get(FOOS + "/f")
+    answer = await api.get(FOOS + "/f")
     assert (before.status, before.message) == (
         500,
         'Internal error occurred: the spec replicas field ".spec.replicas" does not exist',
     )
-    assert (patched.status, found.body["spec"].get("replicas")) == outcome
+    assert (patched.status, answer.body["spec"].get("replicas")) == outcome
     if patched.status == 400:
         assert patched.message == 'the spec replicas field ".spec.replicas" cannot be empty'
 
@@ -236,9 +236,9 @@ async def test_definition_delete_returns_the_terminating_definition(api: Api) ->
     held["metadata"]["finalizers"] = ["example.com/held"]
     await api.create(FOOS, held)
     deleted = await api.delete(DEFINITION)
-    found = await api.get(DEFINITION)
+    answer = await api.get(DEFINITION)
     served = await api.get("/apis/example.com/v1")
-    assert [(one["type"], one["status"], one["reason"], one["message"]) for one in conditions_of(deleted)[2:]] == [
+    assert [(item["type"], item["status"], item["reason"], item["message"]) for item in conditions_of(deleted)[2:]] == [
         (
             "Terminating",
             "True",
@@ -246,13 +246,13 @@ async def test_definition_delete_returns_the_terminating_definition(api: Api) ->
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         )
     ]
-    assert [one["reason"] for one in conditions_of(found)[2:]] == ["InstanceDeletionInProgress"]
+    assert [item["reason"] for item in conditions_of(answer)[2:]] == ["InstanceDeletionInProgress"]
     assert served.body["resources"][0]["verbs"] == ["delete", "deletecollection", "get", "list", "watch"]
 
 
 def conditions_of(answer: Answer) -> list[Object]:
-    found: list[Object] = answer.body["status"]["conditions"]
-    return found
+    result: list[Object] = answer.body["status"]["conditions"]
+    return result
 
 
 async def test_unaggregated_discovery_of_custom_resources(api: Api) -> None:
@@ -296,9 +296,9 @@ async def test_selectable_fields(api: Api) -> None:
     await api.create(DEFINITIONS, definition())
     for name, color in (("a", "red"), ("b", "blue")):
         await api.create(FOOS, foo(name, color=color))
-    found = await api.get(FOOS + "?fieldSelector=spec.color%3Dblue")
+    answer = await api.get(FOOS + "?fieldSelector=spec.color%3Dblue")
     rejected = await api.get(FOOS + "?fieldSelector=spec.size%3D1")
-    assert [item["metadata"]["name"] for item in found.body["items"]] == ["b"]
+    assert [item["metadata"]["name"] for item in answer.body["items"]] == ["b"]
     assert (rejected.status, rejected.message) == (400, "field label not supported: spec.size")
 
 
@@ -325,9 +325,9 @@ async def test_selectable_fields(api: Api) -> None:
 )
 async def test_rejected_updates(api: Api, change: Callable[[Object], Any], code: int, message: str) -> None:
     await api.create(DEFINITIONS, definition())
-    made = await api.create(FOOS, foo())
-    change(made)
-    answer = await api.put(FOOS + "/f", made)
+    created = await api.create(FOOS, foo())
+    change(created)
+    answer = await api.put(FOOS + "/f", created)
     assert (answer.status, answer.message) == (code, message)
 
 
@@ -396,14 +396,14 @@ async def test_deleting_a_definition_deletes_its_objects(api: Api) -> None:
     deleted = await api.delete(DEFINITION)
     definition_after = await api.get(DEFINITION)
     foos_after = await api.get(FOOS)
-    seen = [type_ for type_, _obj in await events.rest()]
+    observed = [type_ for type_, _obj in await events.rest()]
     assert deleted.meta["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
     assert deleted.meta["generation"] == 1
-    assert [one["reason"] for one in deleted.body["status"]["conditions"] if one["type"] == "Terminating"] == [
-        "InstanceDeletionPending"
-    ]
+    assert [
+        condition["reason"] for condition in deleted.body["status"]["conditions"] if condition["type"] == "Terminating"
+    ] == ["InstanceDeletionPending"]
     assert (definition_after.status, foos_after.status) == (404, 404)
-    assert seen == ["ADDED", "DELETED"]
+    assert observed == ["ADDED", "DELETED"]
 
 
 async def test_definition_deletion_waits_for_object_finalizers(api: Api) -> None:
@@ -574,24 +574,26 @@ async def test_protected_groups_require_the_approval_annotation(
     body = definition()
     body["metadata"] = {"name": "foos.x.k8s.io", "annotations": {"api-approved.kubernetes.io": annotation}}
     body["spec"]["group"] = "x.k8s.io"
-    made = await api.post(DEFINITIONS, body)
-    answer = made if made.status == 422 else await api.get(DEFINITIONS + "/foos.x.k8s.io")
+    created = await api.post(DEFINITIONS, body)
+    answer = created if created.status == 422 else await api.get(DEFINITIONS + "/foos.x.k8s.io")
     if reason is None:
         assert 'with either a URL or a reason starting with "unapproved"' in answer.message
         return
-    found = {one["type"]: one for one in answer.body["status"]["conditions"]}["KubernetesAPIApprovalPolicyConformant"]
-    assert (found["status"], found["reason"], found["message"]) == reason
+    result = {condition["type"]: condition for condition in answer.body["status"]["conditions"]}[
+        "KubernetesAPIApprovalPolicyConformant"
+    ]
+    assert (result["status"], result["reason"], result["message"]) == reason
 
 
 async def test_resource_named_namespaces(api: Api) -> None:
     await api.post(DEFINITIONS, custom_resources.definition("Namespace"))
     collection = "/apis/example.com/v1/namespaces/default/namespaces"
     body = {"apiVersion": "example.com/v1", "kind": "Namespace", "metadata": {"name": "one"}}
-    made = await api.post(collection, body)
-    assert (made.status, made.body["metadata"]["namespace"]) == (201, "default")
-    assert (await api.get(f"{collection}/one")).body["metadata"] == made.body["metadata"]
+    created = await api.post(collection, body)
+    assert (created.status, created.body["metadata"]["namespace"]) == (201, "default")
+    assert (await api.get(f"{collection}/one")).body["metadata"] == created.body["metadata"]
     listed = await api.get("/apis/example.com/v1/namespaces")
-    assert [each["metadata"]["name"] for each in listed.body["items"]] == ["one"]
+    assert [item["metadata"]["name"] for item in listed.body["items"]] == ["one"]
     assert (await api.delete(f"{collection}/one")).status == 200
     # Those of the core group are in none.
     assert (await api.get("/api/v1/namespaces?fieldSelector=metadata.name%3Ddefault")).status == 200

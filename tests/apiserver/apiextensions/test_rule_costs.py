@@ -212,8 +212,8 @@ def cost(schema: Object, rule: str, **more: Any) -> int:
     assert not compiled.rule_error, compiled.rule_error
     known = sized(schema)
     assert known is not None
-    found: int = compiled.program.cost(known.size)
-    return found
+    result: int = compiled.program.cost(known.size)
+    return result
 
 
 @cases("schema, rule, expected", UPSTREAM)

@@ -206,10 +206,10 @@ async def test_warnings_are_returned_to_the_writing_client(api: Api) -> None:
     made["spec"]["versions"][0]["subresources"] = {"status": {}}
     await api.create(DEFINITIONS, made)
     await api.create(THINGS, thing(a="y"))
-    found = (await api.get(DEFINITIONS + "/things.example.com")).body
-    schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    obj = (await api.get(DEFINITIONS + "/things.example.com")).body
+    schema = obj["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
-    assert (await api.put(DEFINITIONS + "/things.example.com", found)).status == 200
+    assert (await api.put(DEFINITIONS + "/things.example.com", obj)).status == 200
     status = await api.patch(THINGS + "/t/status", {"metadata": {"annotations": {"x": "y"}}})
     other = thing(a="z")
     other["metadata"]["name"] = "u"
@@ -368,10 +368,10 @@ def test_rejected_schemas(spec: Object, problem: str) -> None:
 def test_field_paths(text: str, path: str) -> None:
     node: Object = {"properties": {"a": {"properties": {"b": STRING}}, "m": {"additionalProperties": STRING}}}
     try:
-        found = resolve(text, node)[0]
+        result = resolve(text, node)[0]
     except PathError as error:
-        found = str(error)
-    assert found == path
+        result = str(error)
+    assert result == path
 
 
 WRONG_BOOLEAN = [
@@ -525,8 +525,8 @@ async def test_schema_restricts_metadata_name(api: Api) -> None:
 async def test_whole_numbers_are_stored_without_a_fraction(api: Api) -> None:
     await api.create(DEFINITIONS, definition({"type": "object", "properties": {"n": INTEGER, "m": {"type": "number"}}}))
     body = b'{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t"},"spec":{"n":1.0,"m":2.50}}'
-    made = await api.post(THINGS, body)
-    assert made.status == 201, made.text
+    created = await api.post(THINGS, body)
+    assert created.status == 201, created.text
     assert '"spec":{"n":1,"m":2.5}' in (await api.get(THINGS + "/t")).text
 
 

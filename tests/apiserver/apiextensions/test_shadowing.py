@@ -32,8 +32,8 @@ async def test_definition_of_a_built_in_resource_is_not_served(env: Env, version
     assert (await api.post(ROLES, role)).status == 201
     assert (await api.post(DEFINITIONS, definition(version))).status == 201
     conditions = [
-        {"type": each, "status": "True", "reason": "Said", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        for each in ("NamesAccepted", "Established")
+        {"type": item, "status": "True", "reason": "Said", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for item in ("NamesAccepted", "Established")
     ]
     status = {"conditions": conditions, "acceptedNames": NAMES, "storedVersions": [version]}
     assert (await api.patch(f"{DEFINITIONS}/{NAME}/status", {"status": status})).status == 200

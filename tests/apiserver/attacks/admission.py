@@ -64,8 +64,8 @@ def _webhook(
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         }
         assert plane.as_admin("POST", _NAMESPACES, {"metadata": {"name": namespace}}).status == 201
-        made = plane.as_admin("POST", CONFIGURATIONS, {"metadata": {"name": namespace}, "webhooks": [given]})
-        assert made.status == 201, made.body
+        created = plane.as_admin("POST", CONFIGURATIONS, {"metadata": {"name": namespace}, "webhooks": [given]})
+        assert created.status == 201, created.body
         try:
             yield f"{_NAMESPACES}/{namespace}/configmaps"
         finally:
@@ -153,7 +153,7 @@ def _hostile(answer: Answer) -> Callable[[AttackedPlane], None]:
     def attack(plane: AttackedPlane) -> None:
         with _webhook(plane, answer) as target, ThreadPoolExecutor(4) as senders:
             asked = [senders.submit(_create, plane, target) for _ in range(4)]
-        answers = [each.result() for each in asked]
+        answers = [item.result() for item in asked]
         assert {status for status, _message in answers} <= {201, 400, 413, 422, 429, 500}, answers
         assert all(message.startswith("Internal error occurred: ") for status, message in answers if status == 500), (
             answers
@@ -194,9 +194,9 @@ def _many_limits(plane: AttackedPlane) -> None:
         limits = {"metadata": {"name": f"l{number}"}, "spec": {"limits": [item]}}
         assert plane.as_user("POST", f"{target}/limitranges", limits).status == 201
     containers = [{"name": f"c{number}", "image": "i"} for number in range(200)]
-    made = plane.as_user("POST", f"{target}/pods", {"metadata": {"name": "p"}, "spec": {"containers": containers}})
-    assert made.status == 403, made.body[:500]
-    assert "comparisons of quantities" in made.json["message"]
+    created = plane.as_user("POST", f"{target}/pods", {"metadata": {"name": "p"}, "spec": {"containers": containers}})
+    assert created.status == 403, created.body[:500]
+    assert "comparisons of quantities" in created.json["message"]
     assert plane.as_admin("DELETE", target).status == 200
 
 

@@ -62,8 +62,8 @@ def _lists_in_lists(plane: AttackedPlane) -> None:
 def _made(plane: AttackedPlane, target: str, obj: dict[str, Any]) -> str:
     """Create an object as administrator; returns its path."""
     name = f"body-{next(_numbers)}"
-    made = plane.as_admin("POST", target, {**obj, "metadata": {"name": name, **obj.get("metadata", {})}})
-    assert made.status == 201, made.body
+    created = plane.as_admin("POST", target, {**obj, "metadata": {"name": name, **obj.get("metadata", {})}})
+    assert created.status == 201, created.body
     return f"{target}/{name}"
 
 
@@ -73,7 +73,9 @@ def _containers(count: int) -> list[dict[str, str]]:
 
 def _containers_merged(plane: AttackedPlane) -> None:
     pod = _made(plane, PODS, {"spec": {"nodeName": "elsewhere", "containers": _containers(1)}})
-    patch = {"spec": {"containers": [{**each, "name": f"new-{each['name']}"} for each in _containers(20_000)]}}
+    patch = {
+        "spec": {"containers": [{**container, "name": f"new-{container['name']}"} for container in _containers(20_000)]}
+    }
     assert plane.as_user("PATCH", pod, patch, content_type=STRATEGIC).status == 422
 
 
@@ -93,8 +95,8 @@ def _finalizers_merged(plane: AttackedPlane) -> None:
 def _owners(plane: AttackedPlane) -> None:
     owners = [{"apiVersion": "v1", "kind": "Pod", "name": f"p{n}", "uid": f"u{n}"} for n in range(8_000)]
     meta = {"name": f"owned-{next(_numbers)}", "ownerReferences": owners}
-    made = plane.as_user("POST", CONFIG_MAPS, {"metadata": meta})
-    assert made.status == 201
+    created = plane.as_user("POST", CONFIG_MAPS, {"metadata": meta})
+    assert created.status == 201
 
 
 def _operations(plane: AttackedPlane) -> None:
@@ -127,11 +129,11 @@ def _expensive_policies(plane: AttackedPlane) -> None:
         rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
         constraints = {"resourceRules": [rule], "objectSelector": {"matchLabels": label}}
         policy = {"matchConstraints": constraints, "validations": [{"expression": expression}]}
-        made = plane.as_user("POST", POLICIES, {"metadata": {"name": name}, "spec": policy})
-        assert made.status == 201, made.body
+        created = plane.as_user("POST", POLICIES, {"metadata": {"name": name}, "spec": policy})
+        assert created.status == 201, created.body
         bound = {"policyName": name, "validationActions": ["Deny"]}
-        made = plane.as_user("POST", BINDINGS, {"metadata": {"name": name}, "spec": bound})
-        assert made.status == 201, made.body
+        created = plane.as_user("POST", BINDINGS, {"metadata": {"name": name}, "spec": bound})
+        assert created.status == 201, created.body
         config_map = {"metadata": {"name": name, "labels": label}, "data": text}
         answer = plane.as_user("POST", CONFIG_MAPS, config_map)
         assert answer.status in (201, 422), answer.body
@@ -156,11 +158,11 @@ def _long_policies(plane: AttackedPlane) -> None:
     }
     wrong = {"matchConstraints": constraints, "validations": [{"expression": " + ".join(["nobody"] * 10_000)}]}
     assert plane.as_user("POST", POLICIES, {"metadata": {"name": "wrong"}, "spec": wrong}).status == 422
-    made = plane.as_user("POST", POLICIES, {"metadata": {"name": "long"}, "spec": policy})
-    assert made.status == 201, made.body
+    created = plane.as_user("POST", POLICIES, {"metadata": {"name": "long"}, "spec": policy})
+    assert created.status == 201, created.body
     bound = {"policyName": "long", "validationActions": ["Deny"]}
-    made = plane.as_user("POST", BINDINGS, {"metadata": {"name": "long"}, "spec": bound})
-    assert made.status == 201, made.body
+    created = plane.as_user("POST", BINDINGS, {"metadata": {"name": "long"}, "spec": bound})
+    assert created.status == 201, created.body
     for number in range(3):
         config_map = {"metadata": {"name": f"long-{number}", "labels": {"long": "true"}}}
         answer = plane.as_user("POST", CONFIG_MAPS, config_map)
@@ -184,8 +186,8 @@ def _long_match_conditions(plane: AttackedPlane) -> None:
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
     }
-    made = plane.as_admin("POST", VALIDATING, {"metadata": {"name": "long"}, "webhooks": [webhook]})
-    assert made.status == 201, made.body
+    created = plane.as_admin("POST", VALIDATING, {"metadata": {"name": "long"}, "webhooks": [webhook]})
+    assert created.status == 201, created.body
     for number in range(2):
         config_map = {"metadata": {"name": f"asked-{number}", "labels": {"asked": "true"}}}
         assert plane.as_user("POST", CONFIG_MAPS, config_map).status == 201
@@ -195,8 +197,8 @@ def _long_rules(plane: AttackedPlane) -> None:
     rules = [{"rule": LONG, "messageExpression": f"string({LONG})"}]
     schema = {"type": "object", "x-kubernetes-validations": rules, "properties": {"a": {"type": "string"}}}
     longs = definition("Long", version(schema=schema), group="long.example.com")
-    made = plane.as_admin("POST", DEFINITIONS, longs)
-    assert made.status == 201, made.body
+    created = plane.as_admin("POST", DEFINITIONS, longs)
+    assert created.status == 201, created.body
     target = "/apis/long.example.com/v1/namespaces/default/longs"
     for number in range(3):
         body = {"apiVersion": "long.example.com/v1", "kind": "Long", "metadata": {"name": f"l{number}"}, "a": "b"}

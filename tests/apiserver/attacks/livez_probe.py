@@ -38,11 +38,11 @@ def main(port: int, server: int, file: Path) -> None:
 
     def waited() -> dict[str, int]:
         """For how many nanoseconds each thread of the server, and this one, could have run and had no processor."""
-        found = {"probe": int(Path("/proc/self/schedstat").read_text().split()[1])}
+        result = {"probe": int(Path("/proc/self/schedstat").read_text().split()[1])}
         for thread in Path(f"/proc/{server}/task").iterdir():
             with contextlib.suppress(OSError):  # it has just ended
-                found[thread.name] = int((thread / "schedstat").read_text().split()[1])
-        return found
+                result[thread.name] = int((thread / "schedstat").read_text().split()[1])
+        return result
 
     def without_processor(before: dict[str, int]) -> float:
         """Seconds since then that went by because of what else runs on the machine."""

@@ -126,14 +126,14 @@ def _heads_that_take_long_to_read(plane: AttackedPlane) -> None:
 def _connections(plane: AttackedPlane, count: int, first: bytes = b"") -> Iterator[list[ssl.SSLSocket]]:
     """Open connections, each of which has sent as much of the first bytes as the server accepts."""
     with contextlib.ExitStack() as stack:
-        made = []
+        result = []
         for _ in range(count):
             connection = stack.enter_context(plane.connect())
             connection.settimeout(0.2)
             with contextlib.suppress(OSError):
                 connection.sendall(first)
-            made.append(connection)
-        yield made
+            result.append(connection)
+        yield result
 
 
 def _unfinished(method: str, path: str, sent: int, token: str = "") -> bytes:

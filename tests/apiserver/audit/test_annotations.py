@@ -41,10 +41,10 @@ class Audited:
 
 def _answering(**answers: dict[str, Any] | Exception) -> Callable[[str, Any], dict[str, Any]]:
     def answer(name: str, _request: Any) -> dict[str, Any]:
-        found = answers[name.partition(".")[0]]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = answers[name.partition(".")[0]]
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     return answer
 
@@ -63,7 +63,7 @@ async def test_mutating_webhook_annotations_per_round(env: Env, level: str) -> N
         webhook("c.example.com", failurePolicy="Ignore"),
     ]
     await audited.api.create(MUTATING, configuration(*hooks))
-    found = await audited.annotations(CONFIG_MAPS, MAP)
+    annotations = await audited.annotations(CONFIG_MAPS, MAP)
 
     def said(name: str, *, mutated: bool) -> str:
         return f'{{"configuration":"w","webhook":"{name}.example.com","mutated":{json.dumps(mutated)}}}'
@@ -82,7 +82,7 @@ async def test_mutating_webhook_annotations_per_round(env: Env, level: str) -> N
             '{"configuration":"w","webhook":"b.example.com","patch":[{"op":"add","path":"/data/b","value":"1"}],'
             '"patchType":"JSONPatch"}'
         )
-    assert found == expected
+    assert annotations == expected
 
 
 async def test_validating_webhook_annotations_on_denial(env: Env) -> None:
@@ -105,8 +105,8 @@ async def test_policy_failures_and_audit_annotations(env: Env) -> None:
     given = policy({"expression": "true"}, {**ONE, "message": "must be 1"}, auditAnnotations=[annotation])
     await audited.api.create(POLICIES, given)
     await audited.api.create(BINDINGS, binding(validationActions=["Audit"]))
-    found = await audited.annotations(CONFIG_MAPS, MAP)
-    failures = json.loads(found.pop("validation.policy.admission.k8s.io/validation_failure"))
+    annotations = await audited.annotations(CONFIG_MAPS, MAP)
+    failures = json.loads(annotations.pop("validation.policy.admission.k8s.io/validation_failure"))
     assert failures == [
         {
             "message": "must be 1",
@@ -116,7 +116,7 @@ async def test_policy_failures_and_audit_annotations(env: Env) -> None:
             "validationActions": ["Audit"],
         }
     ]
-    assert found == {"p/value-of-a": "2"}
+    assert annotations == {"p/value-of-a": "2"}
 
 
 async def test_annotations_of_several_bindings_are_joined_and_truncated(env: Env) -> None:
@@ -155,28 +155,28 @@ async def test_pod_security_enforce_policy_annotation(
     audited = Audited(env)
     meta = {"name": "n", "labels": {LABEL + key: value for key, value in labels.items()}}
     await audited.api.create(NAMESPACES, {"metadata": meta})
-    found = await audited.annotations(PODS.replace("default", "n"), POD, code=code)
-    assert found == {LABEL + key: value for key, value in expected.items()}
+    result = await audited.annotations(PODS.replace("default", "n"), POD, code=code)
+    assert result == {LABEL + key: value for key, value in expected.items()}
 
 
 async def test_pod_security_audit_violations_annotation(env: Env) -> None:
     audited = Audited(env)
     labels = {f"{LABEL}enforce": "baseline", f"{LABEL}audit": "restricted", f"{LABEL}warn": "privileged"}
     await audited.api.create(NAMESPACES, {"metadata": {"name": "n", "labels": labels}})
-    found = await audited.annotations(PODS.replace("default", "n"), POD)
-    assert found[f"{LABEL}enforce-policy"] == "baseline:latest"
-    assert found[f"{LABEL}audit-violations"].startswith(
+    result = await audited.annotations(PODS.replace("default", "n"), POD)
+    assert result[f"{LABEL}enforce-policy"] == "baseline:latest"
+    assert result[f"{LABEL}audit-violations"].startswith(
         'would violate PodSecurity "restricted:latest": allowPrivilegeEscalation != false'
     )
     template = {"metadata": {"labels": {"a": "b"}}, "spec": POD["spec"]}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     deployments = "/apis/apps/v1/namespaces/n/deployments"
-    found = await audited.annotations(deployments, {"metadata": {"name": "web"}, "spec": spec})
-    assert list(found) == [f"{LABEL}audit-violations"]
+    result = await audited.annotations(deployments, {"metadata": {"name": "web"}, "spec": spec})
+    assert list(result) == [f"{LABEL}audit-violations"]
 
 
 async def test_deprecated_versions_are_annotated(env: Env) -> None:
     audited = Audited(env)
     endpoints = "/api/v1/namespaces/default/endpoints"
-    found = await audited.annotations(endpoints, {"metadata": {"name": "e"}})
-    assert found == {"k8s.io/deprecated": "true"}
+    annotations = await audited.annotations(endpoints, {"metadata": {"name": "e"}})
+    assert annotations == {"k8s.io/deprecated": "true"}

@@ -116,8 +116,8 @@ async def test_first_matching_rule_determines_the_level(
     asked: str, level: str, rules: str, stages: tuple[str, ...]
 ) -> None:
     policy = Policy(tuple(RULES[name] for name in rules.split(",")), omit_stages=stages)
-    found = PolicyRuleEvaluator(policy).evaluate_policy_rule(*ASKED[asked])
-    assert (found.level, found.omit_stages) == (level, frozenset(stages))
+    result = PolicyRuleEvaluator(policy).evaluate_policy_rule(*ASKED[asked])
+    assert (result.level, result.omit_stages) == (level, frozenset(stages))
 
 
 @pytest.mark.parametrize("asked", ["namespaced", "cluster", "nonResource"])
@@ -134,8 +134,8 @@ async def test_stages_of_policy_and_rule_are_omitted(
     asked: str, stages: tuple[str, ...], rule: str, omitted: set[str]
 ) -> None:
     policy = Policy((RULES[rule], RULES["getPods"], RULES["default"]), omit_stages=stages)
-    found = PolicyRuleEvaluator(policy).evaluate_policy_rule(*ASKED[asked])
-    assert (found.level, found.omit_stages) == ("Request", frozenset(omitted))
+    result = PolicyRuleEvaluator(policy).evaluate_policy_rule(*ASKED[asked])
+    assert (result.level, result.omit_stages) == ("Request", frozenset(omitted))
 
 
 @pytest.mark.parametrize(
@@ -146,5 +146,5 @@ async def test_rule_overrides_omit_managed_fields(default: bool, rule: bool | No
     policy = Policy(
         (PolicyRule("RequestResponse", verbs=("get",), omit_managed_fields=rule),), omit_managed_fields=default
     )
-    found = PolicyRuleEvaluator(policy).evaluate_policy_rule(TIM, BUSYBOX)
-    assert found.omit_managed_fields is wanted
+    result = PolicyRuleEvaluator(policy).evaluate_policy_rule(TIM, BUSYBOX)
+    assert result.omit_managed_fields is wanted

@@ -73,9 +73,9 @@ class AuditedServer:
     @property
     def events(self) -> list[dict[str, Any]]:
         """What was recorded since this was last asked for."""
-        found = [json.loads(event_json(event)) for event in self.recorder.events]
+        document = [json.loads(event_json(event)) for event in self.recorder.events]
         self.recorder.events.clear()
-        return found
+        return document
 
     def metric(self, name: str) -> str:
         lines = self.metrics.registry.exposition().splitlines()
@@ -145,13 +145,13 @@ async def test_level_determines_recorded_objects(env: Env, level: str, objects: 
     exchange = await served.request("POST", MAPS, ONE)
     assert exchange.status == 201
     assert exchange.headers["audit-id"]
-    found = served.events
+    events = served.events
     if objects is None:
-        assert found == []
+        assert events == []
         assert served.metric("apiserver_audit_event_total ") == "0"
         assert served.metric('apiserver_audit_level_total{level="None"} ') == "1"
         return
-    (event,) = found
+    (event,) = events
     assert event["auditID"] == exchange.headers["audit-id"]
     assert {"requestObject", "responseObject"} & set(event) == objects
     assert event["objectRef"]["name"] == "one"
@@ -496,18 +496,18 @@ async def test_handler_annotations(
 
 
 async def test_no_audit_context_without_a_policy(env: Env) -> None:
-    seen: list[object] = []
+    observed: list[object] = []
 
     class Looking(Plugin):
         def admit(self, write: AdmissionAttributes) -> None:
             add_audit_annotation("example.com/a", "1")
-            seen.append(audit_context())
+            observed.append(audit_context())
 
     server = ApiServer(env, new_store(env))
     server.core.admission.plugins.append(Looking())
     answer = await server.transport("admin").request(Request("POST", MAPS, JSON, json.dumps(ONE).encode()))
     assert answer.status == 201
-    assert seen == [None]
+    assert observed == [None]
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ class AuthenticatedServer:
         answer = await self.request(f"{LOGINS}/selfsubjectreviews", token, {})
         if answer.status != 201:
             return answer.status
-        found: dict[str, Any] = answer.body["status"]["userInfo"]
-        return found
+        result: dict[str, Any] = answer.body["status"]["userInfo"]
+        return result
 
     async def token(self, **spec: Any) -> str:
         """A token of the account ``sa``."""
@@ -56,8 +56,8 @@ class AuthenticatedServer:
     async def review(self, token: str, *audiences: str) -> dict[str, Any]:
         """What a TokenReview says."""
         spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
-        found: dict[str, Any] = (await self.api.post(f"{LOGINS}/tokenreviews", {"spec": spec})).body["status"]
-        return found
+        result: dict[str, Any] = (await self.api.post(f"{LOGINS}/tokenreviews", {"spec": spec})).body["status"]
+        return result
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ async def door(api: Api) -> AuthenticatedServer:
 
 def claims(token: str) -> dict[str, Any]:
     middle = token.split(".")[1]
-    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
-    return found
+    document: dict[str, Any] = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+    return document
 
 
 def reference(kind: str, name: str) -> dict[str, str]:
@@ -78,8 +78,8 @@ def reference(kind: str, name: str) -> dict[str, str]:
 
 async def a_pod(door: AuthenticatedServer) -> dict[str, Any]:
     node = await door.api.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
-    made = await door.api.create("/api/v1/namespaces/default/pods", pod("p", serviceAccountName="sa", nodeName="n1"))
-    return {"pod": made["metadata"], "node": node["metadata"]}
+    created = await door.api.create("/api/v1/namespaces/default/pods", pod("p", serviceAccountName="sa", nodeName="n1"))
+    return {"pod": created["metadata"], "node": node["metadata"]}
 
 
 async def test_token_claims(door: AuthenticatedServer) -> None:
@@ -359,11 +359,11 @@ def bootstrap(**data: str) -> dict[str, Any]:
 )
 async def test_bootstrap_tokens(door: AuthenticatedServer, secret: dict[str, Any], groups: list[str] | None) -> None:
     await door.api.create("/api/v1/namespaces/kube-system/secrets", secret)
-    found = await door.who("abcdef.0123456789abcdef")
+    result = await door.who("abcdef.0123456789abcdef")
     if groups is None:
-        assert found == 401
+        assert result == 401
     else:
-        assert found == {"username": "system:bootstrap:abcdef", "groups": [*groups, "system:authenticated"]}
+        assert result == {"username": "system:bootstrap:abcdef", "groups": [*groups, "system:authenticated"]}
 
 
 async def test_openid_discovery_documents(door: AuthenticatedServer) -> None:

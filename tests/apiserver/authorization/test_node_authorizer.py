@@ -161,8 +161,8 @@ async def test_whole_cluster_runs_with_node_and_rbac(env: Env) -> None:
     spec = {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template}
     body = json.dumps({"metadata": {"name": "r"}, "spec": spec}).encode()
     path = "/apis/apps/v1/namespaces/default/replicasets"
-    made = await admin.request(Request("POST", path, {"content-type": "application/json"}, body))
-    assert made.status == 201
+    created = await admin.request(Request("POST", path, {"content-type": "application/json"}, body))
+    assert created.status == 201
     await asyncio.sleep(60)
     ready = json.loads((await admin.request(Request("GET", f"{path}/r"))).body)["status"]["readyReplicas"]
     await admin.request(Request("DELETE", f"{path}/r"))

@@ -19,8 +19,8 @@ _FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
 
 
 async def items(api: Api, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await api.get(path)).body["items"]
-    return found
+    obj: list[dict[str, Any]] = (await api.get(path)).body["items"]
+    return obj
 
 
 def names(listed: list[dict[str, Any]]) -> list[str]:
@@ -32,12 +32,12 @@ def names(listed: list[dict[str, Any]]) -> list[str]:
 async def test_bootstrap_roles_and_bindings_are_upstreams(api: Api, resource: str, authorization: str) -> None:
     async with started(api, authorization):
         stored = await items(api, f"{_RBAC}/{resource}")
-    found = {}
+    result = {}
     for item in stored:
         meta = item.pop("metadata")
         key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
-        found[key] = {**{field: meta[field] for field in ("labels", "annotations") if field in meta}, **item}
-    assert found == _RIGHTS[resource]
+        result[key] = {**{field: meta[field] for field in ("labels", "annotations") if field in meta}, **item}
+    assert result == _RIGHTS[resource]
 
 
 async def test_bootstrap_namespaces_and_kubernetes_service(started_api: Api) -> None:
@@ -63,14 +63,14 @@ async def test_default_service_cidr_and_ip_addresses(started_api: Api) -> None:
     addresses = "/apis/networking.k8s.io/v1/ipaddresses"
     services = "/api/v1/namespaces/default/services"
     before = await items(started_api, addresses)
-    made = await started_api.create(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    created = await started_api.create(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
     await started_api.create(services, {"metadata": {"name": "h"}, "spec": {"clusterIP": "None"}})
     await asyncio.sleep(0.1)
     during = await items(started_api, addresses)
     await started_api.delete(f"{services}/s")
     await asyncio.sleep(0.1)
     cidr = (await started_api.get("/apis/networking.k8s.io/v1/servicecidrs/kubernetes")).body
-    given = made["spec"]["clusterIP"]
+    given = created["spec"]["clusterIP"]
     after = await items(started_api, addresses)
     assert names(before) == names(after) == ["10.0.0.1"]
     assert before[0]["spec"] == {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}}
@@ -80,9 +80,9 @@ async def test_default_service_cidr_and_ip_addresses(started_api: Api) -> None:
     }
     assert sorted(names(during)) == sorted(["10.0.0.1", given])
     assert cidr["spec"] == {"cidrs": ["10.0.0.0/24"]}
-    assert [(each["type"], each["status"], each["message"]) for each in cidr["status"]["conditions"]] == [
-        ("Ready", "True", "Kubernetes default Service CIDR is ready")
-    ]
+    assert [
+        (condition["type"], condition["status"], condition["message"]) for condition in cidr["status"]["conditions"]
+    ] == [("Ready", "True", "Kubernetes default Service CIDR is ready")]
 
 
 async def test_terminating_default_service_cidr_is_not_used_and_recreated(
@@ -97,9 +97,9 @@ async def test_terminating_default_service_cidr_is_not_used_and_recreated(
     assert rejected.message.endswith('failed to allocate a serviceIP for Service "a": range is full')
     events = await started_api.watch(f"{own.rpartition('/')[0]}?resourceVersion={started_api.store.revision}")
     await started_api.patch(own, {"metadata": {"finalizers": None}})
-    seen = [(await events.next())[0] for _number in range(2)]
+    observed = [(await events.next())[0] for _number in range(2)]
     assert (await started_api.get(own)).meta["uid"] != uid
-    assert (seen, (await started_api.post(services, service)).status) == (["DELETED", "ADDED"], 201)
+    assert (observed, (await started_api.post(services, service)).status) == (["DELETED", "ADDED"], 201)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ async def test_identity_lease(started_api: Api) -> None:
     assert first["spec"]["holderIdentity"].startswith(first["metadata"]["name"] + "_")
     assert first["spec"]["leaseDurationSeconds"] == 3600
     assert later["spec"]["renewTime"] > first["spec"]["renewTime"]
-    tracking = next(each for each in maps if each["metadata"]["name"].startswith("kube-apiserver-legacy"))
+    tracking = next(item for item in maps if item["metadata"]["name"].startswith("kube-apiserver-legacy"))
     assert len(tracking["data"]["since"]) == len("2026-01-01")
     assert server_name("host") == "apiserver-i5ak4y2hwalsyajfj72vxls274"
 

@@ -34,8 +34,8 @@ async def running(env: Env, scenario: Callable[[Api], Awaitable[None]]) -> None:
 async def data(api: Api) -> Object:
     answer = await api.get(PATH)
     assert answer.status == 200, answer.text
-    found: Object = answer.body["data"]
-    return found
+    result: Object = answer.body["data"]
+    return result
 
 
 async def test_config_map_has_the_client_ca_and_no_request_header_fields(env: Env) -> None:

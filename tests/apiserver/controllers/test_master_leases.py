@@ -30,8 +30,8 @@ async def test_undecodable_leases_are_ignored(env: Env) -> None:
     staged = LeaseReconciler(api.server.core, "10.1.0.1", 6443)._stage_endpoints()
     assert staged is not None
     await api.server.core.commit(staged)
-    found = (await api.get("/api/v1/namespaces/default/endpoints/kubernetes")).body
-    assert [each["ip"] for each in found["subsets"][0]["addresses"]] == ["10.1.0.1"]
+    obj = (await api.get("/api/v1/namespaces/default/endpoints/kubernetes")).body
+    assert [item["ip"] for item in obj["subsets"][0]["addresses"]] == ["10.1.0.1"]
 
 
 async def test_deleted_endpoint_slice_is_recreated_from_the_endpoints(env: Env) -> None:

@@ -41,8 +41,8 @@ async def meter(world: World) -> Meter:
 
 async def table(world: World, path: str) -> tuple[list[str], list[list[Any]]]:
     response = await world.admin.request("GET", path, headers=TABLE)
-    found = msgspec.json.decode(response.body)
-    return [column["name"] for column in found["columnDefinitions"]], [row["cells"] for row in found["rows"]]
+    document = msgspec.json.decode(response.body)
+    return [column["name"] for column in document["columnDefinitions"]], [row["cells"] for row in document["rows"]]
 
 
 async def test_pod_metrics(world: World, meter: Meter) -> None:
@@ -73,9 +73,9 @@ async def test_pod_metrics(world: World, meter: Meter) -> None:
         ("?labelSelector=app=none", []),
     ):
         for path in (f"{ROOT}/namespaces/default/pods", f"{ROOT}/pods"):
-            found = await world.request("GET", path + query)
-            assert (found["kind"], found["apiVersion"]) == ("PodMetricsList", "metrics.k8s.io/v1beta1")
-            assert [item["metadata"]["name"] for item in found["items"]] == names
+            obj = await world.request("GET", path + query)
+            assert (obj["kind"], obj["apiVersion"]) == ("PodMetricsList", "metrics.k8s.io/v1beta1")
+            assert [item["metadata"]["name"] for item in obj["items"]] == names
     columns, rows = await table(world, f"{ROOT}/namespaces/default/pods?labelSelector=app=web")
     assert columns == ["Name", "cpu", "memory", "Window"]
     assert rows == [["web-0", "250m", "1Mi", "15s"], ["web-1", "1500m", "1Mi", "15s"]]
@@ -86,8 +86,8 @@ async def test_node_metrics_are_pods_plus_overhead(world: World, meter: Meter) -
     await world.node("n2")
     await world.pod("a", node="n1")
     await world.pod("b", node="n1")
-    found = await world.request("GET", f"{ROOT}/nodes")
-    assert [(item["metadata"]["name"], item["usage"]) for item in found["items"]] == [
+    obj = await world.request("GET", f"{ROOT}/nodes")
+    assert [(item["metadata"]["name"], item["usage"]) for item in obj["items"]] == [
         ("n1", {"cpu": "500m", "memory": "2Mi"}),
         ("n2", {"cpu": "0", "memory": "0"}),
     ]
@@ -109,12 +109,12 @@ async def test_protobuf_responses(world: World, meter: Meter, path: str) -> None
     media = "application/vnd.kubernetes.protobuf"
     answer = await world.admin.request("GET", f"{ROOT}/{path}", headers={"accept": media})
     assert (answer.status, answer.headers["content-type"]) == (200, media)
-    found = decode_object(answer.body)
-    for item in found.get("items") or ():
+    result = decode_object(answer.body)
+    for item in result.get("items") or ():
         assert (item.get("kind"), item.get("apiVersion")) == (None, None)  # the envelope names the list only
     for item in wanted.get("items") or ():
         item.pop("kind", None), item.pop("apiVersion", None)
-    assert found == wanted
+    assert result == wanted
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ async def test_missing_metrics(world: World, meter: Meter, path: str, text: str)
 
 
 async def test_discovery_and_read_only_verbs(world: World, meter: Meter) -> None:
-    found = await discover(world.admin)
-    ours = {each.name: each for each in found.resources() if each.group == "metrics.k8s.io"}
+    result = await discover(world.admin)
+    ours = {resource.name: resource for resource in result.resources() if resource.group == "metrics.k8s.io"}
     assert {name: (each.kind, each.namespaced, each.verbs) for name, each in ours.items()} == {
         "nodes": ("NodeMetrics", False, ("get", "list")),
         "pods": ("PodMetrics", True, ("get", "list")),
     }
     listed = await world.request("GET", ROOT)
-    assert [each["name"] for each in listed["resources"]] == ["nodes", "pods"]
+    assert [resource["name"] for resource in listed["resources"]] == ["nodes", "pods"]
     service = await world.request("GET", "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io")
     assert service["status"]["conditions"][0]["status"] == "True"
     assert "metrics.k8s.io/v1beta1" in str((await world.request("GET", "/openapi/v3"))["paths"])
@@ -153,7 +153,7 @@ async def test_discovery_and_read_only_verbs(world: World, meter: Meter) -> None
 async def test_api_is_not_found_when_disabled(world: World) -> None:
     with pytest.raises(NotFound, match="could not find the requested resource"):
         await world.request("GET", f"{ROOT}/nodes")
-    assert "metrics.k8s.io" not in {each.group for each in (await discover(world.admin)).versions}
+    assert "metrics.k8s.io" not in {version.group for version in (await discover(world.admin)).versions}
 
 
 async def test_aggregated_view_role(world: World, meter: Meter) -> None:

@@ -21,8 +21,8 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 def config_map(name: str = "c", meta: Object | None = None, **data: Any) -> Object:
     """A configuration of a ConfigMap."""
-    found: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **(meta or {})}}
-    return {**found, "data": data} if data else found
+    result: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **(meta or {})}}
+    return {**result, "data": data} if data else result
 
 
 def deployment(containers: Any = None, **spec: Any) -> Object:
@@ -41,8 +41,8 @@ def service(*ports: Object, **spec: Any) -> Object:
 
 def crontab(spec: Any, **more: Any) -> Object:
     """A configuration of a custom resource."""
-    found: Object = {"apiVersion": "story.example.com/v1", "kind": "CronTab", "metadata": {"name": "t"}}
-    return {**found, "spec": spec, **more}
+    result: Object = {"apiVersion": "story.example.com/v1", "kind": "CronTab", "metadata": {"name": "t"}}
+    return {**result, "spec": spec, **more}
 
 
 CRD: Object = {

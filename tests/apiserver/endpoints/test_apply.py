@@ -90,9 +90,9 @@ async def test_force_takes_ownership(api: Api) -> None:
 
 
 async def test_before_first_apply_manager(api: Api) -> None:
-    made = await api.post(CONFIG_MAPS, config_map(a="1", b="1"))
-    made.meta["managedFields"] = []
-    await api.put(C, made.body)
+    created = await api.post(CONFIG_MAPS, config_map(a="1", b="1"))
+    created.meta["managedFields"] = []
+    await api.put(C, created.body)
     assert owners(await applied(api, C, config_map(a="2"), "m1", "&force=true")) == {
         "m1/Apply": {"f:data": {"f:a": {}}},
         "before-first-apply/Update": {"f:data": {".": {}, "f:b": {}}},
@@ -111,7 +111,7 @@ async def test_before_first_apply_manager(api: Api) -> None:
 async def test_items_keep_their_order(api: Api, live: str, config: str, order: str) -> None:
     one, other = ([{"name": name, "image": "i"} for name in names] for names in (live, config))
     answer = (await apply_all(api, (D, deployment(one)), (D, deployment(other), "m2")))[-1]
-    assert [each["name"] for each in answer.body["spec"]["template"]["spec"]["containers"]] == list(order)
+    assert [container["name"] for container in answer.body["spec"]["template"]["spec"]["containers"]] == list(order)
 
 
 async def test_port_without_protocol_is_keyed_as_tcp(api: Api) -> None:
@@ -160,8 +160,8 @@ async def test_status_is_applied_through_its_subresource(api: Api) -> None:
 
 async def test_a_dry_run_stores_nothing(api: Api) -> None:
     dry = await applied(api, C, config_map(a="1"), "m1", "&dryRun=All")
-    found = await api.get(C)
-    assert (dry.status, found.status) == (201, 404)
+    answer = await api.get(C)
+    assert (dry.status, answer.status) == (201, 404)
     assert owners(dry) == {"m1/Apply": {"f:data": {"f:a": {}}}}
 
 

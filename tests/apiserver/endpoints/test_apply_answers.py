@@ -23,9 +23,9 @@ ALLOCATED = ("clusterIP", "clusterIPs")
 async def answers(api: Api, steps: Sequence[Step]) -> list[Any]:
     running = asyncio.ensure_future(api.server.run())
     await api.create(DEFINITIONS, CRD)
-    found = [essence(await api.request(*step)) for step in steps]
+    result = [essence(await api.request(*step)) for step in steps]
     running.cancel()
-    return found
+    return result
 
 
 def essence(answer: Answer) -> Any:

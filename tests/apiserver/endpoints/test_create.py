@@ -63,8 +63,8 @@ async def test_unknown_media_type_is_415(api: Api) -> None:
 async def test_generated_name_collisions_are_retried(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     suffixes = iter(["aaaaa", "aaaaa", "aaaaa", "bbbbb"])
     monkeypatch.setattr(type(api.env), "name_suffix", lambda _env: next(suffixes))
-    made = [await api.create(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}) for _ in range(2)]
-    assert [obj["metadata"]["name"] for obj in made] == ["c-aaaaa", "c-bbbbb"]
+    created = [await api.create(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}) for _ in range(2)]
+    assert [obj["metadata"]["name"] for obj in created] == ["c-aaaaa", "c-bbbbb"]
 
 
 async def test_name_generation_stops_after_eight_attempts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,11 +102,11 @@ async def test_duplicate_owner_references_are_removed_with_a_warning(api: Api) -
 
 
 async def test_dry_run_stores_nothing(api: Api) -> None:
-    made = await api.post(CONFIG_MAPS + "?dryRun=All", config_map())
-    found = await api.get(CONFIG_MAPS + "/c")
-    assert made.status == 201
-    assert "uid" in made.meta and "resourceVersion" not in made.meta
-    assert found.status == 404
+    created = await api.post(CONFIG_MAPS + "?dryRun=All", config_map())
+    answer = await api.get(CONFIG_MAPS + "/c")
+    assert created.status == 201
+    assert "uid" in created.meta and "resourceVersion" not in created.meta
+    assert answer.status == 404
 
 
 @cases(
@@ -159,10 +159,10 @@ async def test_resource_quantities_are_rounded_to_milli(api: Api) -> None:
     asking = pod()
     asking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "0.0001"}}
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1000u"}}}
-    made = await api.create(PODS, asking)
+    created = await api.create(PODS, asking)
     node = await api.create("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1500u"}}})
     made_quota = await api.create("/api/v1/namespaces/default/resourcequotas", quota)
-    assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1m"}}
+    assert created["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1m"}}
     assert node["status"]["capacity"] == {"cpu": "2m"}
     assert made_quota["spec"]["hard"] == {"requests.cpu": "1m"}
 

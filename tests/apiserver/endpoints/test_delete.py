@@ -14,7 +14,7 @@ NAMESPACED = "/apis/batch/v1/namespaces/default/jobs"
 
 
 async def test_delete_returns_a_status_with_details(api: Api) -> None:
-    made = await api.create(CONFIG_MAPS, config_map())
+    created = await api.create(CONFIG_MAPS, config_map())
     first = await api.delete(CONFIG_MAPS + "/c")
     second = await api.delete(CONFIG_MAPS + "/c")
     assert first.body == {
@@ -22,7 +22,7 @@ async def test_delete_returns_a_status_with_details(api: Api) -> None:
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
-        "details": {"name": "c", "kind": "configmaps", "uid": made["metadata"]["uid"]},
+        "details": {"name": "c", "kind": "configmaps", "uid": created["metadata"]["uid"]},
     }
     assert (second.status, second.message) == (404, 'configmaps "c" not found')
 
@@ -58,16 +58,16 @@ async def test_propagation_policy(
 ) -> None:
     await api.create(REPLICA_SETS, replica_set(metadata={"finalizers": had}))
     answer = await api.delete(REPLICA_SETS + "/r", options)
-    found = await api.get(REPLICA_SETS + "/r")
+    response = await api.get(REPLICA_SETS + "/r")
     assert answer.status == code, answer.text
     if finalizers is None:
-        assert found.status == 404
+        assert response.status == 404
         return
-    assert answer.body == found.body
-    assert found.meta["finalizers"] == finalizers
-    assert found.meta["deletionTimestamp"] == "2026-01-01T00:00:00Z"
-    assert found.meta["deletionGracePeriodSeconds"] == 0
-    assert found.meta["generation"] == 2
+    assert answer.body == response.body
+    assert response.meta["finalizers"] == finalizers
+    assert response.meta["deletionTimestamp"] == "2026-01-01T00:00:00Z"
+    assert response.meta["deletionGracePeriodSeconds"] == 0
+    assert response.meta["generation"] == 2
 
 
 async def test_second_delete_of_a_terminating_object_changes_nothing(api: Api) -> None:
@@ -99,9 +99,9 @@ async def test_jobs_orphan_by_default_with_a_warning(api: Api) -> None:
 
 
 async def _running(api: Api, name: str = "p", **more: Any) -> Object:
-    made = await api.create(PODS, pod(name, **more))
+    created = await api.create(PODS, pod(name, **more))
     await api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "n1"}})
-    return made
+    return created
 
 
 @cases(
@@ -124,29 +124,29 @@ async def test_grace_period(
         await api.create(PODS, pod())
     await api.patch(PODS + "/p/status", {"status": {"phase": phase}})
     answer = await api.delete(PODS + "/p", options)
-    found = await api.get(PODS + "/p")
+    response = await api.get(PODS + "/p")
     assert answer.status == 200
     assert answer.body["kind"] == "Pod"
     assert answer.meta["generation"] == 2
     if grace is None:
-        assert found.status == 404
+        assert response.status == 404
         assert answer.meta["deletionGracePeriodSeconds"] == 0
     else:
-        assert answer.body == found.body
+        assert answer.body == response.body
         assert answer.meta["deletionGracePeriodSeconds"] == grace
         assert answer.meta["deletionTimestamp"] == f"2026-01-01T{deadline}Z"
 
 
 async def test_grace_period_can_only_be_shortened(api: Api) -> None:
     await _running(api)
-    seen = []
+    observed = []
     for seconds in (20, 20, 25, 10, 2):
         answer = await api.delete(PODS + "/p", {"gracePeriodSeconds": seconds})
         meta = answer.meta
-        seen.append((meta["deletionGracePeriodSeconds"], meta["deletionTimestamp"][14:19], meta["resourceVersion"]))
+        observed.append((meta["deletionGracePeriodSeconds"], meta["deletionTimestamp"][14:19], meta["resourceVersion"]))
         await asyncio.sleep(1)
     # Begun at 0 s with 20 s; shortened to 10 s from the beginning; 2 s would have been at 2 s, and it is 4 s by then.
-    assert seen == [
+    assert observed == [
         (20, "00:20", "9"),
         (20, "00:20", "9"),
         (20, "00:20", "9"),
@@ -156,12 +156,12 @@ async def test_grace_period_can_only_be_shortened(api: Api) -> None:
 
 
 async def test_force_deleted_pod_is_first_marked_with_grace_period_zero(api: Api) -> None:
-    made = await api.create(PODS, pod())
-    events = await api.watch(f"{PODS}?resourceVersion={made['metadata']['resourceVersion']}&timeoutSeconds=1")
+    created = await api.create(PODS, pod())
+    events = await api.watch(f"{PODS}?resourceVersion={created['metadata']['resourceVersion']}&timeoutSeconds=1")
     await api.delete(PODS + "/p")
-    seen = await events.rest()
-    assert [type_ for type_, _obj in seen] == ["MODIFIED", "DELETED"]
-    assert [obj["metadata"]["deletionGracePeriodSeconds"] for _type, obj in seen] == [0, 0]
+    observed = await events.rest()
+    assert [type_ for type_, _obj in observed] == ["MODIFIED", "DELETED"]
+    assert [obj["metadata"]["deletionGracePeriodSeconds"] for _type, obj in observed] == [0, 0]
 
 
 async def test_pod_with_a_finalizer_is_kept_after_its_grace_period(api: Api) -> None:
@@ -169,18 +169,18 @@ async def test_pod_with_a_finalizer_is_kept_after_its_grace_period(api: Api) -> 
     await api.delete(PODS + "/p")
     none_left = await api.delete(PODS + "/p", {"gracePeriodSeconds": 0})
     freed = await api.patch(PODS + "/p", {"metadata": {"finalizers": None}})
-    found = await api.get(PODS + "/p")
+    answer = await api.get(PODS + "/p")
     assert none_left.meta["finalizers"] == ["a.b/c"]
     assert none_left.meta["deletionGracePeriodSeconds"] == 0
     assert freed.status == 200
-    assert found.status == 404
+    assert answer.status == 404
 
 
 async def test_dry_run_deletes_nothing(api: Api) -> None:
     await api.create(CONFIG_MAPS, config_map())
     answer = await api.delete(CONFIG_MAPS + "/c", {"dryRun": ["All"]})
-    found = await api.get(CONFIG_MAPS + "/c")
-    assert (answer.status, found.status) == (200, 200)
+    response = await api.get(CONFIG_MAPS + "/c")
+    assert (answer.status, response.status) == (200, 200)
 
 
 async def test_deletecollection_respects_selectors(api: Api) -> None:

@@ -167,8 +167,8 @@ def _legacy(item: dict[str, Any], version: dict[str, Any]) -> dict[str, Any]:
             if kind["version"]:
                 row |= {"group": kind["group"], "version": kind["version"]}
             listed.append(row)
-    found = {"kind": "APIResourceList", "groupVersion": group_version, "resources": listed}
-    return found if not group else {**found, "apiVersion": "v1"}
+    result = {"kind": "APIResourceList", "groupVersion": group_version, "resources": listed}
+    return result if not group else {**result, "apiVersion": "v1"}
 
 
 @pytest.mark.parametrize(
@@ -184,11 +184,11 @@ def test_unaggregated_discovery_of_every_group_version(item: dict[str, Any], ver
     discovery = Discovery(ResourceTable(), "127.0.0.1:6443")
     expected = _legacy(item, version)
     path = "/api/" if "/" not in expected["groupVersion"] else "/apis/"
-    found = document(get(discovery, path + expected["groupVersion"]))
-    by_name = {entry["name"]: entry for entry in found["resources"]}
+    result = document(get(discovery, path + expected["groupVersion"]))
+    by_name = {entry["name"]: entry for entry in result["resources"]}
     assert by_name == {entry["name"]: entry for entry in expected["resources"]}
     assert [*by_name] == sorted(by_name), "upstream lists them by name"
-    assert found["groupVersion"] == expected["groupVersion"]
+    assert result["groupVersion"] == expected["groupVersion"]
 
 
 def test_unaggregated_discovery_of_every_group(discovery: Discovery) -> None:

@@ -46,12 +46,12 @@ async def _evict(api: Api, body: Object | None = None, query: str = "") -> Answe
 async def test_eviction_without_a_budget_deletes_the_pod_with_a_condition(api: Api) -> None:
     await _running(api)
     answer = await _evict(api)
-    found = (await api.get(PODS + "/p")).body
+    obj = (await api.get(PODS + "/p")).body
     assert answer.status == 201
     assert answer.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-    assert found["metadata"]["deletionTimestamp"]
-    assert found["metadata"]["deletionGracePeriodSeconds"] == 30
-    assert found["status"]["conditions"][-1] == {
+    assert obj["metadata"]["deletionTimestamp"]
+    assert obj["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert obj["status"]["conditions"][-1] == {
         "type": "DisruptionTarget",
         "status": "True",
         "lastProbeTime": None,
@@ -105,7 +105,7 @@ async def test_eviction_decrements_disruptions_allowed(api: Api) -> None:
     await _budget(api, disruptionsAllowed=1)
     code = (await _evict(api)).status
     status = (await api.get(BUDGETS + "/b")).body["status"]
-    found = (await api.get(PODS + "/p")).body
+    obj = (await api.get(PODS + "/p")).body
     assert code == 201
     assert status["disruptionsAllowed"] == 0
     assert status["disruptedPods"] == {"p": "2026-01-01T00:00:00Z"}
@@ -119,7 +119,7 @@ async def test_eviction_decrements_disruptions_allowed(api: Api) -> None:
             "message": "",
         }
     ]
-    assert found["metadata"]["deletionTimestamp"]
+    assert obj["metadata"]["deletionTimestamp"]
 
 
 @cases(
@@ -172,12 +172,12 @@ async def test_rejected_evictions(
     await _running(api)
     await _budget(api, **status)
     answer = await _evict(api)
-    found = (await api.get(PODS + "/p")).body
+    obj = (await api.get(PODS + "/p")).body
     assert (answer.status, answer.message) == (code, message)
     assert answer.body["reason"] == "TooManyRequests"
     assert answer.body["details"]["causes"] == [{"reason": "DisruptionBudget", "message": cause}]
     assert answer.headers.get("retry-after") == retry_after
-    assert "deletionTimestamp" not in found["metadata"]
+    assert "deletionTimestamp" not in obj["metadata"]
 
 
 @cases(
@@ -223,9 +223,9 @@ async def test_unhealthy_pod_eviction_policy(api: Api, policy: str | None, healt
     await _running(api, ready=False)
     spec = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
     await _budget(api, spec=spec, disruptionsAllowed=0, currentHealthy=healthy)
-    found = (await _evict(api)).status
+    result = (await _evict(api)).status
     status = (await api.get(BUDGETS + "/b")).body["status"]
-    assert found == code
+    assert result == code
     assert "disruptedPods" not in status
 
 

@@ -163,9 +163,9 @@ async def test_continue_token_of_a_future_revision_is_awaited(api: Api, method: 
     waiting = asyncio.ensure_future(api.request("GET", targets[0]))
     await asyncio.sleep(1)
     await api.create(CONFIG_MAPS, config_map("d"))
-    found = await waiting
+    result = await waiting
     never = await api.request(method, targets[1])
-    assert found.status == 200
+    assert result.status == 200
     assert (never.status, never.message) == (504, f"Timeout: Too large resource version: {2**63 - 1}, current: 10")
 
 
@@ -190,9 +190,9 @@ async def test_future_resource_version_is_awaited(api: Api, target: str) -> None
     waiting = asyncio.ensure_future(api.get(target + "?resourceVersion=10"))
     await asyncio.sleep(1)
     await api.create(CONFIG_MAPS, config_map("d"))
-    found = await waiting
+    result = await waiting
     never = await api.get(target + "?resourceVersion=99")
-    assert found.status == 200
+    assert result.status == 200
     assert (never.status, never.body["reason"]) == (504, "Timeout")
     assert never.message == "Timeout: Too large resource version: 99, current: 10"
     assert never.body["details"] == {
@@ -246,13 +246,13 @@ async def test_event_groups_have_their_own_field_selectors(api: Api) -> None:
     body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
     await api.create("/api/v1/namespaces/default/events", body)
     core, other = "/api/v1/events?fieldSelector=", "/apis/events.k8s.io/v1/events?fieldSelector="
-    *found, rejected = [
+    *result, rejected = [
         await api.get(core + "involvedObject.name%3Dp"),
         await api.get(other + "regarding.name%3Dp"),
         await api.get(core + "involvedObject.name%3Dp,reason%3D"),
         await api.get(other + "involvedObject.name%3Dp"),
     ]
-    assert [_names(answer) for answer in found] == [["e"]] * 3
+    assert [_names(answer) for answer in result] == [["e"]] * 3
     assert (rejected.status, rejected.message) == (400, "field label not supported: involvedObject.name")
 
 
@@ -287,10 +287,10 @@ async def test_metadata_name_selector_across_namespaces(api: Api) -> None:
 async def test_malformed_query_parameters_are_ignored(api: Api) -> None:
     """As Go's net/url leaves out those with a semicolon, or with an escape that is none."""
     await api.create(CONFIG_MAPS, config_map())
-    found = [
+    result = [
         await api.get(f"{CONFIG_MAPS}?{query}") for query in ("labelSelector=%zz", "labelSelector=a;limit=x", "&&")
     ]
-    assert [len(answer.body["items"]) for answer in found] == [1, 1, 1]
+    assert [len(answer.body["items"]) for answer in result] == [1, 1, 1]
 
 
 async def test_continue_token_is_returned_if_later_objects_may_not_match(api: Api) -> None:

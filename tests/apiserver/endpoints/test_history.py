@@ -20,12 +20,12 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 async def _one_each_minute(world: World, env: Env) -> dict[str, str]:
     """The resourceVersion of each ConfigMap by the time when it was made."""
-    made = {}
+    result = {}
     for number in range(3):
         await asyncio.sleep(60)
         _status, body = await world.request("POST", CONFIG_MAPS, config_map(f"m{number}"))
-        made[format_time(env.now())] = body["metadata"]["resourceVersion"]
-    return made
+        result[format_time(env.now())] = body["metadata"]["resourceVersion"]
+    return result
 
 
 async def _history(world: World, query: str = "") -> Any:
@@ -151,11 +151,11 @@ async def test_changes_are_paged(world: World) -> None:
     newest = await _changes(world, "&namespace=default&limit=1000")
     assert (len(newest["changes"]), newest["more"]) == (_PAGE_CHANGES, True)
     oldest = await _changes(world, f"&namespace=default&limit=1000&before={newest['changes'][0]['resourceVersion']}")
-    assert ([each["name"] for each in oldest["changes"]], "more" in oldest) == (["m0", "m1", "m2"], False)
+    assert ([change["name"] for change in oldest["changes"]], "more" in oldest) == (["m0", "m1", "m2"], False)
     assert oldest["changes"][-1]["resourceVersion"] == newest["begins"]
     client = Client(world.core.transport("admin", ("system:masters",)), world.env)
     read = await recorded_changes(client, "", "configmaps", "default")
-    assert [each.name for each in read] == [f"m{number}" for number in range(_PAGE_CHANGES + 3)]
+    assert [item.name for item in read] == [f"m{number}" for number in range(_PAGE_CHANGES + 3)]
 
 
 async def test_page_size_is_bounded_in_bytes(world: World) -> None:
@@ -165,9 +165,9 @@ async def test_page_size_is_bounded_in_bytes(world: World) -> None:
         await world.request(
             "PUT", f"{CONFIG_MAPS}/large", {**large, "metadata": {"name": "large", "labels": {"a": f"{number}"}}}
         )
-    found = await _changes(world, "&namespace=default&name=large")
-    assert (len(found["changes"]), found["more"]) == (9, True)
-    assert made["metadata"]["resourceVersion"] not in {each["resourceVersion"] for each in found["changes"]}
+    result = await _changes(world, "&namespace=default&name=large")
+    assert (len(result["changes"]), result["more"]) == (9, True)
+    assert made["metadata"]["resourceVersion"] not in {change["resourceVersion"] for change in result["changes"]}
 
 
 @pytest.mark.parametrize("path", [PATH, CHANGES + "?resource=secrets", CHANGES + "?resource=secrets&namespace=mine"])
@@ -205,6 +205,6 @@ def _role(kind: str, name: str) -> dict[str, str]:
 async def test_changes_contain_no_object_content(world: World) -> None:
     secret = {"metadata": {"name": "s"}, "stringData": {"password": "hunter2"}}
     await world.request("POST", "/api/v1/namespaces/default/secrets", secret)
-    found = await world.request("GET", f"{CHANGES}?resource=secrets")
-    assert {"s"} <= {each["name"] for each in found[1]["changes"]}
-    assert "hunter2" not in str(found) and "aHVudGVyMg" not in str(found)
+    obj = await world.request("GET", f"{CHANGES}?resource=secrets")
+    assert {"s"} <= {change["name"] for change in obj[1]["changes"]}
+    assert "hunter2" not in str(obj) and "aHVudGVyMg" not in str(obj)

@@ -74,13 +74,13 @@ async def test_rejected_ephemeral_containers(api: Api, wanted: list[Object], mes
 
 
 async def test_ephemeralcontainers_changes_nothing_else(api: Api) -> None:
-    made = await api.create(PODS, pod())
-    body = {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}
-    body["spec"] = {**made["spec"], "nodeName": "n9", "ephemeralContainers": [DEBUGGER]}
-    found = (await api.put(PODS + "/p/ephemeralcontainers", body)).body
-    assert "labels" not in found["metadata"]
-    assert {**found["spec"], "ephemeralContainers": None} == {**made["spec"], "ephemeralContainers": None}
-    assert "ephemeralContainers" in found["spec"]
+    created = await api.create(PODS, pod())
+    body = {**created, "metadata": {**created["metadata"], "labels": {"a": "b"}}}
+    body["spec"] = {**created["spec"], "nodeName": "n9", "ephemeralContainers": [DEBUGGER]}
+    result = (await api.put(PODS + "/p/ephemeralcontainers", body)).body
+    assert "labels" not in result["metadata"]
+    assert {**result["spec"], "ephemeralContainers": None} == {**created["spec"], "ephemeralContainers": None}
+    assert "ephemeralContainers" in result["spec"]
 
 
 # Resize
@@ -351,16 +351,16 @@ async def test_exec_attach_and_portforward_are_rejected(
 
 @pytest.mark.parametrize("what", ["exec", "attach", "portforward"])
 async def test_exec_by_get_requires_create(api: Api, what: str) -> None:
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     def authorize(_identity: Identity, info: RequestInfo) -> None:
-        asked.append((info.verb, info.subresource))
+        requests.append((info.verb, info.subresource))
 
     await api.create(PODS, pod())
     api.server.authorize = authorize
     await api.get(f"{PODS}/p/{what}")
     await api.get(f"{PODS}/p/log")
-    assert asked == [("get", what), ("create", what), ("get", "log")]
+    assert requests == [("get", what), ("create", what), ("get", "log")]
 
 
 async def test_service_proxy_is_unavailable(api: Api) -> None:

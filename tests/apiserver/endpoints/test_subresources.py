@@ -25,9 +25,9 @@ SERVICES = "/api/v1/namespaces/default/services"
 
 
 async def test_scale_of_a_workload(api: Api) -> None:
-    made = await api.create(REPLICA_SETS, replica_set(replicas=2))
+    created = await api.create(REPLICA_SETS, replica_set(replicas=2))
     answer = await api.get(SCALE)
-    meta = made["metadata"]
+    meta = created["metadata"]
     assert answer.body == {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -48,12 +48,12 @@ async def test_scale_of_a_workload(api: Api) -> None:
 async def test_scaling_by_patch(api: Api, content_type: str, patch: object) -> None:
     await api.create(REPLICA_SETS, replica_set())
     scaled = await api.patch(SCALE, patch, content_type)
-    found = await api.get(REPLICA_SETS + "/r")
+    answer = await api.get(REPLICA_SETS + "/r")
     assert scaled.body["kind"] == "Scale"
     assert scaled.body["spec"] == {"replicas": 5}
-    assert scaled.meta["resourceVersion"] == found.meta["resourceVersion"]
-    assert found.body["spec"]["replicas"] == 5
-    assert found.meta["generation"] == 2
+    assert scaled.meta["resourceVersion"] == answer.meta["resourceVersion"]
+    assert answer.body["spec"]["replicas"] == 5
+    assert answer.meta["generation"] == 2
 
 
 async def test_scaling_by_put(api: Api) -> None:
@@ -62,9 +62,9 @@ async def test_scaling_by_put(api: Api) -> None:
     scale["spec"] = {}
     zero = await api.put(SCALE, scale)
     stale = await api.put(SCALE, scale)
-    found = await api.get(REPLICA_SETS + "/r")
+    answer = await api.get(REPLICA_SETS + "/r")
     assert zero.body["spec"] == {}
-    assert found.body["spec"]["replicas"] == 0
+    assert answer.body["spec"]["replicas"] == 0
     assert stale.status == 409
     assert stale.message.startswith(
         'Operation cannot be fulfilled on replicasets.apps "r": the object has been modified'
@@ -106,13 +106,13 @@ def _binding(name: str = "p", node: str = "n1", **meta: object) -> Object:
 async def test_binding_sets_the_node_name(api: Api, target: str) -> None:
     await api.create(PODS, pod())
     answer = await api.post(target, _binding(annotations={"a": "b"}))
-    found = await api.get(PODS + "/p")
+    response = await api.get(PODS + "/p")
     assert answer.status == 201
     assert answer.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-    assert found.body["spec"]["nodeName"] == "n1"
-    assert found.meta["annotations"] == {"a": "b"}
-    assert found.meta["generation"] == 1
-    assert found.body["status"]["conditions"] == [
+    assert response.body["spec"]["nodeName"] == "n1"
+    assert response.meta["annotations"] == {"a": "b"}
+    assert response.meta["generation"] == 1
+    assert response.body["status"]["conditions"] == [
         {
             "type": "PodScheduled",
             "status": "True",
@@ -172,7 +172,7 @@ async def test_services_get_unique_addresses_and_ports(api: Api) -> None:
 
 
 async def test_update_keeps_allocations(api: Api) -> None:
-    made = await api.create(
+    created = await api.create(
         SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
     )
     body = {
@@ -181,7 +181,7 @@ async def test_update_keeps_allocations(api: Api) -> None:
     }
     answer = await api.put(SERVICES + "/s", body)
     assert answer.status == 200
-    assert answer.body["spec"] == {**made["spec"], "selector": {"a": "b"}}
+    assert answer.body["spec"] == {**created["spec"], "selector": {"a": "b"}}
 
 
 # The local transport
@@ -189,7 +189,7 @@ async def test_update_keeps_allocations(api: Api) -> None:
 
 @pytest.mark.not_on("etcd", reason="a write to etcd takes more turns of the loop")
 async def test_local_call_yields_and_a_cancelled_write_may_be_committed(api: Api) -> None:
-    found = []
+    result = []
     for turns in range(3):
         body = b'{"metadata":{"name":"c%d"}}' % turns
         request = Request("POST", CONFIG_MAPS, {"content-type": "application/json"}, body)
@@ -199,9 +199,9 @@ async def test_local_call_yields_and_a_cancelled_write_may_be_committed(api: Api
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        found.append((await api.get(f"{CONFIG_MAPS}/c{turns}")).status)
+        result.append((await api.get(f"{CONFIG_MAPS}/c{turns}")).status)
     # Cancelled before it began, before it was read, and between the write and its answer.
-    assert found == [404, 404, 200]
+    assert result == [404, 404, 200]
 
 
 async def test_discovery_and_version_are_served_locally(api: Api) -> None:
@@ -237,8 +237,8 @@ async def test_data_source_is_printed_with_its_group(api: Api) -> None:
     spec = {**replica_set()["spec"], "serviceName": "s", "volumeClaimTemplates": [claim]}
     sets = "/apis/apps/v1/namespaces/default/statefulsets"
     volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": wanted}}}
-    made = await api.create(sets, {"metadata": {"name": "s"}, "spec": spec})
+    created = await api.create(sets, {"metadata": {"name": "s"}, "spec": spec})
     made_pod = await api.create(PODS, pod("p", volumes=[volume]))
-    shown = next(each for each in made_pod["spec"]["volumes"] if each["name"] == "v")
-    for spec in (made["spec"]["volumeClaimTemplates"][0]["spec"], shown["ephemeral"]["volumeClaimTemplate"]["spec"]):
+    shown = next(item for item in made_pod["spec"]["volumes"] if item["name"] == "v")
+    for spec in (created["spec"]["volumeClaimTemplates"][0]["spec"], shown["ephemeral"]["volumeClaimTemplate"]["spec"]):
         assert spec["dataSource"] == {"apiGroup": None, "kind": "PersistentVolumeClaim", "name": "c"}

@@ -243,9 +243,9 @@ async def test_strategic_patch_errors_refer_to_the_patch(api: Api, spec: Object,
 async def test_empty_lists_and_maps_of_a_patch_are_not_stored(api: Api) -> None:
     await api.create(PODS, pod())
     empty: Object = {"metadata": {"labels": {}, "finalizers": []}, "spec": {"tolerations": []}}
-    found = (await api.patch(PODS + "/p", empty)).body
-    assert "labels" not in found["metadata"]
-    assert "finalizers" not in found["metadata"]
+    body = (await api.patch(PODS + "/p", empty)).body
+    assert "labels" not in body["metadata"]
+    assert "finalizers" not in body["metadata"]
 
 
 async def test_conditions_merge_by_type(api: Api) -> None:
@@ -254,7 +254,7 @@ async def test_conditions_merge_by_type(api: Api) -> None:
     await api.patch(PODS + "/p/status", ready, STRATEGIC)
     more = {"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "True"}]}}
     conditions = (await api.patch(PODS + "/p/status", more, STRATEGIC)).body["status"]["conditions"]
-    assert {found["type"]: found["status"] for found in conditions} == {"Ready": "True", "Other": "True"}
+    assert {condition["type"]: condition["status"] for condition in conditions} == {"Ready": "True", "Other": "True"}
     # Times that are unset are printed, as upstream's struct does.
     assert conditions[0]["lastTransitionTime"] is None
 
@@ -288,16 +288,16 @@ async def test_pod_ips_have_one_address_per_family(api: Api, sent: list[str], ke
     assert said in answer.message
     if not said:
         assert answer.body["status"]["podIP"] == "10.0.0.2"
-        assert [each["ip"] for each in answer.body["status"]["podIPs"]] == kept
+        assert [pod_ip["ip"] for pod_ip in answer.body["status"]["podIPs"]] == kept
 
 
 async def test_dry_run_update_stores_nothing(api: Api) -> None:
     await api.create(CONFIG_MAPS, config_map(data={"a": "1"}))
     dry = await api.request("PATCH", CONFIG_MAPS + "/c?dryRun=All", {"data": {"a": "2"}}, MERGE)
-    found = await api.get(CONFIG_MAPS + "/c")
+    answer = await api.get(CONFIG_MAPS + "/c")
     assert dry.body["data"] == {"a": "2"}
-    assert found.body["data"] == {"a": "1"}
-    assert dry.meta["resourceVersion"] == found.meta["resourceVersion"]
+    assert answer.body["data"] == {"a": "1"}
+    assert dry.meta["resourceVersion"] == answer.meta["resourceVersion"]
 
 
 @pytest.mark.parametrize("name", ["managedFields", "resourceVersion", "metadata", "finalizers", "uid", "kind"])
@@ -334,9 +334,9 @@ async def test_patch_cannot_set_the_namespace_of_a_cluster_scoped_object(api: Ap
 
 async def test_status_update_keeps_the_template_generation(api: Api) -> None:
     spec = {name: value for name, value in replica_set()["spec"].items() if name != "replicas"}
-    made = await api.create(DAEMON_SETS, {"metadata": {"name": "d"}, "spec": spec})
-    made["metadata"]["annotations"] = {}
-    assert (await api.put(f"{DAEMON_SETS}/d/status", made)).meta["annotations"] == {
+    created = await api.create(DAEMON_SETS, {"metadata": {"name": "d"}, "spec": spec})
+    created["metadata"]["annotations"] = {}
+    assert (await api.put(f"{DAEMON_SETS}/d/status", created)).meta["annotations"] == {
         "deprecated.daemonset.template.generation": "1"
     }
 

@@ -62,8 +62,8 @@ async def test_watched_objects_have_kind_and_api_version(api: Api) -> None:
 
 
 async def test_label_changes_are_added_and_deleted_events(api: Api) -> None:
-    made = await api.create(CONFIG_MAPS, config_map("x", data={"step": "0"}))
-    since = made["metadata"]["resourceVersion"]
+    created = await api.create(CONFIG_MAPS, config_map("x", data={"step": "0"}))
+    since = created["metadata"]["resourceVersion"]
     events = await api.watch(f"{CONFIG_MAPS}?labelSelector=on%3D1&resourceVersion={since}&timeoutSeconds=5")
     for step, on_ in (("1", "1"), ("2", "1"), ("3", None), ("4", None), ("5", "1")):
         await api.patch(CONFIG_MAPS + "/x", {"metadata": {"labels": {"on": on_}}, "data": {"step": step}})
@@ -133,11 +133,11 @@ async def test_event_is_encoded_once_per_encoding(api: Api, accept: str, query: 
 
 async def test_bookmarks_are_sent_every_minute_and_before_the_end(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=150")
-    seen = []
+    observed = []
     async for _line in events.stream:
-        seen.append((api.env.monotonic(), api.env.now().isoformat()[14:19]))
-        await api.create(PODS, pod(f"pod-{len(seen)}"))
-    assert [at for at, _text in seen] == [60.0, 120.0, 148.0]
+        observed.append((api.env.monotonic(), api.env.now().isoformat()[14:19]))
+        await api.create(PODS, pod(f"pod-{len(observed)}"))
+    assert [at for at, _text in observed] == [60.0, 120.0, 148.0]
 
 
 async def test_bookmark_is_not_repeated_without_writes(api: Api) -> None:
@@ -147,13 +147,13 @@ async def test_bookmark_is_not_repeated_without_writes(api: Api) -> None:
         await api.create(PODS, pod("later"))
 
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true&timeoutSeconds=600")
-    seen = []
+    observed = []
     writing = asyncio.get_running_loop().create_task(write_after(api, 250))
     async for line in events.stream:
         revision = msgspec.json.decode(line)["object"]["metadata"]["resourceVersion"]
-        seen.append((api.env.monotonic(), revision))
+        observed.append((api.env.monotonic(), revision))
     await writing
-    assert seen == [(60.0, "6"), (300.0, "7"), (598.0, "7")]
+    assert observed == [(60.0, "6"), (300.0, "7"), (598.0, "7")]
 
 
 async def test_bookmark_has_only_a_resource_version(api: Api) -> None:
@@ -256,7 +256,7 @@ async def test_event_ttl_is_one_hour_after_the_last_write(api: Api) -> None:
         return {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}}
 
     running = asyncio.ensure_future(api.server.run())
-    seen = []
+    observed = []
     await api.create(target, event("old"))
     await api.create(target, event("kept"))
     await asyncio.sleep(1800)
@@ -264,9 +264,9 @@ async def test_event_ttl_is_one_hour_after_the_last_write(api: Api) -> None:
     for seconds in (1700, 200, 1800):
         await asyncio.sleep(seconds)
         listed = await api.get(target)
-        seen.append([item["metadata"]["name"] for item in listed.body["items"]])
+        observed.append([item["metadata"]["name"] for item in listed.body["items"]])
     running.cancel()
-    assert seen == [["kept", "old"], ["kept"], []]
+    assert observed == [["kept", "old"], ["kept"], []]
 
 
 async def test_bookmark_cadence_is_an_option(env: Env) -> None:

@@ -147,8 +147,8 @@ def test_open_watches_are_counted() -> None:
 def test_every_resource_has_its_own_series() -> None:
     targets = [f"/{'apis' if info.group else 'api'}/{info.api_version}/{info.resource}" for info in built_in()]
     metrics = metrics_of(*[Request("GET", target) for target in [*targets, *targets]])
-    found = lines(metrics, "apiserver_request_total")
-    assert len(found) == len(set(targets)) == sum(line.endswith(" 2") for line in found)
+    result = lines(metrics, "apiserver_request_total")
+    assert len(result) == len(set(targets)) == sum(line.endswith(" 2") for line in result)
 
 
 def test_inflight_requests_are_the_maximum_of_the_last_second() -> None:

@@ -31,7 +31,11 @@ class Page:
 
     def value(self, name: str, /, **labels: str) -> float:
         """The sum of the series of that name that have these labels."""
-        return sum(one.value for one in self.series if one.name == name and labels.items() <= one.labels.items())
+        return sum(
+            series_.value
+            for series_ in self.series
+            if series_.name == name and labels.items() <= series_.labels.items()
+        )
 
 
 async def test_in_process_requests_are_counted(world: World) -> None:
@@ -131,7 +135,9 @@ async def test_stored_objects_are_counted(world: World) -> None:
     page = Page(world)
     assert page.value("apiserver_resource_objects", group="", resource="configmaps") == 1
     assert page.value("apiserver_storage_objects", resource="configmaps") == 1
-    assert [one for one in page.series if one.labels.get("resource") == "clusterroles.rbac.authorization.k8s.io"]
+    assert [
+        series_ for series_ in page.series if series_.labels.get("resource") == "clusterroles.rbac.authorization.k8s.io"
+    ]
     assert page.value("etcd_requests_total", operation="create", resource="configmaps") == 2
     assert page.value("etcd_request_duration_seconds_count", operation="delete", resource="configmaps") == 1
     assert page.value("apiserver_storage_events_received_total", resource="configmaps") == 3

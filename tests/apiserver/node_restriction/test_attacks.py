@@ -185,19 +185,19 @@ async def test_simulated_nodes_work_with_node_restriction(env: Env, manager: Opt
         await api.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
     await api.create(PODS, pod("p"))
     await asyncio.sleep(5)
-    found: list[Any] = [(await api.get(f"{PODS}/p")).body["status"]["phase"]]
+    result: list[Any] = [(await api.get(f"{PODS}/p")).body["status"]["phase"]]
     await api.delete(f"{PODS}/p")
     await asyncio.sleep(60)
-    found.append((await api.get(f"{PODS}/p")).status)
+    result.append((await api.get(f"{PODS}/p")).status)
     assert plane.nodes is not None
     plane.nodes.take_out_of_service("node-0")
     plane.nodes.vanish("node-1")
     await asyncio.sleep(5)
     spec = (await api.get("/api/v1/nodes/node-0")).body["spec"]
-    found.append([taint["key"] for taint in spec["taints"] if taint["key"].endswith("out-of-service")])
-    found.append((await api.get("/api/v1/nodes/node-1")).status)
+    result.append([taint["key"] for taint in spec["taints"] if taint["key"].endswith("out-of-service")])
+    result.append((await api.get("/api/v1/nodes/node-1")).status)
     work.cancel()
-    assert found == ["Running", 404, ["node.kubernetes.io/out-of-service"], 404]
+    assert result == ["Running", 404, ["node.kubernetes.io/out-of-service"], 404]
 
 
 async def test_stages_may_set_restricted_node_labels(env: Env, tmp_path: Any) -> None:
@@ -211,4 +211,4 @@ async def test_stages_may_set_restricted_node_labels(env: Env, tmp_path: Any) ->
     work.cancel()
     node = json.loads(answer.body)
     assert "node-role.kubernetes.io/worker" in node["metadata"]["labels"]
-    assert [each["type"] for each in node["status"]["conditions"]] == ["Ready"]
+    assert [condition["type"] for condition in node["status"]["conditions"]] == ["Ready"]

@@ -226,9 +226,9 @@ def test_objects_are_restricted_by_name(operation: str, resource: str, meta: Obj
     },
 )
 def test_resource_slices(operation: str, node: str, words: str) -> None:
-    found = {"metadata": {"name": "something"}, "spec": {"nodeName": node} if node else {}}
-    new = None if operation == "DELETE" else found
-    expect(admit(operation, "resourceslices", new, None if operation == "CREATE" else found), words)
+    result = {"metadata": {"name": "something"}, "spec": {"nodeName": node} if node else {}}
+    new = None if operation == "DELETE" else result
+    expect(admit(operation, "resourceslices", new, None if operation == "CREATE" else result), words)
 
 
 def claim(condition: str = "", allocated: str = "10G", resize_status: str = "") -> Object:

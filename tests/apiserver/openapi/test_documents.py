@@ -33,10 +33,10 @@ def json_of(path: str) -> Any:
 
 def inside(data: bytes, *numbers: int) -> list[Any]:
     """All values found by following field numbers down a message."""
-    found: list[Any] = [data]
+    result: list[Any] = [data]
     for number in numbers:
-        found = [value for part in found for field, _wire, value in fields_of(bytes(part)) if field == number]
-    return [bytes(value) if isinstance(value, memoryview) else value for value in found]
+        result = [value for part in result for field, _wire, value in fields_of(bytes(part)) if field == number]
+    return [bytes(value) if isinstance(value, memoryview) else value for value in result]
 
 
 @cases(
@@ -130,8 +130,8 @@ def _served(given: dict[str, Any], version: str) -> dict[str, Any]:
     collector = SchemaCollector(version)
     add_custom(collector, info, version)
     schemas = {name: value for name, value in collector.schemas.items() if name.startswith("io.k8s.bar.")}
-    found: dict[str, Any] = _without_descriptions(msgspec.json.decode(msgspec.json.encode(schemas)))
-    return found
+    document: dict[str, Any] = _without_descriptions(msgspec.json.decode(msgspec.json.encode(schemas)))
+    return document
 
 
 def _without_descriptions(value: Any) -> Any:

@@ -84,10 +84,10 @@ def pod(phase: str = "Running", *, metadata: Any = None, spec: Any = None, **sta
 
 
 def state(ready: bool = False, restarts: int = 0, last: str = "", name: str = "a", **state: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": name, "ready": ready, "restartCount": restarts, "state": state}
+    result: dict[str, Any] = {"name": name, "ready": ready, "restartCount": restarts, "state": state}
     if last:
-        found["lastState"] = {"terminated": {"finishedAt": last}}
-    return found
+        result["lastState"] = {"terminated": {"finishedAt": last}}
+    return result
 
 
 READY = [{"type": "Ready", "status": "True"}]

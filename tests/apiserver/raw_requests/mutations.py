@@ -248,12 +248,12 @@ def _places(value: Json, found: list[tuple[Json, Any]]) -> None:
 
 
 def _change_one(random: Random, value: Json) -> Json:
-    found: list[tuple[Json, Any]] = []
+    result: list[tuple[Json, Any]] = []
     if isinstance(value, dict | list):
-        _places(value, found)
-    if not found or random.random() < 0.02:
+        _places(value, result)
+    if not result or random.random() < 0.02:
         return odd_value(random)
-    holder, key = random.choice(found)
+    holder, key = random.choice(result)
     action = random.randrange(8)
     if action <= 2:
         holder[key] = odd_value(random)
@@ -261,7 +261,7 @@ def _change_one(random: Random, value: Json) -> Json:
         del holder[key]
     elif action == 4:
         # One value in the place of another.
-        other, there = random.choice(found)
+        other, there = random.choice(result)
         if isinstance(other, dict) == isinstance(there, str) and (isinstance(other, dict) or there < len(other)):
             holder[key] = json.loads(json.dumps(other.get(there) if isinstance(other, dict) else other[there]))
     elif isinstance(holder, dict):

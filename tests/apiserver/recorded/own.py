@@ -38,16 +38,16 @@ def is_made(prefix: str, name: str) -> bool:
 
 def _opened(message: str) -> str:
     """A message that shows a patched object, with what is in it made the same for both servers."""
-    found = _PATCHED.match(message)
-    if found is None:
+    match = _PATCHED.match(message)
+    if match is None:
         return message
     try:
-        shown = json.loads(json.loads(found[2]))
+        shown = json.loads(json.loads(match[2]))
     except ValueError:
         return message
     if not isinstance(shown, dict):
         return message
-    return found[1] + json.dumps(_common("", shown)) + found[3]
+    return match[1] + json.dumps(_common("", shown)) + match[3]
 
 
 def _common(key: str, value: Json) -> Json:
@@ -159,7 +159,7 @@ class Translation:
     def _value(self, place: str, key: str, value: Json) -> Json:
         if isinstance(value, dict | list):
             return value
-        found = self._values.get((place, key, value), self._latest.get((key, value)))
-        if found is not None and type(value) is not bool:
-            return found
+        obj = self._values.get((place, key, value), self._latest.get((key, value)))
+        if obj is not None and type(value) is not bool:
+            return obj
         return self.text(value) if isinstance(value, str) else value

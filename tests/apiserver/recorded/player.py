@@ -88,15 +88,15 @@ class Player:
             place = _place(exchange)
             settles = len(exchanges) > 1 and exchange.target.startswith(_SETTLING)
             ours = (self._settled if settles else self._ask)(exchange, place, translation)
-            found = differences(exchange, _where(place, exchange.answer), ours, translation)
-            found = [each for each in found if not _is_of_the_second(exchange, each)]
+            result = differences(exchange, _where(place, exchange.answer), ours, translation)
+            result = [item for item in result if not _is_of_the_second(exchange, item)]
             written = _written(exchange, ours, place, revisions)
             if not translation.is_of_split_second(place, exchange.text):
-                found += written
+                result += written
             self.report.shown.update(shown(exchange, ours, translation))
             if verbose:
-                print(Found(scenario.seed, exchange, ours, tuple(found)))
-            if self._count(scenario.seed, exchange, ours, found):
+                print(Found(scenario.seed, exchange, ours, tuple(result)))
+            if self._count(scenario.seed, exchange, ours, result):
                 return
 
     def _count(self, seed: int, exchange: Exchange, ours: Answer, found: list[Difference]) -> bool:
@@ -129,13 +129,13 @@ class Player:
 
     def _settled(self, exchange: Exchange, place: str, translation: Translation) -> Answer:
         """Our server's response once the object's conditions are stable."""
-        seen: list[str] = []
+        observed: list[str] = []
         while True:
             answer = self._ask(exchange, place, translation)
             body = answer.body if isinstance(answer.body, dict) else {}
-            seen.append((body.get("metadata") or {}).get("resourceVersion") or str(answer.code))
+            observed.append((body.get("metadata") or {}).get("resourceVersion") or str(answer.code))
             has_conditions = not answer.accepted or (body.get("status") or {}).get("conditions")
-            if (has_conditions and len(seen) > 3 and len(set(seen[-4:])) == 1) or len(seen) > 100:
+            if (has_conditions and len(observed) > 3 and len(set(observed[-4:])) == 1) or len(observed) > 100:
                 return answer
             time.sleep(0.02)
 
@@ -154,8 +154,8 @@ def _steps(scenario: Scenario) -> Iterator[list[Exchange]]:
 
 def _place(exchange: Exchange) -> str:
     """The path of the request's object without subresource, or of the collection."""
-    found = _PLACE.match(exchange.path)
-    return found[0] if found else exchange.path
+    match = _PLACE.match(exchange.path)
+    return match[0] if match else exchange.path
 
 
 def _where(place: str, answer: Answer) -> str:

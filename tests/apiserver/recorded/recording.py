@@ -125,6 +125,6 @@ def scenarios(file: str = SHORT) -> Iterator[Scenario]:
     """All scenarios of a recording, in order."""
     with lzma.open(DATA / file, "rt", encoding="utf-8") as lines:
         for line in lines:
-            found = json.loads(line)
-            pairs = zip(found["asked"], found["answers"], strict=True)
-            yield Scenario(found["seed"], tuple(Exchange.parse(asked, *answer) for asked, answer in pairs))
+            document = json.loads(line)
+            pairs = zip(document["asked"], document["answers"], strict=True)
+            yield Scenario(document["seed"], tuple(Exchange.parse(asked, *answer) for asked, answer in pairs))

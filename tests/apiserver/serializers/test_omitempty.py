@@ -12,11 +12,11 @@ from pilothouse.apiserver.serializers.omitempty import KEPT_IF_EMPTY, drop_empty
 
 def definitions() -> dict[str, Definition]:
     """Every type of the API, by name."""
-    found: dict[str, Definition] = {}
+    result: dict[str, Definition] = {}
 
     def walk(definition: Definition) -> None:
-        if definition.name not in found:
-            found[definition.name] = definition
+        if definition.name not in result:
+            result[definition.name] = definition
             for below in parts(definition):
                 walk(below)
 
@@ -25,7 +25,7 @@ def definitions() -> dict[str, Definition]:
         root = loaded.for_kind(*kind)
         assert root is not None
         walk(root)
-    return found
+    return result
 
 
 def parts(definition: Definition) -> Iterator[Definition]:

@@ -29,16 +29,16 @@ async def running(*found: Api) -> AsyncIterator[None]:
     """Run servers that share a store, and close them."""
     try:
         async with TaskGroup() as group:
-            for each in found:
-                group.start(each.server.run())
-            for each in found:
+            for item in found:
+                group.start(item.server.run())
+            for item in found:
                 # The first one creates the namespaces.
-                assert (await each.get("/api/v1/namespaces/default")).status == 200
+                assert (await item.get("/api/v1/namespaces/default")).status == 200
             yield
             group.cancel()
     finally:
-        for each in found:
-            await each.server.close()
+        for item in found:
+            await item.server.close()
 
 
 @contextlib.asynccontextmanager
@@ -46,9 +46,9 @@ async def servers(env: Env, count: int = 2, *, event_ttl: float = 3600) -> Async
     """``count`` servers with one etcd prefix."""
     etcd = shared_etcd()
     root = etcd.root()
-    found = [Api(env, store=open_store(env, etcd, root, event_ttl=event_ttl)) for _ in range(count)]
-    async with running(*found):
-        yield found
+    result = [Api(env, store=open_store(env, etcd, root, event_ttl=event_ttl)) for _ in range(count)]
+    async with running(*result):
+        yield result
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:

@@ -111,9 +111,9 @@ async def test_servers_decrypt_each_others_values(ours: Api, go: RealCluster, re
         assert status < 300, answer
         return answer
 
-    made = await ours.create(path, {"metadata": {"name": "ours", "labels": {"a": "b"}}})
+    created = await ours.create(path, {"metadata": {"name": "ours", "labels": {"a": "b"}}})
     assert (await _in_etcd(ours, resource, "ours")).startswith(f"{prefix}{'two:' if provider else ''}".encode())
-    assert (await theirs("GET", f"{path}/ours"))["metadata"]["uid"] == made["metadata"]["uid"]
+    assert (await theirs("GET", f"{path}/ours"))["metadata"]["uid"] == created["metadata"]["uid"]
     await theirs("POST", path, {"metadata": {"name": "theirs", "labels": {"a": "b"}}})
     of_theirs = await _in_etcd(ours, resource, "theirs")
     assert of_theirs.startswith(f"{prefix}{'one:' if provider else ''}".encode())
@@ -167,19 +167,19 @@ def _path(info: ResourceInfo, namespace: str) -> str:
 
 def _bodies() -> list[tuple[ResourceInfo, dict[str, Any]]]:
     infos = {(info.api_version, info.kind): info for info in built_in()}
-    found = []
-    for each in json.loads(_BODIES.read_text()).values():
-        body = each["sent"]
+    result = []
+    for value in json.loads(_BODIES.read_text()).values():
+        body = value["sent"]
         info = infos.get((body["apiVersion"], body["kind"]))
         if info is not None and body.get("metadata", {}).get("name"):
-            found.append((info, body))
-    return found
+            result.append((info, body))
+    return result
 
 
 def _serves(go: RealCluster, info: ResourceInfo) -> bool:
     root = f"/apis/{info.api_version}" if info.group else "/api/v1"
     try:
-        return any(each["name"] == info.resource for each in go.request("GET", root)["resources"])
+        return any(resource["name"] == info.resource for resource in go.request("GET", root)["resources"])
     except RequestFailed:
         return False
 
@@ -218,10 +218,10 @@ async def test_every_common_kind_is_read_by_both_servers(ours: Api, go: RealClus
                 continue
             what = f"{direction}: {info.kind} {name}"
             if direction == "ours":
-                made = await ours.post(path, body)
-                if made.status == 409 or made.status == 422:
+                created = await ours.post(path, body)
+                if created.status == 409 or created.status == 422:
                     continue
-                assert made.status == 201, (what, made.text)
+                assert created.status == 201, (what, created.text)
             else:
                 status, theirs = await asyncio.to_thread(go.try_request, "POST", path, body)
                 if status in (400, 409, 422):
@@ -327,8 +327,8 @@ async def test_node_ports_and_addresses_are_unique_across_servers(ours: Api, go:
     theirs_taken = made[1]["spec"]["ports"][0]["nodePort"]
     answer = await ours.post(services, body("again", ports=[{"port": 80, "nodePort": theirs_taken}]))
     assert answer.status == 422, answer.text
-    for each in made:
-        await ours.delete(f"{services}/{each['metadata']['name']}")
+    for item in made:
+        await ours.delete(f"{services}/{item['metadata']['name']}")
     status, found = await asyncio.to_thread(
         go.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": taken}])
     )

@@ -131,7 +131,7 @@ async def test_key_rotation_by_no_op_writes(world: World) -> None:
     async with world.server() as api:
         assert (await api.raw("secrets/default/a")).startswith(b"k8s\0")
         listed = (await api.get(SECRETS)).body["items"]
-        replaced = [await api.put(f"{SECRETS}/{one['metadata']['name']}", one) for one in listed]
+        replaced = [await api.put(f"{SECRETS}/{item['metadata']['name']}", item) for item in listed]
         assert [answer.status for answer in replaced] == [200]
         first = await api.raw("secrets/default/a")
         assert first.startswith(b"k8s:enc:aesgcm:v1:one:")
@@ -142,12 +142,12 @@ async def test_key_rotation_by_no_op_writes(world: World) -> None:
         assert (await api.raw("configmaps/default/plain")).startswith(b"k8s\0")
     world.configure(keys("two", "one"))
     async with world.server() as api:
-        found = await api.get(f"{SECRETS}/a")
-        assert found.body["data"] == {"password": "eA=="}
-        assert (await api.put(f"{SECRETS}/a?dryRun=All", found.body)).meta == found.meta
+        response = await api.get(f"{SECRETS}/a")
+        assert response.body["data"] == {"password": "eA=="}
+        assert (await api.put(f"{SECRETS}/a?dryRun=All", response.body)).meta == response.meta
         assert await api.raw("secrets/default/a") == first
         patched = await api.patch(f"{SECRETS}/a", {})
-        assert patched.meta["resourceVersion"] != found.meta["resourceVersion"]
+        assert patched.meta["resourceVersion"] != response.meta["resourceVersion"]
         assert (await api.raw("secrets/default/a")).startswith(b"k8s:enc:aesgcm:v1:two:")
         asked = api.chain.metrics.registry.value
         assert asked("etcd_request_duration_seconds", "get", "", "secrets") == 1, "whether it is stale"
@@ -210,8 +210,8 @@ async def test_missing_key_is_an_error_until_restored(world: World) -> None:
         world.configure(keys("two", "one"))
         assert api.encryption.controller is not None
         await api.encryption.controller.sync()
-        found = await until(api, SECRETS, 200)
-        assert [item["metadata"]["name"] for item in found.body["items"]] == ["0", "a", "b"]
+        result = await until(api, SECRETS, 200)
+        assert [item["metadata"]["name"] for item in result.body["items"]] == ["0", "a", "b"]
         assert len((await api.get(f"{SECRETS}?labelSelector=app%3Da")).body["items"]) == 3
         assert len((await api.get(f"{SECRETS}{then}")).body["items"]) == 2
         await asyncio.sleep(0.05)
@@ -223,9 +223,9 @@ async def test_missing_key_is_an_error_until_restored(world: World) -> None:
 async def test_undecryptable_event_ends_watches_with_an_error(world: World) -> None:
     world.configure(keys("one"))
     async with world.server(reload=True) as api:
-        made = await api.create(SECRETS, secret("a"))
+        created = await api.create(SECRETS, secret("a"))
         watches = [
-            await api.watch(f"{SECRETS}?resourceVersion={made['metadata']['resourceVersion']}{query}")
+            await api.watch(f"{SECRETS}?resourceVersion={created['metadata']['resourceVersion']}{query}")
             for query in ("", "&labelSelector=app%3Da")
         ]
         value = (await api.raw("secrets/default/a")).replace(b":one:", b":two:")
@@ -238,15 +238,15 @@ async def test_undecryptable_event_ends_watches_with_an_error(world: World) -> N
         await api.encryption.controller.sync()
         await until(api, f"{SECRETS}/a", 200)
         # A watch from before shows it as it always was.
-        again = await api.watch(f"{SECRETS}?resourceVersion={made['metadata']['resourceVersion']}")
+        again = await api.watch(f"{SECRETS}?resourceVersion={created['metadata']['resourceVersion']}")
         assert [kind for kind, _name, _version in await again.take(1)] == ["MODIFIED"]
 
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Any:
-    found = KmsPlugin(tmp_path / "kms.sock")
-    yield found
-    found.stop()
+    result = KmsPlugin(tmp_path / "kms.sock")
+    yield result
+    result.stop()
 
 
 def kms(plugin: KmsPlugin, timeout: str = "200ms") -> dict[str, Any]:
@@ -410,5 +410,5 @@ async def test_key_rotation_under_load_loses_nothing(
         await asyncio.gather(write(one, "a"), write(two, "b"), exchange(one, two))
     async with world.server() as last:
         items = (await last.get(SECRETS)).body["items"]
-        found = {item["metadata"]["name"]: base64.b64decode(item["data"]["v"]).decode() for item in items}
-    assert found == written
+        result = {item["metadata"]["name"]: base64.b64decode(item["data"]["v"]).decode() for item in items}
+    assert result == written

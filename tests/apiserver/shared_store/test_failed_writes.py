@@ -30,7 +30,7 @@ async def _first_fails(api: Api, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     fails = iter([True])
 
     async def txn(request: Any, **words: Any) -> Any:
-        is_about = any(b"/configmaps/default/a" in each.SerializeToString() for each in request.success)
+        is_about = any(b"/configmaps/default/a" in item.SerializeToString() for item in request.success)
         if is_about and next(fails, False):
             await released.wait()
             raise EtcdError("ResourceExhausted", "etcdserver: mvcc: database space exceeded")
@@ -115,7 +115,7 @@ async def test_no_op_update_returns_the_revision_of_a_concurrent_write(env: Env)
         patch = {"data": {"b": "c"}}
         answers = await asyncio.gather(*(api.patch(f"{CONFIG_MAPS}/a", patch) for _ in range(3)))
         shown = (await api.get(f"{CONFIG_MAPS}/a")).body
-        assert [each.body for each in answers] == [shown] * 3
+        assert [answer.body for answer in answers] == [shown] * 3
 
 
 async def test_lost_staged_write_is_retried_until_stored(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,8 @@ def _ask(etcd: Etcd, path: str, body: dict[str, Any]) -> Any:
 
 
 async def _names(api: Api) -> list[str]:
-    found = (await api.get(CONFIG_MAPS)).body["items"]
-    return [name for item in found if (name := item["metadata"]["name"]) != "kube-root-ca.crt"]
+    obj = (await api.get(CONFIG_MAPS)).body["items"]
+    return [name for item in obj if (name := item["metadata"]["name"]) != "kube-root-ca.crt"]
 
 
 async def test_quota_error_is_etcds_until_the_alarm_is_disarmed(env: Env) -> None:
@@ -109,10 +109,10 @@ async def test_acknowledged_writes_survive_a_full_disk(env: Env, tmp_path: Path)
                 etcd.kill()  # it has ended
                 await asyncio.to_thread(etcd.start)
                 await _until_it_is_back(api)
-                found = await _names(api)
-                assert set(acknowledged) <= set(found)
+                result = await _names(api)
+                assert set(acknowledged) <= set(result)
                 # What got no answer may have been stored.
-                assert set(found) - set(acknowledged) <= {f"c{len(acknowledged)}"}
+                assert set(result) - set(acknowledged) <= {f"c{len(acknowledged)}"}
                 assert (await api.post(CONFIG_MAPS, config_map("after"))).status == 201
                 async with asyncio.timeout(20):
                     while (await watch.next())[1]["metadata"]["name"] != "after":

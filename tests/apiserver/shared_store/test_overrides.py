@@ -36,12 +36,12 @@ class Two:
         self.root = self.default.root()
 
     def options(self, *resources: str) -> EtcdOptions:
-        overrides = parse_overrides([f"{each}#{self.other.url}" for each in resources])
+        overrides = parse_overrides([f"{resource}#{self.other.url}" for resource in resources])
         return EtcdOptions(servers=(self.default.url,), overrides=overrides, prefix=self.root, compaction_interval=0)
 
     async def keys(self) -> tuple[set[str], set[str]]:
         """What either has, by the folder of its keys."""
-        default, other = [await asyncio.to_thread(_folders, each, self.root) for each in (self.default, self.other)]
+        default, other = [await asyncio.to_thread(_folders, item, self.root) for item in (self.default, self.other)]
         return default, other
 
 
@@ -65,9 +65,9 @@ async def two() -> AsyncIterator[Two]:
 
 @contextlib.asynccontextmanager
 async def _servers(env: Env, two: Two, *resources: str, count: int = 1) -> AsyncIterator[list[Api]]:
-    found = [Api(env, store=open_store(env, two.options(*resources), Retention())) for _ in range(count)]
-    async with running(*found):
-        yield found
+    result = [Api(env, store=open_store(env, two.options(*resources), Retention())) for _ in range(count)]
+    async with running(*result):
+        yield result
 
 
 def _deployment(name: str) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _revision(body: dict[str, Any]) -> int:
 async def test_overridden_resource_is_stored_in_its_own_etcd(env: Env, two: Two) -> None:
     async with _servers(env, two, "/configmaps", "apps/*", "networking.k8s.io/nothing") as (api,):
         assert isinstance(api.store, RoutedStore)
-        made = await api.create(CONFIG_MAPS, config_map("a", x="1"))
+        created = await api.create(CONFIG_MAPS, config_map("a", x="1"))
         await api.create(DEPLOYMENTS, _deployment("d"))
         await api.create(SECRETS, {"metadata": {"name": "s"}})
         default, other = await two.keys()
@@ -93,15 +93,15 @@ async def test_overridden_resource_is_stored_in_its_own_etcd(env: Env, two: Two)
         # Revisions are those of the etcd that has it.
         listed = (await api.get(CONFIG_MAPS)).body
         assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
-        assert _revision(listed) == _revision(made) + 1, "the Deployment was written since"
+        assert _revision(listed) == _revision(created) + 1, "the Deployment was written since"
         assert (
             _revision((await api.get(SECRETS)).body) == api.store.store_for("/secrets/").revision != _revision(listed)
         )
         # A watch goes on from there, updates are checked against it, pages are of one revision.
         events = await api.watch(f"{CONFIG_MAPS}?resourceVersion={_revision(listed)}")
-        changed = await api.put(f"{CONFIG_MAPS}/a", {**made, "data": {"x": "2"}})
+        changed = await api.put(f"{CONFIG_MAPS}/a", {**created, "data": {"x": "2"}})
         assert changed.status == 200
-        assert (await api.put(f"{CONFIG_MAPS}/a", {**made, "data": {"x": "3"}})).status == 409
+        assert (await api.put(f"{CONFIG_MAPS}/a", {**created, "data": {"x": "3"}})).status == 409
         await api.create(CONFIG_MAPS, config_map("b"))
         assert (await api.delete(f"{CONFIG_MAPS}/a")).status == 200
         assert [event[:2] for event in await events.take(3)] == [("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "a")]
@@ -117,11 +117,11 @@ async def test_overridden_resource_is_stored_in_its_own_etcd(env: Env, two: Two)
 async def test_several_servers_share_both_etcds(env: Env, two: Two) -> None:
     async with _servers(env, two, "/configmaps", count=2) as (one, other):
         await one.create(CONFIG_MAPS, config_map("a", x="1"))
-        found = (await other.get(f"{CONFIG_MAPS}/a")).body
-        assert found["data"] == {"x": "1"}
+        obj = (await other.get(f"{CONFIG_MAPS}/a")).body
+        assert obj["data"] == {"x": "1"}
         assert (await other.patch(f"{CONFIG_MAPS}/a", {"data": {"x": "2"}})).status == 200
         assert (await one.get(f"{CONFIG_MAPS}/a")).body["data"] == {"x": "2"}
-        assert (await one.put(f"{CONFIG_MAPS}/a", {**found, "data": {}})).status == 409
+        assert (await one.put(f"{CONFIG_MAPS}/a", {**obj, "data": {}})).status == 409
         assert (await one.post(CONFIG_MAPS, config_map("a"))).status == 409
 
 

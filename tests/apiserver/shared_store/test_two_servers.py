@@ -46,13 +46,13 @@ async def eventually(api: Api, target: str, status: int, seconds: float) -> None
 async def test_writes_are_immediately_readable_with_the_same_revision(env: Env) -> None:
     async with servers(env) as (one, two):
         for step in range(20):
-            made = await one.post(CONFIG_MAPS, config_map(f"c{step}", a="1"))
-            assert made.status == 201, made.text
+            created = await one.post(CONFIG_MAPS, config_map(f"c{step}", a="1"))
+            assert created.status == 201, created.text
             read = await two.get(f"{CONFIG_MAPS}/c{step}")
-            assert read.body == made.body
+            assert read.body == created.body
             changed = await two.patch(f"{CONFIG_MAPS}/c{step}", {"data": {"a": "2"}})
             assert (await one.get(f"{CONFIG_MAPS}/c{step}")).body == changed.body
-        lists = [await each.get(CONFIG_MAPS) for each in (one, two)]
+        lists = [await item.get(CONFIG_MAPS) for item in (one, two)]
         assert lists[0].body["items"] == lists[1].body["items"]
         gone = await one.delete(f"{CONFIG_MAPS}/c0")
         assert gone.status == 200
@@ -75,7 +75,7 @@ async def test_stored_bytes_and_keys_are_kube_apiservers(env: Env) -> None:
 async def test_one_of_two_creates_wins(env: Env) -> None:
     async with servers(env) as both:
         for round_ in range(10):
-            answers = await asyncio.gather(*(each.post(CONFIG_MAPS, config_map(f"r{round_}")) for each in both))
+            answers = await asyncio.gather(*(item.post(CONFIG_MAPS, config_map(f"r{round_}")) for item in both))
             assert sorted(answer.status for answer in answers) == [201, 409]
             (lost,) = [answer for answer in answers if answer.status == 409]
             assert lost.body["reason"] == "AlreadyExists"
@@ -100,9 +100,9 @@ async def test_patches_without_resource_version_are_retried(env: Env) -> None:
 
 async def test_stale_resource_version_is_a_conflict(env: Env) -> None:
     async with servers(env) as (one, two):
-        made = (await one.post(CONFIG_MAPS, config_map("c"))).body
+        created = (await one.post(CONFIG_MAPS, config_map("c"))).body
         await two.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "1"}})
-        answer = await one.put(f"{CONFIG_MAPS}/c", made)
+        answer = await one.put(f"{CONFIG_MAPS}/c", created)
         assert (answer.status, answer.body["reason"]) == (409, "Conflict")
 
 
@@ -140,11 +140,11 @@ async def test_addresses_and_ports_are_unique(env: Env) -> None:
             assert answer.status == 201, answer.text
             return answer.body
 
-        made = await asyncio.gather(
+        created = await asyncio.gather(
             *(create(api, f"s-{number}-{step}") for number, api in enumerate(all_) for step in range(12))
         )
-        ports = [each["spec"]["ports"][0]["nodePort"] for each in made]
-        addresses = [each["spec"]["clusterIP"] for each in made]
+        ports = [each["spec"]["ports"][0]["nodePort"] for each in created]
+        addresses = [each["spec"]["clusterIP"] for each in created]
         assert len(set(ports)) == len(ports) == 36
         assert len(set(addresses)) == 36
         asked = await all_[1].post(SERVICES, service("again", clusterIP=addresses[0]))
@@ -156,8 +156,8 @@ async def test_addresses_and_ports_are_unique(env: Env) -> None:
             for each in (await all_[0].get("/apis/networking.k8s.io/v1/ipaddresses")).body["items"]
         }
         assert names == {"10.0.0.1", *addresses}
-        for each in made:
-            await all_[1].delete(f"{SERVICES}/{each['metadata']['name']}")
+        for item in created:
+            await all_[1].delete(f"{SERVICES}/{item['metadata']['name']}")
         assert (await all_[2].post(SERVICES, service("again", **wanted))).status == 201
 
 
@@ -174,8 +174,8 @@ async def test_requested_port_is_allocated_once(env: Env) -> None:
 async def test_quota_is_shared(env: Env) -> None:
     async with servers(env) as both:
         path = "/api/v1/namespaces/default/resourcequotas"
-        made = await both[0].post(path, {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "6"}}})
-        status = {**made.body, "status": {"hard": {"configmaps": "6"}, "used": {"configmaps": "0"}}}
+        created = await both[0].post(path, {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "6"}}})
+        status = {**created.body, "status": {"hard": {"configmaps": "6"}, "used": {"configmaps": "0"}}}
         assert (await both[1].put(f"{path}/q/status", status)).status == 200
         answers = await asyncio.gather(
             *(
@@ -216,9 +216,9 @@ async def test_definition_is_served_by_the_other_server_within_a_second(env: Env
         foos = "/apis/example.com/v1/namespaces/default/foos"
         await eventually(two, foos, 200, 1)
         body = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "a"}, "spec": {"x": [1, "<b>"]}}
-        made = await two.post(foos, body)
-        assert made.status == 201, made.text
-        assert (await one.get(f"{foos}/a")).body == made.body
+        created = await two.post(foos, body)
+        assert created.status == 201, created.text
+        assert (await one.get(f"{foos}/a")).body == created.body
         assert (await one.delete(f"{path}/foos.example.com")).status == 200
         await eventually(two, foos, 404, 3)
 
@@ -233,20 +233,20 @@ async def test_watch_continues_at_the_other_server(env: Env) -> None:
                 await both[step % 2].post(CONFIG_MAPS, config_map(f"w{step:02}"))
 
         writing = asyncio.create_task(write())
-        seen: list[str] = []
+        observed: list[str] = []
         revision = start
         for api in itertools.cycle(both):
-            if len(seen) >= 60:
+            if len(observed) >= 60:
                 break
             events = await api.watch(f"{CONFIG_MAPS}?resourceVersion={revision}&timeoutSeconds=20")
-            for _ in range(min(7, 60 - len(seen))):
+            for _ in range(min(7, 60 - len(observed))):
                 type_, obj = await events.next()
                 assert type_ == "ADDED", obj
-                seen.append(obj["metadata"]["name"])
+                observed.append(obj["metadata"]["name"])
                 revision = obj["metadata"]["resourceVersion"]
             await events.stream.close()
         await writing
-        assert seen == [f"w{step:02}" for step in range(60)]
+        assert observed == [f"w{step:02}" for step in range(60)]
 
 
 async def test_kubernetes_endpoints_list_all_live_servers(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,8 +258,8 @@ async def test_kubernetes_endpoints_list_all_live_servers(env: Env, monkeypatch:
         slice_ = (await api.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")).body
         if "subsets" not in endpoints or "endpoints" not in slice_:
             return []
-        found = [each["ip"] for each in endpoints["subsets"][0]["addresses"]]
-        return found if found == [each["addresses"][0] for each in slice_["endpoints"]] else []
+        result = [address["ip"] for address in endpoints["subsets"][0]["addresses"]]
+        return result if result == [endpoint["addresses"][0] for endpoint in slice_["endpoints"]] else []
 
     async def until(api: Api, expected: list[str]) -> None:
         async with asyncio.timeout(10):
@@ -369,9 +369,9 @@ async def test_non_utf8_keys_are_ignored(env: Env) -> None:
 
 async def test_compaction_by_one_server_ends_no_watch(env: Env) -> None:
     async with servers(env) as (one, two):
-        stores = [each.store for each in (one, two)]
+        stores = [item.store for item in (one, two)]
         assert isinstance(stores[0], EtcdStore) and isinstance(stores[1], EtcdStore)
-        first, second = (Compactor(each.client, 300) for each in stores if isinstance(each, EtcdStore))
+        first, second = (Compactor(store.client, 300) for store in stores if isinstance(store, EtcdStore))
         for compactor in (first, second, first):  # whoever has compacted before may have left the key
             await compactor.compact()
         await one.post(CONFIG_MAPS, config_map("a"))

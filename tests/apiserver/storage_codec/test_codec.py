@@ -34,11 +34,11 @@ def _recorded() -> Any:
 
 
 def _stored() -> dict[str, bytes]:
-    return {each["key"]: base64.b64decode(each["value"]) for each in _recorded()["etcd"]}
+    return {item["key"]: base64.b64decode(item["value"]) for item in _recorded()["etcd"]}
 
 
 def _shown() -> dict[tuple[str, str], Any]:
-    return {(each["metadata"].get("uid"), each["apiVersion"]): each for each in _recorded()["shown"].values()}
+    return {(value["metadata"].get("uid"), value["apiVersion"]): value for value in _recorded()["shown"].values()}
 
 
 def test_every_recorded_key_is_known() -> None:
@@ -83,15 +83,15 @@ def test_stored_objects_round_trip_byte_for_byte() -> None:
 
 
 def test_storage_keys_are_unique() -> None:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for info in (*built_in(), *(info for infos in BEHIND_GATES.values() for info in infos)):
         if "create" not in info.verbs or "list" not in info.verbs or info.group == "metrics.k8s.io":
             continue
         key = info.key("ns", "name")
         etcd_key = LAYOUT.etcd_key(key)
         assert LAYOUT.key(etcd_key) == key
-        assert found.setdefault(etcd_key, key) == key
-    assert len(found) > 60
+        assert result.setdefault(etcd_key, key) == key
+    assert len(result) > 60
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class Screen:
     async def type(self, text: str) -> None:
         """Type a text and Enter."""
         names = {"/": "slash", "-": "minus", " ": "space", ":": "colon", ".": "full_stop"}
-        await self._pilot.press(*(names.get(each, each) for each in text), "enter")
+        await self._pilot.press(*(names.get(item, item) for item in text), "enter")
 
     @property
     def text(self) -> str:

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.real_loop(timeout=120)
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[AsyncCluster]:
-    async with async_plane(nodes=2) as found:
-        yield found
+    async with async_plane(nodes=2) as plane:
+        yield plane
 
 
 def event(name: str, message: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ async def test_only_the_newest_events_are_kept(env: Env) -> None:
             model.put(f"/events/default/e{number}", msgspec.json.encode(document))
         rows = model.tables["events"]
         assert len(rows) <= MAX_EVENTS * 1.2
-        assert set(rows) >= {f"/events/default/e{MAX_EVENTS * 3 - 1 - each}" for each in range(MAX_EVENTS)}
+        assert set(rows) >= {f"/events/default/e{MAX_EVENTS * 3 - 1 - item}" for item in range(MAX_EVENTS)}
 
 
 async def test_undecodable_object_does_not_affect_others(env: Env) -> None:

@@ -90,8 +90,8 @@ def mask(text: str) -> str:
 def lines(step: Step, text: str) -> list[str]:
     """The output of a step, with deterministic order and column widths."""
     # Columns are as wide as what stands in them.
-    found = [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in mask(text).splitlines()]
-    return sorted(found) if step.unordered else _sort_events(found)
+    result = [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in mask(text).splitlines()]
+    return sorted(result) if step.unordered else _sort_events(result)
 
 
 def _sort_events(found: list[str]) -> list[str]:
@@ -122,10 +122,10 @@ def _compare_text(place: str, real: list[str], ours: list[str]) -> Iterator[str]
 def _compare_objects(step: Step, real: Any, ours: Any) -> Iterator[str]:
     left, right = dict(_flatten(_sorted(real), "")), dict(_flatten(_sorted(ours), ""))
     for path, value in left.items():
-        found = right.get(path, ABSENT)
+        obj = right.get(path, ABSENT)
         # A null is a field that is not set; since v1.34 it is not printed.
-        if value not in (found, "None") and not path.endswith(_RENAMED) and not _OWNED.search(path):
-            yield f"{step.name} | {path}: real {value}, ours {found}"
+        if value not in (obj, "None") and not path.endswith(_RENAMED) and not _OWNED.search(path):
+            yield f"{step.name} | {path}: real {value}, ours {obj}"
 
 
 def _sorted(documents: list[Any]) -> list[Any]:

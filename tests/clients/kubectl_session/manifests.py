@@ -76,20 +76,20 @@ def config_map(name: str, **data: str) -> Doc:
 
 
 def _misspelt() -> Doc:
-    found = web()
-    found["spec"]["replicaz"] = 2
-    return found
+    result = web()
+    result["spec"]["replicaz"] = 2
+    return result
 
 
 def _unselected() -> Doc:
-    found = web()
-    found["metadata"]["name"] = "Lost_Web"
-    found["spec"]["selector"] = {"matchLabels": {"app": "other"}}
-    found["spec"]["template"]["spec"]["containers"].append(
+    result = web()
+    result["metadata"]["name"] = "Lost_Web"
+    result["spec"]["selector"] = {"matchLabels": {"app": "other"}}
+    result["spec"]["template"]["spec"]["containers"].append(
         container(name="side", imagePullPolicy="Sometimes", ports=[{"containerPort": 0}])
     )
-    found["spec"]["template"]["spec"]["restartPolicy"] = "Never"
-    return found
+    result["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    return result
 
 
 SPEED = {"type": "integer", "minimum": 0, "description": "In knots."}

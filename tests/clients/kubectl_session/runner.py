@@ -117,8 +117,8 @@ def gone(path: str) -> Check:
 def where(path: str, text: str, holds: Callable[[Any], object]) -> Check:
     @_told(f"{path} {text}")
     def check(side: Side) -> object:
-        found = side.read(path)
-        return found is not None and holds(found)
+        result = side.read(path)
+        return result is not None and holds(result)
 
     return check
 

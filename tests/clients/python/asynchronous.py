@@ -74,13 +74,13 @@ async def lists(core: client.CoreV1Api) -> None:
     )
     odd = await core.list_namespaced_config_map(NS, label_selector="page in (1)")
     assert [item.metadata.name for item in odd.items] == ["page-1", "page-3", "page-5"]
-    seen: list[str] = []
+    observed: list[str] = []
     token: str | None = None
     while token != "":
         page = await core.list_namespaced_config_map(NS, label_selector="page", limit=3, _continue=token)
-        seen += [item.metadata.name for item in page.items]
+        observed += [item.metadata.name for item in page.items]
         token = page.metadata._continue or ""
-    assert seen == [f"page-{n}" for n in range(7)]
+    assert observed == [f"page-{n}" for n in range(7)]
     await core.delete_collection_namespaced_config_map(NS, label_selector="page")
     assert not (await core.list_namespaced_config_map(NS, label_selector="page")).items
 
@@ -102,8 +102,8 @@ async def custom_objects(api: client.ApiClient) -> None:
     await extensions.create_custom_resource_definition(definition("asyncs", "Async"))
 
     async def established() -> bool:
-        found = (await extensions.read_custom_resource_definition("asyncs.example.com")).status
-        return {"Established"} <= {c.type for c in found.conditions or () if c.status == "True"}
+        status = (await extensions.read_custom_resource_definition("asyncs.example.com")).status
+        return {"Established"} <= {c.type for c in status.conditions or () if c.status == "True"}
 
     await until_async(established, "the kind is served")
     where = ("example.com", "v1", NS, "asyncs")
@@ -143,9 +143,9 @@ class Mirror:
         """Run until cancelled."""
         while True:
             try:
-                found = await self._core.list_namespaced_config_map(NS, label_selector="watched=yes")
-                self.names = {item.metadata.name for item in found.items}
-                await self._watch(found.metadata.resource_version)
+                result = await self._core.list_namespaced_config_map(NS, label_selector="watched=yes")
+                self.names = {item.metadata.name for item in result.items}
+                await self._watch(result.metadata.resource_version)
             except aiohttp.ClientError:
                 await asyncio.sleep(0.1)
             except ApiException as error:

@@ -29,7 +29,7 @@ def main() -> None:
             if not _METHOD.match(name) or wanted not in ([], ["namespace"]):
                 continue
             try:
-                found: Any = method(*([NS] if wanted else []))
+                result: Any = method(*([NS] if wanted else []))
             except ApiException as error:
                 if error.status == 404:  # versions that are off by default, and what only v1.37 has
                     continue
@@ -39,8 +39,8 @@ def main() -> None:
                 problems.append(f"{api.__name__}.{name}: {type(error).__name__} {str(error)[:600]}")
                 continue
             lists += 1
-            kind = f"{found.api_version} {found.kind.removesuffix('List')}"
-            items[kind] = max(items.get(kind, 0), len(found.items))
+            kind = f"{result.api_version} {result.kind.removesuffix('List')}"
+            items[kind] = max(items.get(kind, 0), len(result.items))
     assert not problems, "\n".join(problems)
     print(json.dumps({"lists": lists, "items": items}))
 

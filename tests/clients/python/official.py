@@ -32,8 +32,8 @@ def refusal(call: Any, *arguments: Any, **more: Any) -> ApiException:
 
 def writes(core: client.CoreV1Api) -> None:
     """Create, read, a conflict of updates, every kind of patch, apply, dry run, deletion with a finalizer."""
-    made = core.create_namespaced_config_map(NS, config_map("settings", {"app": "a"}, color="red"))
-    assert made.metadata.uid
+    created = core.create_namespaced_config_map(NS, config_map("settings", {"app": "a"}, color="red"))
+    assert created.metadata.uid
     assert refusal(core.create_namespaced_config_map, NS, config_map("settings")).status == 409
 
     first, second = core.read_namespaced_config_map("settings", NS), core.read_namespaced_config_map("settings", NS)
@@ -141,12 +141,12 @@ def custom_objects(api: client.ApiClient) -> None:
     where = ("example.com", "v1", NS, "officials")
 
     def established() -> bool:
-        found = extensions.read_custom_resource_definition("officials.example.com").status
-        return {"Established"} <= {c.type for c in found.conditions or () if c.status == "True"}
+        status = extensions.read_custom_resource_definition("officials.example.com").status
+        return {"Established"} <= {c.type for c in status.conditions or () if c.status == "True"}
 
     until(established, "the kind is served")
-    made = objects.create_namespaced_custom_object(*where, custom("Official", "o", 1))
-    assert made["metadata"]["generation"] == 1
+    created = objects.create_namespaced_custom_object(*where, custom("Official", "o", 1))
+    assert created["metadata"]["generation"] == 1
     assert refusal(objects.create_namespaced_custom_object, *where, custom("Official", "bad", 0)).status == 422
     patched = objects.patch_namespaced_custom_object(*where, "o", {"spec": {"size": 3}})
     assert patched["metadata"]["generation"] == 2
@@ -171,21 +171,21 @@ def informs(core: client.CoreV1Api) -> None:
     """The informer: its cache is updated, also across a restart after which its resourceVersion is too old."""
     core.create_namespaced_config_map(NS, config_map("leaves", WATCHED))
     core.create_namespaced_config_map(NS, config_map("stays", WATCHED))
-    told: list[tuple[str, str]] = []
+    messages: list[tuple[str, str]] = []
     informer = SharedInformer(core.list_namespaced_config_map, namespace=NS, label_selector="watched=yes")
-    informer.add_event_handler(ADDED, lambda found: told.append((ADDED, found.metadata.name)))
-    informer.add_event_handler(DELETED, lambda found: told.append((DELETED, found.metadata.name)))
+    informer.add_event_handler(ADDED, lambda found: messages.append((ADDED, found.metadata.name)))
+    informer.add_event_handler(DELETED, lambda found: messages.append((DELETED, found.metadata.name)))
     informer.start()
 
     def names() -> list[str]:
-        return sorted(found.metadata.name for found in informer.cache.list())
+        return sorted(item.metadata.name for item in informer.cache.list())
 
     until(lambda: names() == ["leaves", "stays"], "it has listed")
     # From a list of config maps alone the version might still be the newest.
     request_restart()
     until(lambda: names() == ["comes", "stays"], "it has noticed what happened meanwhile")
-    assert (ADDED, "comes") in told
-    assert (DELETED, "leaves") in told
+    assert (ADDED, "comes") in messages
+    assert (DELETED, "leaves") in messages
     core.create_namespaced_config_map(NS, config_map("later", WATCHED))
     until(lambda: names() == ["comes", "later", "stays"], "and it goes on")
     core.delete_namespaced_config_map("later", NS)

@@ -73,8 +73,8 @@ def main() -> None:
     assert ready.wait(20)
 
     def pair(name: str) -> dict[str, Any]:
-        found: dict[str, Any] = objects.get_namespaced_custom_object(*WHERE, name)
-        return found
+        result: dict[str, Any] = objects.get_namespaced_custom_object(*WHERE, name)
+        return result
 
     def gone(name: str) -> bool:
         try:

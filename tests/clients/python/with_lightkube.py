@@ -103,8 +103,8 @@ def custom_objects(client: Client) -> None:
     client.wait(CustomResourceDefinition, "lights.example.com", for_conditions=["Established"])
     load_in_cluster_generic_resources(client)
     light = create_namespaced_resource("example.com", "v1", "Light", "lights")
-    made = client.create(light(**custom("Light", "l", 1)))
-    assert made.metadata.generation == 1
+    created = client.create(light(**custom("Light", "l", 1)))
+    assert created.metadata.generation == 1
     assert refusal(client.create, light(**custom("Light", "bad", 0))) == 422
     client.patch(light.Status, "l", {"status": {"ready": True}}, patch_type=PatchType.MERGE)
     applied = client.apply(light(metadata=ObjectMeta(name="l"), spec={"size": 2}), field_manager="me", force=True)
@@ -144,9 +144,9 @@ class Mirror:
                 threading.Event().wait(0.1)
 
     def _list(self) -> str:
-        found = self._client.list(ConfigMap, labels=WATCHED)
-        self.names = {item.metadata.name for item in found}
-        return str(found.resourceVersion)
+        result = self._client.list(ConfigMap, labels=WATCHED)
+        self.names = {item.metadata.name for item in result}
+        return str(result.resourceVersion)
 
     def _on_error(self, error: Exception, _count: int) -> OnErrorResult:
         if isinstance(error, ApiError) and error.status.code == 410:

@@ -26,7 +26,7 @@ async def test_a_pod_becomes_ready_for_kr8s(pilothouse_async: Any) -> None:
         pod = await Pod(POD, api=api)
         await pod.create()
         await pod.wait("condition=Ready", timeout=20)
-        assert [found.name async for found in api.get("pods")] == ["p"]
+        assert [item.name async for item in api.get("pods")] == ["p"]
 
 
 @pytest.mark.pilothouse(serve=True, nodes=0)

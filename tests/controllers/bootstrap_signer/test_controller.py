@@ -120,8 +120,8 @@ async def create_config_map(world: World, **data: str) -> None:
 
 async def cluster_info(world: World) -> dict[str, str]:
     """Its data."""
-    found: dict[str, str] = (await world.must_get(f"{MAPS}/cluster-info"))["data"]
-    return found
+    obj: dict[str, str] = (await world.must_get(f"{MAPS}/cluster-info"))["data"]
+    return obj
 
 
 async def test_config_map_without_kubeconfig_is_not_written(world: World) -> None:
@@ -138,11 +138,11 @@ async def test_signatures_are_updated_when_kubeconfig_or_tokens_change(world: Wo
     await create_token(world, "abc123", "tokenSecret")
     await create_token(world, "def456", "another secret")
     await asyncio.sleep(1)
-    found = await cluster_info(world)
-    assert found[KEY] == SIGNATURE
-    assert is_good("payload", found["jws-kubeconfig-def456"], "another secret")
-    assert not is_good("payload", found["jws-kubeconfig-def456"], "no secret")
-    assert sorted(found) == [KEY, "jws-kubeconfig-def456", "kubeconfig", "more"]
+    result = await cluster_info(world)
+    assert result[KEY] == SIGNATURE
+    assert is_good("payload", result["jws-kubeconfig-def456"], "another secret")
+    assert not is_good("payload", result["jws-kubeconfig-def456"], "no secret")
+    assert sorted(result) == [KEY, "jws-kubeconfig-def456", "kubeconfig", "more"]
 
     await world.merge(f"{MAPS}/cluster-info", {"data": {"kubeconfig": "other payload"}})
     await asyncio.sleep(1)
@@ -151,9 +151,9 @@ async def test_signatures_are_updated_when_kubeconfig_or_tokens_change(world: Wo
     await world.delete(f"{SECRETS}/bootstrap-token-def456")
     await world.merge(f"{SECRETS}/bootstrap-token-abc123", {"stringData": {"token-secret": "third secret"}})
     await asyncio.sleep(1)
-    found = await cluster_info(world)
-    assert sorted(found) == [KEY, "kubeconfig", "more"]
-    assert is_good("other payload", found[KEY], "third secret")
+    result = await cluster_info(world)
+    assert sorted(result) == [KEY, "kubeconfig", "more"]
+    assert is_good("other payload", result[KEY], "third secret")
     whole = await world.must_get(f"{MAPS}/cluster-info")
     assert (whole["metadata"]["labels"], whole["binaryData"]) == ({"a": "b"}, {"z": "eA=="})
     assert set(world.requests()) == {"update configmaps cluster-info"}

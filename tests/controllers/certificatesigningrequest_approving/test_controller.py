@@ -150,8 +150,8 @@ async def create_request(
     client = Client(world.server.transport(by, groups), world.env)
     headers = {"content-type": "application/json"}
     answer = await client.request("POST", REQUESTS, body=msgspec.json.encode(body), headers=headers)
-    found: Doc = msgspec.json.decode(answer.body)
-    return found
+    decoded: Doc = msgspec.json.decode(answer.body)
+    return decoded
 
 
 APPROVAL = "update certificatesigningrequests/approval r"
@@ -169,10 +169,10 @@ REVIEW = "create subjectaccessreviews "
 )
 async def test_authorized_requestor_is_approved(env: Env, granted: tuple[str, ...], by: str, message: str) -> None:
     async with running(env, *granted) as (world, judge):
-        made = await create_request(world, by=by)
+        created = await create_request(world, by=by)
         await asyncio.sleep(1)
-        found = await world.must_get(f"{REQUESTS}/r")
-        (condition,) = found["status"]["conditions"]
+        request = await world.must_get(f"{REQUESTS}/r")
+        (condition,) = request["status"]["conditions"]
         assert [condition[name] for name in ("type", "status", "reason", "message")] == [
             "Approved",
             "True",
@@ -180,7 +180,7 @@ async def test_authorized_requestor_is_approved(env: Env, granted: tuple[str, ..
             message,
         ]
         assert condition["lastUpdateTime"], "the server says when"
-        assert found["spec"] == made["spec"]
+        assert request["spec"] == created["spec"]
         assert world.requests()[-1] == APPROVAL
         assert {who for who, _groups, _what in judge.user} == {by}
         assert all("system:nodes" in groups for _who, groups, _what in judge.user)
@@ -225,16 +225,16 @@ async def test_requests_that_are_not_kubelet_client_certificates_are_left_pendin
 async def test_denied_request_is_not_approved(env: Env) -> None:
     """Also with a stale cache: the write is rejected by a conflict, and the cache catches up."""
     async with running(env) as (world, judge):
-        made = await create_request(world)
+        created = await create_request(world)
         await asyncio.sleep(1)
         with world.faults.hold(resource="certificatesigningrequests"):
-            await world.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made, "Denied"))
+            await world.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(created, "Denied"))
             judge.granted.add("nodeclient")
             await asyncio.sleep(5)
             assert world.requests()[-1] == APPROVAL
         await asyncio.sleep(3600)
-        found = await world.must_get(f"{REQUESTS}/r")
-        assert [each["type"] for each in found["status"]["conditions"]] == ["Denied"]
+        request = await world.must_get(f"{REQUESTS}/r")
+        assert [condition["type"] for condition in request["status"]["conditions"]] == ["Denied"]
 
 
 @cases(

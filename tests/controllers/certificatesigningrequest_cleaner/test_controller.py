@@ -97,15 +97,15 @@ async def create_request(world: World, name: str) -> Any:
 
 
 async def names(world: World) -> list[str]:
-    return [each["metadata"]["name"] for each in (await world.must_get(REQUESTS))["items"]]
+    return [item["metadata"]["name"] for item in (await world.must_get(REQUESTS))["items"]]
 
 
 async def test_expired_requests_are_deleted_every_hour(world: World) -> None:
     for name in ("pending", "denied", "served"):
-        made = await create_request(world, name)
+        created = await create_request(world, name)
         if name != "pending":
             kind = "Denied" if name == "denied" else "Approved"
-            await world.request("PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(made, kind))
+            await world.request("PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(created, kind))
     certificate = base64.b64encode(authority(virtual.START).certificate).decode()
     await world.merge(f"{REQUESTS}/served/status", {"status": {"certificate": certificate}})
     await world.start(DESCRIPTOR)
@@ -134,8 +134,8 @@ async def test_failed_deletion_does_not_block_others_and_is_retried(world: World
 
 async def test_recreated_request_of_the_same_name_is_not_deleted(world: World) -> None:
     """The uid precondition names the cached object, however stale the cache is."""
-    made = await create_request(world, "a")
-    await world.request("PUT", f"{REQUESTS}/a/approval", with_approval_condition(made, "Denied"))
+    created = await create_request(world, "a")
+    await world.request("PUT", f"{REQUESTS}/a/approval", with_approval_condition(created, "Denied"))
     await world.start(DESCRIPTOR)
     await asyncio.sleep(3600 + 60)
     with world.faults.hold(resource="certificatesigningrequests"):
@@ -144,8 +144,8 @@ async def test_recreated_request_of_the_same_name_is_not_deleted(world: World) -
         await asyncio.sleep(3600)
         assert world.requests() == ["delete certificatesigningrequests a"]
     await asyncio.sleep(60)
-    found = await world.must_get(f"{REQUESTS}/a")
-    assert found["metadata"]["uid"] != made["metadata"]["uid"]
+    request = await world.must_get(f"{REQUESTS}/a")
+    assert request["metadata"]["uid"] != created["metadata"]["uid"]
 
 
 def test_test_cases_are_consistent() -> None:

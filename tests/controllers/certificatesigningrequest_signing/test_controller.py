@@ -73,9 +73,9 @@ async def create_request(world: World, body: Doc, said: str = "Approved") -> Doc
 
 async def end_of(world: World, name: str = "r") -> tuple[x509.Certificate | None, str]:
     """The certificate, and why there is none."""
-    found = await world.must_get(f"{REQUESTS}/{name}")
-    failed = [each for each in found["status"].get("conditions") or () if each["type"] == "Failed"]
-    return certificate_in(found), failed[0]["message"] if failed else ""
+    request = await world.must_get(f"{REQUESTS}/{name}")
+    failed = [item for item in request["status"].get("conditions") or () if item["type"] == "Failed"]
+    return certificate_in(request), failed[0]["message"] if failed else ""
 
 
 USER = request_pem("hello-world", ["some-org"])
@@ -125,7 +125,7 @@ async def test_failed_condition_has_reason_and_time(world: World) -> None:
     await create_request(world, document("r", USER, KUBELET_SERVING, SERVING))
     await asyncio.sleep(1)
     conditions = (await world.must_get(f"{REQUESTS}/r"))["status"]["conditions"]
-    assert [each["type"] for each in conditions] == ["Approved", "Failed"]
+    assert [condition["type"] for condition in conditions] == ["Approved", "Failed"]
     assert {name: conditions[1][name] for name in ("status", "reason", "message")} == {
         "status": "True",
         "reason": "SignerValidationFailure",
@@ -231,8 +231,8 @@ def signers(tmp_path: Path, **named: str) -> dict[str, str]:
         pair.save(tmp_path / f"{stem}.crt", tmp_path / f"{stem}.key")
         before = f"{field}_" if field else ""
         paths |= {f"{before}cert_file": f"{tmp_path}/{stem}.crt", f"{before}key_file": f"{tmp_path}/{stem}.key"}
-    found = authorities(SigningOptions(**paths), Log("test"))  # type: ignore[arg-type]
-    return {signer: source().certificate.subject.rfc4514_string() for signer, source in found.items()}
+    result = authorities(SigningOptions(**paths), Log("test"))  # type: ignore[arg-type]
+    return {signer: source().certificate.subject.rfc4514_string() for signer, source in result.items()}
 
 
 def test_cluster_signing_files_apply_to_all_signers_and_own_files_to_one(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_private_keys_do_not_leak_into_logs_events_or_metrics(
     paths = tmp_path / "ca.crt", tmp_path / "ca.key"
     OURS.save(*paths)
     body = OURS.key.decode().splitlines()[1]
-    seen: list[str] = []
+    observed: list[str] = []
 
     caplog.set_level(1)
     async with running(env, SigningOptions(cert_file=str(paths[0]), key_file=str(paths[1]))) as world:
@@ -333,10 +333,10 @@ async def test_private_keys_do_not_leak_into_logs_events_or_metrics(
         await create_request(world, document("s", USER, API_SERVER_CLIENT))
         await asyncio.sleep(1)
         assert (await end_of(world, "s"))[0] is not None
-        seen.append(world.metrics.exposition())
-        seen.append(str((await world.must_get("/api/v1/events"))["items"]))
+        observed.append(world.metrics.exposition())
+        observed.append(str((await world.must_get("/api/v1/events"))["items"]))
     told = [str(vars(record)) for record in caplog.records]
     assert any("keeping the old one" in text for text in told)
-    for text in (*seen, *told):
+    for text in (*observed, *told):
         assert body not in text
         assert "PRIVATE" not in text

@@ -42,29 +42,29 @@ def issued(pem: bytes | None = None, usages: tuple[str, ...] = CLIENT, by: Autho
 
 def test_kubelet_client_certificate() -> None:
     usages = ("signing", "key encipherment", "server auth", "client auth")
-    found = issued(usages=usages)
-    assert found.version is x509.Version.v3
-    assert found.subject.rfc4514_string() == "CN=system:node:foo,O=system:nodes"
-    assert found.issuer == OURS.certificate.subject
-    assert (found.not_valid_before_utc, found.not_valid_after_utc) == (VALID[0], NOW + datetime.timedelta(hours=1))
-    assert found.public_key() == request_key().public_key()
-    constraints = found.extensions.get_extension_for_class(x509.BasicConstraints)
+    result = issued(usages=usages)
+    assert result.version is x509.Version.v3
+    assert result.subject.rfc4514_string() == "CN=system:node:foo,O=system:nodes"
+    assert result.issuer == OURS.certificate.subject
+    assert (result.not_valid_before_utc, result.not_valid_after_utc) == (VALID[0], NOW + datetime.timedelta(hours=1))
+    assert result.public_key() == request_key().public_key()
+    constraints = result.extensions.get_extension_for_class(x509.BasicConstraints)
     assert (constraints.critical, constraints.value) == (True, x509.BasicConstraints(ca=False, path_length=None))
-    usage = found.extensions.get_extension_for_class(x509.KeyUsage)
+    usage = result.extensions.get_extension_for_class(x509.KeyUsage)
     assert usage.critical
     assert (usage.value.digital_signature, usage.value.key_encipherment) == (True, True)
     assert not usage.value.key_cert_sign
     assert not usage.value.data_encipherment
-    assert list(found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
+    assert list(result.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
         ExtendedKeyUsageOID.SERVER_AUTH,
         ExtendedKeyUsageOID.CLIENT_AUTH,
     ]
-    known = found.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    known = result.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     own = OURS.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     assert known.key_identifier == own.digest
-    assert 0 < found.serial_number < 1 << 160
-    assert found.serial_number != issued(usages=usages).serial_number
-    found.verify_directly_issued_by(OURS.certificate)
+    assert 0 < result.serial_number < 1 << 160
+    assert result.serial_number != issued(usages=usages).serial_number
+    result.verify_directly_issued_by(OURS.certificate)
 
 
 def test_subject_alternative_names_are_those_of_the_request_in_gos_order() -> None:
@@ -104,19 +104,19 @@ def test_subject_has_the_attributes_known_to_go_in_gos_order() -> None:
         x509.NameAttribute(x509.ObjectIdentifier("1.3.6.1.4.1.57683.2"), "somebody's uid"),
     ]
     subject = issued(request_pem("c", ["first", "second"], subject_attributes=more)).subject
-    assert [(each.oid, each.value) for each in subject.rdns[0]] == [(NameOID.COUNTRY_NAME, "DE")]
-    assert {each.value for each in subject.rdns[1]} == {"first", "second", "third"}, "one part with all of a kind"
-    assert [each.value for rdn in subject.rdns[2:] for each in rdn] == ["c", "7"]
+    assert [(item.oid, item.value) for item in subject.rdns[0]] == [(NameOID.COUNTRY_NAME, "DE")]
+    assert {item.value for item in subject.rdns[1]} == {"first", "second", "third"}, "one part with all of a kind"
+    assert [item.value for rdn in subject.rdns[2:] for item in rdn] == ["c", "7"]
 
 
 def test_requested_extensions_are_ignored() -> None:
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     builder = builder.add_extension(x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3"), b"x"), critical=True)
-    found = issue(OURS, builder.sign(request_key(), hashes.SHA256()), ("client auth",), VALID)
-    extensions = x509.load_pem_x509_certificate(found).extensions
+    result = issue(OURS, builder.sign(request_key(), hashes.SHA256()), ("client auth",), VALID)
+    extensions = x509.load_pem_x509_certificate(result).extensions
     assert extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
-    assert {each.oid.dotted_string for each in extensions} == {"2.5.29.37", "2.5.29.19", "2.5.29.35"}
+    assert {extension.oid.dotted_string for extension in extensions} == {"2.5.29.37", "2.5.29.19", "2.5.29.35"}
 
 
 @cases(
@@ -151,8 +151,8 @@ def test_every_key_usage_combination_is_encoded() -> None:
     """Including combinations that the library's type rejects."""
     words = ("digital signature", "content commitment", "key encipherment", "data encipherment", "key agreement")
     signs = ("cert sign", "crl sign", "encipher only", "decipher only")
-    found = issued(usages=(*words, *signs, *_PURPOSES)).extensions
-    usage = found.get_extension_for_class(x509.KeyUsage).value
+    result = issued(usages=(*words, *signs, *_PURPOSES)).extensions
+    usage = result.get_extension_for_class(x509.KeyUsage).value
     assert all(
         (
             usage.digital_signature,
@@ -166,7 +166,7 @@ def test_every_key_usage_combination_is_encoded() -> None:
             usage.decipher_only,
         )
     )
-    assert len(list(found.get_extension_for_class(x509.ExtendedKeyUsage).value)) == 12
+    assert len(list(result.get_extension_for_class(x509.ExtendedKeyUsage).value)) == 12
 
 
 @cases(
@@ -214,9 +214,9 @@ def self_signed(key: SigningKey) -> Authority:
 )
 def test_signature_algorithm_depends_on_the_ca_key_as_in_go(key: Callable[[], SigningKey], digest: str | None) -> None:
     by = self_signed(key())
-    found = issued(by=by)
-    found.verify_directly_issued_by(by.certificate)
-    chosen = found.signature_hash_algorithm
+    result = issued(by=by)
+    result.verify_directly_issued_by(by.certificate)
+    chosen = result.signature_hash_algorithm
     assert (chosen.name if chosen is not None else None) == digest
 
 

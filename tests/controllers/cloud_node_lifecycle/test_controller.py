@@ -80,15 +80,15 @@ async def test_node_by_instance_state(
 ) -> None:
     await world.node("n", conditions=conditions, annotations={INSTANCE: instance})
     await wait_for_sync()
-    found = await world.get(f"{NODES}/n")
-    assert (found is not None) is stays
-    told = await world.events("DeletingNode")
-    assert told == ([] if stays else ["Node/n Deleting node n because it does not exist in the cloud provider"])
+    obj = await world.get(f"{NODES}/n")
+    assert (obj is not None) is stays
+    events = await world.events("DeletingNode")
+    assert events == ([] if stays else ["Node/n Deleting node n because it does not exist in the cloud provider"])
     if stays:
         assert await world.taints("n") == taints
-        asked = len(world.requests())
+        requests = len(world.requests())
         await wait_for_sync(600)
-        writes = [text for text in world.requests()[asked:] if not text.startswith("get")]
+        writes = [text for text in world.requests()[requests:] if not text.startswith("get")]
         assert writes == []
 
 

@@ -130,7 +130,7 @@ def part(name: str, *rules: Doc, **labels: str) -> Doc:
 
 async def rules_of(world: World, name: str) -> list[list[str]]:
     """The resources that each rule of the role is about."""
-    return [one["resources"] for one in (await world.must_get(f"{ROLES}/{name}")).get("rules") or ()]
+    return [item["resources"] for item in (await world.must_get(f"{ROLES}/{name}")).get("rules") or ()]
 
 
 world = started(DESCRIPTOR, seconds=1.0)
@@ -143,7 +143,7 @@ async def test_admin_edit_and_view_are_aggregated_transitively(env: Env) -> None
                 await world.request("POST", ROLES, {"metadata": {"name": name, "labels": one["labels"]}, **one})
         await world.start(DESCRIPTOR)
         await asyncio.sleep(5)
-        by_name = {one["metadata"]["name"]: one for one in (await world.must_get(ROLES))["items"]}
+        by_name = {item["metadata"]["name"]: item for item in (await world.must_get(ROLES))["items"]}
         view, edit, admin = (by_name[name]["rules"] for name in ("view", "edit", "admin"))
         own = {who: by_name[f"system:aggregate-to-{who}"]["rules"] for who in ("view", "edit", "admin")}
         assert view == own["view"]
@@ -197,8 +197,8 @@ async def test_manually_written_rules_are_overwritten(world: World, parts: int) 
 async def test_roles_selecting_each_other_converge(world: World) -> None:
     one, other = picking("one", part="two"), picking("two", part="one")
     one["metadata"]["labels"], other["metadata"]["labels"] = {"part": "one"}, {"part": "two"}
-    for each in (one, other, part("x", rule("xs"), part="one"), part("y", rule("ys"), part="two")):
-        await world.request("POST", ROLES, each)
+    for item in (one, other, part("x", rule("xs"), part="one"), part("y", rule("ys"), part="two")):
+        await world.request("POST", ROLES, item)
     await asyncio.sleep(5)
     assert sorted(await rules_of(world, "one")) == sorted(await rules_of(world, "two")) == [["xs"], ["ys"]]
     sent = len(world.requests())
@@ -230,9 +230,9 @@ async def test_falls_back_to_update_without_server_side_apply(world: World) -> N
     await world.request("POST", ROLES, part("part-a", rule("things"), part="yes"))
     await asyncio.sleep(10)
     assert await rules_of(world, "sum") == [["things"]]
-    found = await world.must_get(f"{ROLES}/sum")
-    assert found["metadata"]["annotations"] == {"kept": "yes"}
-    assert found["aggregationRule"] == picking("sum", part="yes")["aggregationRule"]
+    obj = await world.must_get(f"{ROLES}/sum")
+    assert obj["metadata"]["annotations"] == {"kept": "yes"}
+    assert obj["aggregationRule"] == picking("sum", part="yes")["aggregationRule"]
     sent = world.requests()
     assert sent.count("patch clusterroles sum") == sent.count("update clusterroles sum") >= 1
 

@@ -89,8 +89,8 @@ async def jobs(world: World) -> list[str]:
 
 
 async def status_of(world: World) -> Doc:
-    found: Doc = (await world.must_get(CRON)).get("status", {})
-    return found
+    obj: Doc = (await world.must_get(CRON)).get("status", {})
+    return obj
 
 
 def minutes(*numbers: int) -> list[str]:
@@ -312,13 +312,13 @@ async def test_one_job_per_schedule_under_faults(
 def weekly(zone: str, wall: str, first: str, days: int) -> list[str]:
     """The moments of a daily schedule, by the calendar."""
     hour, minute = map(int, wall.split(":"))
-    found = []
+    result = []
     for day in range(days):
         date = datetime.date.fromisoformat(first) + datetime.timedelta(days=day)
         local = datetime.datetime(date.year, date.month, date.day, hour, minute, tzinfo=ZoneInfo(zone))
         if local.astimezone(UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None) == local.replace(tzinfo=None):
-            found.append(local.isoformat())
-    return found
+            result.append(local.isoformat())
+    return result
 
 
 at = datetime.datetime.fromisoformat

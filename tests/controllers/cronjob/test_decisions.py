@@ -143,11 +143,11 @@ def test_most_recent_schedule_time(
     given: CronJob, now: Seconds, heed: bool, since: Seconds, due: Seconds | None, many: int
 ) -> None:
     """TestMostRecentScheduleTime."""
-    found = most_recent_schedule_time(
+    result = most_recent_schedule_time(
         given, schedule_of(given, datetime.UTC), at(now), include_starting_deadline_seconds=heed
     )
-    assert (found.since, found.at) == (at(since), None if due is None else at(due))
-    assert found.missed == many
+    assert (result.since, result.at) == (at(since), None if due is None else at(due))
+    assert result.missed == many
 
 
 def test_schedules_that_never_occur() -> None:
@@ -176,8 +176,8 @@ def test_schedules_that_never_occur() -> None:
 )
 def test_next_schedule_time(given: CronJob, now: Seconds, due: Seconds | None) -> None:
     """TestNextScheduleTime."""
-    found = most_recent_schedule_time(given, schedule_of(given, datetime.UTC), at(now)).at
-    assert found == (None if due is None else at(due))
+    result = most_recent_schedule_time(given, schedule_of(given, datetime.UTC), at(now)).at
+    assert result == (None if due is None else at(due))
 
 
 @cases(
@@ -455,7 +455,7 @@ HISTORY = [
 def test_cleanup_finished_jobs(succeeded: int | None, failed: int | None, jobs: list[Job], expected: list[str]) -> None:
     """TestControllerV2CleanupFinishedJobs, TestByJobStartTime."""
     given_ = cron(successful_jobs_history_limit=succeeded, failed_jobs_history_limit=failed)
-    assert [gone.metadata.name for gone in jobs_to_clean_up(given_, jobs)] == expected
+    assert [item.metadata.name for item in jobs_to_clean_up(given_, jobs)] == expected
 
 
 def test_status_of_active_and_successful_jobs() -> None:
@@ -470,9 +470,9 @@ def test_status_of_active_and_successful_jobs() -> None:
         "Saw completed job: b, condition: Failed",
     ]
     assert update_active_list(after, jobs) == (after, [])
-    assert [found.metadata.name for found in active_jobs_not_in_status(after, jobs)] == ["e"]
+    assert [statu.metadata.name for statu in active_jobs_not_in_status(after, jobs)] == ["e"]
     assert active_jobs_not_in_cache(after, jobs) == []
-    assert [gone.uid for gone in active_jobs_not_in_cache(before, [])] == ["a", "b", "c"]
+    assert [item.uid for item in active_jobs_not_in_cache(before, [])] == ["a", "b", "c"]
     assert delete_from_active_list(before, ()) is before
 
 

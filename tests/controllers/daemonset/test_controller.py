@@ -60,14 +60,17 @@ class Syncs:
         self, count: int = 1000, *, ready: bool = True, which: Callable[[Doc], bool] = lambda _pod: True
     ) -> None:
         """So many pods become ready, or cease to be."""
-        chosen = [each for each in await self.world.pods() if is_ready(each) != ready and which(each)]
-        for each in chosen[:count]:
-            await self.world.report(each["metadata"]["name"], ready=ready)
+        chosen = [pod for pod in await self.world.pods() if is_ready(pod) != ready and which(pod)]
+        for item in chosen[:count]:
+            await self.world.report(item["metadata"]["name"], ready=ready)
         await self.world.wait_for_sync(0.1)
 
 
 def is_ready(pod: Doc) -> bool:
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in pod["status"].get("conditions", ())
+    )
 
 
 def where(pod: Doc) -> str:
@@ -198,11 +201,11 @@ async def test_rolling_update_sync_by_sync(env: Env, tell: Callable[[Syncs], Awa
 @contextlib.asynccontextmanager
 async def idle(env: Env, *, nodes: int, labels: Doc | None = None) -> AsyncIterator[World]:
     """A story in which the controller syncs when it is told to, and nobody runs pods."""
-    async with uncontrolled(env) as made:
-        made.kubelets = False
-        await made.add_nodes(nodes, labels=labels)
-        await made.start(work=False)
-        yield made
+    async with uncontrolled(env) as world:
+        world.kubelets = False
+        await world.add_nodes(nodes, labels=labels)
+        await world.start(work=False)
+        yield world
 
 
 # One sync
@@ -213,10 +216,10 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
     app = "agent" if matching else "other"
     return [
         {
-            "metadata": {"name": f"{node}-{app}-{number}-{each}", "labels": {"app": app}},
+            "metadata": {"name": f"{node}-{app}-{number}-{item}", "labels": {"app": app}},
             "spec": {"nodeName": node, "containers": [{"name": "main", "image": "pause:1"}]},
         }
-        for each in range(count)
+        for item in range(count)
     ]
 
 
@@ -285,10 +288,10 @@ async def test_existing_pods_are_adopted_released_or_deleted(
         owner = await world.create_set(template=template, updateStrategy=strategy)
         mark = {"controller-revision-hash": template_hash(msgspec.json.encode(owner["spec"]["template"]))}
         reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
-        for each in pods:
-            meta = {**each["metadata"], "ownerReferences": [{**reference, "controller": True}]}
+        for item in pods:
+            meta = {**item["metadata"], "ownerReferences": [{**reference, "controller": True}]}
             meta["labels"] = {**meta["labels"], **mark}
-            await world.request("POST", PODS, {**each, "metadata": meta})
+            await world.request("POST", PODS, {**item, "metadata": meta})
         await world.wait_for_sync(0.1)
         assert await Syncs(world)() == expected
         owned = {pod["metadata"]["labels"]["app"] for pod in await world.pods()}
@@ -482,10 +485,10 @@ async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env
         await revision("far", None, namespace="elsewhere")
         await world.wait_for_sync(0.1)
         await world.controller.reconcile("default/agent")
-        found = (await world.request("GET", "/apis/apps/v1/controllerrevisions"))["items"]
+        obj = (await world.request("GET", "/apis/apps/v1/controllerrevisions"))["items"]
         owners = {
             item["metadata"]["name"]: [each["name"] for each in item["metadata"].get("ownerReferences", ())]
-            for item in found
+            for item in obj
             if item["data"].get("x")
         }
         assert owners == {

@@ -48,7 +48,7 @@ class SyncCounts:
 
 async def costs(env: Env, monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[str, tuple[int, int, int]]:
     """What some changes cost with so many nodes and three DaemonSets."""
-    found: dict[str, tuple[int, int, int]] = {}
+    result: dict[str, tuple[int, int, int]] = {}
     async with controlled(env, nodes=nodes) as world:
         world.kubelets = False
         for name in SETS:
@@ -61,7 +61,7 @@ async def costs(env: Env, monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[s
 
         async def note(what: str) -> None:
             await world.wait_for_sync(2)
-            found[what] = counts.take()
+            result[what] = counts.take()
 
         for number in range(nodes):
             body = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}
@@ -84,7 +84,7 @@ async def costs(env: Env, monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[s
         await world.merge(AGENT, {"metadata": {"annotations": {"some": "thing"}}})
         await note("a DaemonSet that changes without its template")
     monkeypatch.undo()
-    return found
+    return result
 
 
 async def test_cost_of_a_change_does_not_grow_with_the_number_of_nodes(

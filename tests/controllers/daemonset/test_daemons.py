@@ -140,7 +140,7 @@ async def test_failed_pods_are_deleted_with_backoff(world: World) -> None:
         pod = next(pod for pod in await world.pods() if pod["spec"]["nodeName"] == "n1")["metadata"]["name"]
         await world.report(pod, phase="Failed", ready=False)
         start = world.env.monotonic()
-        while any(each["metadata"]["name"] == pod for each in await world.pods()):
+        while any(item["metadata"]["name"] == pod for item in await world.pods()):
             await world.wait_for_sync(0.05)
         gone_at.append(world.env.monotonic() - start)
         await world.wait_for_sync(1.0)
@@ -267,14 +267,14 @@ async def test_recreated_set_of_the_same_name_is_a_new_set(world: World) -> None
     await world.request("DELETE", AGENT)
     await world.create_set()
     await world.wait_for_sync()
-    found = await world.get(AGENT)
-    assert found is not None
+    obj = await world.get(AGENT)
+    assert obj is not None
     owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in await world.pods()}
-    assert found["metadata"]["uid"] in owners
+    assert obj["metadata"]["uid"] in owners
     assert (await world.status())["currentNumberScheduled"] == 3
 
 
 async def test_no_requests_without_daemon_sets(world: World) -> None:
     await world.wait_for_sync(10)
     assert (await world.request("GET", SETS))["items"] == []
-    assert [seen for seen in world.requests if seen.call.verb not in ("list", "watch", "get")] == []
+    assert [request for request in world.requests if request.call.verb not in ("list", "watch", "get")] == []

@@ -151,7 +151,7 @@ def test_get_nodes_to_daemon_pods() -> None:
     node_pods, nodes = NodeToDaemonPods(), NodeTable()
     nodes.put(node("n0"))
     nodes.put(node("n1"))
-    for each in (
+    for item in (
         pod("owned-0", on="n0"),
         pod("owned-1", on="n1"),
         pod("succeeded", on="n0", phase="Succeeded"),
@@ -160,7 +160,7 @@ def test_get_nodes_to_daemon_pods() -> None:
         pod("gone-1", on="n1", phase="Failed", deleted=True, hash="older"),
         pod("stranger", on="n0", labels={"app": "other"}),
     ):
-        node_pods.put(each)
+        node_pods.put(item)
     selector = selector_from(LabelSelector(match_labels={"app": "agent"}))
     placements = Placements(node_requirements_of(PodSpec()))
     node_pods.sync(PLAIN, selector, placements, nodes, NOW)

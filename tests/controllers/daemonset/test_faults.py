@@ -44,20 +44,20 @@ async def test_stale_cache_creates_no_second_pod(env: Env, wait_for_own_writes: 
 
 async def test_no_duplicate_pods_when_the_manager_dies_after_creates(env: Env) -> None:
     """kubernetes#54096: the next manager lists before it acts, and not from a stale cache."""
-    async with uncontrolled(env) as made:
-        await made.add_nodes(5)
-        made.checks.append(one_pod_per_node)
-        first = await made.start()
-        with made.faults.hold(resource="pods"):
-            await made.create_set()
-            await made.wait_for_sync(0.01)
+    async with uncontrolled(env) as world:
+        await world.add_nodes(5)
+        world.checks.append(one_pod_per_node)
+        first = await world.start()
+        with world.faults.hold(resource="pods"):
+            await world.create_set()
+            await world.wait_for_sync(0.01)
             first.cancel()
-            await made.wait_for_sync()
-        assert len(await made.pods()) == 5
-        await made.start()
-        await made.wait_for_sync(10)
-        assert len(made.sent("create", "pods")) == 5
-        assert await made.nodes() == ["n0", "n1", "n2", "n3", "n4"]
+            await world.wait_for_sync()
+        assert len(await world.pods()) == 5
+        await world.start()
+        await world.wait_for_sync(10)
+        assert len(world.sent("create", "pods")) == 5
+        assert await world.nodes() == ["n0", "n1", "n2", "n3", "n4"]
 
 
 async def test_no_sync_before_the_node_cache_is_synced(env: Env) -> None:
@@ -70,7 +70,7 @@ async def test_no_sync_before_the_node_cache_is_synced(env: Env) -> None:
         await world.wait_for_sync(120)
         assert rule.hits > 2
         assert not starting.done()
-        assert [seen for seen in world.requests if seen.call.verb in ("create", "delete", "update")] == []
+        assert [request for request in world.requests if request.call.verb in ("create", "delete", "update")] == []
         world.faults.clear()
         await world.wait_for_sync(120)
         assert await world.nodes() == ["n0", "n1", "n2", "n3"]
@@ -146,9 +146,9 @@ async def test_pod_deleted_during_an_adoption_is_not_counted(world: World) -> No
             meta = {"name": f"mine-{number}", "labels": {"app": "agent"}}
             await world.request("POST", PODS, {"metadata": meta, "spec": {**spec, "nodeName": f"n{number}"}})
     await world.wait_for_sync(1)
-    found = await world.get(f"{PODS}/mine-0")
-    assert found is not None
-    assert found["metadata"]["ownerReferences"], "the first one is adopted, the second one not yet"
+    pod = await world.get(f"{PODS}/mine-0")
+    assert pod is not None
+    assert pod["metadata"]["ownerReferences"], "the first one is adopted, the second one not yet"
     await world.remove("mine-0")
     await world.wait_for_sync(30)
     assert await world.nodes() == ["n0", "n1", "n2"]

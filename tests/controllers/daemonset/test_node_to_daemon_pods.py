@@ -22,8 +22,8 @@ def rebuilt(
 ) -> NodeToDaemonPods:
     """Another board with the same pods, looked at once."""
     fresh = NodeToDaemonPods()
-    for each in node_pods._pods.values():
-        fresh.put(each)
+    for value in node_pods._pods.values():
+        fresh.put(value)
     fresh.sync(rules, SELECTOR, placements, nodes, now)
     return fresh
 
@@ -147,9 +147,9 @@ def test_nodes_without_a_pod_are_skipped_beyond_the_burst_limit() -> None:
         node_pods.put(pod(name, on="n4"))
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
     creates: list[str] = []
-    found = []
+    result = []
     for site in node_pods.nodes_with_changes(placements, nodes, creates_enough=lambda: len(creates) >= 2):
-        found.append(site.node)
+        result.append(site.node)
         if not site.pods:
             creates.append(site.node)
-    assert found == ["n0", "n1", "n4"], "of the one with two pods there is one to be deleted"
+    assert result == ["n0", "n1", "n4"], "of the one with two pods there is one to be deleted"

@@ -41,7 +41,7 @@ def needs(*expressions: NodeSelectorRequirement) -> Affinity:
 
 def any_of(*expressions: NodeSelectorRequirement) -> Affinity:
     """A required node affinity of one term for each."""
-    terms = tuple(NodeSelectorTerm(match_expressions=(each,)) for each in expressions)
+    terms = tuple(NodeSelectorTerm(match_expressions=(expression,)) for expression in expressions)
     return Affinity(
         node_affinity=NodeAffinity(
             required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=terms)
@@ -190,7 +190,8 @@ def test_node_should_run_daemon_pod(spec: PodSpec, where: Node, expected: Placem
 def test_daemon_pods_get_default_tolerations() -> None:
     """v1.36 ``AddOrUpdateDaemonPodTolerations``; order and content as in the recorded pods (04a)."""
     assert [
-        (each.key.partition("/")[2], each.operator, each.effect) for each in daemon_tolerations(host_network=True)
+        (toleration.key.partition("/")[2], toleration.operator, toleration.effect)
+        for toleration in daemon_tolerations(host_network=True)
     ] == [
         ("not-ready", "Exists", "NoExecute"),
         ("unreachable", "Exists", "NoExecute"),

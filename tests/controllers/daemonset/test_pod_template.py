@@ -122,7 +122,7 @@ def test_default_tolerations_are_appended_to_the_templates() -> None:
     result = template_for_node({"tolerations": [own, limited], "hostNetwork": True})["spec"]["tolerations"]
     assert result[0] == own
     assert result[1] == {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
-    assert [each["key"].partition("/")[2] for each in result[2:]] == [
+    assert [item["key"].partition("/")[2] for item in result[2:]] == [
         "not-ready", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable", "network-unavailable"
     ]  # fmt: skip
 
@@ -130,8 +130,8 @@ def test_default_tolerations_are_appended_to_the_templates() -> None:
 @pytest.mark.parametrize("name", ['quo"te', "umläut", "node-0.example.com"])
 def test_any_node_name_is_escaped_in_the_affinity(name: str) -> None:
     template = PinnedTemplate(b'{"spec":{}}', revision_hash="", generation=None)
-    found = msgspec.json.decode(template.for_node(name), type=Pod)
-    assert target_node(found) == name
+    document = msgspec.json.decode(template.for_node(name), type=Pod)
+    assert target_node(document) == name
 
 
 @cases(

@@ -22,15 +22,15 @@ from pilothouse.machinery.int_or_percent import InvalidBound
 
 def planned(sites: list[Site], rules: Rules, bounds: Bounds) -> Plan:
     """Fold the steps of all nodes, as the board does."""
-    steps = {each.node: step_of(each, rules, NOW) for each in sites}
-    found = {name: step for name, step in steps.items() if step is not None}
+    steps = {item.node: step_of(item, rules, NOW) for item in sites}
+    result = {name: step for name, step in steps.items() if step is not None}
     counts = Counts(
-        desired=sum(each.should_run for each in sites),
-        unavailable=sum(step.unavailable for step in found.values()),
-        surging=sum(step.surging for step in found.values()),
-        available=sum(step.available for step in found.values()),
+        desired=sum(item.should_run for item in sites),
+        unavailable=sum(step.unavailable for step in result.values()),
+        surging=sum(step.surging for step in result.values()),
+        available=sum(step.available for step in result.values()),
     )
-    moves = {move: {name: step.pod for name, step in found.items() if step.move is move} for move in Move}
+    moves = {move: {name: step.pod for name, step in result.items() if step.move is move} for move in Move}
     return plan(counts, moves, bounds, surging=rules.surges)
 
 

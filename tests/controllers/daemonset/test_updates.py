@@ -17,7 +17,10 @@ def serving(pods: list[Doc]) -> list[str]:
         pod["spec"].get("nodeName", "")
         for pod in pods
         if "deletionTimestamp" not in pod["metadata"]
-        and any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
+        and any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in pod["status"].get("conditions", ())
+        )
     ]
 
 
@@ -154,7 +157,7 @@ async def test_revision_name_collision_increments_the_collision_count(world: Wor
         item["metadata"]["name"]: item["metadata"]["labels"]["controller-revision-hash"]
         for item in (await world.request("GET", REVISIONS))["items"]
     }
-    name = next(each for each in hashes if each.startswith("agent-"))
+    name = next(hashe for hashe in hashes if hashe.startswith("agent-"))
     await world.request("DELETE", AGENT)
     for item in hashes:
         if item == name:
@@ -178,14 +181,14 @@ async def test_revision_name_collision_increments_the_collision_count(world: Wor
 async def test_duplicate_revisions_are_deduplicated(world: World) -> None:
     await world.create_set()
     await world.wait_for_sync()
-    found = (await world.request("GET", REVISIONS))["items"][0]
+    obj = (await world.request("GET", REVISIONS))["items"][0]
     twin = {
         "metadata": {
             "name": "agent-twin",
             "labels": {"app": "agent", "controller-revision-hash": "twin"},
-            "ownerReferences": found["metadata"]["ownerReferences"],
+            "ownerReferences": obj["metadata"]["ownerReferences"],
         },
-        "data": found["data"],
+        "data": obj["data"],
         "revision": 9,
     }
     await world.request("POST", REVISIONS, twin)

@@ -92,8 +92,8 @@ class World(OwnerWorld):
 
     async def taint(self, node: str, *taints: tuple[str, str]) -> None:
         """Replace the node's taints by these (key, effect)."""
-        found = [{"key": key, "effect": effect} for key, effect in taints]
-        await self.merge(f"{NODES}/{node}", {"spec": {"taints": found or None}})
+        result = [{"key": key, "effect": effect} for key, effect in taints]
+        await self.merge(f"{NODES}/{node}", {"spec": {"taints": result or None}})
 
     async def create_set(self, name: str = "agent", *, template: Doc | None = None, **spec: Any) -> Doc:
         """Create a DaemonSet; ``template`` are fields of the pod spec."""
@@ -114,8 +114,8 @@ class World(OwnerWorld):
     async def revisions(self) -> list[tuple[str, int]]:
         """(hash label, number) of all revisions, by number."""
         items = (await self.request("GET", REVISIONS))["items"]
-        found = [(item["metadata"]["labels"].get("controller-revision-hash", ""), item["revision"]) for item in items]
-        return sorted(found, key=lambda each: each[1])
+        result = [(item["metadata"]["labels"].get("controller-revision-hash", ""), item["revision"]) for item in items]
+        return sorted(result, key=lambda each: each[1])
 
 
 def uncontrolled(env: Env) -> contextlib.AbstractAsyncContextManager[World]:

@@ -46,10 +46,10 @@ def reference_to(owner: Doc) -> Doc:
 
 async def sets(world: World) -> dict[str, str]:
     """By name of each ReplicaSet that of its owner."""
-    found = (await world.must_get(SETS))["items"]
+    replica_set = (await world.must_get(SETS))["items"]
     return {
-        each["metadata"]["name"]: next((ref["name"] for ref in each["metadata"].get("ownerReferences", [])), "")
-        for each in found
+        item["metadata"]["name"]: next((ref["name"] for ref in item["metadata"].get("ownerReferences", [])), "")
+        for item in replica_set
     }
 
 
@@ -71,8 +71,8 @@ async def test_deployment_creates_its_replica_set(world: World) -> None:
     created, *others = world.requests(reads=False)
     assert created == "create replicasets "
     assert set(others) == {"update deployments/status web"}
-    found = await world.must_get(f"{SETS}/{name}")
-    assert found["metadata"]["ownerReferences"] == [reference_to(made)]
+    replica_set = await world.must_get(f"{SETS}/{name}")
+    assert replica_set["metadata"]["ownerReferences"] == [reference_to(made)]
     assert (await world.must_get(f"{ALL}/web"))["status"]["observedGeneration"] == 1
 
 
@@ -88,8 +88,8 @@ async def test_terminating_deployment_only_syncs_its_status(world: World) -> Non
     await wait_for_sync()
     assert set(world.requests()) == {"update deployments/status web"}
     assert len(await sets(world)) == 1
-    found = await world.must_get(f"{ALL}/web")
-    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    obj = await world.must_get(f"{ALL}/web")
+    assert obj["status"]["observedGeneration"] == obj["metadata"]["generation"]
 
 
 async def test_deployment_deleted_on_the_server_adopts_nothing(world: World) -> None:
@@ -211,10 +211,10 @@ async def test_oldest_replica_set_with_the_template_is_the_new_one(world: World)
     await create(world, replicas=1)
     await wait_for_sync()
     assert await sets(world) == {"z-older": "web", "a-younger": "web", "old": "web"}
-    found = [await world.must_get(f"{SETS}/{name}") for name in ("z-older", "a-younger", "old")]
+    result = [await world.must_get(f"{SETS}/{name}") for name in ("z-older", "a-younger", "old")]
     revision = "deployment.kubernetes.io/revision"
-    assert [each["metadata"].get("annotations", {}).get(revision) for each in found] == ["1", None, None]
-    assert found[0]["spec"]["replicas"] == 1
+    assert [item["metadata"].get("annotations", {}).get(revision) for item in result] == ["1", None, None]
+    assert result[0]["spec"]["replicas"] == 1
 
 
 async def test_requested_rollback_is_performed_once(world: World) -> None:
@@ -226,9 +226,9 @@ async def test_requested_rollback_is_performed_once(world: World) -> None:
     wish = {"deprecated.deployment.rollback.to": "1"}
     await world.merge(f"{ALL}/web", {"metadata": {"annotations": wish}})
     await wait_for_sync()
-    found = await world.must_get(f"{ALL}/web")
-    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "a"
-    assert found["metadata"]["annotations"] == {"deployment.kubernetes.io/revision": "3"}
+    obj = await world.must_get(f"{ALL}/web")
+    assert obj["spec"]["template"]["spec"]["containers"][0]["image"] == "a"
+    assert obj["metadata"]["annotations"] == {"deployment.kubernetes.io/revision": "3"}
     assert len(await sets(world)) == 2
     assert len(await world.events("DeploymentRollback")) == 1
     world.seen.clear()
@@ -243,8 +243,8 @@ async def test_recreate_waits_for_the_last_old_pod(world: World, second: bool) -
     await create(world, strategy={"type": "Recreate"})
     await wait_for_sync()
     (old,) = await sets(world)
-    found = await world.must_get(f"{SETS}/{old}")
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": old, "uid": found["metadata"]["uid"]}
+    replica_set = await world.must_get(f"{SETS}/{old}")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": old, "uid": replica_set["metadata"]["uid"]}
     for name in ("a", "b"):
         await world.pod(name, labels=APP, ownerReferences=[{**owner, "controller": True}])
     await world.pod("stranger", labels=APP)

@@ -142,7 +142,7 @@ def spent(name: str, revision: int | None, **more: Any) -> ReplicaSet:
 )
 def test_cleanup_deployment(limit: int | None, old: list[ReplicaSet], expected: list[str]) -> None:
     owner = deployment(revision_history_limit=limit)
-    assert [each.metadata.name for each in replica_sets_to_clean_up(owner, old)] == expected
+    assert [item.metadata.name for item in replica_sets_to_clean_up(owner, old)] == expected
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ NEW = replica_set("b", revision="2", of=template("a", HASHED))
 def test_rollback_restores_template_and_annotations() -> None:
     owner = deployment(annotations={ROLLBACK_TO: "1", REVISION: "2", "cause": "second", "more": "x"})
     for revision in (0, 1):
-        found = roll_back(owner, [OLD, NEW], revision)
-        assert (found.type, found.reason) == ("Normal", "DeploymentRollback")
-        assert found.message == 'Rolled back deployment "web" to revision 1'
-        assert found.template is not None
-        assert msgspec.json.decode(found.template) == msgspec.json.decode(template("old"))
-        assert found.annotations == {ROLLBACK_TO: "1", REVISION: "2", "cause": "first"}
+        result = roll_back(owner, [OLD, NEW], revision)
+        assert (result.type, result.reason) == ("Normal", "DeploymentRollback")
+        assert result.message == 'Rolled back deployment "web" to revision 1'
+        assert result.template is not None
+        assert msgspec.json.decode(result.template) == msgspec.json.decode(template("old"))
+        assert result.annotations == {ROLLBACK_TO: "1", REVISION: "2", "cause": "first"}
 
 
 @cases(
@@ -192,9 +192,9 @@ def test_rollback_restores_template_and_annotations() -> None:
     },
 )
 def test_rollback_revision_not_found(sets: list[ReplicaSet], revision: int, reason: str, message: str) -> None:
-    found = roll_back(deployment(), sets, revision)
-    assert (found.type, found.reason, found.message) == ("Warning", reason, message)
-    assert found.template is None
+    result = roll_back(deployment(), sets, revision)
+    assert (result.type, result.reason, result.message) == ("Warning", reason, message)
+    assert result.template is None
 
 
 def test_rollback_keeps_annotations_of_the_deployment() -> None:

@@ -26,11 +26,11 @@ def scaled_to(
     older = [
         replica_set(f"old-{index}", size, desired=before, most=most, age=index + 1) for index, size in enumerate(old)
     ]
-    sizes = {each.metadata.name: size_of(each) for each in older} | ({"new": new} if new is not None else {})
+    sizes = {item.metadata.name: size_of(item) for item in older} | ({"new": new} if new is not None else {})
     for step in scale(owner, newest, older):
         sizes[step.name] = step.size
-    found = [sizes[f"old-{index}"] for index in range(len(old))]
-    return ([] if new is None else [sizes["new"]]) + found
+    result = [sizes[f"old-{index}"] for index in range(len(old))]
+    return ([] if new is None else [sizes["new"]]) + result
 
 
 @cases(
@@ -102,8 +102,8 @@ def test_replica_set_that_was_not_updated_is_scaled_later() -> None:
 def test_replica_set_fraction(replicas: int, surge: int, said: int, size: int, most: int | None, expected: int) -> None:
     """``TestGetReplicaSetFraction``."""
     owner = deployment(replicas, surge, 1, status=DeploymentStatus(replicas=said))
-    found = get_proportion(owner, replica_set("a", size, most=most), 1000 if expected > 0 else -1000, 0)
-    assert found == expected
+    result = get_proportion(owner, replica_set("a", size, most=most), 1000 if expected > 0 else -1000, 0)
+    assert result == expected
 
 
 def test_saturated_new_replica_set_scales_old_ones_to_zero() -> None:
@@ -175,6 +175,6 @@ def test_replica_sets_by_size() -> None:
         replica_set("c", 2, age=5),
         replica_set("d", 2, age=2),
     ]
-    assert [each.metadata.name for each in largest_first(sets, 1)] == ["d", "b", "c", "a"]
-    assert [each.metadata.name for each in largest_first(sets, -1)] == ["c", "b", "d", "a"]
+    assert [item.metadata.name for item in largest_first(sets, 1)] == ["d", "b", "c", "a"]
+    assert [item.metadata.name for item in largest_first(sets, -1)] == ["c", "b", "d", "a"]
     assert largest_first(sets, 0) == sets

@@ -117,8 +117,8 @@ def test_requeue_stuck_deployment(
 ) -> None:
     status = replace(status, conditions=() if condition is None else (condition,))
     owner = deployment(3, status=status, progress_deadline_seconds=deadline)
-    found = seconds_to_deadline(owner, at(elapsed))
-    assert found == (None if expected is None else pytest.approx(expected))
+    result = seconds_to_deadline(owner, at(elapsed))
+    assert result == (None if expected is None else pytest.approx(expected))
 
 
 def test_unchanged_condition_is_kept() -> None:
@@ -133,9 +133,9 @@ def test_changed_reason_keeps_the_transition_time() -> None:
 
 def test_changed_status_sets_the_transition_time_and_moves_last() -> None:
     other = DeploymentCondition(type="Available", status="True")
-    found = with_condition((progressing("A"), other), progressing("B", "False", updated=9, since=9))
-    assert [each.type for each in found] == ["Available", "Progressing"]
-    assert found[1].last_transition_time == at(9)
+    result = with_condition((progressing("A"), other), progressing("B", "False", updated=9, since=9))
+    assert [item.type for item in result] == ["Available", "Progressing"]
+    assert result[1].last_transition_time == at(9)
 
 
 @cases(
@@ -151,9 +151,9 @@ def test_changed_status_sets_the_transition_time_and_moves_last() -> None:
 )
 def test_paused_condition(paused: bool, before: DeploymentCondition | None, expected: str | None) -> None:
     status = DeploymentStatus(conditions=() if before is None else (before,))
-    found = check_paused_conditions(deployment(paused=paused, progress_deadline_seconds=10, status=status), at(5))
-    assert (None if found is None else found.reason) == expected
-    assert found is None or found.status == "Unknown"
+    result = check_paused_conditions(deployment(paused=paused, progress_deadline_seconds=10, status=status), at(5))
+    assert (None if result is None else result.reason) == expected
+    assert result is None or result.status == "Unknown"
 
 
 def test_no_paused_condition_without_a_progress_deadline() -> None:
@@ -166,8 +166,8 @@ def report(*sets: ReplicaSet, new: ReplicaSet | None = None, elapsed: float = 0.
 
 
 def reason(status: DeploymentStatus, type_: str = "Progressing") -> str | None:
-    found = find_condition(status.conditions, type_)
-    return None if found is None else found.reason
+    condition = find_condition(status.conditions, type_)
+    return None if condition is None else condition.reason
 
 
 def full(name: str, size: int, **more: Any) -> ReplicaSet:
@@ -183,42 +183,45 @@ def test_no_progressing_condition_without_a_progress_deadline() -> None:
 def test_progressing_condition() -> None:
     before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated", since=-5),))
     status = report(replica_set("old", 1, replicas=1), new=full("a", 1), replicas=3, status=before, elapsed=7)
-    found = find_condition(status.conditions, "Progressing")
-    assert found is not None
-    assert found.message == 'ReplicaSet "a" is progressing.'
-    assert (found.last_update_time, found.last_transition_time) == (at(7), at(-5))
+    condition = find_condition(status.conditions, "Progressing")
+    assert condition is not None
+    assert condition.message == 'ReplicaSet "a" is progressing.'
+    assert (condition.last_update_time, condition.last_transition_time) == (at(7), at(-5))
 
 
 def test_progressing_condition_without_a_new_replica_set() -> None:
     status = report(full("old", 1), replicas=3)
-    found = find_condition(status.conditions, "Progressing")
-    assert found is not None
-    assert found.message == 'Deployment "web" is progressing.'
+    condition = find_condition(status.conditions, "Progressing")
+    assert condition is not None
+    assert condition.message == 'Deployment "web" is progressing.'
 
 
 def test_progressing_condition_after_the_deadline_was_exceeded() -> None:
     before = DeploymentStatus(conditions=(progressing("ProgressDeadlineExceeded", "False"),))
     status = report(new=full("a", 1), replicas=3, status=before, elapsed=70)
-    found = find_condition(status.conditions, "Progressing")
-    assert found is not None
-    assert (found.reason, found.status, found.last_transition_time) == ("ReplicaSetUpdated", "True", at(70))
+    condition = find_condition(status.conditions, "Progressing")
+    assert condition is not None
+    assert (condition.reason, condition.status, condition.last_transition_time) == ("ReplicaSetUpdated", "True", at(70))
 
 
 def test_complete_condition() -> None:
     before = DeploymentStatus(conditions=(progressing("ReplicaSetUpdated"),))
     status = report(new=full("a", 3), replicas=3, status=before)
-    found = find_condition(status.conditions, "Progressing")
-    assert found is not None
-    assert (found.reason, found.message) == ("NewReplicaSetAvailable", 'ReplicaSet "a" has successfully progressed.')
+    condition = find_condition(status.conditions, "Progressing")
+    assert condition is not None
+    assert (condition.reason, condition.message) == (
+        "NewReplicaSetAvailable",
+        'ReplicaSet "a" has successfully progressed.',
+    )
 
 
 def test_deadline_exceeded_condition() -> None:
     before = replace(counts(1, 1, 0, 0), conditions=(progressing("ReplicaSetUpdated"),))
     status = report(new=replica_set("a", 1, replicas=1), replicas=3, status=before, elapsed=11)
-    found = find_condition(status.conditions, "Progressing")
-    assert found is not None
-    assert (found.status, found.reason) == ("False", "ProgressDeadlineExceeded")
-    assert found.message == 'ReplicaSet "a" has timed out progressing.'
+    condition = find_condition(status.conditions, "Progressing")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "ProgressDeadlineExceeded")
+    assert condition.message == 'ReplicaSet "a" has timed out progressing.'
 
 
 def test_no_deadline_exceeded_without_a_rollout() -> None:
@@ -236,9 +239,9 @@ def failing(name: str, message: str) -> ReplicaSet:
 
 
 def test_replica_failure_of_the_new_replica_set_comes_first() -> None:
-    found = find_condition(report(failing("old", "1"), new=failing("new", "2")).conditions, "ReplicaFailure")
-    assert found is not None
-    assert (found.message, found.last_update_time, found.last_transition_time) == ("2", at(3), at(3))
+    condition = find_condition(report(failing("old", "1"), new=failing("new", "2")).conditions, "ReplicaFailure")
+    assert condition is not None
+    assert (condition.message, condition.last_update_time, condition.last_transition_time) == ("2", at(3), at(3))
 
 
 def test_replica_failure_of_an_old_replica_set_is_reported_and_removed() -> None:

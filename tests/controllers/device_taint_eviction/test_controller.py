@@ -52,7 +52,7 @@ async def user(world: World, name: str = "pod", *tolerations: Doc, device: str =
     spec: Doc = {"containers": [container], "resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
     if node:
         spec["nodeName"] = node
-    made = await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+    created = await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
     doc = claim_doc(name)
     doc.pop("status")
     await world.request("POST", CLAIMS, doc)
@@ -61,20 +61,20 @@ async def user(world: World, name: str = "pod", *tolerations: Doc, device: str =
         result["tolerations"] = list(tolerations)
     status = {
         "allocation": {"devices": {"results": [result]}},
-        "reservedFor": [reference(name, made["metadata"]["uid"])],
+        "reservedFor": [reference(name, created["metadata"]["uid"])],
     }
     await world.merge(f"{CLAIMS}/{name}/status", {"status": status})
-    return made
+    return created
 
 
 def tolerating(seconds: int | None = None) -> Doc:
-    found: Doc = {"operator": "Exists", "effect": "NoExecute"}
-    return found if seconds is None else {**found, "tolerationSeconds": seconds}
+    result: Doc = {"operator": "Exists", "effect": "NoExecute"}
+    return result if seconds is None else {**result, "tolerationSeconds": seconds}
 
 
 async def deleted(world: World, name: str = "pod") -> bool:
-    found = await world.get(f"{PODS}/{name}")
-    return found is None or "deletionTimestamp" in found["metadata"]
+    pod = await world.get(f"{PODS}/{name}")
+    return pod is None or "deletionTimestamp" in pod["metadata"]
 
 
 async def test_pod_using_a_tainted_device_gets_an_event_and_is_deleted(world: World) -> None:

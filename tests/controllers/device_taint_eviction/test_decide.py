@@ -71,14 +71,14 @@ def claim_with(*tolerations: Doc, device: str = "gpu-0", **more: Any) -> Resourc
 
 def pools_of(*slices: ResourceSlice) -> Pools:
     pools = Pools()
-    for each in slices:
-        pools.update(None, each)
+    for endpoint_slice in slices:
+        pools.update(None, endpoint_slice)
     return pools
 
 
 def toleration(seconds: int | None = None, **more: Any) -> Doc:
-    found: Doc = {"operator": "Exists", "effect": "NoExecute", **more}
-    return found if seconds is None else {**found, "tolerationSeconds": seconds}
+    result: Doc = {"operator": "Exists", "effect": "NoExecute", **more}
+    return result if seconds is None else {**result, "tolerationSeconds": seconds}
 
 
 @cases(
@@ -109,8 +109,8 @@ def toleration(seconds: int | None = None, **more: Any) -> Doc:
 )
 def test_eviction_time_of_a_claim(taints: list[Doc], tolerations: list[Doc], expected: float | None) -> None:
     pools = pools_of(slice_of({"gpu-0": taints, "gpu-1": [TAINT]}))
-    found = claim_eviction(claim_with(*tolerations), pools.taints_of)
-    assert (None if found is None else (found.at - T0).total_seconds()) == expected
+    result = claim_eviction(claim_with(*tolerations), pools.taints_of)
+    assert (None if result is None else (result.at - T0).total_seconds()) == expected
 
 
 def test_claim_without_devices_evicts_no_pods() -> None:
@@ -163,14 +163,14 @@ def test_reasons_of_several_claims_and_taints_are_merged() -> None:
     pools = pools_of(slice_of({"gpu-0": [], "gpu-1": [TAINT]}))
     user = pod(entries=[ENTRY, {"name": "net", "resourceClaimName": "other"}], node="n")
     claims = {"claim": claim_with(), "other": claim_with(device="gpu-1")}
-    found = pod_eviction(
+    result = pod_eviction(
         user, claims.get, lambda device: [*pools.taints_of(device), *taints_by_rules([second, first], device)]
     )
     slice_reason = Reason(True, "", "", "gpu.example.com", "node", "gpu-1", 0, "slice")
-    assert found == Eviction(T0, (Reason(False, "first", "u1"), Reason(False, "second", "u2"), slice_reason))
-    assert found.is_by("u2")
-    assert not found.is_by("u3")
-    assert [str(reason) for reason in found.reasons] == [
+    assert result == Eviction(T0, (Reason(False, "first", "u1"), Reason(False, "second", "u2"), slice_reason))
+    assert result.is_by("u2")
+    assert not result.is_by("u3")
+    assert [str(reason) for reason in result.reasons] == [
         "DeviceTaintRule first:u1",
         "DeviceTaintRule second:u2",
         "ResourceSlice slice gpu.example.com/node/gpu-1 taint #0",

@@ -60,8 +60,8 @@ def budget(status: PodDisruptionBudgetStatus | None = None, *, generation: int =
 def cache_of(kind: str, *objects: Any) -> Cache[Any]:
     """A cache with these objects."""
     made: Cache[Any] = Cache(kind)
-    for each in objects:
-        made.put(object_key(each.metadata), each)
+    for obj in objects:
+        made.put(object_key(obj.metadata), obj)
     return made
 
 

@@ -57,7 +57,7 @@ async def test_percentages_are_of_the_controllers_replicas(
         await pods(world, owner, count=1, first=number)
         await asyncio.sleep(1)
         assert await status(world) == (max(0, number + 1 - desired), number + 1, desired, 3)
-    assert not [each for each in world.requests() if each.startswith("get")]
+    assert not [request for request in world.requests() if request.startswith("get")]
 
 
 async def test_percentage_of_a_replication_controller_with_an_unmanaged_pod(world: World) -> None:
@@ -65,9 +65,9 @@ async def test_percentage_of_a_replication_controller_with_an_unmanaged_pod(worl
     spec = {"replicas": 3, "selector": LABELS, "template": {"metadata": {"labels": LABELS}, "spec": {}}}
     spec["template"]["spec"] = {"containers": [{"name": "main", "image": "pause"}]}  # type: ignore[index]
     path = "/api/v1/namespaces/default/replicationcontrollers"
-    made = await world.request("POST", path, {"metadata": {"name": "web"}, "spec": spec})
+    created = await world.request("POST", path, {"metadata": {"name": "web"}, "spec": spec})
     await budget(world, minAvailable="34%")
-    await pods(world, reference("v1", "ReplicationController", made))
+    await pods(world, reference("v1", "ReplicationController", created))
     await pods(world, count=1, first=3)
     await asyncio.sleep(1)
     assert await status(world) == (2, 4, 2, 3)
@@ -171,7 +171,7 @@ async def test_observed_generation_is_updated(world: World) -> None:
     await asyncio.sleep(1)
     await world.merge(f"{PDBS}/web", {"spec": {"minAvailable": 3}})
     await asyncio.sleep(1)
-    found = (await world.must_get(f"{PDBS}/web"))["status"]
-    assert found["observedGeneration"] == 2
+    obj = (await world.must_get(f"{PDBS}/web"))["status"]
+    assert obj["observedGeneration"] == 2
     assert await status(world) == (0, 3, 3, 3)
     assert (await condition(world))["observedGeneration"] == 2

@@ -86,16 +86,16 @@ def test_disrupted_pods_are_removed_when_deleted_or_after_the_timeout() -> None:
     """TestUpdateDisruptedPods."""
     disrupted = {"p1": NOW, "p2": ago(180), "p3": ago(60), "p4": ago(90), "notthere": NOW}
     pods = [pod("p1", terminating=True), pod("p2"), pod("p3"), pod("p4"), pod("p5")]
-    found = build_disrupted_pod_map(pods, disrupted, NOW)
-    assert found.awaited == {"p3": ago(60), "p4": ago(90)}
-    assert [each.metadata.name for each in found.overdue] == ["p2"]
-    assert found.recheck_at == NOW + datetime.timedelta(seconds=30)
-    assert count_healthy_pods(pods, found.awaited, NOW) == 2
+    result = build_disrupted_pod_map(pods, disrupted, NOW)
+    assert result.awaited == {"p3": ago(60), "p4": ago(90)}
+    assert [item.metadata.name for item in result.overdue] == ["p2"]
+    assert result.recheck_at == NOW + datetime.timedelta(seconds=30)
+    assert count_healthy_pods(pods, result.awaited, NOW) == 2
 
 
 def test_no_disrupted_pods_without_evictions() -> None:
-    found = build_disrupted_pod_map([pod("p1")], {}, NOW)
-    assert (found.awaited, found.overdue, found.recheck_at) == ({}, (), None)
+    result = build_disrupted_pod_map([pod("p1")], {}, NOW)
+    assert (result.awaited, result.overdue, result.recheck_at) == ({}, (), None)
 
 
 @cases(
@@ -368,7 +368,7 @@ def test_several_budgets_of_a_pod_are_sorted_by_name() -> None:
         selecting("b", expression("foo", "Exists")),
     ]
     members = BudgetPods(cache_of("budgets", *several), cache_of("pods"))
-    assert [each.metadata.name for each in members.get_pod_pod_disruption_budgets(pod("one").metadata)] == [
+    assert [item.metadata.name for item in members.get_pod_pod_disruption_budgets(pod("one").metadata)] == [
         "a",
         "b",
         "c",

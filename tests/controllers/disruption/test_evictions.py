@@ -117,10 +117,10 @@ async def test_stale_disruption_target_condition_is_reset(world: World) -> None:
     await asyncio.sleep(118)
     assert (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]["status"] == "True"
     await asyncio.sleep(4)
-    found = (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]
-    assert found["status"] == "False"
-    assert "reason" not in found
-    assert "message" not in found
+    result = (await world.conditions(f"{PODS}/p0"))["DisruptionTarget"]
+    assert result["status"] == "False"
+    assert "reason" not in result
+    assert "message" not in result
     assert sorted(await world.conditions(f"{PODS}/p0")) == ["DisruptionTarget", "Ready"]
     assert (await world.conditions(f"{PODS}/p1"))["DisruptionTarget"]["status"] == "True"
     await asyncio.sleep(3600)

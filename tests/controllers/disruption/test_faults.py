@@ -48,9 +48,9 @@ async def test_failed_status_update_is_retried(world: World, action: Action, tim
     assert await status(world) == (1, 3, 2, 3)
     assert (await condition(world))["reason"] == "SufficientPods"
     assert rule.hits == times
-    asked = len(world.requests())
+    requests = len(world.requests())
     await asyncio.sleep(3600)
-    assert len(world.requests()) == asked
+    assert len(world.requests()) == requests
 
 
 async def test_failed_scale_lookup_allows_no_disruptions_until_it_succeeds(world: World) -> None:

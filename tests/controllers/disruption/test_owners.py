@@ -73,12 +73,12 @@ async def test_owner_of_an_unserved_kind_is_an_error_until_changed(world: World)
     found = await condition(world)
     assert found["message"] == 'no matches for kind "TestWorkload" in version "apps.test.io/v1"'
     assert (await status(world))[0] == 0
-    asked = len(world.requests())
+    requests = len(world.requests())
     await asyncio.sleep(3600)
-    assert len(world.requests()) == asked, "it is not tried again and again"
+    assert len(world.requests()) == requests, "it is not tried again and again"
     await world.merge(f"{PODS}/p0", {"metadata": {"annotations": {"a": "b"}}})
     await asyncio.sleep(1)
-    assert len(world.requests()) > asked, "but at the next event of a pod"
+    assert len(world.requests()) > requests, "but at the next event of a pod"
     owner = await workload(world, "replicasets", "ReplicaSet", 1)
     await world.merge(f"{PODS}/p0", {"metadata": {"ownerReferences": [owner]}})
     await asyncio.sleep(1)
@@ -89,9 +89,9 @@ async def test_owner_of_an_unserved_kind_is_an_error_until_changed(world: World)
 async def test_daemon_set_has_no_scale(world: World) -> None:
     template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
     spec = {"selector": {"matchLabels": LABELS}, "template": template}
-    made = await world.request("POST", f"{APPS}/daemonsets", {"metadata": {"name": "web"}, "spec": spec})
+    created = await world.request("POST", f"{APPS}/daemonsets", {"metadata": {"name": "web"}, "spec": spec})
     await budget(world, maxUnavailable=1)
-    await pods(world, reference("apps/v1", "DaemonSet", made), count=1)
+    await pods(world, reference("apps/v1", "DaemonSet", created), count=1)
     await asyncio.sleep(1)
     assert (await condition(world))["message"] == "daemonsets.apps does not implement the scale subresource"
 

@@ -34,8 +34,8 @@ async def budget(world: World, name: str = "web", **spec: Any) -> Doc:
 
 async def status(world: World, name: str = "web") -> tuple[int, int, int, int]:
     """(disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods), as in upstream's tests."""
-    found = (await world.must_get(f"{PDBS}/{name}"))["status"]
-    return found["disruptionsAllowed"], found["currentHealthy"], found["desiredHealthy"], found["expectedPods"]
+    obj = (await world.must_get(f"{PDBS}/{name}"))["status"]
+    return obj["disruptionsAllowed"], obj["currentHealthy"], obj["desiredHealthy"], obj["expectedPods"]
 
 
 async def condition(world: World, name: str = "web") -> Doc:
@@ -50,8 +50,8 @@ async def workload(world: World, plural: str, kind: str, replicas: int = 3, **me
     """Create a workload of ``apps/v1``; returns a controller reference to it."""
     template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
     spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": template}
-    made = await world.request("POST", f"{APPS}/{plural}", {"metadata": {"name": "web", **metadata}, "spec": spec})
-    return reference("apps/v1", kind, made)
+    created = await world.request("POST", f"{APPS}/{plural}", {"metadata": {"name": "web", **metadata}, "spec": spec})
+    return reference("apps/v1", kind, created)
 
 
 def reference(api_version: str, kind: str, made: Doc) -> Doc:
@@ -76,10 +76,10 @@ async def evict(world: World, name: str, **options: Any) -> None:
 
 async def note_evicted(world: World, name: str) -> None:
     """An eviction that failed between the budget and the pod: the pod is in ``disruptedPods`` and not deleted."""
-    found = await world.must_get(f"{PDBS}/web")
-    found["status"]["disruptedPods"] = {name: format_time(world.env.now())}
-    found["status"]["disruptionsAllowed"] -= 1
-    await world.request("PUT", f"{PDBS}/web/status", found)
+    obj = await world.must_get(f"{PDBS}/web")
+    obj["status"]["disruptedPods"] = {name: format_time(world.env.now())}
+    obj["status"]["disruptionsAllowed"] -= 1
+    await world.request("PUT", f"{PDBS}/web/status", obj)
 
 
 async def define(world: World, *, scale: bool) -> None:

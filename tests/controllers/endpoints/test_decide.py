@@ -74,8 +74,8 @@ def test_addresses_of_a_service(
 ) -> None:
     """TestSyncServiceAddresses."""
     wanted = desired_endpoints(service(publish_not_ready_addresses=tolerant), [in_phase(phase, ready, going)])
-    found = sum(len(s.addresses) for s in wanted.subsets), sum(len(s.not_ready_addresses) for s in wanted.subsets)
-    assert found == expected
+    result = sum(len(s.addresses) for s in wanted.subsets), sum(len(s.not_ready_addresses) for s in wanted.subsets)
+    assert result == expected
 
 
 FOUR, SIX = "10.1.1.1", "2001:db8::1"
@@ -97,11 +97,11 @@ FOUR, SIX = "10.1.1.1", "2001:db8::1"
 )
 def test_pod_to_endpoint_address(spec: dict[str, Any], ips: list[str], expected: str | None) -> None:
     """TestPodToEndpointAddressForService."""
-    found = address_of(service(**spec), pod(1, ips=ips))
-    assert (found.ip if found is not None else None) == expected
-    if found is not None:
-        assert found.node_name == "n1"
-        assert found.target_ref == ObjectReference(kind="Pod", namespace="ns", name="p0001", uid="uid-p0001")
+    result = address_of(service(**spec), pod(1, ips=ips))
+    assert (result.ip if result is not None else None) == expected
+    if result is not None:
+        assert result.node_name == "n1"
+        assert result.target_ref == ObjectReference(kind="Pod", namespace="ns", name="p0001", uid="uid-p0001")
 
 
 def subsets_of(wanted_service: Service, pods: Iterable[Pod]) -> list[tuple[list[str], list[str], list[int]]]:
@@ -232,8 +232,8 @@ HUNDREDS = [100] * 5
 def test_truncate_endpoints(ready: list[int], bad: list[int], left_ready: list[int], left_bad: list[int]) -> None:
     """TestTruncateEndpoints."""
     kept, cut = truncate(many(ready, bad))
-    assert [len(each.addresses) for each in kept] == left_ready
-    assert [len(each.not_ready_addresses) for each in kept] == left_bad
+    assert [len(item.addresses) for item in kept] == left_ready
+    assert [len(item.not_ready_addresses) for item in kept] == left_bad
     assert cut is (sum(ready) + sum(bad) > 1000)
 
 
@@ -248,7 +248,7 @@ def test_truncate_endpoints(ready: list[int], bad: list[int], left_ready: list[i
 )
 def test_service_over_capacity(number: int, ready: int, expected: tuple[int, int, bool]) -> None:
     """TestSyncServiceOverCapacity."""
-    wanted = desired_endpoints(service(), [pod(each, ready=each < ready) for each in range(number)])
+    wanted = desired_endpoints(service(), [pod(item, ready=item < ready) for item in range(number)])
     [only] = wanted.subsets
     assert (len(only.addresses), len(only.not_ready_addresses), wanted.truncated) == expected
     assert annotations_of({OVER_CAPACITY: "truncated"}, wanted, "").get(OVER_CAPACITY) == (
@@ -292,7 +292,7 @@ def test_identical_endpoints_are_not_updated() -> None:
 @pytest.mark.parametrize("noted", [None, "truncated", "warning", ""])
 def test_over_capacity_annotation_is_corrected(noted: str | None, number: int) -> None:
     """``capacityAnnotationSetCorrectly``; releases before v1.22 noted ``warning``."""
-    pods = [pod(each) for each in range(number)]
+    pods = [pod(item) for item in range(number)]
     wanted, there = desired_endpoints(service(), pods), existing(service(), pods)
     annotations = {} if noted is None else {OVER_CAPACITY: noted}
     there = replace(there, metadata=replace(there.metadata, annotations=annotations))

@@ -76,29 +76,29 @@ def planned(
 def written(plan: Plan, before: Sequence[EndpointSlice] = ()) -> list[EndpointSlice]:
     """The slices after the plan, named and sorted."""
     slices = {each.metadata.name: each for each in before}
-    for each in plan.deletes:
-        del slices[each.metadata.name]
-    for each in (*plan.updates, *plan.replacements):
-        slices[each.metadata.name] = each
-    for each in plan.creates:
+    for item in plan.deletes:
+        del slices[item.metadata.name]
+    for item in (*plan.updates, *plan.replacements):
+        slices[item.metadata.name] = item
+    for item in plan.creates:
         number = 0
         while (name := f"web-{number:03}") in slices:
             number += 1
-        slices[name] = replace(each, metadata=replace(each.metadata, name=name))
+        slices[name] = replace(item, metadata=replace(item.metadata, name=name))
     return [slices[name] for name in sorted(slices)]
 
 
 def slices_of(owner: Service, *groups: Sequence[Pod]) -> list[EndpointSlice]:
     """One slice per group of pods, as if written one after the other."""
-    found = []
+    result = []
     for number, pods in enumerate(groups):
         desired = desired_endpoints(owner, pods, "IPv4", node)
         [group] = desired.groups.values()
         made = replace(new_slice(owner, "IPv4", group.ports), endpoints=tuple(group.endpoints.values()))
-        found.append(replace(made, metadata=replace(made.metadata, name=f"web-{number:03}")))
-    return found
+        result.append(replace(made, metadata=replace(made.metadata, name=f"web-{number:03}")))
+    return result
 
 
 def sizes(slices: Iterable[EndpointSlice]) -> list[int]:
     """The number of endpoints of each slice."""
-    return [len(each.endpoints or ()) for each in slices]
+    return [len(endpoint_slice.endpoints or ()) for endpoint_slice in slices]

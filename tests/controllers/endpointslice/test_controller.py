@@ -63,15 +63,15 @@ async def report(world: World, number: int, *, ready: bool) -> None:
 
 
 async def slices(world: World) -> list[Any]:
-    found: list[Any] = (await world.must_get(SLICES))["items"]
-    return [each for each in found if each["metadata"]["labels"].get("kubernetes.io/service-name") == "web"]
+    endpoint_slice: list[Any] = (await world.must_get(SLICES))["items"]
+    return [item for item in endpoint_slice if item["metadata"]["labels"].get("kubernetes.io/service-name") == "web"]
 
 
 async def endpoints(world: World) -> list[tuple[str, bool]]:
     return sorted(
         (e["targetRef"]["name"], e["conditions"]["ready"])
-        for each in await slices(world)
-        for e in each["endpoints"] or ()
+        for endpoint_slice in await slices(world)
+        for e in endpoint_slice["endpoints"] or ()
     )
 
 
@@ -108,7 +108,9 @@ async def test_changed_slices_are_reverted_and_foreign_slices_ignored(world: Wor
     await world.request("POST", SLICES, theirs)
     await pod(world, 1)
     await asyncio.sleep(5)
-    [ours] = [each for each in await slices(world) if each["metadata"]["name"] != "theirs"]
+    [ours] = [
+        endpoint_slice for endpoint_slice in await slices(world) if endpoint_slice["metadata"]["name"] != "theirs"
+    ]
     path = f"{SLICES}/{ours['metadata']['name']}"
     await world.merge(path, {"endpoints": []})
     await asyncio.sleep(5)
@@ -160,7 +162,7 @@ async def test_failed_write_emits_an_event_with_the_operation(env: Env, verb: st
         for number in range(3):
             await pod(world, number)
         await asyncio.sleep(5)
-        names = [each["metadata"]["name"] for each in await slices(world)]
+        names = [endpoint_slice["metadata"]["name"] for endpoint_slice in await slices(world)]
         world.faults.add(Rule(fail(500, "InternalError", "no room"), verb=verb, resource="endpointslices", times=1))
         if verb == "create":
             await pod(world, 7)
@@ -286,7 +288,11 @@ async def test_terminating_slice_is_replaced_and_not_updated(world: World) -> No
     await world.delete(path)
     await pod(world, 2)
     await asyncio.sleep(60)
-    [new] = [each for each in await slices(world) if each["metadata"]["uid"] != old["metadata"]["uid"]]
+    [new] = [
+        endpoint_slice
+        for endpoint_slice in await slices(world)
+        if endpoint_slice["metadata"]["uid"] != old["metadata"]["uid"]
+    ]
     assert sorted(e["targetRef"]["name"] for e in new["endpoints"]) == ["p1", "p2"]
     assert [e["targetRef"]["name"] for e in (await world.must_get(path))["endpoints"]] == ["p1"]
 
@@ -316,9 +322,9 @@ async def test_topology_hints_follow_the_annotation_with_events(world: World) ->
     await asyncio.sleep(10)
 
     async def hints() -> list[Any]:
-        return [e.get("hints") for each in await slices(world) for e in each["endpoints"] or ()]
+        return [e.get("hints") for endpoint_slice in await slices(world) for e in endpoint_slice["endpoints"] or ()]
 
-    assert [each["forZones"][0]["name"] for each in await hints()] == ["a", "b", "a", "b"]
+    assert [hint["forZones"][0]["name"] for hint in await hints()] == ["a", "b", "a", "b"]
     await world.merge(f"{SERVICES}/web", {"metadata": {"annotations": None}})
     await asyncio.sleep(10)
     assert await hints() == [None] * 4
@@ -335,16 +341,16 @@ async def test_topology_state_of_a_deleted_service_is_removed(world: World) -> N
     await world.report_node("n1", {"Ready": "False"})
     await world.report_node("n1", {"Ready": "True"})
     annotated = {"name": "web", "annotations": {"service.kubernetes.io/topology-mode": "Auto"}}
-    made = await world.request("POST", SERVICES, {"metadata": annotated, "spec": SPEC})
+    created = await world.request("POST", SERVICES, {"metadata": annotated, "spec": SPEC})
     for number in range(4):
         await pod(world, number, node=f"n{number % 2 + 1}")
     await asyncio.sleep(10)
     assert await world.events("TopologyAwareHintsEnabled")
     await world.delete(f"{SERVICES}/web")
-    for each in await slices(world):  # what the garbage collector does
-        await world.delete(f"{SLICES}/{each['metadata']['name']}")
+    for endpoint_slice in await slices(world):  # what the garbage collector does
+        await world.delete(f"{SLICES}/{endpoint_slice['metadata']['name']}")
     await asyncio.sleep(10)
-    assert remains(world.controllers[-1], made["metadata"]["uid"], "default/web") == []
+    assert remains(world.controllers[-1], created["metadata"]["uid"], "default/web") == []
 
 
 def trouble(chance: random.Random) -> list[Rule]:
@@ -384,13 +390,13 @@ async def test_slices_converge_under_faults(env: Env, seed: int) -> None:
                 await pod(world, number, ready=ready)
                 pods[number] = ready
             if chance.random() < 0.1:
-                for each in (await slices(world))[:1]:
-                    await world.delete(f"{SLICES}/{each['metadata']['name']}")
+                for endpoint_slice in (await slices(world))[:1]:
+                    await world.delete(f"{SLICES}/{endpoint_slice['metadata']['name']}")
             await asyncio.sleep(chance.choice((0.0, 0.0, 0.5, 3.0)))
         world.faults.clear()
         await asyncio.sleep(4000)
         assert await endpoints(world) == sorted((f"p{number}", ready) for number, ready in pods.items())
-        assert all(len(each["endpoints"] or ()) <= 5 for each in await slices(world))
+        assert all(len(item["endpoints"] or ()) <= 5 for item in await slices(world))
         written = len(world.requests())
         await asyncio.sleep(600)
         assert len(world.requests()) == written
@@ -418,7 +424,11 @@ async def test_slice_with_changed_managed_by_label_is_replaced(world: World) -> 
         [only] = await slices(world)
         await world.merge(f"{SLICES}/{only['metadata']['name']}", {"metadata": {"labels": {label: value}}})
         await asyncio.sleep(5)
-        ours = [each for each in await slices(world) if each["metadata"]["name"] != only["metadata"]["name"]]
-        assert [len(each["endpoints"]) for each in ours] == [1]
+        ours = [
+            endpoint_slice
+            for endpoint_slice in await slices(world)
+            if endpoint_slice["metadata"]["name"] != only["metadata"]["name"]
+        ]
+        assert [len(item["endpoints"]) for item in ours] == [1]
         await world.delete(f"{SLICES}/{only['metadata']['name']}")
         await asyncio.sleep(5)

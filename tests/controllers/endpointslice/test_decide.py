@@ -38,15 +38,15 @@ def test_conditions(ready: bool, deleted: bool, published: bool, conditions: tup
     one = pod(1, ready=ready)
     if deleted:
         one = replace(one, metadata=DELETED)
-    found = endpoint_of(one, node("n1"), service(publish_not_ready_addresses=published), "IPv4").conditions
-    assert (found.ready, found.serving, found.terminating) == conditions
+    result = endpoint_of(one, node("n1"), service(publish_not_ready_addresses=published), "IPv4").conditions
+    assert (result.ready, result.serving, result.terminating) == conditions
 
 
 def test_endpoint_has_target_ref_node_and_zone() -> None:
-    found = endpoint_of(pod(1, hostname="a", subdomain="web"), node("n1"), service(), "IPv4")
-    assert (found.addresses, found.node_name, found.zone, found.hostname) == (("10.1.0.2",), "n1", "a", "a")
-    assert found.target_ref is not None
-    assert (found.target_ref.kind, found.target_ref.name, found.target_ref.uid) == ("Pod", "p0001", "uid-p0001")
+    result = endpoint_of(pod(1, hostname="a", subdomain="web"), node("n1"), service(), "IPv4")
+    assert (result.addresses, result.node_name, result.zone, result.hostname) == (("10.1.0.2",), "n1", "a", "a")
+    assert result.target_ref is not None
+    assert (result.target_ref.kind, result.target_ref.name, result.target_ref.uid) == ("Pod", "p0001", "uid-p0001")
     elsewhere = endpoint_of(pod(1, hostname="a", subdomain="other"), node("n3"), service(), "IPv4")
     assert (elsewhere.hostname, elsewhere.zone) == (None, None)
 
@@ -119,9 +119,9 @@ def test_pods_without_ip_and_terminal_pods_are_no_endpoints() -> None:
 def test_pod_on_an_unknown_node_is_skipped_unless_publishing_not_ready_addresses() -> None:
     """[TestReconcilerPodMissingNode]"""
     lost = [pod(1), pod(2, node="gone")]
-    found = desired_endpoints(service(), lost, "IPv4", node)
-    assert [each.metadata.name for each in found.without_node] == ["p0002"]
-    assert [len(group.endpoints) for group in found.groups.values()] == [1]
+    result = desired_endpoints(service(), lost, "IPv4", node)
+    assert [item.metadata.name for item in result.without_node] == ["p0002"]
+    assert [len(group.endpoints) for group in result.groups.values()] == [1]
     published = desired_endpoints(service(publish_not_ready_addresses=True), lost, "IPv4", node)
     assert published.without_node == []
     assert [len(group.endpoints) for group in published.groups.values()] == [2]
@@ -130,12 +130,12 @@ def test_pod_on_an_unknown_node_is_skipped_unless_publishing_not_ready_addresses
 def test_service_without_pods_gets_a_placeholder_slice() -> None:
     """[TestReconcileEmpty, TestPlaceHolderSliceCompare]"""
     first = planned(service(), [])
-    assert [(each.endpoints, each.ports) for each in first.creates] == [((), ())]
+    assert [(item.endpoints, item.ports) for item in first.creates] == [((), ())]
     there = written(first)
     again = planned(service(), [], there)
     assert (again.creates, again.updates, again.deletes) == ((), (), ())
     relabelled = recycle_slices(planned(service(labels={"a": "b"}), [], there), service())
-    assert [each.metadata.labels["a"] for each in relabelled.replacements] == ["b"]
+    assert [replacement.metadata.labels["a"] for replacement in relabelled.replacements] == ["b"]
     assert relabelled.creates == relabelled.deletes == ()
 
 
@@ -240,7 +240,7 @@ def test_different_ports_use_different_slices() -> None:
     """[TestReconcileEndpointSlicesNamedPorts]"""
     owner = service(ports=(NAMED,))
     plan = planned(owner, [pod(n, port=8080 + n % 5) for n in range(300)])
-    assert [((each.ports or ())[0].port, len(each.endpoints or ())) for each in plan.creates] == [
+    assert [((item.ports or ())[0].port, len(item.endpoints or ())) for item in plan.creates] == [
         (8080 + n, 60) for n in range(5)
     ]
 
@@ -252,7 +252,7 @@ def test_changed_port_reuses_the_slice_name() -> None:
     other = service(ports=(replace(NAMED, target_port=81),))
     plan = recycle_slices(planned(other, [pod(n) for n in range(150)], there), other)
     assert (plan.creates, plan.deletes) == ((), ())
-    assert [each.metadata.name for each in plan.replacements] == ["web-000", "web-001"]
+    assert [replacement.metadata.name for replacement in plan.replacements] == ["web-000", "web-001"]
     assert sorted(sizes(plan.replacements)) == [50, 100]
 
 
@@ -284,7 +284,7 @@ def test_service_labels_are_copied_except_reserved_ones() -> None:
     """[TestReconcileEndpointSlicesLabels]"""
     there = slices_of(service(), [pod(1)], [pod(2)])
     both = [pod(1), pod(2)]
-    assert [each.metadata.labels["a"] for each in planned(service(labels={"a": "b"}), both, there).updates] == [
+    assert [item.metadata.labels["a"] for item in planned(service(labels={"a": "b"}), both, there).updates] == [
         "b",
         "b",
     ]
@@ -298,7 +298,7 @@ def test_address_families_have_separate_slices() -> None:
 
     def addresses(address_type: str) -> list[tuple[str, ...]]:
         plan = planned(owner, pods, address_type=address_type)
-        return [e.addresses for each in plan.creates for e in each.endpoints or ()]
+        return [e.addresses for item in plan.creates for e in item.endpoints or ()]
 
     assert addresses("IPv4") == [("10.1.0.9",), ("10.1.0.3",)]
     assert addresses("IPv6") == [("fd00::9",)]

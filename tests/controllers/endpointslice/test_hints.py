@@ -25,8 +25,8 @@ from pilothouse.controllers.network.endpointslice.topology_cache import get_cpu_
 def hints(slices: Sequence[EndpointSlice]) -> list[tuple[list[str], list[str]] | None]:
     return [
         None if e.hints is None else ([z.name for z in e.hints.for_zones], [n.name for n in e.hints.for_nodes])
-        for each in slices
-        for e in each.endpoints or ()
+        for endpoint_slice in slices
+        for e in endpoint_slice.endpoints or ()
     ]
 
 
@@ -95,12 +95,12 @@ def test_topology_aware_hints_annotation_takes_precedence(annotations: dict[str,
     },
 )
 def test_allocations(ratios: dict[str, float], count: int, expected: str | dict[str, Allocation]) -> None:
-    found = allocate(ratios, count)
+    result = allocate(ratios, count)
     if isinstance(expected, str):
-        assert isinstance(found, str)
-        assert found.startswith(expected)
+        assert isinstance(result, str)
+        assert result.startswith(expected)
     else:
-        assert found == expected
+        assert result == expected
 
 
 def test_endpoints_are_reallocated_between_zones() -> None:
@@ -108,12 +108,12 @@ def test_endpoints_are_reallocated_between_zones() -> None:
     pods = [*[pod(n) for n in range(5)], pod(5, node="n2")]
     allocations = allocate({"a": 0.5, "b": 0.5}, 6)
     assert isinstance(allocations, dict)
-    found = add_hints(planned(service(), pods), allocations)
-    assert not isinstance(found, str)
-    plan, given = found
+    result = add_hints(planned(service(), pods), allocations)
+    assert not isinstance(result, str)
+    plan, given = result
     assert given == {"a": 3, "b": 3}
     assert hints(plan.creates) == [(["b"], []), (["b"], []), (["a"], []), (["a"], []), (["a"], []), (["b"], [])]
-    settled = [replace(each, metadata=replace(each.metadata, name="web-0")) for each in plan.creates]
+    settled = [replace(item, metadata=replace(item.metadata, name="web-0")) for item in plan.creates]
     again = add_hints(planned(service(), pods, settled), allocations)
     assert not isinstance(again, str)
     assert (again[0].updates, again[1]) == ((), given), "what is right is not written again"

@@ -36,12 +36,12 @@ OURS = {
 
 
 def subset(*ips: str, port: int = 8080, bad: tuple[str, ...] = ()) -> Doc:
-    found: Doc = {"ports": [{"port": port}]}
+    result: Doc = {"ports": [{"port": port}]}
     if ips:
-        found["addresses"] = [{"ip": ip} for ip in ips]
+        result["addresses"] = [{"ip": ip} for ip in ips]
     if bad:
-        found["notReadyAddresses"] = [{"ip": ip} for ip in bad]
-    return found
+        result["notReadyAddresses"] = [{"ip": ip} for ip in bad]
+    return result
 
 
 async def service(world: World, name: str = "ext", **spec: Any) -> None:
@@ -57,17 +57,17 @@ async def rewrite(world: World, *subsets: Doc) -> None:
 
 
 async def slices(world: World, name: str = "ext") -> list[Doc]:
-    found: list[Doc] = (await world.must_get(SLICES))["items"]
+    endpoint_slice: list[Doc] = (await world.must_get(SLICES))["items"]
     wanted = {**OURS, "kubernetes.io/service-name": name}
-    return [each for each in found if wanted.items() <= each["metadata"].get("labels", {}).items()]
+    return [item for item in endpoint_slice if wanted.items() <= item["metadata"].get("labels", {}).items()]
 
 
 async def endpoints_of(world: World, name: str = "ext") -> list[tuple[str, int, bool]]:
     """Address, port and readiness of every endpoint."""
     return sorted(
-        (address, each["ports"][0]["port"], endpoint["conditions"]["ready"])
-        for each in await slices(world, name)
-        for endpoint in each["endpoints"]
+        (address, endpoint_slice["ports"][0]["port"], endpoint["conditions"]["ready"])
+        for endpoint_slice in await slices(world, name)
+        for endpoint in endpoint_slice["endpoints"]
         for address in endpoint["addresses"]
     )
 
@@ -184,7 +184,7 @@ async def test_existing_slices_are_reused_or_deleted_at_startup(world: World) ->
         await world.request("POST", SLICES, body)
     await world.start(DESCRIPTOR, MirroringOptions())
     await asyncio.sleep(5)
-    assert [each["metadata"]["name"] for each in await slices(world)] == ["old-a"]
+    assert [endpoint_slice["metadata"]["name"] for endpoint_slice in await slices(world)] == ["old-a"]
     assert await endpoints_of(world) == [("192.0.2.1", 8080, True)]
     assert await slices(world, "gone") == []
 
@@ -214,7 +214,7 @@ async def test_changed_mirrored_slice_is_reverted(world: World) -> None:
 async def test_max_endpoints_per_subset(world: World, count: int, told: int) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     await service(world)
-    await write(world, subset(*(f"10.0.{each // 255}.{each % 255}" for each in range(count))))
+    await write(world, subset(*(f"10.0.{item // 255}.{item % 255}" for item in range(count))))
     await asyncio.sleep(1)
     [only] = await slices(world)
     assert len(only["endpoints"]) == 1000
@@ -285,8 +285,8 @@ async def test_slices_converge_under_faults(world: World, fault: str, seed: int)
             await world.delete(f"{ENDPOINTS}/{name}")
             del last[name]
         else:
-            v4 = [f"192.0.2.{each}" for each in range(1, 6) if chance.random() < 0.5]
-            v6 = [f"2001:db8::{each}" for each in range(1, 4) if chance.random() < 0.5]
+            v4 = [f"192.0.2.{item}" for item in range(1, 6) if chance.random() < 0.5]
+            v6 = [f"2001:db8::{item}" for item in range(1, 4) if chance.random() < 0.5]
             subsets = [subset(*v4, *v6)] if v4 or v6 else []
             subsets += [subset(*v6[:1], port=9090, bad=("192.0.2.9",))]
             if name in last:
@@ -304,13 +304,16 @@ async def test_slices_converge_under_faults(world: World, fault: str, seed: int)
     await asyncio.sleep(200)  # twice the longest back-off
     for name in names:
         wanted = sorted(
-            (address["ip"], each["ports"][0]["port"], ready)
-            for each in last.get(name, ())
+            (address["ip"], item["ports"][0]["port"], ready)
+            for item in last.get(name, ())
             for field, ready in (("addresses", True), ("notReadyAddresses", False))
-            for address in each.get(field, ())
+            for address in item.get(field, ())
         )
         assert await endpoints_of(world, name) == wanted
-        kinds = [(each["addressType"], each["ports"][0]["port"]) for each in await slices(world, name)]
+        kinds = [
+            (endpoint_slice["addressType"], endpoint_slice["ports"][0]["port"])
+            for endpoint_slice in await slices(world, name)
+        ]
         assert len(kinds) == len(set(kinds)), "one of each"
     before = len(world.requests())
     await asyncio.sleep(600)

@@ -40,8 +40,8 @@ def address(ip: str, number: int = 0) -> EndpointAddress:
 
 
 def subset(ports: tuple[EndpointsPort, ...], *ips: str, bad: tuple[str, ...] = ()) -> EndpointSubset:
-    found = tuple(address(ip, number) for number, ip in enumerate(ips, 1))
-    return EndpointSubset(ports=ports, addresses=found, not_ready_addresses=tuple(map(address, bad)))
+    result = tuple(address(ip, number) for number, ip in enumerate(ips, 1))
+    return EndpointSubset(ports=ports, addresses=result, not_ready_addresses=tuple(map(address, bad)))
 
 
 def of(
@@ -210,8 +210,8 @@ def test_reconcile(
     assert writes(plan) == expected
     assert totals(plan) == changed
     assert wanted.skipped == skipped
-    for each in (*plan.creates, *plan.updates):
-        assert len(each.endpoints or ()) <= most
+    for item in (*plan.creates, *plan.updates):
+        assert len(item.endpoints or ()) <= most
 
 
 ONE = subset(HTTP, "10.0.0.1")
@@ -266,8 +266,8 @@ def test_label_and_annotation_changes_update_slices(
 ) -> None:
     plan = planned(endpoints, existing_one)
     assert writes(plan) == (0, int(rewritten), 0)
-    for each in plan.updates:
-        assert (each.metadata.name, each.metadata.generate_name, each.metadata.resource_version) == ("s", "", "")
+    for item in plan.updates:
+        assert (item.metadata.name, item.metadata.generate_name, item.metadata.resource_version) == ("s", "", "")
 
 
 @cases(
@@ -387,10 +387,10 @@ def test_slices_are_recycled(
 ) -> None:
     plan = planned(of(*subsets), *slices)
     assert len(plan.creates) == created
-    assert sorted(each.metadata.name for each in plan.updates) == updated
-    assert [each.metadata.name for each in plan.deletes] == deleted
-    families = {each.metadata.name: each.address_type for each in slices}
-    assert all(each.address_type == families[each.metadata.name] for each in plan.updates)
+    assert sorted(item.metadata.name for item in plan.updates) == updated
+    assert [item.metadata.name for item in plan.deletes] == deleted
+    families = {endpoint_slice.metadata.name: endpoint_slice.address_type for endpoint_slice in slices}
+    assert all(item.address_type == families[item.metadata.name] for item in plan.updates)
 
 
 def test_plan_is_deterministic() -> None:

@@ -22,13 +22,13 @@ async def pod(world: World, *volumes: str, name: str = "p") -> Doc:
     template = {"metadata": {"labels": {"of": "scratch"}}, "spec": SPEC}
     spec = {
         "containers": [{"name": "main", "image": "pause"}],
-        "volumes": [{"name": each, "ephemeral": {"volumeClaimTemplate": template}} for each in volumes or ("scratch",)],
+        "volumes": [{"name": item, "ephemeral": {"volumeClaimTemplate": template}} for item in volumes or ("scratch",)],
     }
     return await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
 
 
 async def names(world: World) -> list[str]:
-    return [each["metadata"]["name"] for each in (await world.must_get(CLAIMS))["items"]]
+    return [item["metadata"]["name"] for item in (await world.must_get(CLAIMS))["items"]]
 
 
 @contextlib.asynccontextmanager

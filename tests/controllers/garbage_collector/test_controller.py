@@ -62,9 +62,9 @@ async def test_dangling_reference_is_removed_if_another_owner_exists(cluster: Cl
     await asyncio.sleep(1)
     await cluster.delete(f"{CM}/first")
     await asyncio.sleep(1)
-    found = await cluster.get(f"{CM}/child")
-    assert found is not None
-    assert [ref["name"] for ref in found["metadata"]["ownerReferences"]] == ["second"]
+    obj = await cluster.get(f"{CM}/child")
+    assert obj is not None
+    assert [ref["name"] for ref in obj["metadata"]["ownerReferences"]] == ["second"]
     assert cluster.bodies("PATCH") == [
         {
             "metadata": {
@@ -87,9 +87,9 @@ async def test_foreground_deletion_waits_for_blocking_dependents(cluster: Cluste
     await asyncio.sleep(60)
     assert await cluster.configmaps() == ["blocking", "other", "owner"]
     for name in ("blocking", "other"):
-        found = await cluster.get(f"{CM}/{name}")
-        assert found is not None
-        assert "deletionTimestamp" in found["metadata"], "all dependents are deleted, blocking or not"
+        obj = await cluster.get(f"{CM}/{name}")
+        assert obj is not None
+        assert "deletionTimestamp" in obj["metadata"], "all dependents are deleted, blocking or not"
     await cluster.release(f"{CM}/blocking")
     await asyncio.sleep(1)
     assert await cluster.configmaps() == ["other"], "the one that does not block does not hold the owner"
@@ -169,9 +169,9 @@ async def test_owner_in_another_namespace_is_not_an_owner(env: Env, before: bool
         await asyncio.sleep(5)
         assert await cluster.configmaps() == ["good-child", "owner"]
         assert await cluster.configmaps("elsewhere") == []
-        found = await cluster.get("/api/v1/namespaces/elsewhere/events")
-        assert found is not None
-        [event] = found["items"]
+        obj = await cluster.get("/api/v1/namespaces/elsewhere/events")
+        assert obj is not None
+        [event] = obj["items"]
         assert event["type"] == "Warning"
         assert event["reason"] == "OwnerRefInvalidNamespace"
         assert event["message"] == (
@@ -509,9 +509,9 @@ async def test_object_with_an_owner_of_an_unserved_kind_is_retried(
     await cluster.configmap("b", owner)
     await asyncio.sleep(600)
     assert await cluster.configmaps() == ["a", "b"]
-    asked = len(cluster.requests())
+    requests = len(cluster.requests())
     await asyncio.sleep(600)
-    assert len(cluster.requests()) == asked, "they are not looked at in vain"
+    assert len(cluster.requests()) == requests, "they are not looked at in vain"
     await cluster.create(CRDS, **CRD)
     await asyncio.sleep(1)
     assert await cluster.configmaps() == [], "there is no such thing"

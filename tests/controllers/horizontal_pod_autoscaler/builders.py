@@ -44,13 +44,13 @@ def pod(
         resources = ResourceRequirements(requests={resource: text} if text else {})
         return Container(name=name, restart_policy=policy, resources=resources)
 
-    init_containers = [container(each) for each in (inits or {}).items()]
-    init_containers += [container(each, "Always") for each in (sidecars or {}).items()]
+    init_containers = [container(item) for item in (inits or {}).items()]
+    init_containers += [container(item, "Always") for item in (sidecars or {}).items()]
     condition = PodCondition(type="Ready", status=ready, last_transition_time=since)
     return Pod(
         metadata=ObjectMeta(name=name, namespace="default", deletion_timestamp=NOW if deleted else None),
         spec=PodSpec(
-            containers=tuple(container(each) for each in (requests or {}).items()),
+            containers=tuple(container(item) for item in (requests or {}).items()),
             init_containers=tuple(init_containers),
             resources=ResourceRequirements(requests=dict(whole or {})),
         ),
@@ -73,7 +73,7 @@ def workload(
     pod, ``y`` for yes."""
     pods = []
     for number in range(max(current, len(phases))):
-        asked = requests[number] if number < len(requests) else ""
+        sent_requests = requests[number] if number < len(requests) else ""
         pods.append(
             pod(
                 f"p{number}",
@@ -82,7 +82,7 @@ def workload(
                 started=started[number] if started else LONG_AGO,
                 since=LONG_AGO,
                 deleted=deleted[number : number + 1] == "y",
-                requests={"c1": asked, "c2": asked},
+                requests={"c1": sent_requests, "c2": sent_requests},
             )
         )
     return Pods(

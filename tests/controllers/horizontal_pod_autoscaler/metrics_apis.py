@@ -28,7 +28,7 @@ class Meter:
         if name in self.unmeasured or pod["status"].get("phase") != "Running":
             return None
         cpu = share.get("cpu", self.by_pod.get(name, self.cpu))
-        return [ContainerUsage(each["name"], Usage(cpu, 1 << 20)) for each in pod["spec"]["containers"]]
+        return [ContainerUsage(container["name"], Usage(cpu, 1 << 20)) for container in pod["spec"]["containers"]]
 
     def node(self, name: str) -> Usage | None:
         return Usage(0, 0)
@@ -51,7 +51,7 @@ class MetricsServer:
         if len(parts) < 3 or parts[2] not in ("custom.metrics.k8s.io", "external.metrics.k8s.io"):
             return False
         if len(parts) == 3:
-            body: Doc = {"versions": [{"version": each} for each in self.versions]}
+            body: Doc = {"versions": [{"version": version} for version in self.versions]}
             self._rule.action = Answer(_json(body) if self.versions else NO_SUCH_PAGE)
             return True
         query = "&".join(f"{name}={values[0]}" for name, values in sorted(parse_qs(split.query).items()))

@@ -47,8 +47,8 @@ def arg(current: int, desired: int, least: int = 1, most: int = 1000) -> Normali
     },
 )
 def test_convert_desired_replicas_with_rules(asked: NormalizationArg, replicas: int, reason: str) -> None:
-    found = convert_desired_replicas_with_rules(asked)
-    assert (found.replicas, found.reason) == (replicas, reason)
+    result = convert_desired_replicas_with_rules(asked)
+    assert (result.replicas, result.reason) == (replicas, reason)
 
 
 @cases(
@@ -65,9 +65,9 @@ def test_stabilization_window_without_behavior(
     known: list[tuple[int, float]], desired: int, replicas: int, left: int
 ) -> None:
     memory = recent(*known, now=NOW)
-    found = stabilize_recommendation(arg(100, desired), memory, 300.0, NOW)
-    assert found.replicas == replicas
-    assert found.reason == ("ReadyForNewScale" if replicas == desired else "ScaleDownStabilized")
+    result = stabilize_recommendation(arg(100, desired), memory, 300.0, NOW)
+    assert result.replicas == replicas
+    assert result.reason == ("ReadyForNewScale" if replicas == desired else "ScaleDownStabilized")
     assert len(memory.recommendations) == left
 
 
@@ -178,8 +178,8 @@ def test_scaling_policies(
     replicas: int,
     reason: str,
 ) -> None:
-    found = convert_desired_replicas_with_behavior_rate(asked, behavior(up, down), memory, NOW)
-    assert (found.replicas, found.reason) == (replicas, reason)
+    result = convert_desired_replicas_with_behavior_rate(asked, behavior(up, down), memory, NOW)
+    assert (result.replicas, result.reason) == (replicas, reason)
 
 
 def test_select_policy_min() -> None:
@@ -219,7 +219,7 @@ def test_store_scale_events(
     assert memory.replicas_before(100, 60, NOW) == 100 - counted * (1 if up else -1)
     rule = None if by is None else behavior(by, by)
     memory.store_scale_event(rule, 10, 15 if up else 5, NOW)
-    assert [each.by for each in (memory.ups if up else memory.downs)] == left
+    assert [item.by for item in (memory.ups if up else memory.downs)] == left
 
 
 def windows(up: int = 0, down: int = 0) -> Any:
@@ -248,11 +248,11 @@ def test_stabilization_windows_with_behavior(
     known: list[tuple[int, float]], current: int, desired: int, window: Any, replicas: int, left: list[int]
 ) -> None:
     memory = recent(*known, now=NOW)
-    found = stabilize_recommendation_with_behaviors(arg(current, desired), window, memory, 300.0, NOW)
-    assert found.replicas == replicas
-    assert [each.replicas for each in memory.recommendations] == left
+    result = stabilize_recommendation_with_behaviors(arg(current, desired), window, memory, 300.0, NOW)
+    assert result.replicas == replicas
+    assert [recommendation.replicas for recommendation in memory.recommendations] == left
     if replicas != desired:
-        assert found.reason == ("ScaleUpStabilized" if desired >= current else "ScaleDownStabilized")
+        assert result.reason == ("ScaleUpStabilized" if desired >= current else "ScaleDownStabilized")
 
 
 def test_scale_down_window_defaults_to_the_flag() -> None:
@@ -267,9 +267,9 @@ def test_scale_down_window_defaults_to_the_flag() -> None:
 
 def test_bounds_are_compared_with_the_stabilized_recommendation() -> None:
     """Upstream compares with the stabilized recommendation, so a delayed scale down is not reported as limited."""
-    found = limit(arg(4, 1), None, recent((4, 60), now=NOW), 300.0, NOW)
-    assert (found.replicas, found.stabilized.reason, found.is_bounded) == (4, "ScaleDownStabilized", False)
-    assert found.bounded.reason == "DesiredWithinRange"
+    result = limit(arg(4, 1), None, recent((4, 60), now=NOW), 300.0, NOW)
+    assert (result.replicas, result.stabilized.reason, result.is_bounded) == (4, "ScaleDownStabilized", False)
+    assert result.bounded.reason == "DesiredWithinRange"
 
 
 _sizes = st.integers(0, 40)
@@ -300,17 +300,17 @@ def test_bounds_and_policies_hold_for_any_recommendations(
     memory.record_initial_recommendation(current, now)
     for desired, pause in wishes:
         now += pause
-        found = limit(arg(current, desired, least, most), chosen, memory, 300.0, now).replicas
-        assert least <= found <= most
-        if found != current:
-            memory.store_scale_event(chosen, current, found, now)
+        result = limit(arg(current, desired, least, most), chosen, memory, 300.0, now).replicas
+        assert least <= result <= most
+        if result != current:
+            memory.store_scale_event(chosen, current, result, now)
             if chosen is None:
-                assert found <= max(2 * current, 4)
-            elif found > current:
-                assert found <= max(_reach(sizes, now, chosen.scale_up, 1), current)
+                assert result <= max(2 * current, 4)
+            elif result > current:
+                assert result <= max(_reach(sizes, now, chosen.scale_up, 1), current)
             else:
-                assert found >= min(_reach(sizes, now, chosen.scale_down, -1), current)
-        current = found
+                assert result >= min(_reach(sizes, now, chosen.scale_down, -1), current)
+        current = result
         sizes.append((now, current))
 
 

@@ -154,7 +154,7 @@ async def test_one_failing_metric_prevents_scale_down_but_not_scale_up(hpa: Auto
     await asyncio.sleep(PERIOD + 1)
     assert await hpa.size() == 3
     assert (await hpa.reasons())["ScalingActive"] == "False FailedGetExternalMetric"
-    assert [each["type"] for each in (await hpa.status())["currentMetrics"]] == ["", "Resource"]
+    assert [metric["type"] for metric in (await hpa.status())["currentMetrics"]] == ["", "Resource"]
     assert len(await hpa.world.events("FailedComputeMetricsReplicas")) == 1
     hpa.meter.cpu = 90
     await asyncio.sleep(PERIOD)

@@ -119,7 +119,7 @@ class AutoscalerWorld(RealWorld):
     def conditions(self) -> dict[str, Any]:
         path = self.autoscalers.replace("/v1/", "/v2beta2/")
         status = self.cluster.request("GET", f"{path}/web")["status"]
-        return {each["type"]: each for each in status.get("conditions") or ()}
+        return {item["type"]: item for item in status.get("conditions") or ()}
 
     def reasons(self) -> set[str]:
         events = self.items(f"/api/v1/namespaces/{self.namespace}/events")
@@ -141,9 +141,9 @@ async def test_replicas_follow_the_metrics(env: Env, real_cluster: RealCluster) 
     async with hpa.controllers((DESCRIPTOR, OPTIONS), user="autoscaler", roles=NEEDED, wrap=wrap):
         await hpa.record_initial_recommendation(2)
         await hpa.until(lambda: "ScalingActive" in hpa.conditions(), "the condition ScalingActive")
-        found = hpa.conditions()["ScalingActive"]
-        assert (found["status"], found["reason"]) == ("False", "FailedGetResourceMetric")
-        assert found["message"].endswith(
+        result = hpa.conditions()["ScalingActive"]
+        assert (result["status"], result["reason"]) == ("False", "FailedGetResourceMetric")
+        assert result["message"].endswith(
             "unable to fetch metrics from resource metrics API: the server could not find the requested resource "
             "(get pods.metrics.k8s.io)"
         )

@@ -70,7 +70,7 @@ async def test_replicas_outside_min_and_max_are_corrected_without_metrics(hpa: A
     await hpa.world.merge(WEB, {"spec": {"replicas": 9}})
     await asyncio.sleep(PERIOD)
     assert await hpa.size() == 5
-    assert [each.partition("; ")[2] for each in await hpa.world.events("SuccessfulRescale")] == [
+    assert [event.partition("; ")[2] for event in await hpa.world.events("SuccessfulRescale")] == [
         "reason: Current number of replicas below Spec.MinReplicas",
         "reason: Current number of replicas above Spec.MaxReplicas",
     ]

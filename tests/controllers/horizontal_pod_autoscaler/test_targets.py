@@ -164,7 +164,7 @@ async def test_autoscaler_deleted_during_its_sync_leaves_no_selector(hpa: Autosc
     hpa.world.faults.add(Rule(delay(2.0), verb="get", subresource="scale", times=1))
     await hpa.autoscale(1, 9, name="old", target="web")
     await asyncio.sleep(PERIOD + 1)
-    assert not [each for each in hpa.world.requests() if "/scale" in each], "the sync waits for the scale"
+    assert not [request for request in hpa.world.requests() if "/scale" in request], "the sync waits for the scale"
     await hpa.world.delete(f"{HPAS}/old")
     await hpa.autoscale(1, 9)
     await asyncio.sleep(2 * PERIOD + 1)

@@ -17,7 +17,7 @@ async def test_concurrent_scale_update_is_retried(hpa: AutoscalerWorld) -> None:
     await hpa.autoscale(2, 5)
     await asyncio.sleep(PERIOD + 1)
     assert await hpa.size() == 2
-    assert [each for each in hpa.world.requests() if "/scale" in each] == [
+    assert [request for request in hpa.world.requests() if "/scale" in request] == [
         "get deployments/scale web",
         *["update deployments/scale web", "get deployments/scale web"] * 4,
         "update deployments/scale web",
@@ -104,8 +104,8 @@ async def test_status_update_keeps_the_spec_unchanged(hpa: AutoscalerWorld) -> N
     await hpa.autoscale(1, 9, behavior={"scaleUp": rules})
     await asyncio.sleep(PERIOD + 1)
     sent = hpa.world.bodies("update", "horizontalpodautoscalers/status")[-1]
-    found = await hpa.world.must_get(HPA)
-    assert sent["spec"] == found["spec"]
+    result = await hpa.world.must_get(HPA)
+    assert sent["spec"] == result["spec"]
     assert await hpa.size() == 3
     await asyncio.sleep(2 * PERIOD)
     assert await hpa.size() == 3

@@ -70,13 +70,13 @@ class AutoscalerWorld:
         return int((await self.world.must_get(f"{APPS}/deployments/{name}"))["spec"]["replicas"])
 
     async def status(self, name: str = "web") -> Doc:
-        found: Doc = (await self.world.must_get(f"{HPAS}/{name}"))["status"]
-        return found
+        obj: Doc = (await self.world.must_get(f"{HPAS}/{name}"))["status"]
+        return obj
 
     async def reasons(self, name: str = "web") -> dict[str, str]:
         """Status and reason by condition type, such as ``True ReadyForNewScale``."""
-        found = await self.world.conditions(f"{HPAS}/{name}")
-        return {kind: f"{each['status']} {each['reason']}" for kind, each in found.items()}
+        conditions = await self.world.conditions(f"{HPAS}/{name}")
+        return {kind: f"{each['status']} {each['reason']}" for kind, each in conditions.items()}
 
     async def message(self, condition: str) -> str:
         return str((await self.world.conditions(HPA))[condition]["message"])

@@ -17,8 +17,8 @@ NEVER, ON_FAILURE = b'{"spec":{"restartPolicy":"Never"}}', b'{"spec":{"restartPo
 def observed(
     owner: Job, *groups: Iterable[Pod], failures: BackoffRecord = NONE, now: datetime.datetime = T0
 ) -> Observed:
-    pods = tuple(each for group in groups for each in group)
-    tracked = frozenset(each.metadata.uid for each in pods if each.metadata.finalizers)
+    pods = tuple(item for group in groups for item in group)
+    tracked = frozenset(item.metadata.uid for item in pods if item.metadata.finalizers)
     return Observed(job=owner, pods=pods, tracked=tracked, now=now, failures=failures)
 
 

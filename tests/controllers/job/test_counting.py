@@ -40,7 +40,7 @@ Counts = tuple[Uids, Uids, int, int]
 
 
 def sync(owner: Job, pods: list[Pod], awaited: Uids = ()) -> tuple[Observed, Census]:
-    tracked = frozenset(each.metadata.uid for each in pods if each.metadata.finalizers)
+    tracked = frozenset(item.metadata.uid for item in pods if item.metadata.finalizers)
     observed = Observed(job=owner, pods=tuple(pods), tracked=tracked - set(awaited), now=T0)
     return observed, take_census(observed)
 
@@ -165,7 +165,7 @@ def test_track_job_status_and_remove_finalizers(
     decided = plan(observed, census, before, ending)
     assert len(decided.release) == released
     assert counts(decided.status) == first
-    gone = {each.metadata.uid for each in decided.release}
+    gone = {item.metadata.uid for item in decided.release}
     assert counts(count_pods_without_finalizer(decided.status, observed.tracked - gone)) == then
 
 
@@ -343,7 +343,7 @@ def test_changed_reason_updates_the_condition() -> None:
     """TestEnsureJobConditions: update true condition reason."""
     old = (JobCondition(type=SUSPENDED, status="True", reason="foo"),)
     found, different = with_condition(old, SUSPENDED, "True", "bar", "", at(1))
-    assert ([(each.status, each.reason) for each in found], different) == ([("True", "bar")], True)
+    assert ([(item.status, item.reason) for item in found], different) == ([("True", "bar")], True)
 
 
 @pytest.mark.parametrize(

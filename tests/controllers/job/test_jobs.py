@@ -93,8 +93,8 @@ async def create(world: World, **spec: Any) -> None:
 
 
 async def status_of(world: World) -> Doc:
-    found: Doc = (await world.must_get(WORK)).get("status", {})
-    return found
+    obj: Doc = (await world.must_get(WORK)).get("status", {})
+    return obj
 
 
 async def ended(world: World, kubelet: Kubelet, seconds: int = 300) -> Doc:
@@ -270,8 +270,8 @@ async def test_suspended_condition_waits_for_all_pods_to_be_deleted(world: World
     world.seen.clear()
     await world.merge(WORK, {"spec": {"suspend": True}})
     await asyncio.sleep(60)
-    said = [each["status"] for each in world.bodies("update", "jobs/status")]
-    assert next(each for each in said if types(each) == ["Suspended JobSuspended"]).get("active", 0) == 0
+    said = [body["status"] for body in world.bodies("update", "jobs/status")]
+    assert next(item for item in said if types(item) == ["Suspended JobSuspended"]).get("active", 0) == 0
     assert len([line for line in world.requests() if line.startswith("delete pods ")]) == 501
 
 

@@ -47,12 +47,12 @@ async def create_pod(world: World, name: str, owner: Doc | None = None, labels: 
 
 async def owners(world: World) -> dict[str, tuple[str, bool]]:
     """Of each pod the name of its Job, and whether it has the finalizer."""
-    found = {}
+    result = {}
     for pod in (await world.must_get(PODS))["items"]:
         meta = pod["metadata"]
         owner = next((reference["name"] for reference in meta.get("ownerReferences", [])), "")
-        found[meta["name"]] = (owner, TRACKING in meta.get("finalizers", []))
-    return found
+        result[meta["name"]] = (owner, TRACKING in meta.get("finalizers", []))
+    return result
 
 
 async def wait_for_sync() -> None:
@@ -67,12 +67,12 @@ async def test_matching_orphan_is_adopted_with_the_tracking_finalizer(world: Wor
     await create_pod(world, "stranger", labels={"app": "y"})
     await create(world, parallelism=2, completions=2)
     await wait_for_sync()
-    found = await owners(world)
-    assert found["loose"] == ("work", True)
-    assert found["theirs"] == ("other", True)
-    assert found["stranger"] == ("", False)
-    assert [name for name, (owner, _) in found.items() if owner == "work" and name != "loose"] != []
-    assert sum(1 for owner, _ in found.values() if owner == "work") == 2
+    result = await owners(world)
+    assert result["loose"] == ("work", True)
+    assert result["theirs"] == ("other", True)
+    assert result["stranger"] == ("", False)
+    assert [name for name, (owner, _) in result.items() if owner == "work" and name != "loose"] != []
+    assert sum(1 for owner, _ in result.values() if owner == "work") == 2
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["cache up to date", "cache behind"])
@@ -102,9 +102,9 @@ async def test_released_pod_loses_the_tracking_finalizer(world: World) -> None:
     (name,) = await owners(world)
     await world.merge(f"{PODS}/{name}", {"metadata": {"labels": {"app": "elsewhere"}}})
     await wait_for_sync()
-    found = await owners(world)
-    assert found.pop(name) == ("", False)
-    assert list(found.values()) == [("work", True)], "another one has its place"
+    result = await owners(world)
+    assert result.pop(name) == ("", False)
+    assert list(result.values()) == [("work", True)], "another one has its place"
     await world.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
     await world.merge(f"{PODS}/{name}", {"metadata": {"labels": APP}})
     await asyncio.sleep(0.1)
@@ -122,8 +122,8 @@ async def test_changed_controller_ref_enqueues_both_jobs(world: World) -> None:
     await world.merge(f"{PODS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
     await wait_for_sync()
     pods = await world.pods()
-    found = {name: owner for name, (owner, _) in (await owners(world)).items() if name in pods}
-    assert sorted(found.values()) == ["one", "two"]
+    result = {name: owner for name, (owner, _) in (await owners(world)).items() if name in pods}
+    assert sorted(result.values()) == ["one", "two"]
 
 
 async def test_pod_without_owner_is_readopted(world: World) -> None:

@@ -88,7 +88,7 @@ async def test_sync_creates_and_deletes_bundles(
         await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
         await asyncio.sleep(60)
         assert world.requests() == expected
-        left = {each["metadata"]["name"]: each["spec"] for each in (await world.must_get(BUNDLES))["items"]}
+        left = {item["metadata"]["name"]: item["spec"] for item in (await world.must_get(BUNDLES))["items"]}
         assert left.pop(NAME) == {"signerName": KUBE_APISERVER_SERVING_SIGNER, "trustBundle": BUNDLE}
         assert set(left) == {name for name, signer, _content in bundles if signer != KUBE_APISERVER_SERVING_SIGNER}
 
@@ -98,8 +98,8 @@ async def test_changed_or_deleted_bundle_is_restored(world: World) -> None:
     await asyncio.sleep(1)
     await world.merge(f"{BUNDLES}/{NAME}", {"metadata": {"labels": {"a": "b"}}, "spec": {"trustBundle": "x"}})
     await asyncio.sleep(1)
-    found = await world.must_get(f"{BUNDLES}/{NAME}")
-    assert (found["spec"]["trustBundle"], found["metadata"]["labels"]) == (BUNDLE, {"a": "b"})
+    obj = await world.must_get(f"{BUNDLES}/{NAME}")
+    assert (obj["spec"]["trustBundle"], obj["metadata"]["labels"]) == (BUNDLE, {"a": "b"})
     await world.delete(f"{BUNDLES}/{NAME}")
     await asyncio.sleep(1)
     assert world.requests() == [CREATE, UPDATE, CREATE]
@@ -111,7 +111,7 @@ async def test_failed_sync_is_retried_and_counted(env: Env) -> None:
         world.faults.add(Rule(fail(500), verb="delete", resource="clustertrustbundles", times=1))
         await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
         await asyncio.sleep(5)
-        assert [each["metadata"]["name"] for each in (await world.must_get(BUNDLES))["items"]] == [NAME]
+        assert [item["metadata"]["name"] for item in (await world.must_get(BUNDLES))["items"]] == [NAME]
         text = world.metrics.exposition()
         assert 'clustertrustbundle_publisher_sync_total{code="403"} 1' in text
         assert 'clustertrustbundle_publisher_sync_total{code="500"} 1' in text

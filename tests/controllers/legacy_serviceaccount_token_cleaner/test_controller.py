@@ -30,15 +30,15 @@ async def token(world: World, name: str, *, generated: bool = True, **labels: st
     await world.request("POST", ACCOUNTS, {"metadata": {"name": name}, **listed})
     meta = {"name": f"{name}-token", "annotations": {ACCOUNT_NAME: name}, "labels": labels}
     body = {"metadata": meta, "type": SECRET_TYPE, "stringData": {"token": "x"}}
-    made = await world.request("POST", SECRETS, body)
+    created = await world.request("POST", SECRETS, body)
     await asyncio.sleep(2)  # it is older than the first look
-    return made
+    return created
 
 
 async def labels(world: World, name: str) -> dict[str, str]:
     """Those of the Secret of that account."""
-    found: dict[str, str] = (await world.must_get(f"{SECRETS}/{name}-token"))["metadata"].get("labels") or {}
-    return found
+    secret: dict[str, str] = (await world.must_get(f"{SECRETS}/{name}-token"))["metadata"].get("labels") or {}
+    return secret
 
 
 @contextlib.asynccontextmanager
@@ -144,7 +144,7 @@ async def test_forbidden_tracking_config_map_is_reported_once_with_the_missing_r
     await world.start(DESCRIPTOR, OPTIONS)
     await asyncio.sleep(3.5 * DAY)
     assert world.requests().count(READ) == 4
-    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "system:controller:legacy-service-account-token-cleaner" in warning
     assert f"get configmaps {TRACKING} in kube-system" in warning
     assert "--controllers=*,-legacy-serviceaccount-token-cleaner-controller" in warning

@@ -28,9 +28,9 @@ async def cluster(env: Env) -> AsyncIterator[Cluster]:
 
 
 async def namespace(cluster: Cluster) -> Doc:
-    found = await cluster.get(NS)
-    assert found is not None, "the namespace is gone"
-    return found
+    obj = await cluster.get(NS)
+    assert obj is not None, "the namespace is gone"
+    return obj
 
 
 async def conditions(cluster: Cluster) -> dict[str, tuple[str, str, str]]:
@@ -87,8 +87,8 @@ async def test_other_resources_wait_for_the_deletion_of_pods(cluster: Cluster) -
     await cluster.delete(NS, "")
     await asyncio.sleep(300)
     assert await cluster.configmaps("going") == ["a"]
-    found = await conditions(cluster)
-    assert found["NamespaceContentRemaining"] == ("False", "ContentRemoved", "All content successfully removed"), (
+    result = await conditions(cluster)
+    assert result["NamespaceContentRemaining"] == ("False", "ContentRemoved", "All content successfully removed"), (
         "upstream's quirk: the pods of such a pass are not told"
     )
     await cluster.release(f"{PODS}/p")
@@ -101,20 +101,20 @@ async def test_remaining_content_is_reported_and_retried_every_eight_seconds(clu
         await cluster.configmap(name, namespace="going", finalizers=[FOREIGN])
     await cluster.delete(NS, "")
     await asyncio.sleep(5.1)
-    found = await conditions(cluster)
-    assert list(found) == [
+    result = await conditions(cluster)
+    assert list(result) == [
         "NamespaceDeletionDiscoveryFailure",
         "NamespaceDeletionGroupVersionParsingFailure",
         "NamespaceDeletionContentFailure",
         "NamespaceContentRemaining",
         "NamespaceFinalizersRemaining",
     ]
-    assert found["NamespaceContentRemaining"] == (
+    assert result["NamespaceContentRemaining"] == (
         "True",
         "SomeResourcesRemain",
         "Some resources are remaining: configmaps. has 2 resource instances",
     )
-    assert found["NamespaceFinalizersRemaining"] == (
+    assert result["NamespaceFinalizersRemaining"] == (
         "True",
         "SomeFinalizersRemain",
         f"Some content in the namespace has finalizers remaining: {FOREIGN} in 2 resource instances",
@@ -133,9 +133,9 @@ async def test_remaining_content_is_reported_and_retried_every_eight_seconds(clu
 
 
 async def test_finalizers_of_others_are_kept_on_the_namespace(cluster: Cluster) -> None:
-    found = await namespace(cluster)
-    found["spec"]["finalizers"] = ["example.com/b", "kubernetes", "example.com/a"]
-    body = msgspec.json.encode(found)
+    result = await namespace(cluster)
+    result["spec"]["finalizers"] = ["example.com/b", "kubernetes", "example.com/a"]
+    body = msgspec.json.encode(result)
     await cluster.admin.request("PUT", f"{NS}/finalize", body=body)
     await cluster.delete(NS, "")
     await asyncio.sleep(60)

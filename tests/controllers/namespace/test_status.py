@@ -106,9 +106,9 @@ def test_success_conditions_have_upstreams_messages_and_order() -> None:
     },
 )
 def test_each_failure_sets_its_condition(outcome: Outcome, expected: list[tuple[str, str, str]]) -> None:
-    found = conditions_of(outcome, NOW)
-    assert [v.type for v in found] == ORDER
-    assert [(v.type, v.reason, v.message) for v in found if v.status == "True"] == expected
+    result = conditions_of(outcome, NOW)
+    assert [v.type for v in result] == ORDER
+    assert [(v.type, v.reason, v.message) for v in result if v.status == "True"] == expected
 
 
 def condition(kind: str, status: str = "True", reason: str = "", message: str = "") -> Condition:
@@ -146,8 +146,8 @@ def test_failure_overwrites_success() -> None:
 
 def test_changed_message_keeps_the_transition_time() -> None:
     before = [condition(CONTENT_FAILURE, "True", "ContentDeletionFailed", "one")]
-    found = conditions_of(Outcome(content_errors=("two",)), NOW)
-    updated = update_conditions(before, found)[0]
+    result = conditions_of(Outcome(content_errors=("two",)), NOW)
+    updated = update_conditions(before, result)[0]
     assert (updated.message[-3:], updated.last_transition_time) == ("two", THEN)
 
 

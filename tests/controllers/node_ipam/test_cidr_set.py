@@ -14,10 +14,10 @@ def blocks_of(cluster: str, mask: int) -> CidrSet:
 
 
 def allocate_all(blocks: CidrSet) -> list[str]:
-    found = []
+    result = []
     while (next_one := blocks.allocate()) is not None:
-        found.append(str(blocks.block(next_one.block)))
-    return found
+        result.append(str(blocks.block(next_one.block)))
+    return result
 
 
 def used(blocks: CidrSet) -> list[int]:
@@ -147,9 +147,9 @@ def test_begin_and_end_index_of_a_cidr(cluster: str, mask: int, text: str, expec
         with pytest.raises(OutOfRange):
             blocks.indices(parse_cidr(text))
         return
-    found = blocks.indices(parse_cidr(text))
-    assert found == expected
-    assert blocks.occupy(found) == blocks.used == len(expected)
+    result = blocks.indices(parse_cidr(text))
+    assert result == expected
+    assert blocks.occupy(result) == blocks.used == len(expected)
     assert blocks.is_used(expected.start)
     assert not blocks.is_used(expected.stop)
 
@@ -164,8 +164,8 @@ def test_begin_and_end_index_of_a_cidr(cluster: str, mask: int, text: str, expec
 def test_first_two_ipv6_cidrs(cluster: str, mask: int, expected: list[str]) -> None:
     """TestCIDRSetv6."""
     blocks = blocks_of(cluster, mask)
-    found = [blocks.allocate() for _ in range(2)]
-    assert [str(blocks.block(each.block)) for each in found if each is not None] == expected
+    result = [blocks.allocate() for _ in range(2)]
+    assert [str(blocks.block(item.block)) for item in result if item is not None] == expected
 
 
 def test_allocation_tries_count_skipped_cidrs() -> None:
@@ -193,12 +193,12 @@ def test_random_operations_agree_with_a_model() -> None:
                     assert blocks.release(part) == len(set(part) & plain)
                     plain -= set(part)
                 case _:
-                    found = blocks.allocate()
+                    result = blocks.allocate()
                     order = [(candidate + step) % blocks.size for step in range(blocks.size)]
                     free = [index for index in order if index not in plain]
-                    assert (found.block if found else None) == (free[0] if free else None)
-                    if found is not None:
-                        plain.add(found.block)
-                        candidate = (found.block + 1) % blocks.size
+                    assert (result.block if result else None) == (free[0] if free else None)
+                    if result is not None:
+                        plain.add(result.block)
+                        candidate = (result.block + 1) % blocks.size
             assert used(blocks) == sorted(plain)
             assert blocks.used == len(plain)

@@ -31,8 +31,8 @@ async def new_node(world: World, name: str, *ranges: str, **metadata: Any) -> Do
 
 
 async def ranges_of(world: World, name: str) -> list[str]:
-    found: list[str] = (await world.must_get(f"{NODES}/{name}"))["spec"].get("podCIDRs", [])
-    return found
+    node: list[str] = (await world.must_get(f"{NODES}/{name}"))["spec"].get("podCIDRs", [])
+    return node
 
 
 async def all_ranges(world: World) -> dict[str, list[str]]:

@@ -119,12 +119,12 @@ async def test_pod_cidrs_are_unique_under_faults(world: World, case: str, seed: 
         if await world.get(f"{NODES}/{name}") is None:
             await new_node(world, name)
     await asyncio.sleep(1100)  # longer than any back-off
-    found = await all_ranges(world)
+    result = await all_ranges(world)
     count = len(options.cluster_cidr.split(","))
-    assert {name: len(ranges) for name, ranges in found.items()} == dict.fromkeys(NAMES[:4], count)
+    assert {name: len(ranges) for name, ranges in result.items()} == dict.fromkeys(NAMES[:4], count)
     services = [parse_cidr(text) for text in options.service_ranges.split(",") if text]
-    ranges = [parse_cidr(text) for each in found.values() for text in each]
-    assert not any(prefixes_overlap(one, service) for one in ranges for service in services)
+    ranges = [parse_cidr(text) for value in result.values() for text in value]
+    assert not any(prefixes_overlap(item, service) for item in ranges for service in services)
     world.seen.clear()
     await asyncio.sleep(1100)
     assert world.requests() == [], "the end is quiet"

@@ -44,7 +44,7 @@ def test_nodes_get_pod_cidrs_across_a_restart(dual_stack_cluster: RealCluster, t
     roles = ["system:kube-controller-manager", "system:controller:node-controller"]
     flags = ("--kubeconfig", str(real_cluster.user("nodeipam", cluster_roles=roles)), *FLAGS)
     names = [f"n{number}" for number in range(12)]
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
 
     def create(name: str, *ranges: str) -> None:
         spec = {"podCIDR": ranges[0], "podCIDRs": list(ranges)} if ranges else {}
@@ -53,9 +53,9 @@ def test_nodes_get_pod_cidrs_across_a_restart(dual_stack_cluster: RealCluster, t
     def have_ranges(*wanted: str) -> bool:
         for name in wanted:
             spec = real_cluster.request("GET", f"{NODES}/{name}")["spec"]
-            found[name] = tuple(spec.get("podCIDRs", ()))
-            assert spec.get("podCIDR", "") == (found[name][0] if found[name] else "")
-        return all(len(found[name]) == 2 for name in wanted)
+            result[name] = tuple(spec.get("podCIDRs", ()))
+            assert spec.get("podCIDR", "") == (result[name][0] if result[name] else "")
+        return all(len(result[name]) == 2 for name in wanted)
 
     create(names[0])
     with pilothouse(tmp_path, "manager", *flags) as manager:
@@ -63,15 +63,15 @@ def test_nodes_get_pod_cidrs_across_a_restart(dual_stack_cluster: RealCluster, t
             create(name)
         until(lambda: have_ranges(*names[:8]), "eight nodes have ranges")
         assert manager.stop() == 0
-    gone = found.pop(names[3])
+    gone = result.pop(names[3])
     real_cluster.request("DELETE", f"{NODES}/{names[3]}")
     with pilothouse(tmp_path, "manager", *flags):
         for name in names[8:]:
             create(name)
         until(lambda: have_ranges(*names[8:]), "four more nodes have ranges")
-    everything = [text for ranges in found.values() for text in ranges]
+    everything = [text for ranges in result.values() for text in ranges]
     assert len(set(everything)) == len(everything) == 22, "no two nodes have the same"
-    assert gone in found.values(), "what is free is given out again"
+    assert gone in result.values(), "what is free is given out again"
     assert not {"10.7.0.0/28", "10.7.0.16/28"} & set(everything), "those are of services"
     create("stranger", "192.168.0.0/28", "2001:db8:7:f0::/62")
     with pilothouse(tmp_path, "manager", *flags) as manager:
@@ -108,8 +108,8 @@ def test_allocation_continues_between_upstreams_manager_and_ours(
             program = pilothouse(tmp_path, "manager", *ours)
         with program:
             until(lambda: all(len(ranges) == 2 for ranges in read().values()), f"{start} gives ranges")
-        found = read()
-        assert {name: found[name] for name in given} == given, "nobody's ranges change"
-        given = found
+        result = read()
+        assert {name: result[name] for name in given} == given, "nobody's ranges change"
+        given = result
     everything = [text for ranges in given.values() for text in ranges]
     assert len(set(everything)) == len(everything) == 24

@@ -8,18 +8,18 @@ from pilothouse.controllers.node.node_ipam import DESCRIPTOR, NodeIpamOptions
 
 
 def replayed(options: Options) -> tuple[list[list[str]], list[str]]:
-    found: list[list[str]] = []
+    result: list[list[str]] = []
 
     async def steps(user: KubectlUser) -> None:
         await user.request("POST", "api/v1/nodes", {"metadata": {"name": "late"}})
         await user.at(1.0)
         items = (await user.request("GET", "api/v1/nodes"))["items"]
-        found.extend(item["spec"].get("podCIDRs", []) for item in items)
+        result.extend(item["spec"].get("podCIDRs", []) for item in items)
 
     server = replay("nodes", steps, options=options)
     assert all(decision.allowed for _who, _asked, decision in server.decisions)
     asked = [f"{r.user} {r.verb} {r.resource} {r.body['spec']}" for r in server.records if "podCIDR" in str(r.body)]
-    return found, asked
+    return result, asked
 
 
 def test_bootstrap_role_is_sufficient() -> None:

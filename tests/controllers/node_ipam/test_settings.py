@@ -123,9 +123,9 @@ def test_invalid_service_cidr_is_ignored_with_a_warning() -> None:
 
 def parse(*words: str) -> NodeIpamOptions:
     flags = flag_set("pilothouse manager", DESCRIPTORS)
-    found = options_from(flags.parse(words), DESCRIPTORS).controller_options[DESCRIPTOR.name]
-    assert isinstance(found, NodeIpamOptions)
-    return found
+    result = options_from(flags.parse(words), DESCRIPTORS).controller_options[DESCRIPTOR.name]
+    assert isinstance(result, NodeIpamOptions)
+    return result
 
 
 def test_flags_have_upstreams_names_and_defaults() -> None:

@@ -40,10 +40,10 @@ class ObservedNode:
         self.leases: Cache[Lease] = Cache()
         self.renew(0)
         self.healths: dict[str, Health] = {}
-        found = self.leases.get("kube-node-lease/n")
-        self.healths["n"] = observe_heartbeat(None, self.node, found if bounded_cache else None, instant(0))
+        obj = self.leases.get("kube-node-lease/n")
+        self.healths["n"] = observe_heartbeat(None, self.node, obj if bounded_cache else None, instant(0))
         self.calm = UnchangedNodes(self.leases, self.healths, GRACE)
-        self.calm.add(self.node, found, zone)
+        self.calm.add(self.node, obj, zone)
 
     def renew(self, seconds: float) -> None:
         self.leases.put("kube-node-lease/n", lease(seconds))
@@ -106,7 +106,7 @@ async def test_every_pass_observes_every_node_in_the_metrics(world: World, count
     await world.start(DESCRIPTOR)
     await asyncio.sleep(26)
     family = world.metrics.histogram("node_collector_update_node_health_duration_seconds", "", buckets=())
-    found = family.labels()
-    assert isinstance(found, Histogram)
-    assert found.count == 6 * count
+    labels = family.labels()
+    assert isinstance(labels, Histogram)
+    assert labels.count == 6 * count
     assert world.metrics.value("node_collector_zone_size", "") == count

@@ -124,9 +124,9 @@ def test_lease_heartbeats(version: str, renewed: float, expected: bool) -> None:
     """Upstream compares only renew times: after a clock was set back a node is unhealthy until it catches up."""
 
     def held(version: str, renewed: float) -> Lease:
-        found = lease(renewed)
-        assert found is not None
-        return msgspec.structs.replace(found, metadata=ObjectMeta(resource_version=version))
+        result = lease(renewed)
+        assert result is not None
+        return msgspec.structs.replace(result, metadata=ObjectMeta(resource_version=version))
 
     ready = node(condition("Ready", "True"))
     health = observe_heartbeat(None, ready, held("7", 0), instant(0))
@@ -318,8 +318,8 @@ def taint(name: str, effect: str = "NoSchedule") -> Taint:
     },
 )
 def test_condition_taints(one: Node, add: list[str], remove: list[str]) -> None:
-    found = no_schedule_changes(one)
-    assert [[t.key.removeprefix("node.kubernetes.io/") for t in taints] for taints in found] == [add, remove]
+    result = no_schedule_changes(one)
+    assert [[t.key.removeprefix("node.kubernetes.io/") for t in taints] for taints in result] == [add, remove]
 
 
 def test_unreachable_and_not_ready_exclude_each_other() -> None:

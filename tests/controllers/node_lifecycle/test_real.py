@@ -64,8 +64,8 @@ async def test_pods_of_a_dead_node_are_evicted_and_garbage_collected(env: Env, r
         await world.request("PATCH", f"{pods}/{name}/status", {"status": {"phase": "Running", "conditions": [ready]}})
 
     def taints() -> set[str]:
-        found = real_cluster.request("GET", f"{NODES}/{dying}")["spec"].get("taints") or []
-        return {f"{taint['key']}:{taint['effect']}" for taint in found}
+        node = real_cluster.request("GET", f"{NODES}/{dying}")["spec"].get("taints") or []
+        return {f"{taint['key']}:{taint['effect']}" for taint in node}
 
     def is_initialized() -> bool:
         meta = real_cluster.request("GET", f"{NODES}/{dying}")["metadata"]

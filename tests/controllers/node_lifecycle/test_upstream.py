@@ -222,11 +222,11 @@ def test_monitor_node_health_update_status(
     """TestMonitorNodeHealthUpdateStatus and …UpdateNodeAndPodStatusWithLease: the reason by condition, or nothing."""
     health: Health | None = None
     written = None
-    for seen in passes:
-        now = ClockReading(10 * HOUR + seen.at, at(seen.at))
-        reported = () if seen.reported is None else (ready_since(seen.reported),)
+    for item in passes:
+        now = ClockReading(10 * HOUR + item.at, at(item.at))
+        reported = () if item.reported is None else (ready_since(item.reported),)
         one = Node(metadata=ObjectMeta(creation_timestamp=at(created)), status=NodeStatus(conditions=reported))
-        lease = None if seen.renewed is None else Lease(spec=LeaseSpec(renew_time=at(seen.renewed)))
+        lease = None if item.renewed is None else Lease(spec=LeaseSpec(renew_time=at(item.renewed)))
         health = observe_heartbeat(health, one, lease, now)
         silent = is_unresponsive(health, now, monitor_grace=50, startup_grace=60)
         written = conditions_of_unresponsive_node(one, now) if silent else None

@@ -63,10 +63,10 @@ async def test_nodes_get_routes_and_network_available(env: Env) -> None:
         await node(world, "c")
         await wait_for_sync()
         assert destinations(cloud) == {A: "a", B: "b"}
-        found = await network(world, "a")
-        assert found is not None
-        assert (found["status"], found["reason"]) == ("False", "RouteCreated")
-        assert found["message"] == "RouteController created a route"
+        result = await network(world, "a")
+        assert result is not None
+        assert (result["status"], result["reason"]) == ("False", "RouteCreated")
+        assert result["message"] == "RouteController created a route"
         assert await network(world, "c") is None
         assert sorted(set(world.requests())) == ["patch nodes/status a", "patch nodes/status b"]
         await wait_for_sync(600)
@@ -85,17 +85,17 @@ async def test_failed_route_creation_emits_an_event_and_is_retried(world: World)
     await node(world, "a", A)
     await world.start(DESCRIPTOR, options)
     await wait_for_sync(25)
-    found = await network(world, "a")
-    assert found is not None
-    assert (found["status"], found["reason"]) == ("True", "NoRouteCreated")
+    result = await network(world, "a")
+    assert result is not None
+    assert (result["status"], result["reason"]) == ("True", "NoRouteCreated")
     (told,) = set(await world.events("FailedToCreateRoute"))
     assert told.startswith("Node/a Could not create route ")
     assert told.endswith(f" {A} for node a after 0s: no quota")
     refusing.refuses = False
     await wait_for_sync()
-    found = await network(world, "a")
-    assert found is not None
-    assert found["status"] == "False"
+    result = await network(world, "a")
+    assert result is not None
+    assert result["status"] == "False"
 
 
 async def test_failed_status_update_is_retried_in_the_next_pass(env: Env) -> None:

@@ -78,10 +78,10 @@ SIX = "fd00:10:0:1::/64"
 def test_reconcile(
     nodes: list[Node], routes: list[Route], deleted: list[tuple[str, str]], created: list[tuple[str, str]]
 ) -> None:
-    found = plan(nodes, routes, OURS)
-    assert [(each.node, each.destination) for each in found.delete] == deleted
-    assert [(each.node, each.destination) for _node, each in found.create] == created
-    assert all(each.addresses == (HERE,) for _node, each in found.create)
+    result = plan(nodes, routes, OURS)
+    assert [(item.node, item.destination) for item in result.delete] == deleted
+    assert [(each.node, each.destination) for _node, each in result.create] == created
+    assert all(each.addresses == (HERE,) for _node, each in result.create)
 
 
 @cases(

@@ -54,8 +54,8 @@ class Attacher:
                 bell.clear()
                 await asyncio.sleep(SOON)
                 items = (await self._world.must_get(ATTACHMENTS))["items"]
-                for found in items if not self.idle else ():
-                    await self._tend(found)
+                for item in items if not self.idle else ():
+                    await self._tend(item)
                 if any("deletionTimestamp" in each["metadata"] or not each["status"]["attached"] for each in items):
                     await asyncio.sleep(0.5)
                     bell.set()
@@ -106,7 +106,7 @@ async def machine(world: World, name: str, **more: Any) -> None:
 async def use(world: World, node: str, *volumes: str) -> None:
     """Set the node's ``volumesInUse``, as its kubelet."""
     await world.merge(
-        f"{NODES}/{node}/status", {"status": {"volumesInUse": [name_of(each) for each in volumes] or None}}
+        f"{NODES}/{node}/status", {"status": {"volumesInUse": [name_of(volume) for volume in volumes] or None}}
     )
 
 
@@ -114,13 +114,13 @@ async def user(world: World, name: str, node: str, *volumes: str) -> Doc:
     """A pod of these claims."""
     spec: Doc = {
         "containers": [{"name": "main", "image": "pause"}],
-        "volumes": [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in volumes or ("data",)],
+        "volumes": [{"name": item, "persistentVolumeClaim": {"claimName": item}} for item in volumes or ("data",)],
     }
     if node:
         spec["nodeName"] = node
-    made = await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+    created = await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
     await world.merge(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
-    return made
+    return created
 
 
 async def delete_pod_now(world: World, name: str) -> None:
@@ -132,17 +132,17 @@ async def attached(world: World) -> list[str]:
     """``volume@node`` of attached VolumeAttachments."""
     items = (await world.must_get(ATTACHMENTS))["items"]
     return sorted(
-        f"{each['spec']['source']['persistentVolumeName'].removeprefix('pv-')}@{each['spec']['nodeName']}"
-        for each in items
-        if each["status"]["attached"]
+        f"{item['spec']['source']['persistentVolumeName'].removeprefix('pv-')}@{item['spec']['nodeName']}"
+        for item in items
+        if item["status"]["attached"]
     )
 
 
 async def reported(world: World, node: str) -> list[str]:
     """The volume names in the node's ``volumesAttached``."""
     listed = (await world.must_get(f"{NODES}/{node}"))["status"].get("volumesAttached") or []
-    assert all(each["devicePath"] == "" for each in listed)
-    return [each["name"].rpartition("h-")[2] for each in listed]
+    assert all(item["devicePath"] == "" for item in listed)
+    return [item["name"].rpartition("h-")[2] for item in listed]
 
 
 async def wait_for_sync(seconds: float = 2.0) -> None:

@@ -13,9 +13,9 @@ def modes() -> tuple[str, ...]:
 
 @pytest.fixture
 async def driver(world: World, modes: tuple[str, ...]) -> Attacher:
-    found = Attacher(world)
+    result = Attacher(world)
     for name in ("a", "b"):
         await machine(world, name)
     await disk(world, modes=modes)
-    world._group.start(found.run(), name="attacher")
-    return found
+    world._group.start(result.run(), name="attacher")
+    return result

@@ -170,5 +170,5 @@ async def test_volumes_of_unknown_plugins_stay_in_volumes_attached(world: World,
     await user(world, "p", "a")
     await wait_for_sync()
     listed = (await world.must_get(f"{NODES}/a"))["status"]["volumesAttached"]
-    assert sorted(each["name"] for each in listed) == sorted([foreign, name_of()])
+    assert sorted(item["name"] for item in listed) == sorted([foreign, name_of()])
     assert "get nodes a" not in world.requests()

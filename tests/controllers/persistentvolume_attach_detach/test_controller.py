@@ -45,8 +45,8 @@ async def test_volume_is_attached_to_the_node_of_its_pod(world: World, driver: A
     if not early:
         await user(world, "p", "a")
     await wait_for_sync()
-    found = await world.must_get(attachment("a"))
-    assert found["spec"] == {"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "pv-data"}}
+    obj = await world.must_get(attachment("a"))
+    assert obj["spec"] == {"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "pv-data"}}
     assert await reported(world, "a") == ["data"]
     assert await world.events("SuccessfulAttachVolume") == ['Pod/p AttachVolume.Attach succeeded for volume "pv-data" ']
     await wait_for_sync(3600)

@@ -114,5 +114,5 @@ ALONE = "Volume is already exclusively attached to one node and can't be attache
 )
 def test_multi_attach_error_events(users: tuple[str, ...], text: str) -> None:
     disk, waiting = Disk("name", "pv", "d", "h", True), pod("ns1/a")
-    reported = multi_attach_messages(disk, [waiting], [pod(each) for each in users])
+    reported = multi_attach_messages(disk, [waiting], [pod(user) for user in users])
     assert reported == [(waiting, f'Multi-Attach error for volume "pv" {text}')]

@@ -34,9 +34,9 @@ class RecordedPairs(list[Pair]):
     """The pairs that were touched, in order."""
 
     def take(self) -> list[Pair]:
-        found = list(self)
+        result = list(self)
         self.clear()
-        return found
+        return result
 
 
 # Desired
@@ -90,7 +90,7 @@ def test_volume_that_is_no_longer_attachable() -> None:
     touched.take()
     desired.delete_volume(HERE)
     assert (desired.get_volumes_to_attach(), touched.take()) == ([("v2", "n1")], [HERE])
-    assert [each.metadata.uid for each in desired.pods()] == ["a", "b"]
+    assert [item.metadata.uid for item in desired.pods()] == ["a", "b"]
     desired.delete_volume(HERE)
 
 
@@ -101,7 +101,7 @@ def test_pods_on_other_nodes_using_a_volume() -> None:
     desired.add_pod(pod("a"), DISK)
     desired.add_pod(pod("b", "n2"), DISK)
     desired.add_pod(pod("c", "n2"), OTHER)
-    assert [each.metadata.uid for each in desired.get_volume_pods_on_nodes(["n2", "n3", "n9"], "v1")] == ["b"]
+    assert [item.metadata.uid for item in desired.get_volume_pods_on_nodes(["n2", "n3", "n9"], "v1")] == ["b"]
 
 
 # Actual
@@ -117,9 +117,9 @@ def test_attached_volumes_are_reported_and_uncertain_ones_are_not() -> None:
     assert actual.take_volumes_to_report_as_attached("n1") == ["v1"]
     assert actual.nodes_with_status_update_needed() == []
     assert touched.take() == [HERE, HERE]
-    found = actual.get(HERE)
-    assert found is not None
-    assert found.confirmed
+    obj = actual.get(HERE)
+    assert obj is not None
+    assert obj.confirmed
 
 
 def test_detached_volume_is_removed_from_the_report() -> None:
@@ -175,9 +175,9 @@ def test_later_volume_details_are_kept() -> None:
     actual.mark_volume_as_attached(HERE, None)
     actual.mark_volume_as_uncertain(HERE, DISK)
     actual.mark_volume_as_attached(HERE, None)
-    found = actual.get(HERE)
-    assert found is not None
-    assert (found.disk, found.confirmed) == (DISK, True)
+    obj = actual.get(HERE)
+    assert obj is not None
+    assert (obj.disk, obj.confirmed) == (DISK, True)
     actual.mark_volume_as_attached(THERE, DISK)
     assert actual.get_nodes_for_attached_volume("v1") == ["n1", "n2"]
 

@@ -48,7 +48,9 @@ def volume(
     """A volume; ``claim`` is the name in its claimRef, ``uid`` the uid."""
     meta: Doc = {"name": name, "uid": f"of-{name}", "resourceVersion": "1"}
     if annotations:
-        meta["annotations"] = {each: "vendor.com/x" if each == MADE else "yes" for each in annotations}
+        meta["annotations"] = {
+            annotation: "vendor.com/x" if annotation == MADE else "yes" for annotation in annotations
+        }
     if labels:
         meta["labels"] = labels
     whole: Doc = {
@@ -123,7 +125,7 @@ class FakeBinder:
 
     def __init__(self, volumes: list[Doc], claims: list[Doc], classes: list[StorageClass], pods: list[str]) -> None:
         self.volumes, self.claims = VolumeStore(), ClaimStore()
-        self._classes = {each.metadata.name: each for each in classes}
+        self._classes = {item.metadata.name: item for item in classes}
         self._pods = pods
         self.told: list[str] = []
         for doc in volumes:
@@ -132,8 +134,8 @@ class FakeBinder:
             self.claims.put(decode_object(msgspec.json.encode(doc), PersistentVolumeClaim))
 
     def volume(self, name: str) -> PersistentVolume | None:
-        found = self.volumes.get(name)
-        return found.object if found else None
+        obj = self.volumes.get(name)
+        return obj.object if obj else None
 
     def find_best_match_for_claim(self, claim: PersistentVolumeClaim, *, delayed: bool) -> PersistentVolume | None:
         return self.volumes.find_best_match_for_claim(claim, delayed=delayed)
@@ -149,22 +151,22 @@ class FakeBinder:
 
     def sync_claim(self, name: str) -> ClaimStep:
         """Sync a claim once."""
-        found = self.claims.get(f"ns/{name}")
-        assert found is not None
-        step = decide_claim(found.object, self)
+        obj = self.claims.get(f"ns/{name}")
+        assert obj is not None
+        step = decide_claim(obj.object, self)
         match step:
             case Bind(volume=wanted):
-                self._bind(wanted, found)
+                self._bind(wanted, obj)
             case StayPending(event=event):
                 if event is not None:
                     self.told.append(f"{event.type} {event.reason}")
-                _write(self.claims, found, links.claim_phase(found, "Pending"))
+                _write(self.claims, obj, links.claim_phase(obj, "Pending"))
             case AssignDefaultStorageClass(name=class_name):
-                _write(self.claims, found, links.claim_with_class(found, class_name))
+                _write(self.claims, obj, links.claim_with_class(obj, class_name))
             case MarkLost(reason=reason):
-                if found.object.status.phase != "Lost":
+                if obj.object.status.phase != "Lost":
                     self.told.append(f"Warning {reason}")
-                    _write(self.claims, found, links.claim_phase(found, "Lost"))
+                    _write(self.claims, obj, links.claim_phase(obj, "Lost"))
             case InvalidClaim(event=event):
                 self.told.append(f"{event.type} {event.reason}")
         return step
@@ -197,24 +199,24 @@ class FakeBinder:
 
     def shown_volume(self, name: str) -> str:
         """``phase, claim#uid, annotations`` of a volume."""
-        found = self.volumes.get(name)
-        assert found is not None
-        view, reference = found.object, found.object.spec.claim_ref
+        obj = self.volumes.get(name)
+        assert obj is not None
+        view, reference = obj.object, obj.object.spec.claim_ref
         of = f"{reference.name}#{reference.uid}" if reference is not None else ""
         return f"{view.status.phase} {of} {_marks(view.metadata.annotations)}".strip()
 
     def shown_claim(self, name: str) -> str:
         """``phase, volume, capacity, annotations`` of a claim."""
-        found = self.claims.get(f"ns/{name}")
-        assert found is not None
-        view = found.object
+        obj = self.claims.get(f"ns/{name}")
+        assert obj is not None
+        view = obj.object
         size = view.status.capacity.get("storage", "")
         return f"{view.status.phase} {view.spec.volume_name} {size} {_marks(view.metadata.annotations)}".strip()
 
 
 def _marks(annotations: dict[str, str]) -> str:
     names = {CONTROLLER: "controller", COMPLETED: "completed", MADE: "made"}
-    return "+".join(names[each] for each in names if each in annotations)
+    return "+".join(names[name] for name in names if name in annotations)
 
 
 def _write(store: Store[Any], found: Decoded[Any], body: bytes | None) -> Decoded[Any]:

@@ -85,7 +85,7 @@ async def test_external_provisioning_annotates_the_claim_and_binds_the_volume(wo
     made = await create_claim(world, storageClassName="gold")
     await wait_for_sync()
     claim = await world.must_get(f"{CLAIMS}/c")
-    assert {claim["metadata"]["annotations"][each] for each in PROVISIONERS} == {"vendor.com/x"}
+    assert {claim["metadata"]["annotations"][item] for item in PROVISIONERS} == {"vendor.com/x"}
     assert await world.events("ExternalProvisioning") == [
         "PersistentVolumeClaim/c Waiting for a volume to be created either by the external provisioner "
         "'vendor.com/x' or manually by the system administrator. If volume creation is delayed, please verify that "
@@ -126,8 +126,8 @@ async def test_wait_for_first_consumer(world: World) -> None:
     for name in ("p", "q"):
         await world.request("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": name}, "spec": spec})
     await asyncio.sleep(16)
-    told = await world.events("WaitForPodScheduled")
-    assert told == ["PersistentVolumeClaim/c waiting for pods p,q to be scheduled"]
+    events = await world.events("WaitForPodScheduled")
+    assert events == ["PersistentVolumeClaim/c waiting for pods p,q to be scheduled"]
     await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}})
     await wait_for_sync()
     assert len(await world.events("ExternalProvisioning")) == 1
@@ -161,9 +161,9 @@ async def test_dynamic_provisioning_disabled(env: Env) -> None:
 async def test_host_path_volumes_are_provisioned_bound_and_deleted(env: Env) -> None:
     async with binding(env, options=HOST_PATHS) as world:
         await create_class(world, "hp", "kubernetes.io/host-path")
-        made = await create_claim(world, storageClassName="hp")
+        created = await create_claim(world, storageClassName="hp")
         await wait_for_sync()
-        name = f"pvc-{made['metadata']['uid']}"
+        name = f"pvc-{created['metadata']['uid']}"
         assert await phases(world) == {"c": "Bound", name: "Bound"}
         volume = await world.must_get(f"{VOLUMES}/{name}")
         assert volume["spec"]["hostPath"]["path"].startswith("/tmp/hostpath_pv/")
@@ -333,8 +333,8 @@ async def test_volume_in_use_is_not_recycled(world: World) -> None:
     await remove(world, f"{CLAIMS}/c")
     await wait_for_sync()
     assert await phases(world) == {"v": "Released"}
-    told = await world.events("VolumeFailedRecycle")
-    assert told == ["PersistentVolume/v Volume is used by pods: default/p"]
+    events = await world.events("VolumeFailedRecycle")
+    assert events == ["PersistentVolume/v Volume is used by pods: default/p"]
     await world.delete("/api/v1/namespaces/default/pods/p", grace=0)
     await asyncio.sleep(16)
     assert await phases(world) == {"v": "Failed"}
@@ -342,7 +342,7 @@ async def test_volume_in_use_is_not_recycled(world: World) -> None:
 
 async def test_claim_without_its_volume_is_lost_and_recovers(world: World) -> None:
     """20.11."""
-    made = await create_volume(world)
+    created = await create_volume(world)
     await create_claim(world)
     await wait_for_sync()
     bound = await world.must_get(f"{VOLUMES}/v")
@@ -353,7 +353,7 @@ async def test_claim_without_its_volume_is_lost_and_recovers(world: World) -> No
     told = "PersistentVolumeClaim/c Bound claim has lost its PersistentVolume. Data on the volume is lost!"
     assert await world.events("ClaimLost") == [told]
     again = {"metadata": {"name": "v"}, "spec": bound["spec"]}
-    assert made["spec"]["capacity"] == again["spec"]["capacity"]
+    assert created["spec"]["capacity"] == again["spec"]["capacity"]
     await world.request("POST", VOLUMES, again)
     await asyncio.sleep(16)
     assert await phases(world) == {"c": "Bound", "v": "Bound"}
@@ -385,9 +385,9 @@ async def test_stale_volume_cache_does_not_make_a_claim_lost(world: World, other
 
 async def test_volume_mode_mismatch_emits_an_event(world: World) -> None:
     """4-9."""
-    made = await create_claim(world, storageClassName="")
+    created = await create_claim(world, storageClassName="")
     reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
-    await create_volume(world, volumeMode="Block", claimRef={**reference, "uid": made["metadata"]["uid"]})
+    await create_volume(world, volumeMode="Block", claimRef={**reference, "uid": created["metadata"]["uid"]})
     await wait_for_sync()
     assert sorted(await world.events("VolumeMismatch")) == [
         'PersistentVolume/v Cannot bind PersistentVolume to requested PersistentVolumeClaim "c" due to '
@@ -412,9 +412,9 @@ async def test_interrupted_binding_is_completed(world: World, write: str, what: 
     world.faults.add(Rule(what(), verb="update", resource=resource, subresource=subresource, times=1))
     await create_claim(world)
     await asyncio.sleep(40)
-    found = await phases(world)
-    assert found["c"] == "Bound"
-    assert sorted(found[name] for name in "vw") == ["Available", "Bound"]
+    result = await phases(world)
+    assert result["c"] == "Bound"
+    assert sorted(result[name] for name in "vw") == ["Available", "Bound"]
     claim = await world.must_get(f"{CLAIMS}/c")
     volume = await world.must_get(f"{VOLUMES}/{claim['spec']['volumeName']}")
     assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
@@ -438,10 +438,10 @@ async def test_volume_is_not_released_while_its_claim_is_not_yet_cached(world: W
     """The watch of claims lags; the provisioned volume is already cached."""
     await create_class(world)
     with world.faults.hold(resource="persistentvolumeclaims"):
-        made = await create_claim(world, storageClassName="gold")
+        created = await create_claim(world, storageClassName="gold")
         reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
         await create_volume(
-            world, storageClassName="gold", claimRef={**reference, "uid": made["metadata"]["uid"]},
+            world, storageClassName="gold", claimRef={**reference, "uid": created["metadata"]["uid"]},
             annotations={"pv.kubernetes.io/provisioned-by": "vendor.com/x"}, persistentVolumeReclaimPolicy="Delete",
             csi={"driver": "vendor.com", "volumeHandle": "1"},
         )  # fmt: skip

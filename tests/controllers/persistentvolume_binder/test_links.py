@@ -22,8 +22,8 @@ def a_volume(doc: Doc) -> Decoded[PersistentVolume]:
 
 def decoded(raw: bytes | None) -> Doc:
     assert raw is not None
-    found: Doc = msgspec.json.decode(raw)
-    return found
+    document: Doc = msgspec.json.decode(raw)
+    return document
 
 
 def test_claim_ref_has_the_uid() -> None:
@@ -76,9 +76,9 @@ def test_phase_message() -> None:
     },
 )
 def test_capacity(there: Doc, had: Doc, capacity: Doc) -> None:
-    found = a_claim(had)
-    after = links.bound_status(found, as_volume(there))
-    assert decoded(after if after is not None else found.raw)["status"]["capacity"] == capacity
+    result = a_claim(had)
+    after = links.bound_status(result, as_volume(there))
+    assert decoded(after if after is not None else result.raw)["status"]["capacity"] == capacity
 
 
 @pytest.mark.parametrize(("before", "then"), [("3Gi", "3Gi"), ("much", "5Gi")])

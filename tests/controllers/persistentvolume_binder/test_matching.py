@@ -85,13 +85,13 @@ def test_available_volume_is_preferred_of_equal_ones() -> None:
 
 def test_list_by_access_modes() -> None:
     index = store(*SHELF)
-    assert [each.metadata.name for each in index.volumes_with_modes(ROX, RWO)] == [
+    assert [item.metadata.name for item in index.volumes_with_modes(ROX, RWO)] == [
         "gce001",
         "gce002",
         "gce003",
         "gce004",
     ]
-    assert [each.metadata.name for each in index.volumes_with_modes(*THREE)] == ["nfs001", "nfs002", "nfs003"]
+    assert [item.metadata.name for item in index.volumes_with_modes(*THREE)] == ["nfs001", "nfs002", "nfs003"]
 
 
 def test_all_possible_access_modes() -> None:
@@ -108,7 +108,7 @@ def test_changed_access_modes_are_reindexed() -> None:
     newer["metadata"]["resourceVersion"] = "2"
     assert index.put(decode_object(msgspec.json.encode(newer), PersistentVolume))
     assert index.volumes_with_modes(RWO) == []
-    assert [each.metadata.name for each in index.volumes_with_modes(RWX)] == ["a"]
+    assert [item.metadata.name for item in index.volumes_with_modes(RWX)] == ["a"]
     assert not index.put(decode_object(msgspec.json.encode(volume("a", modes=(RWO,))), PersistentVolume)), (
         "older: ignored"
     )
@@ -188,9 +188,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     looked_at: list[str] = []
 
     def noted(volumes: Iterable[PersistentVolume]) -> Iterator[PersistentVolume]:
-        for each in volumes:
-            looked_at.append(each.metadata.name)
-            yield each
+        for item in volumes:
+            looked_at.append(item.metadata.name)
+            yield item
 
     def watched(asked: Any, volumes: Iterable[PersistentVolume], **more: Any) -> PersistentVolume | None:
         return find_match(asked, noted(volumes), **more)
@@ -255,9 +255,9 @@ def test_index_agrees_with_a_full_scan(round_: int) -> None:
             index.drop(name)
             present.pop(name, None)
             continue
-        found = decode_object(msgspec.json.encode(any_volume(name, revision)), PersistentVolume)
-        assert index.put(found)
-        present[name] = found.object
+        result = decode_object(msgspec.json.encode(any_volume(name, revision)), PersistentVolume)
+        assert index.put(result)
+        present[name] = result.object
         more: dict[str, Any] = {"class_name": chance.choice(["", "gold"])}
         if chance.random() < 0.3:
             more["selects"] = {"a": "x"}

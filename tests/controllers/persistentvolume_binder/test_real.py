@@ -26,8 +26,8 @@ def test_claims_and_volumes_are_bound(real_cluster: RealCluster, tmp_path: Path)
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
 
     def claim(name: str, size: str, **spec: Any) -> None:
-        asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-        body = {"metadata": {"name": name}, "spec": {**asked, "storageClassName": "binder-none", **spec}}
+        requests = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+        body = {"metadata": {"name": name}, "spec": {**requests, "storageClassName": "binder-none", **spec}}
         real_cluster.request("POST", claims, body)
 
     def volume(name: str, size: str, **spec: Any) -> None:

@@ -56,14 +56,14 @@ async def remove(world: World, path: str) -> None:
 
 async def unprotect(world: World, path: str, finalizer: str) -> None:
     """What the controllers do that keep objects which are in use."""
-    found = await world.get(path)
-    if found is not None and "deletionTimestamp" in found["metadata"]:
-        left = [each for each in found["metadata"].get("finalizers", ()) if each != finalizer]
+    obj = await world.get(path)
+    if obj is not None and "deletionTimestamp" in obj["metadata"]:
+        left = [item for item in obj["metadata"].get("finalizers", ()) if item != finalizer]
         with contextlib.suppress(NotFound):
             await world.merge(path, {"metadata": {"finalizers": left or None}})
 
 
 async def phases(world: World) -> dict[str, str]:
     """The phase of each claim and volume."""
-    found = (await world.must_get(CLAIMS))["items"] + (await world.must_get(VOLUMES))["items"]
-    return {each["metadata"]["name"]: each["status"].get("phase", "") for each in found}
+    obj = (await world.must_get(CLAIMS))["items"] + (await world.must_get(VOLUMES))["items"]
+    return {item["metadata"]["name"]: item["status"].get("phase", "") for item in obj}

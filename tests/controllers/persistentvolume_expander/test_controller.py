@@ -83,8 +83,8 @@ async def test_claim_of_a_migrated_plugin_names_the_csi_driver(env: Env) -> None
         await request_storage(world, "2Gi")
         await wait_for_sync()
         assert world.requests() == [GET, GET, PATCH]
-        found = await world.must_get(f"{CLAIMS}/c")
-        assert found["metadata"]["annotations"] == {RESIZER: "ebs.csi.aws.com"}
+        claim = await world.must_get(f"{CLAIMS}/c")
+        assert claim["metadata"]["annotations"] == {RESIZER: "ebs.csi.aws.com"}
         (body,) = world.bodies("patch", "persistentvolumeclaims/status")
         assert set(body["metadata"]) == {"annotations", "resourceVersion"}
         await request_storage(world, "3Gi")

@@ -50,13 +50,13 @@ async def test_pv_protection_controller(
     await world.start(DESCRIPTOR)
     await asyncio.sleep(3600)
     assert world.requests() == expected
-    found = await world.get(f"{VOLUMES}/pv")
+    volume = await world.get(f"{VOLUMES}/pv")
     if deleted and expected:
-        assert found is None
+        assert volume is None
     else:
-        assert found is not None
-        assert found["metadata"]["finalizers"] == [FINALIZER]
-        assert (found["status"]["phase"], found["spec"]["hostPath"]["path"]) == (phase, "/data")
+        assert volume is not None
+        assert volume["metadata"]["finalizers"] == [FINALIZER]
+        assert (volume["status"]["phase"], volume["spec"]["hostPath"]["path"]) == (phase, "/data")
 
 
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])
@@ -67,8 +67,8 @@ async def test_failed_update_is_retried(world: World, deleted: bool, fault: Any)
     await world.start(DESCRIPTOR)
     await asyncio.sleep(30)
     assert world.requests() == WRITE * 3
-    found = await world.get(f"{VOLUMES}/pv")
-    assert found is None if deleted else found is not None and found["metadata"]["finalizers"] == [FINALIZER]
+    volume = await world.get(f"{VOLUMES}/pv")
+    assert volume is None if deleted else volume is not None and volume["metadata"]["finalizers"] == [FINALIZER]
 
 
 async def test_terminating_volume_is_deleted_after_unbinding(world: World) -> None:

@@ -35,16 +35,16 @@ async def claim(world: World, name: str = "pvc1", **metadata: Any) -> Doc:
 
 async def user(world: World, *claims: str, node: str = "node1", phase: str = "Pending", name: str = "pod1") -> Doc:
     """A pod of these claims, with an emptyDir besides."""
-    volumes: list[Doc] = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    volumes: list[Doc] = [{"name": item, "persistentVolumeClaim": {"claimName": item}} for item in claims]
     spec: Doc = {
         "containers": [{"name": "main", "image": "pause"}],
         "volumes": [*volumes, {"name": "empty", "emptyDir": {}}],
     }
     if node:
         spec["nodeName"] = node
-    made = await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+    created = await world.request("POST", PODS, {"metadata": {"name": name}, "spec": spec})
     await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
-    return made
+    return created
 
 
 def namespaced_requests(world: World) -> list[str]:
@@ -115,13 +115,13 @@ async def test_claims_existing_at_startup(env: Env, before: Step, expected: list
         was = await world.must_get(f"{CLAIMS}/pvc1")
         await wait_for_sync()
         assert namespaced_requests(world) == expected
-        found = await world.get(f"{CLAIMS}/pvc1")
+        obj = await world.get(f"{CLAIMS}/pvc1")
         if "deletionTimestamp" in was["metadata"] and expected:
-            assert found is None
+            assert obj is None
         else:
-            assert found is not None
-            assert found["metadata"]["finalizers"] == [FINALIZER]
-            assert found["spec"] == was["spec"]
+            assert obj is not None
+            assert obj["metadata"]["finalizers"] == [FINALIZER]
+            assert obj["spec"] == was["spec"]
         await wait_for_sync(3600)
         assert namespaced_requests(world) == expected, "and that is all"
 
@@ -149,8 +149,8 @@ async def test_failed_update_is_retried(env: Env, before: Step, once: list[str],
             assert namespaced_requests(world)[: len(once)] == once
         else:
             assert namespaced_requests(world) == once * 3
-        found = await world.get(f"{CLAIMS}/pvc1")
-        assert found is None if LIST in once else found is not None and found["metadata"]["finalizers"] == [FINALIZER]
+        obj = await world.get(f"{CLAIMS}/pvc1")
+        assert obj is None if LIST in once else obj is not None and obj["metadata"]["finalizers"] == [FINALIZER]
 
 
 async def test_failed_pod_list_keeps_the_finalizer(world: World) -> None:

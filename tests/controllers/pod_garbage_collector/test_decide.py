@@ -83,8 +83,8 @@ def test_terminated_pods_above_the_threshold(pods: list[Pod], threshold: int, ex
 
 
 def test_equal_ages_are_ordered_by_name() -> None:
-    found = sorted_for_deletion([pod("b", "Failed"), pod("c", "Succeeded", reason="Evicted"), pod("a", "Failed")])
-    assert [p.metadata.name for p in found] == ["a", "b", "c"], "Evicted says something only of a Failed pod"
+    result = sorted_for_deletion([pod("b", "Failed"), pod("c", "Succeeded", reason="Evicted"), pod("a", "Failed")])
+    assert [p.metadata.name for p in result] == ["a", "b", "c"], "Evicted says something only of a Failed pod"
 
 
 @cases(

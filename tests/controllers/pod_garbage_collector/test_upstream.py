@@ -139,9 +139,9 @@ async def test_gc_orphaned(world: World, row: Row) -> None:
 
 async def assert_deleted_and_marked(world: World, deleted: str, marked: str, reason: str) -> None:
     """Who was deleted and who was patched before, and that the metric says so."""
-    asked = world.requests(reads=False)
-    assert sorted(text.split()[-1] for text in asked if text.startswith("delete pods")) == sorted(deleted)
-    assert sorted(text.split()[-1] for text in asked if text.startswith("patch pods/status")) == sorted(marked)
+    requests = world.requests(reads=False)
+    assert sorted(text.split()[-1] for text in requests if text.startswith("delete pods")) == sorted(deleted)
+    assert sorted(text.split()[-1] for text in requests if text.startswith("patch pods/status")) == sorted(marked)
     assert world.metrics.value("pod_gc_collector_force_delete_pods_total", "default", reason) == len(deleted)
     assert world.metrics.value("pod_gc_collector_force_delete_pod_errors_total", "default", reason) == 0
 

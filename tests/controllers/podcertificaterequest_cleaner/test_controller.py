@@ -44,7 +44,7 @@ async def create_request(world: World, name: str) -> Doc:
 
 
 async def names(world: World) -> list[str]:
-    return [each["metadata"]["name"] for each in (await world.must_get(REQUESTS))["items"]]
+    return [item["metadata"]["name"] for item in (await world.must_get(REQUESTS))["items"]]
 
 
 async def prepare(world: World) -> None:

@@ -122,8 +122,8 @@ async def group(world: World, name: str = "g", *, protected: bool = True, **meta
 
 async def finalizers(world: World, name: str = "g") -> list[str] | None:
     """Its finalizers; None if it is gone."""
-    found = await world.get(f"{GROUPS}/{name}")
-    return None if found is None else found["metadata"].get("finalizers") or []
+    obj = await world.get(f"{GROUPS}/{name}")
+    return None if obj is None else obj["metadata"].get("finalizers") or []
 
 
 async def test_active_group_is_not_updated(world: World) -> None:

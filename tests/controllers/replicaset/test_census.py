@@ -49,17 +49,17 @@ def test_census_equals_a_full_recount(history: list[tuple[Pod, bool]]) -> None:
 
 def _recount(owner: str, there: dict[str, Pod]) -> dict[tuple[tuple[str, str], ...], Tally]:
     expected: dict[tuple[tuple[str, str], ...], Tally] = {}
-    for seen in there.values():
-        if owner_key(seen) != owner:
+    for value in there.values():
+        if owner_key(value) != owner:
             continue
-        tally = expected.setdefault(tuple(seen.metadata.labels.items()), Tally())
-        if seen.status.phase in ("Succeeded", "Failed"):
+        tally = expected.setdefault(tuple(value.metadata.labels.items()), Tally())
+        if value.status.phase in ("Succeeded", "Failed"):
             tally.others += 1
-        elif seen.metadata.deletion_timestamp:
+        elif value.metadata.deletion_timestamp:
             tally.terminating += 1
         else:
             tally.active += 1
-            tally.ready += bool(seen.status.conditions)
+            tally.ready += bool(value.status.conditions)
     return expected
 
 
@@ -76,13 +76,13 @@ def test_census_of_an_owner_without_pods_is_removed() -> None:
 def test_ranking_requested_while_a_relist_is_delivered(old: list[Pod], new: list[Pod], at: int) -> None:
     """The cache has a new list at once, and its pods are delivered one by one: a ranking requested in between already
     has the new pods."""
-    before, after = ({each.metadata.name: each for each in pods} for pods in (old, new))
+    before, after = ({item.metadata.name: item for item in pods} for pods in (old, new))
     census = Census(owner_key)
-    for each in before.values():
-        census.add(each)
+    for value in before.values():
+        census.add(value)
 
     def active() -> list[Pod]:
-        return [each for each in after.values() if owner_key(each) == "one" and is_active(each)]
+        return [value for value in after.values() if owner_key(value) == "one" and is_active(value)]
 
     for number, name in enumerate(sorted(before.keys() | after.keys())):
         if number >= at:
@@ -98,4 +98,4 @@ def test_ranking_requested_while_a_relist_is_delivered(old: list[Pod], new: list
     ranked_pods = census.ranked_pods("one", active)
     assert len(ranked_pods) == len(active())
     victims = ranked_pods.get_pods_to_delete(9, now=NOW)
-    assert {victim.pod.metadata.name for victim in victims} == {each.metadata.name for each in active()}
+    assert {victim.pod.metadata.name for victim in victims} == {item.metadata.name for item in active()}

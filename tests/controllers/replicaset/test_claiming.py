@@ -25,7 +25,7 @@ async def test_orphans_are_adopted_after_one_live_get_of_the_owner(world: World)
     await world.wait_for_sync()
     owner = await world.create_set(3)
     await world.wait_for_sync()
-    verbs = [(seen.call.verb, seen.call.resource, seen.call.name) for seen in world.requests]
+    verbs = [(request.call.verb, request.call.resource, request.call.name) for request in world.requests]
     assert verbs[:3] == [
         ("get", "replicasets", "web"),
         ("patch", "pods", "orphan-a"),
@@ -35,7 +35,7 @@ async def test_orphans_are_adopted_after_one_live_get_of_the_owner(world: World)
         {"metadata": {"ownerReferences": [owner_reference(owner)], "uid": pod["metadata"]["uid"]}}
         for pod in (first, second)
     ]
-    assert {seen.request.headers["content-type"] for seen in world.sent("patch", "pods")} == {
+    assert {item.request.headers["content-type"] for item in world.sent("patch", "pods")} == {
         "application/strategic-merge-patch+json"
     }
     assert len(world.sent("create", "pods")) == 1
@@ -201,4 +201,4 @@ async def test_pod_losing_an_owner_of_another_kind_is_adopted(world: World) -> N
     await world.wait_for_sync()
     await world.merge(f"{PODS}/loose", {"metadata": {"ownerReferences": None}})
     await world.wait_for_sync()
-    assert [seen.call.name for seen in world.sent("patch", "pods")] == ["loose"]
+    assert [item.call.name for item in world.sent("patch", "pods")] == ["loose"]

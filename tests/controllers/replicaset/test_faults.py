@@ -139,7 +139,7 @@ async def test_status_conflict_is_retried_on_the_live_object(world: World) -> No
     rule = world.faults.add(Rule(conflict(), verb="update", resource="replicasets", subresource="status", nth=1))
     await world.merge(WEB, {"spec": {"minReadySeconds": 1}})
     await world.wait_for_sync(0.004)
-    verbs = [seen.call.verb for seen in world.requests]
+    verbs = [request.call.verb for request in world.requests]
     assert rule.hits == 1
     assert verbs == ["get", "update"], "the refused PUT never reached the server"
     assert (await world.status())["observedGeneration"] == 2
@@ -154,11 +154,11 @@ async def test_status_from_a_stale_cache_keeps_concurrent_changes(world: World) 
         await world.merge(WEB, {"metadata": {"labels": {"new": "label"}}, "spec": {"replicas": 2}})
         await world.report(name)
         await world.wait_for_sync()
-        found = await world.request("GET", WEB)
-        assert found["status"]["readyReplicas"] == 1
-        assert found["status"]["observedGeneration"] == 1
-        assert found["metadata"]["labels"] == {"new": "label"}
-        assert found["spec"]["replicas"] == 2
+        obj = await world.request("GET", WEB)
+        assert obj["status"]["readyReplicas"] == 1
+        assert obj["status"]["observedGeneration"] == 1
+        assert obj["metadata"]["labels"] == {"new": "label"}
+        assert obj["spec"]["replicas"] == 2
     await world.wait_for_sync()
     assert (await world.status())["observedGeneration"] == 2
 
@@ -234,19 +234,19 @@ async def test_terminating_replicas_dropped_by_the_server_do_not_cause_updates(w
 
 
 async def test_new_controller_creates_no_duplicate_pods(env: Env) -> None:
-    async with world(env) as made:
-        first = await made.start()
-        await made.create_set(3)
-        await made.wait_for_sync()
+    async with world(env) as new_world:
+        first = await new_world.start()
+        await new_world.create_set(3)
+        await new_world.wait_for_sync()
         first.cancel()
-        await made.wait_for_sync()
-        [name, *_] = await made.owned()
-        await made.remove(name)
-        made.requests.clear()
-        await made.start()
-        await made.wait_for_sync()
-        assert len(made.sent("create", "pods")) == 1
-        assert len(await made.owned()) == 3
+        await new_world.wait_for_sync()
+        [name, *_] = await new_world.owned()
+        await new_world.remove(name)
+        new_world.requests.clear()
+        await new_world.start()
+        await new_world.wait_for_sync()
+        assert len(new_world.sent("create", "pods")) == 1
+        assert len(await new_world.owned()) == 3
 
 
 async def test_replicas_converge_under_broken_watches_and_stale_lists(world: World, seed: int) -> None:

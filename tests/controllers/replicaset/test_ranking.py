@@ -153,18 +153,18 @@ def test_pod_deletion_cost_gate() -> None:
 
 
 def test_related_pods_are_counted_only_if_earlier_rules_tie() -> None:
-    asked = []
+    requests = []
 
     def neighbours() -> dict[str, int]:
-        asked.append(1)
+        requests.append(1)
         return {}
 
     pods = [pod("a", ready=False), pod("b"), pod("c")]
     (victim,) = ActivePodsWithRanks(pods).get_pods_to_delete(1, now=NOW, neighbours=neighbours)
     assert victim == (pods[0], "rank 1 of 3 by upstream's order: not ready")
-    assert not asked
+    assert not requests
     ActivePodsWithRanks(pods).get_pods_to_delete(2, now=NOW, neighbours=neighbours)
-    assert asked == [1]
+    assert requests == [1]
 
 
 @cases(
@@ -200,7 +200,7 @@ def test_reason_names_the_rules_that_distinguish_candidates(
     pods: list[Pod], crowd: Mapping[str, int], reasons: list[str]
 ) -> None:
     victims = ActivePodsWithRanks(pods).get_pods_to_delete(len(reasons), now=NOW, neighbours=lambda: crowd)
-    assert [f"{each.pod.metadata.name}: {each.reason.partition(': ')[2]}" for each in victims] == reasons
+    assert [f"{victim.pod.metadata.name}: {victim.reason.partition(': ')[2]}" for victim in victims] == reasons
 
 
 def test_deleting_all_pods_needs_no_ranking() -> None:
@@ -357,7 +357,7 @@ def test_cached_ranking_equals_a_new_one(shapes: list[tuple], data: st.DataObjec
     count = data.draw(st.integers(0, len(there)))
     assert len(kept) == len(there)
     chosen, expected = (
-        {found.pod.metadata.name for found in ranked_pods.get_pods_to_delete(count, now=NOW)}
+        {item.pod.metadata.name for item in ranked_pods.get_pods_to_delete(count, now=NOW)}
         for ranked_pods in (kept, ActivePodsWithRanks(there.values()))
     )
     assert chosen == expected

@@ -25,8 +25,8 @@ async def test_scale_adopt_and_release_with_the_bootstrap_role(env: Env, real_cl
 
     def reports(replicas: int) -> bool:
         """Whether the status says so of this generation, and so many pods are there."""
-        found = real_cluster.request("GET", f"{sets}/web")
-        status, generation = found.get("status", {}), found["metadata"]["generation"]
+        obj = real_cluster.request("GET", f"{sets}/web")
+        status, generation = obj.get("status", {}), obj["metadata"]["generation"]
         reported = (status.get("replicas"), status.get("observedGeneration"), len(owned()))
         return reported == (replicas, generation, replicas)
 

@@ -52,6 +52,6 @@ def world(env: Env) -> contextlib.AbstractAsyncContextManager[World]:
 @contextlib.asynccontextmanager
 async def controlled(env: Env, options: ReplicaSetOptions | None = None) -> AsyncIterator[World]:
     """An environment with the controller running."""
-    async with world(env) as made:
-        await made.start(options)
-        yield made
+    async with world(env) as new_world:
+        await new_world.start(options)
+        yield new_world

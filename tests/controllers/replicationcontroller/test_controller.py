@@ -21,8 +21,8 @@ def controller(replicas: int) -> dict[str, Any]:
 
 
 async def status_of(user: User) -> dict[str, Any]:
-    found: dict[str, Any] = (await user.request("GET", f"{CONTROLLERS}/web"))["status"]
-    return found
+    obj: dict[str, Any] = (await user.request("GET", f"{CONTROLLERS}/web"))["status"]
+    return obj
 
 
 async def pods_of(user: User) -> list[dict[str, Any]]:

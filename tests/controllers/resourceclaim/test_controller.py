@@ -61,8 +61,8 @@ async def phase_of(world: World, name: str, phase: str) -> Doc:
 
 
 async def claims(world: World) -> list[Doc]:
-    found: list[Doc] = (await world.must_get(CLAIMS))["items"]
-    return found
+    obj: list[Doc] = (await world.must_get(CLAIMS))["items"]
+    return obj
 
 
 async def the_claim(world: World) -> Doc:
@@ -73,21 +73,21 @@ async def the_claim(world: World) -> Doc:
 async def named(world: World, name: str = "pod") -> dict[str, str]:
     """The claims that the pod's status names, by entry."""
     said = (await world.must_get(f"{PODS}/{name}"))["status"].get("resourceClaimStatuses") or []
-    return {each["name"]: each["resourceClaimName"] for each in said}
+    return {item["name"]: item["resourceClaimName"] for item in said}
 
 
 async def claim(world: World, name: str = "claim", **more: Any) -> Doc:
     """A claim that a user made, with a status."""
     doc = claim_doc(name, **more)
     status = doc.pop("status")
-    made = await world.request("POST", CLAIMS, doc)
-    return await world.merge(f"{CLAIMS}/{name}/status", {"status": status}) if status else made
+    created = await world.request("POST", CLAIMS, doc)
+    return await world.merge(f"{CLAIMS}/{name}/status", {"status": status}) if status else created
 
 
 async def allocate(world: World, name: str, *pods: Doc) -> None:
     """What a scheduler does: the finalizer, then allocation and reservations."""
     await world.merge(f"{CLAIMS}/{name}", {"metadata": {"finalizers": [FINALIZER]}})
-    users = [reference(each["metadata"]["name"], each["metadata"]["uid"]) for each in pods]
+    users = [reference(item["metadata"]["name"], item["metadata"]["uid"]) for item in pods]
     status: Doc = {"allocation": {"devices": {"results": []}}}
     if users:
         status["reservedFor"] = users
@@ -112,12 +112,12 @@ async def test_claim_is_created_and_recorded_in_the_pod_status(world: World) -> 
     await template(world)
     await pod(world)
     await wait_for_sync()
-    found = await the_claim(world)
-    name = found["metadata"]["name"]
+    result = await the_claim(world)
+    name = result["metadata"]["name"]
     assert name.startswith("pod-gpu-")
-    assert found["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
-    assert found["metadata"]["labels"] == {"team": "blue"}
-    (ref,) = found["metadata"]["ownerReferences"]
+    assert result["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    assert result["metadata"]["labels"] == {"team": "blue"}
+    (ref,) = result["metadata"]["ownerReferences"]
     assert ref == {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -125,11 +125,11 @@ async def test_claim_is_created_and_recorded_in_the_pod_status(world: World) -> 
         "uid": (await world.must_get(f"{PODS}/pod"))["metadata"]["uid"],
         "controller": True,
     }
-    assert found["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpus"
+    assert result["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpus"
     assert await named(world) == {"gpu": name}
     assert world.requests() == ["create resourceclaims ", "patch pods/status pod"]
     fields = (await world.must_get(f"{PODS}/pod"))["metadata"]["managedFields"]
-    assert [each["operation"] for each in fields if each["manager"] == "ResourceClaimController"] == ["Apply"]
+    assert [field["operation"] for field in fields if field["manager"] == "ResourceClaimController"] == ["Apply"]
     assert world.metrics.value(CREATES, "success", "false") == 1
     assert world.metrics.value(COUNT, "false", "false", "resource_claim_template") == 1
     await wait_for_sync(3600)
@@ -144,7 +144,7 @@ async def test_each_entry_gets_a_separate_claim(world: World) -> None:
     await wait_for_sync()
     said = await named(world)
     assert sorted(said) == ["gpu", "net"]
-    assert {each["metadata"]["name"] for each in await claims(world)} == {*said.values(), "shared"}
+    assert {item["metadata"]["name"] for item in await claims(world)} == {*said.values(), "shared"}
     assert world.requests().count("patch pods/status pod") == 1
 
 
@@ -171,7 +171,7 @@ async def test_deleted_claim_is_recreated_and_others_stay_in_the_status(world: W
     after = await named(world)
     assert after["net"] == before["net"]
     assert after["gpu"] != before["gpu"]
-    assert {each["metadata"]["name"] for each in await claims(world)} == set(after.values())
+    assert {item["metadata"]["name"] for item in await claims(world)} == set(after.values())
     await wait_for_sync(600)
     assert await named(world) == after
 
@@ -183,8 +183,8 @@ async def test_failed_status_update_creates_no_second_claim(world: World, fault:
     world.faults.add(Rule(fault, verb="patch", resource="pods", subresource="status", times=3))
     await pod(world)
     await wait_for_sync(30)
-    found = await the_claim(world)
-    assert await named(world) == {"gpu": found["metadata"]["name"]}
+    result = await the_claim(world)
+    assert await named(world) == {"gpu": result["metadata"]["name"]}
 
 
 async def test_claim_missing_in_the_cache_is_not_created_twice(world: World) -> None:
@@ -301,7 +301,7 @@ async def test_entry_without_a_claim_does_not_prevent_other_reservations(world: 
     await allocate(world, "shared")
     await wait_for_sync()
     assert await users_of(world, "shared") == ["pod"]
-    assert [each["metadata"]["uid"] for each in await claims(world)] == [made["metadata"]["uid"]]
+    assert [item["metadata"]["uid"] for item in await claims(world)] == [made["metadata"]["uid"]]
 
 
 async def test_claim_of_another_pod_is_an_error_and_retried(world: World) -> None:
@@ -332,14 +332,14 @@ async def test_last_released_reservation_deallocates_and_removes_the_finalizer(w
     await phase_of(world, "first", "Succeeded")
     await wait_for_sync()
     assert await users_of(world, "claim") == ["second"]
-    found = await world.must_get(f"{CLAIMS}/claim")
-    assert found["status"]["allocation"] is not None
+    obj = await world.must_get(f"{CLAIMS}/claim")
+    assert obj["status"]["allocation"] is not None
     assert world.requests() == ["update resourceclaims/status claim"]
     await world.delete(f"{PODS}/second", grace=0)
     await wait_for_sync()
-    found = await world.must_get(f"{CLAIMS}/claim")
-    assert found.get("status", {}) == {}
-    assert "finalizers" not in found["metadata"]
+    obj = await world.must_get(f"{CLAIMS}/claim")
+    assert obj.get("status", {}) == {}
+    assert "finalizers" not in obj["metadata"]
     assert world.requests()[1:] == ["update resourceclaims/status claim", "update resourceclaims claim"]
 
 
@@ -414,9 +414,9 @@ async def test_non_pod_reservations_are_kept(world: World) -> None:
     await world.merge(f"{CLAIMS}/claim/status", {"status": {"reservedFor": [mine, other]}})
     await phase_of(world, "user", "Failed")
     await wait_for_sync()
-    found = await world.must_get(f"{CLAIMS}/claim")
-    assert found["status"]["reservedFor"] == [other]
-    assert found["status"]["allocation"] is not None
+    obj = await world.must_get(f"{CLAIMS}/claim")
+    assert obj["status"]["reservedFor"] == [other]
+    assert obj["status"]["allocation"] is not None
 
 
 async def test_pod_missing_in_the_cache_keeps_its_reservation(world: World) -> None:
@@ -463,11 +463,11 @@ async def test_failed_writes_are_retried_until_the_finalizer_is_removed(
     world.faults.add(Rule(fault, verb="update", resource="resourceclaims", subresource=subresource, times=2))
     await world.delete(f"{PODS}/user", grace=0)
     await wait_for_sync(30)
-    found = await world.must_get(f"{CLAIMS}/claim")
-    assert found.get("status", {}) == {}
+    obj = await world.must_get(f"{CLAIMS}/claim")
+    assert obj.get("status", {}) == {}
     lost = fault == lose_answer() and subresource == "status"
     if not lost:  # whose finalizer it is cannot be known then; it goes when the claim is deleted
-        assert "finalizers" not in found["metadata"]
+        assert "finalizers" not in obj["metadata"]
     await world.delete(f"{CLAIMS}/claim")
     await wait_for_sync()
     assert await claims(world) == []
@@ -488,8 +488,8 @@ async def test_concurrent_allocation_keeps_the_finalizer(world: World) -> None:
     following = await pod(world, "next", entry, node="n")
     await allocate(world, "claim", following)
     await wait_for_sync(60)
-    found = await world.must_get(f"{CLAIMS}/claim")
-    assert found["metadata"]["finalizers"] == [FINALIZER]
+    obj = await world.must_get(f"{CLAIMS}/claim")
+    assert obj["metadata"]["finalizers"] == [FINALIZER]
     assert await users_of(world, "claim") == ["next"]
 
 

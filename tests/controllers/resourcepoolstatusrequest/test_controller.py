@@ -45,7 +45,7 @@ async def status(world: World, name: str = "r") -> Doc | None:
 
 
 async def names(world: World) -> list[str]:
-    return [each["metadata"]["name"] for each in (await world.must_get(REQUESTS))["items"]]
+    return [item["metadata"]["name"] for item in (await world.must_get(REQUESTS))["items"]]
 
 
 async def publish(world: World, name: str, *more: Any, **kinds: Any) -> None:
@@ -205,7 +205,7 @@ async def test_completed_requests_expire_after_an_hour_and_pending_after_a_day(e
         assert await names(world) == ["unanswered"]
         await asyncio.sleep(HOUR + 700)
         assert await names(world) == []
-        assert [each for each in world.requests() if each.startswith("delete")] == [
+        assert [request for request in world.requests() if request.startswith("delete")] == [
             f"delete {RESOURCE} answered",
             f"delete {RESOURCE} unanswered",
         ]
@@ -246,20 +246,20 @@ async def test_terminating_request_is_not_deleted_again(world: World) -> None:
     await asyncio.sleep(1)
     assert await status(world) is not None
     await asyncio.sleep(3 * HOUR)
-    assert [each for each in world.requests() if each.startswith("delete")] == [f"delete {RESOURCE} r"]
+    assert [request for request in world.requests() if request.startswith("delete")] == [f"delete {RESOURCE} r"]
 
 
 async def test_bootstrap_role_is_sufficient(world: World) -> None:
     """As the KEP has it; informers are the manager's own."""
     name = "system:controller:resourcepoolstatusrequest-controller"
     role, _binding = (found for _resource, found in bootstrap_objects(GATES.gates) if found["metadata"]["name"] == name)
-    allowed = {(verb, each) for rule in role["rules"] for verb in rule["verbs"] for each in rule["resources"]}
+    allowed = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
     await create_request(world)
     await asyncio.sleep(HOUR + 700)
     assert await names(world) == []
-    asked = {tuple(each.split()[:2]) for each in world.requests()}
-    assert asked == {("update", f"{RESOURCE}/status"), ("delete", RESOURCE)}
-    assert asked <= allowed
+    requests = {tuple(request.split()[:2]) for request in world.requests()}
+    assert requests == {("update", f"{RESOURCE}/status"), ("delete", RESOURCE)}
+    assert requests <= allowed
 
 
 async def test_feature_gate_of_controller_and_kind(env: Env) -> None:

@@ -43,13 +43,13 @@ async def limit(world: World, hard: Doc, name: str = "q", **spec: Any) -> None:
 
 
 async def status(world: World, name: str = "q") -> Doc:
-    found: Doc = (await world.must_get(f"{QUOTAS}/{name}"))["status"]
-    return found
+    quota: Doc = (await world.must_get(f"{QUOTAS}/{name}"))["status"]
+    return quota
 
 
 async def used(world: World, name: str = "q") -> Doc:
-    found: Doc = (await status(world, name)).get("used", {})
-    return found
+    result: Doc = (await status(world, name)).get("used", {})
+    return result
 
 
 async def pod(world: World, name: str, cpu: str = "100m", **spec: Any) -> None:

@@ -20,10 +20,10 @@ def test_quota_is_enforced_and_released_on_deletion(real_cluster: RealCluster, t
     base = f"/api/v1/namespaces/{namespace}"
 
     def used() -> dict[str, str]:
-        found: dict[str, str] = (
+        result: dict[str, str] = (
             real_cluster.request("GET", f"{base}/resourcequotas/q").get("status", {}).get("used", {})
         )
-        return found
+        return result
 
     def pod(name: str) -> int:
         resources = {"requests": {"cpu": "100m"}}

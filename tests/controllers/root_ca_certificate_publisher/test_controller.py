@@ -54,10 +54,10 @@ async def test_changed_config_map_is_restored_and_keeps_other_metadata(world: Wo
     )
     await asyncio.sleep(1)
     assert world.requests() == [f"update configmaps {ROOT_CA_CONFIG_MAP}"]
-    found = await world.must_get(f"{MAPS}/{ROOT_CA_CONFIG_MAP}")
-    assert (found["data"], found["binaryData"]) == ({KEY: BUNDLE}, {"z": "eA=="})
-    assert found["metadata"]["labels"] == {"a": "b"}
-    assert found["metadata"]["annotations"] == {ANNOTATION: DESCRIPTION, "q": "r"}
+    obj = await world.must_get(f"{MAPS}/{ROOT_CA_CONFIG_MAP}")
+    assert (obj["data"], obj["binaryData"]) == ({KEY: BUNDLE}, {"z": "eA=="})
+    assert obj["metadata"]["labels"] == {"a": "b"}
+    assert obj["metadata"]["annotations"] == {ANNOTATION: DESCRIPTION, "q": "r"}
 
 
 async def test_config_map_is_created_for_new_namespaces_and_recreated(world: World) -> None:
@@ -66,8 +66,8 @@ async def test_config_map_is_created_for_new_namespaces_and_recreated(world: Wor
     await asyncio.sleep(1)
     assert sorted(world.requests()) == ["create configmaps "] * 2
     for namespace in ("later", "default"):
-        found = await world.must_get(f"/api/v1/namespaces/{namespace}/configmaps/{ROOT_CA_CONFIG_MAP}")
-        assert found["data"] == {KEY: BUNDLE}
+        obj = await world.must_get(f"/api/v1/namespaces/{namespace}/configmaps/{ROOT_CA_CONFIG_MAP}")
+        assert obj["data"] == {KEY: BUNDLE}
 
 
 async def test_other_config_maps_and_terminating_namespaces_are_ignored(world: World) -> None:

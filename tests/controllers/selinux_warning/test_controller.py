@@ -107,7 +107,7 @@ def pairs(world: World) -> list[str]:
         for line in world.metrics.exposition().splitlines()
         if line.startswith(f"{METRIC}{{")
     ]
-    return sorted(f"{each['property']} {each['pod1_name']} {each['pod2_name']}" for each in labels)
+    return sorted(f"{label['property']} {label['pod1_name']} {label['pod2_name']}" for label in labels)
 
 
 @contextlib.asynccontextmanager
@@ -142,9 +142,9 @@ async def test_conflict_emits_one_event_on_each_pod(env: Env, early: bool) -> No
 async def test_event_source_and_type(env: Env) -> None:
     async with controlled(env, before=everything) as world:
         await wait_for_sync()
-        for found in (await world.must_get("/api/v1/events"))["items"]:
-            assert (found["type"], found["reason"]) == ("Normal", "SELinuxLabelConflict")
-            assert found["source"]["component"] == found["reportingComponent"] == "selinux_warning"
+        for item in (await world.must_get("/api/v1/events"))["items"]:
+            assert (item["type"], item["reason"]) == ("Normal", "SELinuxLabelConflict")
+            assert item["source"]["component"] == item["reportingComponent"] == "selinux_warning"
 
 
 async def test_conflicting_change_policies_emit_both_events(env: Env) -> None:
@@ -260,7 +260,7 @@ async def test_conflict_is_reported_in_any_order_of_events(world: World, last: s
         "binding": lambda: world.merge(name, {"spec": {"volumeName": "pv-default-data"}}),
         "phase": lambda: world.merge(f"{name}/status", {"status": {"phase": "Bound"}}),
     }
-    for step in [*(each for each in steps if each != last and (each, last) != ("reference", "volume")), last]:
+    for step in [*(item for item in steps if item != last and (item, last) != ("reference", "volume")), last]:
         await wait_for_sync()
         assert await world.events() == []
         await steps[step]()
@@ -278,15 +278,15 @@ async def test_changed_selinux_mount_of_a_csi_driver(world: World) -> None:
     assert pairs(world) == []
     await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
     await wait_for_sync()
-    found = pairs(world)
-    assert found == ["SELinuxLabel a b", "SELinuxLabel b a"]
+    result = pairs(world)
+    assert result == ["SELinuxLabel a b", "SELinuxLabel b a"]
     assert sorted(await world.events()) == BOTH
     await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": False}})
     await wait_for_sync()
     assert pairs(world) == []
     await world.merge(f"{DRIVERS}/{DRIVER}", {"spec": {"seLinuxMount": True}})
     await wait_for_sync()
-    assert pairs(world) == found
+    assert pairs(world) == result
     await world.delete(f"{DRIVERS}/{DRIVER}")
     await wait_for_sync()
     assert pairs(world) == []
@@ -346,8 +346,8 @@ async def test_conflict_over_two_volumes_is_one_metric_sample(world: World) -> N
         await volume(world, owner, handle)
         await bind(world, owner)
     for name, level in (("a", ONE), ("b", OTHER)):
-        volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in ("data", "more")]
-        mounts = [{"name": each, "mountPath": f"/{each}"} for each in ("data", "more")]
+        volumes = [{"name": item, "persistentVolumeClaim": {"claimName": item}} for item in ("data", "more")]
+        mounts = [{"name": item, "mountPath": f"/{item}"} for item in ("data", "more")]
         spec = {
             "securityContext": {"seLinuxOptions": {"level": level}},
             "containers": [{"name": "main", "image": "pause", "volumeMounts": mounts}],

@@ -40,8 +40,8 @@ MOUNTED, EACH_FILE = VolumeUse(":::s0:c1,c2", MOUNT_OPTION), VolumeUse("", RECUR
 
 def container(*mounts: str, **options: str) -> Doc:
     """One that mounts these, with options of its own if there are any."""
-    found: Doc = {"volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in mounts]}
-    return {**found, "securityContext": {"seLinuxOptions": options}} if options else found
+    result: Doc = {"volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in mounts]}
+    return {**result, "securityContext": {"seLinuxOptions": options}} if options else result
 
 
 def pod(*volumes: Doc, level: str = "s0:c1,c2", policy: str | None = None, **spec: Any) -> MountingPod:
@@ -49,7 +49,7 @@ def pod(*volumes: Doc, level: str = "s0:c1,c2", policy: str | None = None, **spe
     context: Doc = {"seLinuxOptions": {"level": level}} if level else {}
     if policy is not None:
         context["seLinuxChangePolicy"] = policy
-    spec.setdefault("containers", [container(*(each["name"] for each in volumes))])
+    spec.setdefault("containers", [container(*(volume["name"] for volume in volumes))])
     meta = {"namespace": "ns1", "name": "pod1", "uid": "pod"}
     whole = {"volumes": list(volumes), "securityContext": context, **spec}
     return msgspec.convert({"metadata": meta, "spec": whole}, MountingPod)
@@ -78,7 +78,7 @@ def look(
     claims: tuple[PersistentVolumeClaim, ...] = (claim(),),
 ) -> VolumeUses:
     """With such a volume."""
-    by_key = {f"ns1/{each.metadata.name}": each for each in claims}
+    by_key = {f"ns1/{item.metadata.name}": item for item in claims}
     return decide(found, by_key.get, ({} if volume is None else {"pv1": volume}).get)
 
 

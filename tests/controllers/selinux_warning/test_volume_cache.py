@@ -63,7 +63,7 @@ def cache_of(users: Iterable[tuple[str, str, VolumeUse]]) -> VolumeCache:
 
 
 def both(*found: Conflict) -> list[Conflict]:
-    return [side for each in found for side in (each, each.reversed())]
+    return [side for item in found for side in (item, item.reversed())]
 
 
 @cases(
@@ -156,16 +156,16 @@ def test_deleting_all_pods_empties_the_cache() -> None:
 
 def test_conflicts_over_several_volumes_exist_until_the_pod_is_deleted() -> None:
     volume_cache = cache_of([("ns/b", "vol1", mount("u:r:b")), ("ns/c", "vol2", mount("u:r:c"))])
-    found = volume_cache.add_volumes(
+    result = volume_cache.add_volumes(
         "ns/a", "u", {at("vol1"): mount("u:r:a"), at("vol2"): mount("u:r:a")}, complete=True
     )
-    assert [(each.pod, each.other) for each in found] == [
+    assert [(item.pod, item.other) for item in result] == [
         ("ns/a", "ns/b"),
         ("ns/b", "ns/a"),
         ("ns/a", "ns/c"),
         ("ns/c", "ns/a"),
     ]
-    assert set(volume_cache.conflicts()) == set(found)
+    assert set(volume_cache.conflicts()) == set(result)
     volume_cache.delete_pod("ns/a")
     assert list(volume_cache.conflicts()) == []
 
@@ -174,10 +174,10 @@ def test_conflict_over_two_volumes_is_one_metric_sample() -> None:
     uses = [{at("vol3"): mount(f"u:r:{label}"), at("vol4"): mount(f"u:r:{label}")} for label in "de"]
     volume_cache = mounting()
     volume_cache.add_volumes("ns/d", "d", uses[0], complete=True)
-    found = volume_cache.add_volumes("ns/e", "e", uses[1], complete=True)
-    assert len(found) == 4
-    assert set(volume_cache.conflicts()) == set(found)
-    assert len(set(found)) == 2
+    result = volume_cache.add_volumes("ns/e", "e", uses[1], complete=True)
+    assert len(result) == 4
+    assert set(volume_cache.conflicts()) == set(result)
+    assert len(set(result)) == 2
 
 
 A, B = ("ns/a", "vol1", "u:r:a"), ("ns/b", "vol1", "u:r:b")
@@ -215,7 +215,7 @@ def test_delete_pod(users: list[tuple[str, str, str]], gone: str, left: set[tupl
         volume_cache.add_volumes(pod, pod, {at(volume): mount(label)}, complete=False)
     for _twice in range(2):  # "delete pod that was already deleted is a no-op"
         volume_cache.delete_pod(gone)
-        pairs = {(each.pod, each.other) for each in volume_cache.conflicts()}
+        pairs = {(item.pod, item.other) for item in volume_cache.conflicts()}
         assert pairs == left | {(other, pod) for pod, other in left}
 
 
@@ -232,10 +232,10 @@ def test_driver_support_is_updated_for_all_its_volumes() -> None:
         ("d3", "ns4/pod4-2", "vol4", ":::b"),
     ):
         assert volume_cache.add_volumes(pod, pod, {Place(volume, driver): mount(label)}, complete=True) == []
-    found = volume_cache.set_driver_support("d2", mounts=True)
+    result = volume_cache.set_driver_support("d2", mounts=True)
     expected = both(*(Conflict(LABEL, f"ns3/pod3-{n}", ":::b", "ns3/pod3-2", ":::a") for n in (1, 3)))
-    assert set(found) == set(volume_cache.conflicts()) == set(expected)
-    assert len(found) == len(expected)
+    assert set(result) == set(volume_cache.conflicts()) == set(expected)
+    assert len(result) == len(expected)
     assert volume_cache.set_driver_support("d2", mounts=True) == [], "that is known"
     assert volume_cache.set_driver_support("d2", mounts=False) == []
     assert list(volume_cache.conflicts()) == []
@@ -279,7 +279,7 @@ def test_conflicts_agree_with_pairwise_comparison(number: int) -> None:
             volume_cache.delete_pod(pod)
             known.pop(pod, None)
         else:
-            known[pod] = {f"v{each}": chance.choice(uses) for each in range(3) if chance.random() < 0.6}
+            known[pod] = {f"v{item}": chance.choice(uses) for item in range(3) if chance.random() < 0.6}
             volume_cache.add_volumes(pod, pod, {at(volume): use for volume, use in known[pod].items()}, complete=True)
         expected = {
             Conflict(property_name, one, value, other, other_value)

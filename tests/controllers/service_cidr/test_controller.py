@@ -40,8 +40,8 @@ async def create(world: World, name: str, *cidrs: str, **meta: Any) -> None:
 
 async def service(world: World, name: str, address: str = "") -> str:
     spec: Doc = {"ports": [{"port": 80}], **({"clusterIP": address} if address else {})}
-    made = await world.request("POST", SERVICES, {"metadata": {"name": name}, "spec": spec})
-    given: str = made["spec"]["clusterIP"]
+    created = await world.request("POST", SERVICES, {"metadata": {"name": name}, "spec": spec})
+    given: str = created["spec"]["clusterIP"]
     return given
 
 
@@ -162,8 +162,8 @@ async def test_default_service_cidr_is_recreated(world: World) -> None:
     assert await ready(world, "kubernetes") == HELD, "the service kubernetes has its address of it"
     await create(world, "larger", "10.0.0.0/16")
     await asyncio.sleep(1)
-    found = await world.must_get(f"{CIDRS}/kubernetes")
-    assert found["metadata"]["uid"] != before
+    service_cidr = await world.must_get(f"{CIDRS}/kubernetes")
+    assert service_cidr["metadata"]["uid"] != before
     await asyncio.sleep(1)
     assert await ready(world, "kubernetes") == READY
     assert (await world.must_get(f"{CIDRS}/kubernetes"))["metadata"]["finalizers"] == [FINALIZER]
@@ -236,7 +236,7 @@ async def test_every_address_has_a_service_cidr_under_faults(world: World, fault
     world.faults.clear()
     await asyncio.sleep(1200)
     await assert_addresses_have_cidrs(world)
-    left = {each["metadata"]["name"] for each in (await world.must_get(CIDRS))["items"]}
+    left = {item["metadata"]["name"] for item in (await world.must_get(CIDRS))["items"]}
     assert left == {"kubernetes", *(name for name, alive in cidrs.items() if alive)}
     for name in sorted(left):
         assert await ready(world, name) == READY

@@ -145,9 +145,9 @@ THREE = (DEFAULT, SAME, OVERLAPPING2, *UNRELATED)
 )
 def test_ip_to_cidrs(cidrs: Sequence[ServiceCIDR], address: str, expected: list[str]) -> None:
     """``TestController_ipToCidrs``."""
-    found = address_of(ip(address))
-    assert found is not None
-    assert [each.metadata.name for each in containing_service_cidrs(found, cidrs)] == expected
+    result = address_of(ip(address))
+    assert result is not None
+    assert [item.metadata.name for item in containing_service_cidrs(result, cidrs)] == expected
 
 
 @cases(

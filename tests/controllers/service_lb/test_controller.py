@@ -45,8 +45,8 @@ async def service(world: World, name: str = "web", type_: str = "LoadBalancer", 
 
 
 async def address(world: World, name: str = "web") -> list[str]:
-    found = await world.must_get(f"{SERVICES}/{name}")
-    return [each["ip"] for each in found["status"]["loadBalancer"].get("ingress") or []]
+    obj = await world.must_get(f"{SERVICES}/{name}")
+    return [item["ip"] for item in obj["status"]["loadBalancer"].get("ingress") or []]
 
 
 async def service_events(world: World, reason: str = "") -> list[str]:
@@ -63,13 +63,13 @@ async def test_load_balancer_is_created_and_deleted(env: Env) -> None:
     async with balancing(env) as (world, cloud):
         await service(world, loadBalancerSourceRanges=["10.0.0.0/8"])
         await wait_for_sync()
-        found = await world.must_get(f"{SERVICES}/web")
-        assert found["metadata"]["finalizers"] == [FINALIZER]
-        assert found["status"]["loadBalancer"] == {"ingress": [{"ip": "198.18.0.1", "ipMode": "VIP"}]}
+        obj = await world.must_get(f"{SERVICES}/web")
+        assert obj["metadata"]["finalizers"] == [FINALIZER]
+        assert obj["status"]["loadBalancer"] == {"ingress": [{"ip": "198.18.0.1", "ipMode": "VIP"}]}
         (balancer,) = cloud.balancers.values()
         assert balancer.nodes == ("n1", "n2")
         assert balancer.source_ranges == ("10.0.0.0/8",)
-        assert balancer.ports == (("TCP", 80, found["spec"]["ports"][0]["nodePort"]),)
+        assert balancer.ports == (("TCP", 80, obj["spec"]["ports"][0]["nodePort"]),)
         assert world.requests() == ["patch services/status web", "patch services/status web"]
         assert await service_events(world) == ["Ensuring load balancer", "Ensured load balancer"]
         await wait_for_sync(3600)
@@ -88,8 +88,8 @@ async def test_changed_service_type_deletes_the_load_balancer(env: Env) -> None:
         await wait_for_sync()
         await world.merge(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
         await wait_for_sync()
-        found = await world.must_get(f"{SERVICES}/web")
-        assert "finalizers" not in found["metadata"]
+        obj = await world.must_get(f"{SERVICES}/web")
+        assert "finalizers" not in obj["metadata"]
         assert await address(world) == []
         assert cloud.balancers == {}
         await world.merge(f"{SERVICES}/web", {"spec": {"type": "LoadBalancer"}})
@@ -239,12 +239,14 @@ async def test_node_changes_update_only_load_balancer_services(env: Env, workers
         await service(world, "plain", "ClusterIP")
         await service(world, "classy", loadBalancerClass="example.com/other")
         await wait_for_sync()
-        assert sorted(each.ports[0][:2] for each in cloud.balancers.values()) == sorted((one, 53) for one in protocols)
+        assert sorted(value.ports[0][:2] for value in cloud.balancers.values()) == sorted(
+            (item, 53) for item in protocols
+        )
         cloud.faulty.asked.clear()
         await world.node("n3")
         await wait_for_sync()
         assert sorted(cloud.faulty.asked) == [f"update s{number}" for number in range(4)]
-        assert {each.nodes for each in cloud.balancers.values()} == {("n1", "n2", "n3")}
+        assert {value.nodes for value in cloud.balancers.values()} == {("n1", "n2", "n3")}
 
 
 async def test_failed_node_update_emits_an_event_and_is_retried(env: Env) -> None:

@@ -36,8 +36,8 @@ world = started(DESCRIPTOR, seconds=1.0)
 
 async def account(world: World, namespace: str = "default", name: str = "default") -> str:
     """The uid of the account; "" if there is none."""
-    found = await world.get(f"{ACCOUNTS.format(namespace)}/{name}")
-    return "" if found is None else str(found["metadata"]["uid"])
+    obj = await world.get(f"{ACCOUNTS.format(namespace)}/{name}")
+    return "" if obj is None else str(obj["metadata"]["uid"])
 
 
 async def test_existing_and_new_namespaces_get_the_default_account(world: World) -> None:

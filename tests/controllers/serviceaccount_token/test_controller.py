@@ -27,8 +27,8 @@ world = started(DESCRIPTOR, OPTIONS)
 
 async def account(world: World, name: str = "bot", **more: Any) -> str:
     """Make an account; its uid."""
-    made = await world.request("POST", ACCOUNTS, {"metadata": {"name": name}, **more})
-    return str(made["metadata"]["uid"])
+    created = await world.request("POST", ACCOUNTS, {"metadata": {"name": name}, **more})
+    return str(created["metadata"]["uid"])
 
 
 async def secret(world: World, name: str = "s", *, of: str = "bot", uid: str = "", **data: str) -> dict[str, Any]:
@@ -40,8 +40,8 @@ async def secret(world: World, name: str = "s", *, of: str = "bot", uid: str = "
 
 async def texts(world: World, name: str = "s") -> dict[str, str]:
     """The data of a Secret."""
-    found = (await world.must_get(f"{SECRETS}/{name}")).get("data") or {}
-    return {key: base64.b64decode(value).decode() for key, value in found.items()}
+    obj = (await world.must_get(f"{SECRETS}/{name}")).get("data") or {}
+    return {key: base64.b64decode(value).decode() for key, value in obj.items()}
 
 
 async def test_token_secret_is_populated_once(world: World) -> None:
@@ -49,9 +49,9 @@ async def test_token_secret_is_populated_once(world: World) -> None:
     await asyncio.sleep(1)
     await secret(world)
     await asyncio.sleep(1)
-    found = await texts(world)
-    assert (found["namespace"], found["ca.crt"]) == ("default", "CA Data")
-    assert len(found["token"].split(".")) == 3
+    result = await texts(world)
+    assert (result["namespace"], result["ca.crt"]) == ("default", "CA Data")
+    assert len(result["token"].split(".")) == 3
     annotations = (await world.must_get(f"{SECRETS}/s"))["metadata"]["annotations"]
     assert annotations == {ACCOUNT_NAME: "bot", ACCOUNT_UID: uid}
     await asyncio.sleep(3600)
@@ -188,8 +188,8 @@ async def test_reference_to_a_deleted_secret_is_removed(world: World) -> None:
     world.seen.clear()
     await world.delete(f"{SECRETS}/s")
     await asyncio.sleep(1)
-    found = await world.must_get(f"{ACCOUNTS}/bot")
-    assert (found["secrets"], found["imagePullSecrets"]) == ([{"name": "t"}], [{"name": "p"}])
+    obj = await world.must_get(f"{ACCOUNTS}/bot")
+    assert (obj["secrets"], obj["imagePullSecrets"]) == ([{"name": "t"}], [{"name": "p"}])
     assert world.requests() == ["get serviceaccounts bot", "update serviceaccounts bot"]
 
 

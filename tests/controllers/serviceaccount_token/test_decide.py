@@ -76,20 +76,20 @@ def written(**data: str) -> dict[str, Any]:
     raw = json.dumps(document(**data)).encode()
     secret = msgspec.json.decode(raw, type=Secret)
     account = ObjectMeta(name="bot", namespace="default", uid="7")
-    found: dict[str, Any] = json.loads(with_token(raw, secret, account, AUTHORITY, Signer(new_key())))
-    return found
+    decoded: dict[str, Any] = json.loads(with_token(raw, secret, account, AUTHORITY, Signer(new_key())))
+    return decoded
 
 
 def test_existing_and_other_data_is_kept() -> None:
-    found = written(token="mine", namespace="custom", extra="y")
-    decoded = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+    result = written(token="mine", namespace="custom", extra="y")
+    decoded = {key: base64.b64decode(value).decode() for key, value in result["data"].items()}
     assert decoded == {"token": "mine", "namespace": "custom", "extra": "y", "ca.crt": "CA Data"}
-    assert found["metadata"]["annotations"] == {
+    assert result["metadata"]["annotations"] == {
         "kubernetes.io/service-account.name": "bot",
         "kubernetes.io/service-account.uid": "7",
         "mine": "x",
     }
-    assert found["newer"] == {"field": 1.0}
+    assert result["newer"] == {"field": 1.0}
 
 
 def test_new_token_claims() -> None:
@@ -133,7 +133,7 @@ def test_secrets_of_a_deleted_account() -> None:
         secret("d", "other", "1"),
         secret("e", "bot", "1", "Opaque"),
     ]
-    assert [found.metadata.name for found in list_token_secrets("default", "bot", "1", secrets)] == ["a", "b"]
+    assert [item.metadata.name for item in list_token_secrets("default", "bot", "1", secrets)] == ["a", "b"]
 
 
 @cases(
@@ -145,9 +145,9 @@ def test_secrets_of_a_deleted_account() -> None:
     },
 )
 def test_remove_secret_reference(listed: list[dict[str, Any]], expected: list[dict[str, Any]] | None) -> None:
-    found = without_reference(json.dumps({"metadata": {"name": "bot"}, "secrets": listed}).encode(), "s")
-    assert found is not None
-    assert json.loads(found).get("secrets") == expected
+    result = without_reference(json.dumps({"metadata": {"name": "bot"}, "secrets": listed}).encode(), "s")
+    assert result is not None
+    assert json.loads(result).get("secrets") == expected
 
 
 @pytest.mark.parametrize("told", [{}, {"secrets": None}, {"secrets": []}, {"secrets": [{"name": "t"}]}])

@@ -66,7 +66,7 @@ def test_equal_revisions(one: bytes, other: bytes, same: bool) -> None:
 def test_unused_revisions_are_truncated(
     old: list[ControllerRevision], limit: int, live: set[str], expected: list[str]
 ) -> None:
-    assert [each.metadata.name for each in revisions_to_delete(old, limit, frozenset(live), LABEL)] == expected
+    assert [item.metadata.name for item in revisions_to_delete(old, limit, frozenset(live), LABEL)] == expected
 
 
 def test_next_revision() -> None:

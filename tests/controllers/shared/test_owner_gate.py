@@ -59,9 +59,9 @@ class OwnerGateFixture:
         body = {"metadata": {"name": "web"}, "spec": SPEC}
         await self.cluster.admin().create(REPLICA_SETS.raw, body, "default")
         await self.informers.wait_synced()
-        found = self.owners.get(KEY)
-        assert found is not None
-        return found.metadata
+        obj = self.owners.get(KEY)
+        assert obj is not None
+        return obj.metadata
 
 
 def _selector_of(owner: ReplicaSet) -> Selector | None:
@@ -89,19 +89,19 @@ fixture = fixture_of(gated)
 
 async def test_owner_is_passed_from_the_cache_with_its_json(fixture: OwnerGateFixture) -> None:
     meta = await fixture.owner()
-    found = await fixture.gate.enter(KEY)
-    assert found is not None
-    assert found.owner.metadata == meta
-    assert meta.uid.encode() in found.raw
-    assert found.expectations_satisfied
+    result = await fixture.gate.enter(KEY)
+    assert result is not None
+    assert result.owner.metadata == meta
+    assert meta.uid.encode() in result.raw
+    assert result.expectations_satisfied
 
 
 async def test_owner_with_unfulfilled_expectations_is_passed_for_its_status(fixture: OwnerGateFixture) -> None:
     await fixture.owner()
     fixture.gate.expectations.expect_creations(KEY, 1)
-    found = await fixture.gate.enter(KEY)
-    assert found is not None
-    assert not found.expectations_satisfied
+    result = await fixture.gate.enter(KEY)
+    assert result is not None
+    assert not result.expectations_satisfied
 
 
 async def test_state_of_a_deleted_owner_is_removed(fixture: OwnerGateFixture) -> None:

@@ -21,7 +21,7 @@ def service(uid: str, *, said: tuple[str, ...] = (), **spec: Any) -> Service:
 def addresses(cloud: SimulatedCloud, of: Service) -> list[str]:
     balancers = cloud.load_balancers
     assert balancers is not None
-    return [each.ip for each in asyncio.run(balancers.ensure("kubernetes", of, [])).ingress]
+    return [item.ip for item in asyncio.run(balancers.ensure("kubernetes", of, [])).ingress]
 
 
 def test_addresses_are_unique() -> None:

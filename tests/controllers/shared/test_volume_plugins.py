@@ -48,5 +48,5 @@ def test_csi_unique_volume_names(source: dict[str, Any], driver: str, disk: str)
     ],
 )
 def test_in_tree_unique_volume_names(source: dict[str, Any], name: str | None) -> None:
-    found = place_of(msgspec.convert(source, PersistentVolumeSpec), None)
-    assert found == (Place(name, "") if name is not None else None)
+    result = place_of(msgspec.convert(source, PersistentVolumeSpec), None)
+    assert result == (Place(name, "") if name is not None else None)

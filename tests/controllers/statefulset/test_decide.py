@@ -77,7 +77,7 @@ def test_as_many_replicas_as_the_field_holds(found: tuple[str, ...], replaced: t
     plan = decide(seen)
     assert len(plan.living) == MAX_MISSING
     assert plan.living[0] == create(1)
-    assert tuple(each.name for each in plan.update) == replaced
+    assert tuple(item.name for item in plan.update) == replaced
     assert unavailable_replicas(seen) == 2**31 - 3
     assert decide(observed([], desired=2**31 - 1)).living == (create(0),)
 
@@ -245,8 +245,8 @@ def test_missing_pod_is_created_from_the_revision_of_its_ordinal(
 
 
 def test_partition_is_relative_to_the_start_ordinal() -> None:
-    found = [pod("web-6", revision=OLD), pod("web-7", revision=OLD)]
-    plan = decide(observed(found, start=5, partition=1))
+    result = [pod("web-6", revision=OLD), pod("web-7", revision=OLD)]
+    plan = decide(observed(result, start=5, partition=1))
     assert plan.living == (create(5, from_current=True),)
     plan = decide(observed([pod(f"web-{n}", revision=OLD) for n in (5, 6, 7)], start=5, partition=2))
     assert plan.update == (delete(7, OLD),)
@@ -293,19 +293,19 @@ def test_missing_claims_of_a_pending_pod_are_created(claims: Any, living: list[A
 
 
 def test_claim_owner_references_of_running_pods_are_updated() -> None:
-    found = [pod("web-0", claim="data-web-0"), pod("web-1", claim="data-web-1")]
+    result = [pod("web-0", claim="data-web-0"), pod("web-1", claim="data-web-1")]
     claims = (claim("data-web-0", BY_SET), claim("data-web-1", by_pod("web-1")))
-    plan = decide(observed(found, desired=2, templates=DATA, claims=claims, policy=SCALED))
+    plan = decide(observed(result, desired=2, templates=DATA, claims=claims, policy=SCALED))
     assert plan.living == ((UpdateStatefulPod("web-1"),),)
 
 
 def test_claim_owner_references_of_condemned_pods_are_updated_before_the_deletion() -> None:
-    found = [pod(f"web-{n}", claim=f"data-web-{n}") for n in range(3)]
+    result = [pod(f"web-{n}", claim=f"data-web-{n}") for n in range(3)]
     claims = tuple(claim(f"data-web-{n}", BY_SET) for n in range(3))
-    plan = decide(observed(found, desired=1, templates=DATA, claims=claims, policy=SCALED))
+    plan = decide(observed(result, desired=1, templates=DATA, claims=claims, policy=SCALED))
     assert plan.settle == (UpdateClaimOwners("web-2"), UpdateClaimOwners("web-1"))
     assert plan.condemned == (delete(2),)
-    assert decide(observed(found, desired=1, templates=DATA, claims=claims, policy=KEPT)).settle == ()
+    assert decide(observed(result, desired=1, templates=DATA, claims=claims, policy=KEPT)).settle == ()
 
 
 @cases(

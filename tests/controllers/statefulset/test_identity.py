@@ -65,15 +65,15 @@ def test_new_pod_from_template() -> None:
     )
     made = numbered_template(template, pod="web-3", subdomain="svc", revision="web-abc", claims=CLAIMS)
     assert b'{"name":"c","cpu":1.50}' in made, "what nobody here knows stays as it was"
-    found: dict[str, Any] = msgspec.json.decode(made)
-    assert found["metadata"]["labels"] == {
+    document: dict[str, Any] = msgspec.json.decode(made)
+    assert document["metadata"]["labels"] == {
         "app": "web",
         "statefulset.kubernetes.io/pod-name": "web-3",
         "apps.kubernetes.io/pod-index": "3",
         "controller-revision-hash": "web-abc",
     }
-    assert (found["spec"]["hostname"], found["spec"]["subdomain"]) == ("web-3", "svc")
-    assert found["spec"]["volumes"] == [
+    assert (document["spec"]["hostname"], document["spec"]["subdomain"]) == ("web-3", "svc")
+    assert document["spec"]["volumes"] == [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-3"}},
         {"name": "tmp", "emptyDir": {}},
     ]
@@ -131,8 +131,8 @@ def test_update_identity_and_storage() -> None:
     wrong = pod("web-1", labelled=False)
     written = repaired(raw_of(wrong), wrong, CLAIMS)
     assert written is not None
-    found = msgspec.json.decode(written)
-    assert found["metadata"]["labels"] == {**wrong.metadata.labels, **identity_labels("web-1")}
-    assert found["spec"]["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}]
-    assert found["spec"]["newerThanUs"] == [1]
-    assert "managedFields" not in found["metadata"]
+    document = msgspec.json.decode(written)
+    assert document["metadata"]["labels"] == {**wrong.metadata.labels, **identity_labels("web-1")}
+    assert document["spec"]["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}]
+    assert document["spec"]["newerThanUs"] == [1]
+    assert "managedFields" not in document["metadata"]

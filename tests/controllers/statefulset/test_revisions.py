@@ -86,8 +86,8 @@ def test_apply_revision() -> None:
 
 def test_sort_controller_revisions() -> None:
     """TestSortControllerRevisions: by number, then age, then name."""
-    found = in_order([revision("b", 2), revision("z", 1, day=1), revision("a", 2), revision("y", 1, day=2)])
-    assert [each.metadata.name for each in found] == ["z", "y", "a", "b"]
+    result = in_order([revision("b", 2), revision("z", 1, day=1), revision("a", 2), revision("y", 1, day=2)])
+    assert [item.metadata.name for item in result] == ["z", "y", "a", "b"]
 
 
 @cases(
@@ -102,8 +102,8 @@ def test_sort_controller_revisions() -> None:
 )
 def test_history_limit_deletes_unused_revisions(limit: int, live: set[str], gone: list[str]) -> None:
     """TestStatefulSetControlLimitsHistory."""
-    found = [revision(name, number) for number, name in enumerate("abcd")]
-    assert [each.metadata.name for each in revisions_to_truncate(found, frozenset(live), limit)] == gone
+    result = [revision(name, number) for number, name in enumerate("abcd")]
+    assert [item.metadata.name for item in revisions_to_truncate(result, frozenset(live), limit)] == gone
 
 
 @cases(

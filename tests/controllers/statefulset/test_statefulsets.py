@@ -213,7 +213,7 @@ async def test_current_replicas_are_never_negative(world: World) -> None:
     await world.set_image("pause:3")
     await world.wait_for_sync()
     assert await world.images() == ["3"]
-    sent = [msgspec.json.decode(each.request.body)["status"] for each in world.sent("update", "statefulsets/status")]
+    sent = [msgspec.json.decode(item.request.body)["status"] for item in world.sent("update", "statefulsets/status")]
     assert min(status.get("currentReplicas", 0) for status in sent) == 0
     assert any(status["updateRevision"] != status["currentRevision"] for status in sent)
 
@@ -265,7 +265,7 @@ async def test_deleted_pod_is_awaited_with_a_stale_cache(world: World) -> None:
         await world.wait_for_sync(0.5)
         await world.merge(WEB, {"metadata": {"labels": {"wake": "up"}}})
         await world.wait_for_sync(0.5)
-        assert [seen.call.name for seen in world.sent("delete", "pods")] == ["web-2"]
+        assert [item.call.name for item in world.sent("delete", "pods")] == ["web-2"]
     await world.wait_for_sync(20.0)
     assert await world.names() == ["web-0"]
 
@@ -318,20 +318,20 @@ async def test_history_is_truncated_if_the_sync_fails(world: World) -> None:
 async def test_scaling_waits_for_available_pods(world: World) -> None:
     """TestStatefulSetAvailability, and the delayed requeue."""
     await world.create(replicas=3, minReadySeconds=10)
-    seen: dict[int, float] = {}
+    observed: dict[int, float] = {}
     start = world.env.monotonic()
-    while len(seen) < 3:
+    while len(observed) < 3:
         await asyncio.sleep(0.5)
-        seen.setdefault(len(await world.names()), world.env.monotonic() - start)
-    assert 10 <= seen[2] <= 12
-    assert 20 <= seen[3] <= 23
+        observed.setdefault(len(await world.names()), world.env.monotonic() - start)
+    assert 10 <= observed[2] <= 12
+    assert 20 <= observed[3] <= 23
     await world.wait_for_sync(12.0)
     assert (await world.status())["availableReplicas"] == 3
 
 
 async def test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing(world: World) -> None:
     """TestStatefulSetControllerDeletionTimestampRace: the live read before an adoption."""
-    made = await world.create(replicas=0)
+    created = await world.create(replicas=0)
     await world.wait_for_sync()
     with world.faults.hold(resource="statefulsets.apps"):
         finalizers: dict[str, Any] = {"metadata": {"finalizers": ["example.com/hold"]}}
@@ -343,17 +343,17 @@ async def test_owner_with_a_deletion_timestamp_on_the_server_adopts_nothing(worl
         await world.wait_for_sync()
         assert world.sent("get", "statefulsets")
         assert world.sent("patch", "pods") == []
-    assert made["metadata"]["uid"]
+    assert created["metadata"]["uid"]
 
 
 async def test_pods_with_other_names_are_ignored_or_released(world: World) -> None:
     """TestGetPodsForStatefulSetRelease, TestStatefulSetControllerGetStatefulSetsForPod."""
-    made = await world.create(replicas=1)
+    created = await world.create(replicas=1)
     await world.wait_for_sync()
     spec = {"containers": [{"name": "main", "image": "pause:1"}]}
     labels = {"app": "web"}
     await world.request("POST", PODS, {"metadata": {"name": "other-0", "labels": labels}, "spec": spec})
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": made["metadata"]["uid"]}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": created["metadata"]["uid"]}
     owned = {"name": "stray", "labels": labels, "ownerReferences": [owner | {"controller": True}]}
     await world.request("POST", PODS, {"metadata": owned, "spec": spec})
     await world.wait_for_sync()

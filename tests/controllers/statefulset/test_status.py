@@ -44,8 +44,8 @@ def test_pods_are_counted(states: list[str], counted: Tally) -> None:
 
 
 def test_available_replicas_respect_min_ready_seconds() -> None:
-    found = [pod("web-0", since=5), pod("web-1", since=50)]
-    counted = tally(found, Rules(name="web", min_ready_seconds=10), OLD, NEW, NOW)
+    result = [pod("web-0", since=5), pod("web-1", since=50)]
+    counted = tally(result, Rules(name="web", min_ready_seconds=10), OLD, NEW, NOW)
     assert (counted.ready, counted.available) == (2, 1)
 
 
@@ -103,9 +103,9 @@ DONE = Tally(replicas=3, ready=3, available=0, current=0, updated=3)
     },
 )
 def test_complete_rolling_update(seen: Tally, rules: Rules, current: str) -> None:
-    found = report(seen, rules=rules)
-    assert found.current_revision == current
-    assert found.current_replicas == (seen.updated if current == NEW else seen.current)
+    result = report(seen, rules=rules)
+    assert result.current_revision == current
+    assert result.current_replicas == (seen.updated if current == NEW else seen.current)
 
 
 def test_deleted_current_pods_are_not_counted() -> None:
@@ -168,10 +168,10 @@ def test_rules_from_the_spec() -> None:
 
 def test_replicas_and_condemned_pods() -> None:
     """TestAscendingOrdinal; the sorting of what is too many."""
-    found = [pod(name) for name in ("web-1", "web-10", "web-9", "web-01", "web-99999999999", "web-0")]
-    replicas = split_replicas(found, Rules(name="web", desired=2), NOW)
+    result = [pod(name) for name in ("web-1", "web-10", "web-9", "web-01", "web-99999999999", "web-0")]
+    replicas = split_replicas(result, Rules(name="web", desired=2), NOW)
     assert [slot.pod.metadata.name for slot in replicas.slots if slot.pod is not None] == ["web-0", "web-1"]
-    assert [each.metadata.name for each in replicas.condemned] == ["web-10", "web-9"]
+    assert [item.metadata.name for item in replicas.condemned] == ["web-10", "web-9"]
     assert replicas.first_unavailable == ""
 
 

@@ -77,6 +77,6 @@ class World(OwnerWorld):
 async def controlled(env: Env, options: StatefulSetOptions | None = None) -> AsyncIterator[World]:
     """An environment with the controller running."""
     # The controller's gate is an option of its own; the server keeps the field for those that have it on.
-    async with in_group(World, env, ServerOptions(gates=("MaxUnavailableStatefulSet",))) as made:
-        await made.start(options)
-        yield made
+    async with in_group(World, env, ServerOptions(gates=("MaxUnavailableStatefulSet",))) as world:
+        await world.start(options)
+        yield world

@@ -67,8 +67,8 @@ def stored(world: World) -> dict[str, str]:
 
 async def conditions_of(world: World, name: str = "m") -> dict[str, tuple[str, str, str]]:
     """The conditions of a migration."""
-    found = await world.conditions(f"{MIGRATIONS}/{name}")
-    return {type_: (one["status"], one["reason"], one["message"]) for type_, one in found.items()}
+    result = await world.conditions(f"{MIGRATIONS}/{name}")
+    return {type_: (one["status"], one["reason"], one["message"]) for type_, one in result.items()}
 
 
 async def outcome_of(world: World, name: str = "m") -> tuple[str, str]:
@@ -99,13 +99,13 @@ async def test_objects_are_rewritten_in_the_storage_version(world: World) -> Non
     after = await world.must_get(f"{widgets('v2')}/a")
     assert after["metadata"].pop("resourceVersion") != before["metadata"].pop("resourceVersion")
     assert after == before, "nothing else is another one, nor has anybody become its manager"
-    found = await world.must_get(DEFINITION)
-    assert found["status"]["storedVersions"] == ["v2"]
+    crd = await world.must_get(DEFINITION)
+    assert crd["status"]["storedVersions"] == ["v2"]
     told = (await world.conditions(DEFINITION))["StorageMigrating"]
     assert (told["status"], told["reason"]) == ("False", "MigrationSucceeded")
     assert told["message"] == "The migration has succeeded and the stored versions have been updated"
-    asked = [text for text in world.requests() if text.split()[1:]]  # the collector looks at what is served
-    assert asked == [
+    requests = [text for text in world.requests() if text.split()[1:]]  # the collector looks at what is served
+    assert requests == [
         "get customresourcedefinitions widgets.example.com",
         "patch customresourcedefinitions/status widgets.example.com",
         "update storageversionmigrations/status m",
@@ -145,9 +145,9 @@ async def test_second_migration_keeps_stored_versions(world: World) -> None:
     await world.request("POST", MIGRATIONS, migration("first"))
     await asyncio.sleep(UNTIL_DONE)
     revisions = [record.revision for record in world.store.list("example.com/widgets/").records]
-    seen: list[list[str]] = []
+    observed: list[list[str]] = []
     world.store.on_commit.append(
-        lambda changes: seen.extend(
+        lambda changes: observed.extend(
             msgspec.json.decode(change.value)["status"]["storedVersions"]
             for change in changes
             if change.key.endswith("/widgets.example.com")
@@ -157,8 +157,8 @@ async def test_second_migration_keeps_stored_versions(world: World) -> None:
     await asyncio.sleep(UNTIL_DONE)
     assert await outcome_of(world, "second") == ("Succeeded", "")
     assert [record.revision for record in world.store.list("example.com/widgets/").records] == revisions
-    assert len(seen) >= 2
-    assert all(versions == ["v2"] for versions in seen)
+    assert len(observed) >= 2
+    assert all(versions == ["v2"] for versions in observed)
 
 
 async def test_built_in_resources_are_migrated(world: World) -> None:
@@ -238,8 +238,8 @@ async def test_rejected_write_fails_the_migration(world: World) -> None:
     await world.request("POST", MIGRATIONS, migration())
     await asyncio.sleep(UNTIL_DONE)
     assert await outcome_of(world) == ("Failed", "migration encountered unhandled error: not this one")
-    found = await world.must_get(DEFINITION)
-    assert found["status"]["storedVersions"] == ["v1", "v2"], "upstream forgets v1, in which b is stored"
+    crd = await world.must_get(DEFINITION)
+    assert crd["status"]["storedVersions"] == ["v1", "v2"], "upstream forgets v1, in which b is stored"
     told = (await world.conditions(DEFINITION))["StorageMigrating"]
     assert (told["status"], told["reason"], told["message"]) == (
         "False",
@@ -344,8 +344,8 @@ async def test_definition_changed_during_the_migration_keeps_stored_versions(wor
     await world.merge(DEFINITION, {"spec": {"names": {"shortNames": ["wd"]}}})
     await asyncio.sleep(UNTIL_DONE)
     assert await outcome_of(world) == ("Succeeded", "")
-    found = await world.must_get(DEFINITION)
-    assert found["status"]["storedVersions"] == ["v1", "v2"]
+    crd = await world.must_get(DEFINITION)
+    assert crd["status"]["storedVersions"] == ["v1", "v2"]
     told = (await world.conditions(DEFINITION))["StorageMigrating"]
     text = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
     assert told["message"] == text
@@ -369,14 +369,14 @@ async def test_another_manager_finishes_the_migration(env: Env) -> None:
 
 async def test_objects_are_converted_by_the_webhook(world: World) -> None:
     """By the webhook of the definition, which the garbage collector needs for its cache as well."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def send(_target: Target, body: bytes) -> tuple[int, bytes]:
         review = json.loads(body)
         request = review["request"]
-        asked.append(request["desiredAPIVersion"])
+        requests.append(request["desiredAPIVersion"])
         converted = [
-            {**obj, "apiVersion": asked[-1], "spec": {**obj["spec"], asked[-1].rpartition("/")[2]: True}}
+            {**obj, "apiVersion": requests[-1], "spec": {**obj["spec"], requests[-1].rpartition("/")[2]: True}}
             for obj in request["objects"]
         ]
         response = {"uid": request["uid"], "convertedObjects": converted, "result": {"status": "Success"}}
@@ -391,6 +391,6 @@ async def test_objects_are_converted_by_the_webhook(world: World) -> None:
     assert (await outcome_of(world))[0] == "Succeeded"
     assert stored(world) == {"a": "v2", "b": "v2"}
     assert (await world.must_get(DEFINITION))["status"]["storedVersions"] == ["v2"]
-    asked.clear()
+    requests.clear()
     seen = await world.must_get(f"{widgets('v2')}/a")
-    assert (seen["spec"], asked) == ({"size": 1, "v2": True}, [])
+    assert (seen["spec"], requests) == ({"size": 1, "v2": True}, [])

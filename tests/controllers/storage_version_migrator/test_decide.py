@@ -93,10 +93,10 @@ def served(group: str, version: str, name: str, *verbs: str) -> GroupVersion:
 )
 def test_resource_of_a_migration(group: str, name: str, expected: str | None) -> None:
     versions = [served("", "v1", "pods"), served("apps", "v2", "foo"), served("apps", "v1", "foo")]
-    found = resource_for(
+    result = resource_for(
         Discovery((*versions, served("bar", "v1alpha1", "foo"))), GroupResource(group=group, resource=name)
     )
-    assert (f"{found.group}/{found.version}, Resource={found.name}" if found is not None else None) == expected
+    assert (f"{result.group}/{result.version}, Resource={result.name}" if result is not None else None) == expected
 
 
 def test_failed_group_discovery_is_retried() -> None:

@@ -47,11 +47,11 @@ async def test_bootstrap_role_is_sufficient_and_fully_used(env: Env) -> None:
             for sent in world.seen
             if sent.call.resource and (sent.call.verb not in INFORMERS or "@fake" in sent.call.namespace)
         }
-        assert {f"{each.verb} {each.full_resource}" for each in asked} == {
+        assert {f"{item.verb} {item.full_resource}" for item in asked} == {
             "get customresourcedefinitions",
             "list widgets",
             "patch customresourcedefinitions/status",
             "patch widgets",
             "update storageversionmigrations/status",
         }
-        assert [each for each in asked if not judge.authorize(ACCOUNT, each).allowed] == []
+        assert [item for item in asked if not judge.authorize(ACCOUNT, item).allowed] == []

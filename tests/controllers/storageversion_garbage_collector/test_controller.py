@@ -55,7 +55,9 @@ async def test_common_encoding_version_of_the_remaining_servers(world: World) ->
     await asyncio.sleep(1)
     assert await servers_and_common_version(world) == (["s2", "s3"], "v2")
     conditions = (await world.must_get(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
-    assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "True")]
+    assert [(condition["type"], condition["status"]) for condition in conditions] == [
+        ("AllEncodingVersionsEqual", "True")
+    ]
     assert world.requests() == ["get leases s1", f"update storageversions/status {NAME}"]
 
 
@@ -73,7 +75,9 @@ async def test_server_without_a_lease_is_removed(world: World) -> None:
     await asyncio.sleep(1)
     assert await servers_and_common_version(world) == (["s1", "s2"], None)
     conditions = (await world.must_get(f"{VERSIONS}/{NAME}"))["status"]["conditions"]
-    assert [(one["type"], one["status"]) for one in conditions] == [("AllEncodingVersionsEqual", "False")]
+    assert [(condition["type"], condition["status"]) for condition in conditions] == [
+        ("AllEncodingVersionsEqual", "False")
+    ]
 
 
 async def test_storage_version_of_removed_servers_is_deleted(world: World) -> None:

@@ -76,9 +76,9 @@ def test_common_encoding_version(
     versions: tuple[str, str], before: tuple[Any, ...], common: str | None, expected: tuple[str | None, Any]
 ) -> None:
     entries = [entry(0, "v9"), *(entry(number, version) for number, version in enumerate(versions, 1))]
-    found = left(entries, {"s0"}, OTHER, *before, common=common)
-    assert found["storageVersions"] == entries[1:]
-    assert (found.get("commonEncodingVersion"), found["conditions"]) == (expected[0], [OTHER, expected[1]])
+    result = left(entries, {"s0"}, OTHER, *before, common=common)
+    assert result["storageVersions"] == entries[1:]
+    assert (result.get("commonEncodingVersion"), result["conditions"]) == (expected[0], [OTHER, expected[1]])
 
 
 def test_status_without_servers_is_empty() -> None:
@@ -87,5 +87,5 @@ def test_status_without_servers_is_empty() -> None:
 
 
 def test_servers_of_a_storage_version() -> None:
-    found = msgspec.convert({"status": {"storageVersions": [entry(2, "v1"), entry(1, "v1")]}}, StorageVersion)
-    assert api_server_ids(found) == ("s2", "s1")
+    result = msgspec.convert({"status": {"storageVersions": [entry(2, "v1"), entry(1, "v1")]}}, StorageVersion)
+    assert api_server_ids(result) == ("s2", "s1")

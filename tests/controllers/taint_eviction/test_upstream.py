@@ -166,7 +166,7 @@ async def test_timed_workers(
     await asyncio.sleep(1)
     for name in ("n0", "n1"):
         await world.taint(name, A)
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for second in range(30):
         if second == off_at:
             await world.taint("n0")
@@ -179,8 +179,8 @@ async def test_timed_workers(
         await asyncio.sleep(1)
         after = len([text for text in world.requests() if text.startswith("delete pods")])
         if after > before:
-            found[second] = after - before
-    assert found == expected
+            result[second] = after - before
+    assert result == expected
 
 
 async def test_deletion_in_progress_does_not_affect_the_recreated_pod(world: World) -> None:

@@ -84,8 +84,8 @@ world = started(DESCRIPTOR)
 
 
 async def ttl(world: World, name: str) -> str | None:
-    found: str | None = (await world.must_get(f"{NODES}/{name}"))["metadata"].get("annotations", {}).get(ANNOTATION)
-    return found
+    node: str | None = (await world.must_get(f"{NODES}/{name}"))["metadata"].get("annotations", {}).get(ANNOTATION)
+    return node
 
 
 async def test_node_of_a_small_cluster_gets_ttl_zero_in_one_patch(world: World) -> None:

@@ -89,7 +89,7 @@ async def finish(world: World, name: str) -> None:
 
 async def test_expired_job_is_deleted_with_a_get_and_a_delete(world: World) -> None:
     """Traces 06d."""
-    made = await create(world, "a", 30)
+    created = await create(world, "a", 30)
     await create(world, "stays", None)
     await asyncio.sleep(100)
     assert world.requests() == []
@@ -101,7 +101,7 @@ async def test_expired_job_is_deleted_with_a_get_and_a_delete(world: World) -> N
     assert world.requests() == ["get jobs a", "delete jobs a"]
     (options,) = world.bodies("delete", "jobs")
     assert options["propagationPolicy"] == "Foreground"
-    assert options["preconditions"] == {"uid": made["metadata"]["uid"]}
+    assert options["preconditions"] == {"uid": created["metadata"]["uid"]}
     assert (await world.must_get(f"{JOBS}/a"))["metadata"]["finalizers"] == ["foregroundDeletion"]
     assert "deletionTimestamp" not in (await world.must_get(f"{JOBS}/stays"))["metadata"]
 

@@ -18,22 +18,22 @@ async def policy(world: World, *expressions: str, name: str = "p", **more: Any) 
     """Make a policy about Deployments."""
     rules = [{"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["CREATE"]}]
     spec = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": e} for e in expressions]}
-    made = await world.request("POST", POLICIES, {"metadata": {"name": name}, "spec": {**spec, **more}})
+    created = await world.request("POST", POLICIES, {"metadata": {"name": name}, "spec": {**spec, **more}})
     await asyncio.sleep(1)
-    return made
+    return created
 
 
 async def status(world: World, name: str = "p") -> dict[str, Any]:
     """What is said of it."""
-    found: dict[str, Any] = (await world.must_get(f"{POLICIES}/{name}")).get("status") or {}
-    return found
+    obj: dict[str, Any] = (await world.must_get(f"{POLICIES}/{name}")).get("status") or {}
+    return obj
 
 
 async def test_type_checking_warnings_are_in_the_status(world: World) -> None:
     await policy(world, "object.spec.replicas < 5", "object.spec.replicaz < 5", "object.spec.replicas == 'x'")
-    found = await status(world)
-    assert found["observedGeneration"] == 1
-    first, second = found["typeChecking"]["expressionWarnings"]
+    result = await status(world)
+    assert result["observedGeneration"] == 1
+    first, second = result["typeChecking"]["expressionWarnings"]
     assert first == {
         "fieldRef": "spec.validations[1].expression",
         "warning": "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replicaz'\n"
@@ -62,8 +62,8 @@ async def test_each_generation_is_type_checked_once(world: World) -> None:
     await world.merge(f"{POLICIES}/p", {"spec": {"validations": better}})
     await asyncio.sleep(1)
     assert made["metadata"]["generation"] == 1
-    found = await status(world)
-    assert (found["observedGeneration"], found.get("typeChecking") or {}) == (2, {})
+    result = await status(world)
+    assert (result["observedGeneration"], result.get("typeChecking") or {}) == (2, {})
 
 
 async def test_every_served_kind_has_a_declared_type(world: World) -> None:

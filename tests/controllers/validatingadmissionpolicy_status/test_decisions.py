@@ -93,8 +93,8 @@ def test_at_most_ten_types_are_checked() -> None:
     rules = {group: rule(group, "v1", *reversed(names[group])) for group in "abc"}
 
     def checked(*groups: str) -> list[str]:
-        found = types_to_check(spec(*(rules[group] for group in groups)), lambda named: served.get(named, ()))
-        return [f"{name.group}{name.kind}" for name in found]
+        result = types_to_check(spec(*(rules[group] for group in groups)), lambda named: served.get(named, ()))
+        return [f"{name.group}{name.kind}" for name in result]
 
     assert checked("a", "b") == [f"aR{n:02}" for n in range(10)]
     assert checked("b", "a", "c") == [f"aR{n:02}" for n in range(10)] + [f"bR{n:02}" for n in range(9)]
@@ -130,8 +130,8 @@ def test_expression_warnings() -> None:
     ("generation", "observed", "expected"), [(2, 1, True), (2, 2, False), (1, 2, False)], ids=["newer", "seen", "older"]
 )
 def test_observed_generation_is_not_checked_again(generation: int, observed: int, expected: bool) -> None:
-    found = {"metadata": {"generation": generation}, "status": {"observedGeneration": observed}}
-    assert is_due(msgspec.convert(found, ValidatingAdmissionPolicy)) is expected
+    result = {"metadata": {"generation": generation}, "status": {"observedGeneration": observed}}
+    assert is_due(msgspec.convert(result, ValidatingAdmissionPolicy)) is expected
 
 
 def test_apply_body() -> None:
@@ -145,8 +145,8 @@ def test_apply_body() -> None:
         "metadata": {"name": "p", "resourceVersion": "7"},
         "status": {"observedGeneration": 3, "typeChecking": {}},
     }
-    found = configuration(policy, [("here", "this")])["status"]["typeChecking"]
-    assert found == {"expressionWarnings": [{"fieldRef": "here", "warning": "this"}]}
+    result = configuration(policy, [("here", "this")])["status"]["typeChecking"]
+    assert result == {"expressionWarnings": [{"fieldRef": "here", "warning": "this"}]}
 
 
 def has(kind: str, name: str = "foo") -> dict[str, Any]:
@@ -193,9 +193,9 @@ async def error_in(expression: str, schema: Any, params: Any = None, variables: 
     },
 )
 async def test_type_checking_errors(schema: Any, params: Any, expression: str, expected: str) -> None:
-    found = await error_in(expression, schema, params)
-    assert expected in found
-    assert bool(found) is bool(expected)
+    result = await error_in(expression, schema, params)
+    assert expected in result
+    assert bool(result) is bool(expected)
 
 
 async def test_compiler_errors_have_a_position() -> None:
@@ -221,9 +221,9 @@ async def test_compiler_errors_have_a_position() -> None:
 )
 async def test_variables_have_types(variables: dict[str, str], expression: str, expected: str) -> None:
     given = [Variable(name=name, expression=source) for name, source in variables.items()]
-    found = await error_in(expression, has("integer"), variables=given)
-    assert expected in found
-    assert bool(found) is bool(expected)
+    result = await error_in(expression, has("integer"), variables=given)
+    assert expected in result
+    assert bool(result) is bool(expected)
 
 
 SCHEMAS: dict[str, Any] = {

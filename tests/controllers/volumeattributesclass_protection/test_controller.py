@@ -129,13 +129,13 @@ async def test_unused_class(env: Env, protected: bool, deleted: bool, expected: 
     ) as world:
         await wait_for_sync(3600)
         assert world.requests() == expected
-        found = await world.get(f"{CLASSES}/vac1")
+        obj = await world.get(f"{CLASSES}/vac1")
         if deleted:
-            assert found is None
+            assert obj is None
         else:
-            assert found is not None
-            assert found["metadata"]["finalizers"] == [FINALIZER]
-            assert found["parameters"] == {"iops": "1"}
+            assert obj is not None
+            assert obj["metadata"]["finalizers"] == [FINALIZER]
+            assert obj["parameters"] == {"iops": "1"}
 
 
 @pytest.mark.parametrize("fault", [fail(403, "Forbidden"), fail(500), conflict()], ids=["403", "500", "409"])

@@ -43,9 +43,9 @@ def stage(name: str = "s", **spec: Any) -> Stage:
         "metadata": {"name": name},
         "spec": {"resourceRef": {"kind": "Pod"}, "selector": {}, **spec},
     }
-    found = stage_from(document, "f")
-    assert found is not None
-    return found
+    result = stage_from(document, "f")
+    assert result is not None
+    return result
 
 
 def where(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def test_stages_are_drawn_by_weight_and_the_same_from_the_same_seed() -> None:
 
     def draw() -> list[str]:
         random = Random(1)
-        return [found.name for found in (choose(stages, POD, random) for _ in range(1000)) if found is not None]
+        return [number.name for number in (choose(stages, POD, random) for _ in range(1000)) if number is not None]
 
     assert draw() == draw()
     assert 50 < draw().count("seldom") < 150

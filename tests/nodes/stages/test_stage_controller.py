@@ -44,21 +44,21 @@ def example(name: str) -> tuple[Stage, ...]:
 def stage(spec: str, name: str = "s") -> Stage:
     head = f"apiVersion: kwok.x-k8s.io/v1alpha1\nkind: Stage\nmetadata: {{name: {name}}}\nspec:\n"
     head += "  resourceRef: {kind: Pod}\n"
-    found = stage_from(parse_yaml(head + "".join(f"  {line}\n" for line in spec.splitlines())), "f.yaml")
-    assert found is not None
-    return found
+    result = stage_from(parse_yaml(head + "".join(f"  {line}\n" for line in spec.splitlines())), "f.yaml")
+    assert result is not None
+    return result
 
 
 async def phases(w: World, seconds: float, name: str = "p") -> list[tuple[str, float]]:
     """What phases the pod goes through, and when they are seen first."""
-    seen: list[tuple[str, float]] = []
+    observed: list[tuple[str, float]] = []
     for tenth in range(int(seconds * 10)):
         pod = await w.pod(name)
         phase = "gone" if pod is None else f"{pod.status.phase}{' ready' if is_ready(pod) else ''}"
-        if not seen or seen[-1][0] != phase:
-            seen.append((phase, tenth / 10))
+        if not observed or observed[-1][0] != phase:
+            observed.append((phase, tenth / 10))
         await asyncio.sleep(0.1)
-    return seen
+    return observed
 
 
 @pytest.mark.world(*example("web-pod.yaml"))
@@ -90,12 +90,12 @@ async def test_the_example_of_nodes(w: World) -> None:
     await asyncio.sleep(300)
     assert await ready() == "True"
     await w.label_node("n0", "example.com/flaky", "true")
-    seen = []
+    observed = []
     for _ in range(300):
         await asyncio.sleep(1)
-        seen.append(await ready())
-    assert 40 < seen.count("False") < 150, "it falls over every 30 to 60 seconds, for 20"
-    assert seen.count("True") > 100
+        observed.append(await ready())
+    assert 40 < observed.count("False") < 150, "it falls over every 30 to 60 seconds, for 20"
+    assert observed.count("True") > 100
     assert "FellOver" in {event.reason for event in await w.node_events()}
     assert w.count_writes("leases/kube-node-lease/n0") > 40, "the Lease is renewed as ever"
 

@@ -48,9 +48,9 @@ def means(one: Any, other: Pod) -> bool:
 def is_fine(wanted: Pod, there: Node, crowd: list[tuple[Pod, Node]], nodes: list[Node]) -> bool:
     affinity = wanted.spec.affinity
     for constraint in wanted.spec.topology_spread_constraints:
-        keys = [one.topology_key for one in wanted.spec.topology_spread_constraints]
+        keys = [item.topology_key for item in wanted.spec.topology_spread_constraints]
         domains = {
-            value_of(one, constraint.topology_key): 0 for one in nodes if all(value_of(one, key) for key in keys)
+            value_of(item, constraint.topology_key): 0 for item in nodes if all(value_of(item, key) for key in keys)
         }
         mine = value_of(there, constraint.topology_key)
         if mine is None:
@@ -71,7 +71,7 @@ def is_fine(wanted: Pod, there: Node, crowd: list[tuple[Pod, Node]], nodes: list
             mine = value_of(there, t.topology_key)
             if mine is None:
                 return False
-            alone = not anybody and all(means(one, wanted) for one in terms)
+            alone = not anybody and all(means(item, wanted) for item in terms)
             if not alone and not any(value_of(place, t.topology_key) == mine for _other, place in friends):
                 return False
     return not any(
@@ -127,7 +127,7 @@ def _fitting(cache: Any, wanted: Pod) -> list[str]:
 
 def _naive(wanted: Pod, crowd: list[tuple[Pod, int]], nodes: list[Node]) -> list[str]:
     placed = [(one, nodes[number]) for one, number in crowd]
-    return [one.metadata.name for one in nodes if is_fine(wanted, one, placed, nodes)]
+    return [item.metadata.name for item in nodes if is_fine(wanted, item, placed, nodes)]
 
 
 class Counted(SelectorMatchCounts):

@@ -177,16 +177,16 @@ async def test_cluster_wide_events_are_only_for_pods_that_they_may_help(queue: P
         queue.mark_unschedulable(entry, frozenset(), cluster_wide=afar)
         queue.add_unschedulable(entry)
     queue.delete("gone")
-    asked: list[str] = []
+    requests: list[str] = []
 
     def helps(entry: QueuedPodInfo) -> bool:
-        asked.append(entry.key)
+        requests.append(entry.key)
         return True
 
     assert queue.has_unschedulable_pods(cluster_wide=True)
     queue.move_all_to_active_or_backoff_queue(helps, cluster_wide=True)
-    assert (asked, await now_ready(queue)) == (["far"], ["far"])
+    assert (requests, await now_ready(queue)) == (["far"], ["far"])
     assert not queue.has_unschedulable_pods(cluster_wide=True)
     assert queue.has_unschedulable_pods()
     queue.move_all_to_active_or_backoff_queue(helps)
-    assert (asked, await now_ready(queue)) == (["far", "near"], ["near"])
+    assert (requests, await now_ready(queue)) == (["far", "near"], ["near"])

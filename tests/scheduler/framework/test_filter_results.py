@@ -12,6 +12,6 @@ def test_best_effort_pods_get_no_score_for_balance() -> None:
     cache = cluster([node("uneven"), node("even")], {"uneven": [pod("q", "2")], "even": [pod("r", "1", "2Gi")]})
     pod_info, results = PodInfo(pod()), FilterResults(PodInfo(pod()))
     results.refresh(cache)
-    assert [results.filter_and_score(one) for one in cache.node_infos] == [
-        least_allocated(pod_info, one) for one in cache.node_infos
+    assert [results.filter_and_score(node_info) for node_info in cache.node_infos] == [
+        least_allocated(pod_info, node_info) for node_info in cache.node_infos
     ]

@@ -131,8 +131,8 @@ def web(name: str, *args: Any, **parts: Any) -> Pod:
 )
 def test_victims_on_a_node(placed: list[Pod], wanted: Pod, expected: list[str] | None) -> None:
     cache = cluster([node("n", labels={HOSTNAME: "n"})], {"n": placed})
-    found = victims(attempt(cache, wanted))
-    assert found == (("n", expected, 0) if expected is not None else None)
+    result = victims(attempt(cache, wanted))
+    assert result == (("n", expected, 0) if expected is not None else None)
 
 
 @cases(

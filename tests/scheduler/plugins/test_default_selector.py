@@ -38,10 +38,10 @@ def test_it_is_that_of_all_services_that_select_the_pod() -> None:
         informers.put(*service)
     for label in labels:
         expected = _merged(label, [selector for namespace, _name, selector in services if namespace == "one"])
-        found = selectors.default_selector(pod("one", label))
+        result = selectors.default_selector(pod("one", label))
         assert (
-            {need.key: need.values for need in found.requirements}
-            if found
+            {need.key: need.values for need in result.requirements}
+            if result
             else {key: (value,) for key, value in expected.items()} == {}
         )
 

@@ -244,7 +244,7 @@ TO, AWAY = "podAffinity", "podAntiAffinity"
 )
 def test_scores_of_preferred_terms(placed: dict[str, list[Pod]], wanted: Pod, expected: list[int] | None) -> None:
     cache = two_zones(placed)
-    assert [one.name for one in cache.node_infos] == ["a1", "b1", "bare", "a2"]
+    assert [node_info.name for node_info in cache.node_infos] == ["a1", "b1", "bare", "a2"]
     scores = score_nodes(cache, PodInfo(wanted), NAMESPACES, range(4))
     by_name = dict(zip(["a1", "b1", "bare", "a2"], scores, strict=True)) if scores is not None else None
     assert by_name == (dict(zip(["a1", "a2", "b1", "bare"], expected, strict=True)) if expected is not None else None)

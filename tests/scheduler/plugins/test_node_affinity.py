@@ -90,5 +90,5 @@ def test_filter(spec: dict[str, Any], labels: dict[str, str], fits: bool) -> Non
     },
 )
 def test_score(wanted: Pod, labels: list[dict[str, str]], raw: list[int], expected: list[int]) -> None:
-    found = [score_node(PodInfo(wanted), info(node(labels=one))) for one in labels]
-    assert (found, default_normalize_score(found)) == (raw, expected)
+    result = [score_node(PodInfo(wanted), info(node(labels=label))) for label in labels]
+    assert (result, default_normalize_score(result)) == (raw, expected)

@@ -63,12 +63,12 @@ def init(cpu: str, policy: str = "") -> dict[str, Any]:
     },
 )
 def test_filter(wanted: Pod, placed: Pod, reasons: tuple[str, ...], unresolvable: bool) -> None:
-    found = filter_status(wanted, node(more={GPU: "2"}), placed)
+    result = filter_status(wanted, node(more={GPU: "2"}), placed)
     if not reasons:
-        assert found is None
+        assert result is None
     else:
         expected = tuple(f"Insufficient {name}" for name in reasons)
-        assert found == Status("NodeResourcesFit", expected, unresolvable)
+        assert result == Status("NodeResourcesFit", expected, unresolvable)
 
 
 def test_the_number_of_pods_is_limited() -> None:

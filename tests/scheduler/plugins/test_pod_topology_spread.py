@@ -156,10 +156,10 @@ def test_the_filter_follows_changes_of_pods_and_nodes() -> None:
 
 def scores(cache: Cache, wanted: Pod) -> dict[str, int] | None:
     positions, selector = range(len(cache.node_infos)), parse_selector("app=web")
-    found = score_nodes(cache, PodInfo(wanted), positions, selector)
-    assert found == score_nodes(cache, PodInfo(wanted), list(positions), selector)
-    names = [one.name for one in cache.node_infos]
-    return dict(sorted(zip(names, found, strict=True))) if found is not None else None
+    result = score_nodes(cache, PodInfo(wanted), positions, selector)
+    assert result == score_nodes(cache, PodInfo(wanted), list(positions), selector)
+    names = [node_info.name for node_info in cache.node_infos]
+    return dict(sorted(zip(names, result, strict=True))) if result is not None else None
 
 
 def four(a1: int, a2: int, b1: int, b2: int) -> dict[str, int]:
@@ -220,7 +220,7 @@ def test_pods_with_one_default_selector_spread_over_zones_and_nodes() -> None:
     for number in range(12):
         wanted = pod(f"p{number}", "10m", "10Mi", labels={"app": "web"})
         cache.assume_pod(PodInfo(wanted), algorithm.schedule(wanted))
-    assert {one.name: len(one.pods) for one in cache.node_infos} == dict.fromkeys(NAMES, 3)
+    assert {node_info.name: len(node_info.pods) for node_info in cache.node_infos} == dict.fromkeys(NAMES, 3)
 
 
 def test_a_pod_with_its_own_constraints_gets_no_default_ones() -> None:

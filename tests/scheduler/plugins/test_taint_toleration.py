@@ -83,5 +83,5 @@ def taint(key: str, value: str = "", effect: str = SOFT) -> dict[str, Any]:
 )
 def test_score(tolerations: list[Any], taints: list[list[Any]], expected: list[int]) -> None:
     pod_info = PodInfo(pod(tolerations=tolerations))
-    raw = [count_intolerable_taints_prefer_no_schedule(pod_info, info(node(taints=one))) for one in taints]
+    raw = [count_intolerable_taints_prefer_no_schedule(pod_info, info(node(taints=item))) for item in taints]
     assert default_normalize_score(raw, reverse=True) == expected

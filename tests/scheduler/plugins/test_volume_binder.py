@@ -35,9 +35,9 @@ async def create_class(w: World, name: str = "local", provisioner: str = "vendor
 async def create_claim(w: World, name: str = "c", class_name: str = "local", **spec: Any) -> Doc:
     whole = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
     body = {"metadata": {"name": name}, "spec": {**whole, "storageClassName": class_name}}
-    made = await w.client.create(PERSISTENT_VOLUME_CLAIMS.raw, body, "default")
-    found: Doc = msgspec.json.decode(made)
-    return found
+    created = await w.client.create(PERSISTENT_VOLUME_CLAIMS.raw, body, "default")
+    document: Doc = msgspec.json.decode(created)
+    return document
 
 
 async def create_volume(w: World, name: str = "v", *, on: str = "", phase: str = "Available", **spec: Any) -> None:
@@ -65,19 +65,19 @@ async def make_pod(w: World, name: str = "p", *claims: str, **parts: Any) -> Non
 
 
 async def why(w: World, name: str = "p") -> str:
-    found = await w.pod(name)
-    assert found is not None
-    return next((c.message for c in found.status.conditions if c.type == "PodScheduled"), "")
+    result = await w.pod(name)
+    assert result is not None
+    return next((c.message for c in result.status.conditions if c.type == "PodScheduled"), "")
 
 
 async def where(w: World, name: str = "p") -> str:
-    found = await w.pod(name)
-    return found.spec.node_name if found is not None else "gone"
+    result = await w.pod(name)
+    return result.spec.node_name if result is not None else "gone"
 
 
 async def selected(w: World, claim: str = "c") -> str:
-    found = await w.client.get(PERSISTENT_VOLUME_CLAIMS, claim, "default")
-    return found.metadata.annotations.get(SELECTED_NODE, "")
+    result = await w.client.get(PERSISTENT_VOLUME_CLAIMS, claim, "default")
+    return result.metadata.annotations.get(SELECTED_NODE, "")
 
 
 async def test_a_pod_waits_for_its_claim_and_for_its_volume(world: World) -> None:
@@ -159,14 +159,14 @@ async def test_the_first_consumer_selects_the_node_of_the_volume(world: World) -
 
 async def test_an_available_volume_is_bound_to_the_claim(world: World) -> None:
     await create_class(world, provisioner="kubernetes.io/no-provisioner", **LATER)
-    made = await create_claim(world)
+    created = await create_claim(world)
     await create_claim(world, "d")
     await create_volume(world, on="b")
     await make_pod(world)
     await asyncio.sleep(1)
     volume = await world.client.get(PERSISTENT_VOLUMES, "v")
     assert volume.spec.claim_ref is not None
-    assert volume.spec.claim_ref.uid == made["metadata"]["uid"]
+    assert volume.spec.claim_ref.uid == created["metadata"]["uid"]
     assert volume.metadata.annotations == {"pv.kubernetes.io/bound-by-controller": "yes"}
     await make_pod(world, "q", "d")
     await asyncio.sleep(1)

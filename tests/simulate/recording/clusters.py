@@ -36,12 +36,12 @@ async def apply(simulation: Simulation, kind: Kind[Any], body: dict[str, Any], *
 
 def recorded(scenario: Scenario, *, nodes: int = 3, seed: int = 1) -> tuple[Recording, str]:
     """A run, and the digest of its log."""
-    found: list[Recording] = []
+    result: list[Recording] = []
 
     async def main(simulation: Simulation) -> None:
         recorder = Recorder(simulation, name="test", seed=seed)
         await scenario(simulation, recorder)
-        found.append(recorder.finish())
+        result.append(recorder.finish())
 
     digest = simulate(main, seed=seed, options=SimulationOptions(nodes=nodes)).digest
-    return found[0], digest
+    return result[0], digest

@@ -147,13 +147,13 @@ def test_daemon_sets_stateful_sets_and_jobs_have_their_revisions() -> None:
 
     recording, _digest = recorded(scenario)
     for title, count in (("daemonset/agent", 3), ("statefulset/db", 2)):
-        found = _find(recording, title)
-        assert [(revision.number, revision.pods.last[-1]) for revision in found.revisions] == [
+        result = _find(recording, title)
+        assert [(revision.number, revision.pods.last[-1]) for revision in result.revisions] == [
             ("1", 0),
             ("2", count),
         ], title
-        assert [rollout.finished is not None for rollout in found.rollouts] == [True, True], title
-        assert found.most_unavailable == 1, title
+        assert [rollout.finished is not None for rollout in result.rollouts] == [True, True], title
+        assert result.most_unavailable == 1, title
     once = _find(recording, "job/once")
     assert once.succeeded.last[-1] == 2
     assert once.desired.last[-1] == 0
@@ -174,21 +174,21 @@ def test_nodes_change_their_states() -> None:
 
 
 def test_objects_from_before_the_recorder_are_known_and_not_counted() -> None:
-    found: list[Recording] = []
+    result: list[Recording] = []
 
     async def main(simulation: Simulation) -> None:
         await apply(simulation, DEPLOYMENTS, workload("Deployment", "web", replicas=3))
         await asyncio.sleep(60)
         recorder = Recorder(simulation)
         await asyncio.sleep(60)
-        found.append(recorder.finish())
+        result.append(recorder.finish())
 
     simulate(main, options=SimulationOptions())
-    web = _find(found[0], "deployment/web")
+    web = _find(result[0], "deployment/web")
     assert (web.ready.at, web.ready.last) == ([0.0], [3])
     assert (web.pods_created, web.time_to_ready.count, web.rollouts, web.never_ready) == (0, 0, [], 0)
-    assert found[0].events == []
-    assert 59 < found[0].seconds < 61
+    assert result[0].events == []
+    assert 59 < result[0].seconds < 61
 
 
 def test_marks_are_bounded_and_violations_are_kept() -> None:

@@ -42,17 +42,17 @@ def test_steps_are_bounded_and_keep_their_extremes(span: float) -> None:
     chance = random.Random(span)
     changes = sorted((round(chance.uniform(0, span), 3), chance.randrange(100)) for _ in range(20_000))
     changes[7000] = (changes[7000][0], 999)
-    found = _steps(changes)
-    assert MAX_POINTS // 4 < len(found.at) <= MAX_POINTS
-    assert found.at == sorted(set(found.at))
-    assert found.most == 999
-    assert found.last[-1] == changes[-1][1]
-    for low, last, high in zip(found.low, found.last, found.high, strict=True):
+    result = _steps(changes)
+    assert MAX_POINTS // 4 < len(result.at) <= MAX_POINTS
+    assert result.at == sorted(set(result.at))
+    assert result.most == 999
+    assert result.last[-1] == changes[-1][1]
+    for low, last, high in zip(result.low, result.last, result.high, strict=True):
         assert low <= last <= high
     # The last value of any instant lies between the extremes of its point.
     for at, value in list(dict(changes).items())[::97]:
-        index = max(i for i, begins in enumerate(found.at) if begins <= at)
-        assert found.low[index] <= value <= found.high[index]
+        index = max(i for i, begins in enumerate(result.at) if begins <= at)
+        assert result.low[index] <= value <= result.high[index]
 
 
 def test_rates_are_bounded_without_loss() -> None:
@@ -71,8 +71,8 @@ def test_rates_have_the_time_at_which_it_happened() -> None:
     for at in (0.0, 1.0, 1.1, 600.0):
         series.add(at, "a")
     rates = series.rates()
-    found = {index * rates.width: count for index, count in enumerate(rates.counts["a"]) if count}
-    assert found == {0.0: 3, 600.0: 1}
+    result = {index * rates.width: count for index, count in enumerate(rates.counts["a"]) if count}
+    assert result == {0.0: 3, 600.0: 1}
     assert rates.width == 2.0
 
 
@@ -89,7 +89,7 @@ def test_rates_have_the_time_at_which_it_happened() -> None:
     },
 )
 def test_durations(seconds: list[float], expected: Percentiles) -> None:
-    found = Durations()
+    result = Durations()
     for second in seconds:
-        found.add(second)
-    assert found.percentiles() == expected
+        result.add(second)
+    assert result.percentiles() == expected

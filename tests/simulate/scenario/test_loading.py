@@ -23,9 +23,9 @@ def written(folder: Path, text: str) -> str:
 
 def error_of(folder: Path, text: str) -> str:
     path = written(folder, text)
-    with pytest.raises(ScenarioError) as found:
+    with pytest.raises(ScenarioError) as raised:
         validate(load(path))
-    return str(found.value).replace(path, "s.yaml")
+    return str(raised.value).replace(path, "s.yaml")
 
 
 @cases(
@@ -237,18 +237,18 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 def test_aliases_and_merged_keys_are_read(tmp_path: Path) -> None:
     groups = "    nodeGroups:\n    - &a {name: a, count: 2, zone: x}\n    - {<<: *a, name: b}\n"
-    found = load(written(tmp_path, f"{HEAD}  cluster:\n{groups}")).spec.cluster.node_groups
-    assert [(item.name, item.count, item.zone) for item in found] == [("a", 2, "x"), ("b", 2, "x")]
+    result = load(written(tmp_path, f"{HEAD}  cluster:\n{groups}")).spec.cluster.node_groups
+    assert [(item.name, item.count, item.zone) for item in result] == [("a", 2, "x"), ("b", 2, "x")]
 
 
 def test_a_delay_of_zero_is_valid(tmp_path: Path) -> None:
     text = HEAD + "  timeline:\n  - {name: slow, at: 1m, apiServer: {slow: 2s, for: 1m}}\n"
-    found = (
+    result = (
         load(written(tmp_path, text), overrides=[("timeline.slow.apiServer.slow", "0s")]).spec.timeline[0].api_server
     )
-    assert found is not None
-    assert found.slow is not None
-    assert float(found.slow) == 0.0
+    assert result is not None
+    assert result.slow is not None
+    assert float(result.slow) == 0.0
 
 
 def test_objects_come_from_files_and_folders_beside_the_scenario(tmp_path: Path) -> None:
@@ -257,8 +257,8 @@ def test_objects_come_from_files_and_folders_beside_the_scenario(tmp_path: Path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.yaml").write_text(config % "three", encoding="utf-8")
     inline = "  - {apiVersion: v1, kind: ConfigMap, metadata: {name: four}}\n"
-    found = load(written(tmp_path, f"{HEAD}  objects:\n  - one.yaml\n  - folder\n{inline}")).objects
-    assert [item["metadata"]["name"] for item in found] == ["one", "two", "three", "four"]
+    result = load(written(tmp_path, f"{HEAD}  objects:\n  - one.yaml\n  - folder\n{inline}")).objects
+    assert [item["metadata"]["name"] for item in result] == ["one", "two", "three", "four"]
 
 
 def test_a_manifest_whose_aliases_explode_is_rejected(tmp_path: Path) -> None:
@@ -278,16 +278,16 @@ def test_a_manifest_whose_aliases_explode_is_rejected(tmp_path: Path) -> None:
     },
 )
 def test_values_are_changed_from_outside(tmp_path: Path, overrides: list[tuple[str, Any]], expected: str) -> None:
-    found = load(written(tmp_path, HEAD + "  description: x\n"), overrides=overrides)
-    assert found.spec.manager.flags["node-monitor-grace-period"] == expected
+    result = load(written(tmp_path, HEAD + "  description: x\n"), overrides=overrides)
+    assert result.spec.manager.flags["node-monitor-grace-period"] == expected
 
 
 def test_objects_are_changed_from_outside(tmp_path: Path) -> None:
     text = (
         HEAD + "  objects:\n  - {apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 1}}\n"
     )
-    found = load(written(tmp_path, text), overrides=[("objects.web.spec.strategy.rollingUpdate.maxSurge", "10%")])
-    assert found.objects[0]["spec"] == {"replicas": 1, "strategy": {"rollingUpdate": {"maxSurge": "10%"}}}
+    result = load(written(tmp_path, text), overrides=[("objects.web.spec.strategy.rollingUpdate.maxSurge", "10%")])
+    assert result.objects[0]["spec"] == {"replicas": 1, "strategy": {"rollingUpdate": {"maxSurge": "10%"}}}
 
 
 _TWO_WEBS = """  objects:
@@ -304,8 +304,8 @@ def test_a_name_that_several_objects_have_is_ambiguous(tmp_path: Path) -> None:
         '"objects.web.spec.maxUnavailable" is ambiguous: Deployment and PodDisruptionBudget are called web; write '
         'objects["Deployment/web"].spec.maxUnavailable or objects["PodDisruptionBudget/web"].spec.maxUnavailable'
     )
-    found = load(path, overrides=[('objects["PodDisruptionBudget/web"].spec.maxUnavailable', 2)]).objects
-    assert [item["spec"] for item in found] == [{"replicas": 1}, {"maxUnavailable": 2}]
+    result = load(path, overrides=[('objects["PodDisruptionBudget/web"].spec.maxUnavailable', 2)]).objects
+    assert [item["spec"] for item in result] == [{"replicas": 1}, {"maxUnavailable": 2}]
 
 
 @cases(

@@ -76,9 +76,9 @@ NO_ANSWER = TransformError("rpc error: code = Unavailable desc = gone", "Unavail
 
 @pytest.fixture
 async def server(env: Env) -> Server:
-    found = Server(env, Plugin())
-    await found.probe.check()
-    return found
+    result = Server(env, Plugin())
+    await result.probe.check()
+    return result
 
 
 async def test_dek_seed_is_reused_and_decrypted_once_per_server(env: Env, server: Server) -> None:
@@ -89,7 +89,7 @@ async def test_dek_seed_is_reused_and_decrypted_once_per_server(env: Env, server
     other = Server(env, server.plugin)
     await other.probe.check()
     server.plugin.calls.clear()
-    assert [await other.read(each) for each in stored] == [(b"value", False)] * 3
+    assert [await other.read(item) for item in stored] == [(b"value", False)] * 3
     assert server.plugin.calls == ["Decrypt"]
     assert other.metrics.registry.value("apiserver_storage_envelope_transformation_cache_misses_total") == 1
 
@@ -99,11 +99,11 @@ async def test_stored_envelope_is_upstreams(server: Server) -> None:
     server.plugin.key_id = "2"
     await asyncio.sleep(30)
     await server.probe.check()
-    found = messages.EncryptedObject.FromString(server.transformer.to_storage(b"value", HERE))
-    assert (found.keyID, dict(found.annotations)) == ("2", {"a.example.com": b"note"})
-    assert found.encryptedDEKSourceType == messages.HKDF_SHA256_XNONCE_AES_GCM_SEED
-    assert len(found.encryptedData) == 32 + 12 + len(b"value") + 16
-    assert len(found.encryptedDEKSource) == 32
+    result = messages.EncryptedObject.FromString(server.transformer.to_storage(b"value", HERE))
+    assert (result.keyID, dict(result.annotations)) == ("2", {"a.example.com": b"note"})
+    assert result.encryptedDEKSourceType == messages.HKDF_SHA256_XNONCE_AES_GCM_SEED
+    assert len(result.encryptedData) == 32 + 12 + len(b"value") + 16
+    assert len(result.encryptedDEKSource) == 32
 
 
 async def test_changed_key_id_creates_a_new_seed_and_old_values_are_stale(server: Server) -> None:

@@ -117,7 +117,9 @@ class Recorded:
 
 
 def prefixed(record: Recorded, *transformers: tuple[bytes, Transformer]) -> PrefixTransformers:
-    return PrefixTransformers("no matching prefix found", [PrefixTransformer(*each) for each in transformers], record)
+    return PrefixTransformers(
+        "no matching prefix found", [PrefixTransformer(*transformer) for transformer in transformers], record
+    )
 
 
 def test_first_provider_encrypts_and_all_decrypt() -> None:

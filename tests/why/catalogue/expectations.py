@@ -15,8 +15,8 @@ def _paths(step: Step) -> Iterator[str]:
     here = f"{step.object} by {step.by}" if step.by else step.object
     if not step.because:
         yield f"{here} [{step.root}]"
-    for each in step.because:
-        for rest in _paths(each):
+    for item in step.because:
+        for rest in _paths(item):
             yield f"{here} < {rest}"
 
 
@@ -25,9 +25,9 @@ def assert_explains(explanation: Explanation, state: str, *expected: str) -> Non
 
     The paths may come in any order, and there must be no others: so no other root is named.
     """
-    found = paths(explanation)
-    missing = [each for each in expected if not any(_matches(path, each) for path in found)]
-    further = [path for path in found if not any(_matches(path, each) for each in expected)]
+    result = paths(explanation)
+    missing = [item for item in expected if not any(_matches(path, item) for path in result)]
+    further = [path for path in result if not any(_matches(path, item) for item in expected)]
     assert (explanation.state, missing, further) == (state, [], []), f"\n{whole_text(explanation)}"
 
 

@@ -62,10 +62,10 @@ class Scenario:
 
     def get(self, resource: str, name: str, namespace: str | None = None) -> Doc | None:
         """Read an object without kubectl; None if it does not exist."""
-        found = find_resource(self.cluster.discovery, resource)
-        namespace = (self.namespace if namespace is None else namespace) if found.namespaced else ""
+        result = find_resource(self.cluster.discovery, resource)
+        namespace = (self.namespace if namespace is None else namespace) if result.namespaced else ""
         try:
-            raw = self.cluster.run(self.cluster.client.get(found.as_kind().raw, name, namespace))
+            raw = self.cluster.run(self.cluster.client.get(result.as_kind().raw, name, namespace))
         except NotFound:
             return None
         document: Doc = msgspec.json.decode(raw)
@@ -73,8 +73,8 @@ class Scenario:
 
     def objects(self, resource: str) -> list[Doc]:
         """The namespace's objects of a resource."""
-        found = find_resource(self.cluster.discovery, resource)
-        items = self.cluster.run(self.cluster.client.list(found.as_kind().raw, self.namespace)).items
+        result = find_resource(self.cluster.discovery, resource)
+        items = self.cluster.run(self.cluster.client.list(result.as_kind().raw, self.namespace)).items
         return [msgspec.json.decode(item) for item in items]
 
     def pods(self) -> list[str]:
@@ -92,14 +92,14 @@ class Scenario:
 
     def until_some(self, resource: str, matches: Callable[[Doc], object], what: str) -> str:
         """Wait for a matching object, and return its name."""
-        found: list[str] = []
+        result: list[str] = []
 
         def look() -> list[str]:
-            found[:] = [each["metadata"]["name"] for each in self.objects(resource) if matches(each)]
-            return found
+            result[:] = [obj["metadata"]["name"] for obj in self.objects(resource) if matches(obj)]
+            return result
 
         self.until(look, what)
-        return found[0]
+        return result[0]
 
     def until_gone(self, resource: str, name: str) -> None:
         """Wait until an object is deleted."""
@@ -110,9 +110,9 @@ class Scenario:
     def why(self, target: str, namespace: str | None = None) -> Explanation:
         """The explanation of ``pilothouse why TYPE/NAME``, computed in this process."""
         text, _slash, name = target.partition("/")
-        found = find_resource(self.cluster.discovery, text)
-        namespace = (self.namespace if namespace is None else namespace) if found.namespaced else ""
-        return self.cluster.run(self.cluster.explained(Reference(found.group_resource, namespace, name)))
+        result = find_resource(self.cluster.discovery, text)
+        namespace = (self.namespace if namespace is None else namespace) if result.namespaced else ""
+        return self.cluster.run(self.cluster.explained(Reference(result.group_resource, namespace, name)))
 
     def why_by_command(self, target: str) -> Explanation:
         """The same from ``pilothouse why -o json``, as a process."""

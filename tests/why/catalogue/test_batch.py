@@ -21,9 +21,9 @@ def _job(name: str, *, fails: bool = False, **spec: Any) -> dict[str, Any]:
 def test_a_job_past_its_back_off_limit(scenario: Scenario) -> None:
     scenario.apply(_job("bad", fails=True, backoffLimit=0))
     scenario.until(lambda: scenario.why("job/bad").state == "failed", "the job has failed")
-    found = scenario.why("job/bad")
-    assert_explains(found, "failed", "job/bad < pod/bad-* by kubelet [fault]")
-    assert found.steps[0].text.startswith("job/bad failed: BackoffLimitExceeded: ")
+    explanation = scenario.why("job/bad")
+    assert_explains(explanation, "failed", "job/bad < pod/bad-* by kubelet [fault]")
+    assert explanation.steps[0].text.startswith("job/bad failed: BackoffLimitExceeded: ")
 
 
 def test_a_job_that_is_suspended(scenario: Scenario) -> None:
@@ -63,7 +63,7 @@ def test_a_cron_job_that_is_suspended(scenario: Scenario) -> None:
 
 def test_a_cron_job_that_waits_for_its_time(scenario: Scenario) -> None:
     scenario.apply(_cron_job("yearly", timeZone="Asia/Tokyo"))
-    found = scenario.why("cronjob/yearly")
-    assert (found.state, found.roots()[0].root) == ("waiting for its time", "time")
-    assert "runs at 0 0 1 1 * in Asia/Tokyo, next at " in found.steps[0].text
-    assert "-12-31T15:00:00Z" in found.steps[0].text
+    explanation = scenario.why("cronjob/yearly")
+    assert (explanation.state, explanation.roots()[0].root) == ("waiting for its time", "time")
+    assert "runs at 0 0 1 1 * in Asia/Tokyo, next at " in explanation.steps[0].text
+    assert "-12-31T15:00:00Z" in explanation.steps[0].text

@@ -22,10 +22,10 @@ def _user() -> dict[str, Any]:
 
 def test_a_class_that_is_not_there(scenario: Scenario) -> None:
     scenario.apply(_claim(storageClassName="none-such"))
-    found = scenario.why("pvc/data")
-    assert found.state == "pending"
-    assert found.steps[0].text.endswith("has the StorageClass none-such, which does not exist")
-    assert found.steps[0].because[0].by == f"{ADMIN} apply"
+    explanation = scenario.why("pvc/data")
+    assert explanation.state == "pending"
+    assert explanation.steps[0].text.endswith("has the StorageClass none-such, which does not exist")
+    assert explanation.steps[0].because[0].by == f"{ADMIN} apply"
 
 
 def test_no_volume_of_its_size(scenario: Scenario) -> None:

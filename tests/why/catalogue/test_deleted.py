@@ -29,13 +29,13 @@ def test_drained_within_a_budget(scenario: Scenario) -> None:
     scenario.until(
         lambda: (scenario.get("pdb", "web") or {}).get("status", {}).get("disruptionsAllowed") == 1, "one may go"
     )
-    victims = [each["metadata"]["name"] for each in scenario.objects("pods") if each["spec"]["nodeName"] == first]
+    victims = [obj["metadata"]["name"] for obj in scenario.objects("pods") if obj["spec"]["nodeName"] == first]
     scenario("drain", first, "--ignore-daemonsets", "--pod-selector=app=web", "--timeout=30s")
     scenario.until_ready(2)
     for name in victims:
-        found = scenario.why(f"pod/{name}")
-        assert_explains(found, GONE, f"pod/{name} by {ADMIN} drain (an eviction) [user]")
-        assert "charged to poddisruptionbudget/web: disruptionsAllowed 1 -> 0" in whole_text(found)
+        explanation = scenario.why(f"pod/{name}")
+        assert_explains(explanation, GONE, f"pod/{name} by {ADMIN} drain (an eviction) [user]")
+        assert "charged to poddisruptionbudget/web: disruptionsAllowed 1 -> 0" in whole_text(explanation)
     assert_explains(
         scenario.why(f"node/{first}"),
         "cordoned, tainted",
@@ -52,16 +52,16 @@ def test_a_drain_that_a_budget_holds_up(scenario: Scenario) -> None:
     scenario("drain", node, "--ignore-daemonsets", "--pod-selector=app=web", "--timeout=1s", fails=True)
     budget = f"poddisruptionbudget/web < poddisruptionbudget/web by {ADMIN} create* [user]"
     assert_explains(scenario.why("pdb/web"), "allows no eviction", budget)
-    found = scenario.why(f"node/{node}")
+    explanation = scenario.why(f"node/{node}")
     assert_explains(
-        found,
+        explanation,
         "cordoned, tainted",
         f"node/{node} by {ADMIN} *drain* [user]",
         f"node/{node} < {budget}",
         f"node/{node} by {ADMIN} taint* [user]",
     )
-    assert f"has pod/{name} of namespace {scenario.namespace}, which a drain can't evict now" in whole_text(found)
-    assert "1 of 1 pods are healthy, and 1 have to be (minAvailable 1)" in whole_text(found)
+    assert f"has pod/{name} of namespace {scenario.namespace}, which a drain can't evict now" in whole_text(explanation)
+    assert "1 of 1 pods are healthy, and 1 have to be (minAvailable 1)" in whole_text(explanation)
 
 
 def test_preempted(scenario: Scenario) -> None:
@@ -80,9 +80,9 @@ def test_preempted(scenario: Scenario) -> None:
         )
     )
     scenario.until_gone("pods", "low")
-    found = scenario.why("pod/low")
-    assert_explains(found, GONE, f"pod/low by default-scheduler < pod/high by {ADMIN} apply* [user]")
-    assert "low (priority 0)" in whole_text(found)
+    explanation = scenario.why("pod/low")
+    assert_explains(explanation, GONE, f"pod/low by default-scheduler < pod/high by {ADMIN} apply* [user]")
+    assert "low (priority 0)" in whole_text(explanation)
 
 
 def test_deleted_with_its_deployment(scenario: Scenario) -> None:

@@ -30,11 +30,11 @@ def test_a_namespace_with_an_object_that_is_held(scenario: Scenario) -> None:
         lambda: any("is not empty" in step.text for step in scenario.why(f"ns/{name}").steps),
         "the conditions are there",
     )
-    found = scenario.why(f"ns/{name}")
-    assert found.state == "terminating"
-    (held,) = found.steps[0].because
+    explanation = scenario.why(f"ns/{name}")
+    assert explanation.state == "terminating"
+    (held,) = explanation.steps[0].because
     assert held.text.startswith("configmap/held is held by the finalizer example.com/hold: a program outside")
-    assert [(root.object, root.by) for root in found.roots() if root.root == "user"] == [
+    assert [(root.object, root.by) for root in explanation.roots() if root.root == "user"] == [
         (f"namespace/{name}", f"{ADMIN} delete")
     ]
     assert_explains(
@@ -60,9 +60,9 @@ def test_a_foreground_deletion(scenario: Scenario) -> None:
     scenario.apply(_config_map("child", ownerReferences=[reference], finalizers=["example.com/hold"]))
     scenario("delete", "configmap", "owner", "--cascade=foreground", "--wait=false")
     scenario.until(lambda: scenario.why("cm/child").state == "terminating", "the child is being deleted")
-    found = scenario.why("cm/owner")
-    assert found.state == "terminating"
-    assert [each.object for each in found.steps[0].because] == ["configmap/child"]
-    assert {root.by for root in found.roots() if root.root == "user"} == {f"{ADMIN} delete"}
+    explanation = scenario.why("cm/owner")
+    assert explanation.state == "terminating"
+    assert [item.object for item in explanation.steps[0].because] == ["configmap/child"]
+    assert {root.by for root in explanation.roots() if root.root == "user"} == {f"{ADMIN} delete"}
     scenario("patch", "configmap", "child", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     scenario.until_gone("configmaps", "owner")

@@ -30,9 +30,9 @@ def test_evicted_from_a_silent_node(scenario: Scenario) -> None:
         "deleted",
         f"pod/{name} by taint-eviction-controller < node/{node} by node-lifecycle-controller < {fault}",
     )
-    found = scenario.why(f"node/{node}")
-    assert_explains(found, "not ready", f"node/{node} < {fault}")
-    assert "its Lease was last renewed at" in whole_text(found)
+    explanation = scenario.why(f"node/{node}")
+    assert_explains(explanation, "not ready", f"node/{node} < {fault}")
+    assert "its Lease was last renewed at" in whole_text(explanation)
 
 
 def test_evicted_by_a_taint(scenario: Scenario) -> None:
@@ -55,8 +55,8 @@ def test_evicted_under_pressure(scenario: Scenario) -> None:
     scenario.until(
         lambda: (scenario.get("pods", name) or {"status": {}})["status"].get("phase") == "Failed", "it was evicted"
     )
-    found = scenario.why(f"pod/{name}")
+    explanation = scenario.why(f"pod/{name}")
     pressure = f"node/{node} by {ADMIN} annotate* [user]"
-    assert_explains(found, "failed", f"pod/{name} by kubelet < node/{node} by kubelet < {pressure}")
-    assert "low on resource: memory" in whole_text(found)
+    assert_explains(explanation, "failed", f"pod/{name} by kubelet < node/{node} by kubelet < {pressure}")
+    assert "low on resource: memory" in whole_text(explanation)
     assert "has the condition MemoryPressure" in whole_text(scenario.why(f"node/{node}"))

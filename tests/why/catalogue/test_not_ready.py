@@ -26,9 +26,9 @@ def test_the_image_is_not_there(scenario: Scenario) -> None:
     scenario.until(lambda: any("Pull" in waiting_reason(pod) for pod in scenario.objects("pods")), "the pull fails")
     (new,) = set(scenario.pods()) - {old}
     held = f"pod/{new} < pod/{new} by replicaset-controller {SET}"
-    found = scenario.why(f"pod/{new}")
-    assert_explains(found, "not started", held)
-    assert "the image nginx:404 of container main can't be pulled" in whole_text(found)
+    explanation = scenario.why(f"pod/{new}")
+    assert_explains(explanation, "not started", held)
+    assert "the image nginx:404 of container main can't be pulled" in whole_text(explanation)
     rollout = scenario.why("deployment/web")
     assert_explains(rollout, "rolling out", f"deployment/web < {held}")
     bounds = "maxSurge 25% (0.25, rounded up to 1), maxUnavailable 25% (0.25, rounded down to 0): at most 2 pods"
@@ -43,9 +43,9 @@ def test_the_deadline_of_a_rollout(scenario: Scenario) -> None:
     scenario.until(
         lambda: "ProgressDeadlineExceeded" in str(scenario.get("deployments", "web")), "the deadline is over"
     )
-    found = scenario.why_by_command("deployment/web")
-    assert_explains(found, "not progressing", f"deployment/web < pod/* < pod/* by replicaset-controller {SET}")
-    assert "progressDeadlineSeconds 1" in whole_text(found)
+    result = scenario.why_by_command("deployment/web")
+    assert_explains(result, "not progressing", f"deployment/web < pod/* < pod/* by replicaset-controller {SET}")
+    assert "progressDeadlineSeconds 1" in whole_text(result)
 
 
 def test_paused(scenario: Scenario) -> None:
@@ -53,8 +53,8 @@ def test_paused(scenario: Scenario) -> None:
     scenario("rollout", "pause", "deployment/web")
     scenario("set", "image", "deployment/web", "main=nginx:2")
     scenario.until(lambda: is_processed(scenario.get("deployments", "web") or {}), "the controller has seen it")
-    found = scenario.why("deployment/web")
-    assert_explains(found, "paused", f"deployment/web by {ADMIN} rollout* [user]")
+    explanation = scenario.why("deployment/web")
+    assert_explains(explanation, "paused", f"deployment/web by {ADMIN} rollout* [user]")
 
 
 def test_a_program_that_exits(scenario: Scenario) -> None:
@@ -66,24 +66,24 @@ def test_a_program_that_exits(scenario: Scenario) -> None:
     command = [{"op": "add", "path": "/spec/template/spec/containers/0/command", "value": ["sh", "-c", "exit 3"]}]
     scenario("patch", "deployment", "web", "--type=json", "-p", json.dumps(command))
     name = scenario.until_some("pods", lambda pod: "CrashLoop" in waiting_reason(pod), "it crashes")
-    found = scenario.why(f"pod/{name}")
+    explanation = scenario.why(f"pod/{name}")
     assert_explains(
-        found,
+        explanation,
         "not ready",
         f"""pod/{name} < pod/{name} by replicaset-controller < replicaset/web-* by deployment-controller
             < deployment/web by {ADMIN} patch* [user]""",
     )
-    assert "containers[name=main].command added" in root_texts(found)[0]
-    assert "exited with 3 (Error)" in whole_text(found)
+    assert "containers[name=main].command added" in root_texts(explanation)[0]
+    assert "exited with 3 (Error)" in whole_text(explanation)
 
 
 def test_a_readiness_probe_that_fails_later(scenario: Scenario) -> None:
     (name,) = scenario.deployment(replicas=1)
     scenario("annotate", "pod", name, f"{SIMULATED}/readiness-probe=fail")
     scenario.until(lambda: not is_ready(scenario.get("pods", name) or {}), "it is not ready")
-    found = scenario.why(f"pod/{name}")
-    assert_explains(found, "not ready", f"pod/{name} < pod/{name} by {ADMIN} annotate* [user]")
-    assert "the readiness probe of container main fails" in whole_text(found)
+    explanation = scenario.why(f"pod/{name}")
+    assert_explains(explanation, "not ready", f"pod/{name} < pod/{name} by {ADMIN} annotate* [user]")
+    assert "the readiness probe of container main fails" in whole_text(explanation)
     scenario.until(
         lambda: (scenario.get("deployments", "web") or {})["status"].get("unavailableReplicas"), "web has seen it"
     )
@@ -95,22 +95,22 @@ def test_a_readiness_gate(scenario: Scenario) -> None:
     pod = quick_pod(readinessGates=[{"conditionType": "example.com/in"}])
     scenario.apply(workload("Deployment", "web", pod=pod, replicas=1))
     name = scenario.until_some("pods", lambda pod: pod["status"]["phase"] == "Running", "it runs")
-    found = scenario.why(f"pod/{name}")
-    assert_explains(found, "not ready", f"pod/{name} [state]")
-    assert "example.com/in is not set" in whole_text(found)
+    explanation = scenario.why(f"pod/{name}")
+    assert_explains(explanation, "not ready", f"pod/{name} [state]")
+    assert "example.com/in is not set" in whole_text(explanation)
 
 
 def test_a_statefulset_waits_for_its_first_pod(scenario: Scenario) -> None:
     pod = quick_pod(image="nginx:404")
     scenario.apply(workload("StatefulSet", "db", pod=pod, serviceName="db", replicas=3))
-    scenario.until(lambda: any("Pull" in waiting_reason(each) for each in scenario.objects("pods")), "the pull fails")
-    found = scenario.why("statefulset/db")
+    scenario.until(lambda: any("Pull" in waiting_reason(obj) for obj in scenario.objects("pods")), "the pull fails")
+    explanation = scenario.why("statefulset/db")
     assert_explains(
-        found,
+        explanation,
         "not ready",
         f"statefulset/db < pod/db-0 < pod/db-0 by statefulset-controller < statefulset/db by {ADMIN} apply* [user]",
     )
-    assert "db-0 has to be ready before the 2 pods after it" in whole_text(found)
+    assert "db-0 has to be ready before the 2 pods after it" in whole_text(explanation)
 
 
 def test_a_daemonset_that_leaves_nodes_out(scenario: Scenario) -> None:
@@ -121,16 +121,16 @@ def test_a_daemonset_that_leaves_nodes_out(scenario: Scenario) -> None:
     scenario.until(
         lambda: (scenario.get("ds", "agent") or {}).get("status", {}).get("numberReady") == 1, "it is reported"
     )
-    found = scenario.why("daemonset/agent")
-    assert_explains(found, "as desired", f"daemonset/agent < node/{first} by {ADMIN} taint* [user]")
-    assert f"left out, 1 node: taint dedicated=gpu:NoSchedule ({first})" in whole_text(found)
+    explanation = scenario.why("daemonset/agent")
+    assert_explains(explanation, "as desired", f"daemonset/agent < node/{first} by {ADMIN} taint* [user]")
+    assert f"left out, 1 node: taint dedicated=gpu:NoSchedule ({first})" in whole_text(explanation)
 
 
 def test_held_by_a_finalizer(scenario: Scenario) -> None:
     scenario("run", "kept", "--image=pause")
     scenario("patch", "pod", "kept", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/keep"]}}')
     scenario("delete", "pod", "kept", "--wait=false")
-    found = scenario.why("pod/kept")
-    assert_explains(found, "terminating", "pod/kept [state]", f"pod/kept by {ADMIN} delete* [user]")
-    assert "held by the finalizer example.com/keep" in whole_text(found)
+    explanation = scenario.why("pod/kept")
+    assert_explains(explanation, "terminating", "pod/kept [state]", f"pod/kept by {ADMIN} delete* [user]")
+    assert "held by the finalizer example.com/keep" in whole_text(explanation)
     scenario("patch", "pod", "kept", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')

@@ -31,9 +31,9 @@ def test_no_room(scenario: Scenario) -> None:
     scenario.deployment("other", containers=wants("2"), replicas=1, **scheduling)
     scenario.apply(workload("Deployment", "web", pod=quick_pod(containers=wants("5"), **scheduling), replicas=1))
     name = scenario.until_some("pods", lambda pod: reason_of(pod) == "Unschedulable", "it is not scheduled")
-    found = scenario.why_by_command(f"pod/{name}")
-    assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
-    assert "2 nodes: Insufficient cpu (wants 5, at most 4 free)" in whole_text(found)
+    result = scenario.why_by_command(f"pod/{name}")
+    assert_explains(result, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
+    assert "2 nodes: Insufficient cpu (wants 5, at most 4 free)" in whole_text(result)
 
 
 def test_tainted_and_cordoned(scenario: Scenario) -> None:
@@ -42,15 +42,15 @@ def test_tainted_and_cordoned(scenario: Scenario) -> None:
     scenario("taint", "node", first, "dedicated=gpu:NoSchedule")
     scenario("cordon", second)
     name = pending(scenario, **scheduling)
-    found = scenario.why(f"pod/{name}")
+    explanation = scenario.why(f"pod/{name}")
     assert_explains(
-        found,
+        explanation,
         "pending",
         f"pod/{name} < node/{first} by {ADMIN} taint* [user]",
         f"pod/{name} < node/{second} by {ADMIN} *cordon* [user]",
     )
-    assert f"taint dedicated=gpu:NoSchedule ({first})" in whole_text(found)
-    assert f"cordoned ({second})" in whole_text(found)
+    assert f"taint dedicated=gpu:NoSchedule ({first})" in whole_text(explanation)
+    assert f"cordoned ({second})" in whole_text(explanation)
 
 
 def test_tainted_once(scenario: Scenario) -> None:
@@ -70,25 +70,25 @@ def test_tainted_once(scenario: Scenario) -> None:
 
 def test_selects_no_node(scenario: Scenario) -> None:
     name = pending(scenario, nodeSelector={"disk": "fast"})
-    found = scenario.why(f"pod/{name}")
-    assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
-    assert "don't have what the pod selects: disk=fast" in whole_text(found)
+    explanation = scenario.why(f"pod/{name}")
+    assert_explains(explanation, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
+    assert "don't have what the pod selects: disk=fast" in whole_text(explanation)
 
 
 def test_scheduling_gates(scenario: Scenario) -> None:
     name = pending(scenario, schedulingGates=[{"name": "example.com/approved"}])
-    found = scenario.why(f"pod/{name}")
-    assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
-    assert "waits until its scheduling gates are removed: example.com/approved" in whole_text(found)
+    explanation = scenario.why(f"pod/{name}")
+    assert_explains(explanation, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
+    assert "waits until its scheduling gates are removed: example.com/approved" in whole_text(explanation)
 
 
 def test_another_scheduler(scenario: Scenario) -> None:
     scenario.apply(workload("Deployment", "web", pod=quick_pod(schedulerName="mine"), replicas=1))
     scenario.until(scenario.pods, "the pod is there")
     (name,) = scenario.pods()
-    found = scenario.why(f"pod/{name}")
-    assert_explains(found, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
-    assert "waits for the scheduler mine" in whole_text(found)
+    explanation = scenario.why(f"pod/{name}")
+    assert_explains(explanation, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
+    assert "waits for the scheduler mine" in whole_text(explanation)
 
 
 def test_a_quota_is_used_up(scenario: Scenario) -> None:
@@ -97,15 +97,15 @@ def test_a_quota_is_used_up(scenario: Scenario) -> None:
     scenario.until(lambda: "ReplicaFailure" in str(scenario.objects("replicasets")), "the second pod is rejected")
     scenario.until_ready(1)
     (owner,) = scenario.objects("replicasets")
-    found = scenario.why(f"rs/{owner['metadata']['name']}")
+    explanation = scenario.why(f"rs/{owner['metadata']['name']}")
     held = "replicaset/web-*"
     assert_explains(
-        found,
+        explanation,
         "not ready",
         f"{held} < {held} < resourcequota/small by {ADMIN} create* [user]",
         f"{held} < {held} by deployment-controller < deployment/web by {ADMIN} apply* [user]",
     )
-    assert "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1" in whole_text(found)
+    assert "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1" in whole_text(explanation)
     assert_explains(
         scenario.why("deployment/web"),
         "rolling out",
@@ -138,9 +138,9 @@ def test_a_webhook_rejects(scenario: Scenario) -> None:
         workload("Deployment", "web", pod=quick_pod(), replicas=1),
     )
     scenario.until(lambda: "ReplicaFailure" in str(scenario.objects("replicasets")), "the pod is rejected")
-    found = scenario.why("deployment/web")
+    explanation = scenario.why("deployment/web")
     assert_explains(
-        found,
+        explanation,
         "rolling out",
         f"deployment/web < replicaset/web-* < validatingwebhookconfiguration/{name} by {ADMIN} apply* [user]",
         f"deployment/web < deployment/web by {ADMIN} apply* [user]",
@@ -177,15 +177,15 @@ def test_a_policy_rejects(scenario: Scenario) -> None:
     scenario.until(lambda: "no pods today" in try_pod(scenario), "the policy is in force")
     scenario.apply(workload("StatefulSet", "web", pod=quick_pod(), serviceName="web", replicas=1))
     scenario.until(lambda: "FailedCreate" in scenario("get", "events"), "the pod is rejected")
-    found = scenario.why("statefulset/web")
+    explanation = scenario.why("statefulset/web")
     assert_explains(
-        found,
+        explanation,
         "not ready",
         f"statefulset/web < statefulset/web < validatingadmissionpolicy/{name} by {ADMIN} apply* [user]",
         f"statefulset/web < statefulset/web < validatingadmissionpolicybinding/{name} by {ADMIN} apply* [user]",
         f"statefulset/web < statefulset/web by {ADMIN} apply* [user]",
     )
-    assert "no pods today" in whole_text(found)
+    assert "no pods today" in whole_text(explanation)
 
 
 def try_pod(scenario: Scenario) -> str:

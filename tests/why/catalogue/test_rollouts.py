@@ -29,8 +29,8 @@ def test_rolled_back(scenario: Scenario) -> None:
     scenario.until_gone("pods", middle)
     (last,) = scenario.until_ready(1)
     for name in (middle, last):
-        found = scenario.why(f"pod/{name}")
-        assert root_texts(found) == [
+        explanation = scenario.why(f"pod/{name}")
+        assert root_texts(explanation) == [
             'deployment/web changed: spec.template.spec.containers[name=main].image: "nginx:2" -> "pause"'
         ]
-        assert found.roots()[0].by.startswith(ADMIN)
+        assert explanation.roots()[0].by.startswith(ADMIN)

@@ -15,15 +15,15 @@ def scale(scenario: Scenario, replicas: int) -> tuple[set[str], set[str]]:
 def test_scaled_down(scenario: Scenario) -> None:
     scenario.deployment(replicas=3)
     (gone,), _ = scale(scenario, 2)
-    found = scenario.why_by_command(f"pod/{gone}")
+    result = scenario.why_by_command(f"pod/{gone}")
     assert_explains(
-        found,
+        result,
         "deleted",
         f"""pod/{gone} by replicaset-controller < replicaset/web-* by deployment-controller
             < deployment/web by {ADMIN} scale* [user]""",
     )
-    assert "wants 2 of 3" in found.steps[0].decision
-    ranking = [line for line in found.steps[0].table if "created" in line]
+    assert "wants 2 of 3" in result.steps[0].decision
+    ranking = [line for line in result.steps[0].table if "created" in line]
     assert len(ranking) == 3
     assert ranking[0].startswith(f"-> {gone}, node-")
 
@@ -46,10 +46,10 @@ def test_an_autoscaler_whose_target_was_scaled_to_zero(scenario: Scenario) -> No
     kind = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler"}
     scenario.apply({**kind, "metadata": {"name": "web"}, "spec": spec})
     scenario.until(lambda: (scenario.get("hpa", "web") or {}).get("status", {}).get("conditions"), "it was processed")
-    found = scenario.why("hpa/web")
+    explanation = scenario.why("hpa/web")
     path = f"horizontalpodautoscaler/web < deployment/web by {ADMIN} scale* [user]"
-    assert_explains(found, "not scaling", path)
-    assert "ScalingDisabled" in whole_text(found)
+    assert_explains(explanation, "not scaling", path)
+    assert "ScalingDisabled" in whole_text(explanation)
 
 
 def test_deleted_by_hand_and_replaced(scenario: Scenario) -> None:

@@ -18,9 +18,9 @@ def _service(selector: dict[str, str], **spec: Any) -> dict[str, Any]:
 def test_a_selector_that_fits_no_pod(scenario: Scenario) -> None:
     (pod,) = scenario.deployment("shop", replicas=1)
     scenario.apply(_service({"app": "shopp"}))
-    found = scenario.why("service/web")
-    assert_explains(found, "no endpoints", f"service/web < service/web by {ADMIN} apply* [user]")
-    assert found.steps[0].table == [f"pod {pod} has app=shop"]
+    explanation = scenario.why("service/web")
+    assert_explains(explanation, "no endpoints", f"service/web < service/web by {ADMIN} apply* [user]")
+    assert explanation.steps[0].table == [f"pod {pod} has app=shop"]
 
 
 def test_a_selector_that_was_changed(scenario: Scenario) -> None:

@@ -59,9 +59,9 @@ DELETED = write("delete", 200)
     ],
 )
 def test_last_change_of_a_deleted_object_is_its_removal(writes: list[Write], expected: list[tuple[str, str]]) -> None:
-    found = build_timeline(POD, writes, lambda at: (7, 1_000_000) if at > 1_000_000 else (6, 0), None)
-    assert [(change.origin.verb, change.origin.subresource) for change in found.changes if change.origin] == expected
-    assert [change.type for change in found.changes] == ["ADDED", *["MODIFIED"] * (len(writes) - 2), "DELETED"]
-    revisions = [change.revision for change in found.changes]
+    result = build_timeline(POD, writes, lambda at: (7, 1_000_000) if at > 1_000_000 else (6, 0), None)
+    assert [(change.origin.verb, change.origin.subresource) for change in result.changes if change.origin] == expected
+    assert [change.type for change in result.changes] == ["ADDED", *["MODIFIED"] * (len(writes) - 2), "DELETED"]
+    revisions = [change.revision for change in result.changes]
     assert revisions == sorted(revisions)
-    assert set(found.writes) == set(revisions)
+    assert set(result.writes) == set(revisions)

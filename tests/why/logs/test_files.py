@@ -50,10 +50,10 @@ def test_every_line_once(tmp_path: Path, seed: int, form: str) -> None:
     path = tmp_path / "log"
     path.write_bytes(stored)
     file = open_log(str(path))
-    found = list(itertools.chain.from_iterable(file.blocks()))
-    assert [line.rstrip() for _at, line in sorted(found)] == [line.rstrip() for line in content.splitlines()]
+    result = list(itertools.chain.from_iterable(file.blocks()))
+    assert [line.rstrip() for _at, line in sorted(result)] == [line.rstrip() for line in content.splitlines()]
     assert file.damage == {}
-    for offset, line in found[::7]:
+    for offset, line in result[::7]:
         assert file.line_at(offset).rstrip() == line.rstrip()
     file.close()
 
@@ -74,8 +74,8 @@ def test_too_long_line_is_skipped(tmp_path: Path, compressed: bool, place: str) 
     path = tmp_path / "log"
     path.write_bytes(gzip.compress(content) if compressed else content)
     with contextlib.closing(open_log(str(path))) as file:
-        found = sorted(line for _at, line in itertools.chain.from_iterable(file.blocks()))
-    assert found == [b"a\n", b"b\n"]
+        result = sorted(line for _at, line in itertools.chain.from_iterable(file.blocks()))
+    assert result == [b"a\n", b"b\n"]
     assert file.damage == {"too long": 1}
 
 
@@ -91,8 +91,8 @@ def test_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path, tail: slice,
     path = tmp_path / "log.gz"
     path.write_bytes(stored if tail.stop else stored + b"garbage garbage")
     with contextlib.closing(open_log(str(path))) as file:
-        found = list(itertools.chain.from_iterable(file.blocks()))
-    assert len(found) > 100
+        result = list(itertools.chain.from_iterable(file.blocks()))
+    assert len(result) > 100
     assert list(file.damage) == [said]
 
 

@@ -35,15 +35,15 @@ def test_scaled_down(cluster: ScenarioCluster) -> None:
     before = scenario.deployment(replicas=3)
     scenario("scale", "deployment", "web", "--replicas=2")
     (gone,) = set(before) - set(scenario.until_ready(2))
-    found = scenario.why(f"pod/{gone}")
+    explanation = scenario.why(f"pod/{gone}")
     assert_explains(
-        found,
+        explanation,
         "deleted",
         f"""pod/{gone} by replicaset-controller {GO} < replicaset/web-* by deployment-controller {GO}
             < deployment/web by {ADMIN} scale* [user]""",
     )
-    assert "the reason was not recorded" in whole_text(found)
-    assert f"why replicaset-controller {GO} wrote: no decision log has it" in found.unseen
+    assert "the reason was not recorded" in whole_text(explanation)
+    assert f"why replicaset-controller {GO} wrote: no decision log has it" in explanation.unseen
 
 
 def test_rolled_out(cluster: ScenarioCluster) -> None:
@@ -118,9 +118,9 @@ def test_only_metadata(cluster: LoggedCluster, tmp_path: Path, monkeypatch: pyte
 
     until(written, "the log has its deletion")
     monkeypatch.setattr(cluster, "sources", [LogSource(whole.kind, str(log))])
-    found = scenario.why(f"pod/{gone}")
-    assert found.state == "deleted"
-    assert found.steps[0].by == f"replicaset-controller {GO}"
-    assert "what writes changed: the audit log has the level Metadata, and no objects" in found.unseen
+    explanation = scenario.why(f"pod/{gone}")
+    assert explanation.state == "deleted"
+    assert explanation.steps[0].by == f"replicaset-controller {GO}"
+    assert "what writes changed: the audit log has the level Metadata, and no objects" in explanation.unseen
     scaled = scenario.why("deployment/web")
     assert scaled.roots()[0].by.startswith(f"{ADMIN} scale"), whole_text(scaled)

@@ -58,7 +58,7 @@ async def test_rotated_files_and_compressed_ones(tmp_path: Path) -> None:
     (tmp_path / "audit.log").write_bytes(line(event(4)) + line(event(5, objectRef={"resource": "pods"})))
     for paths in ([tmp_path / "audit*"], [tmp_path / "audit.log", *sorted(tmp_path.glob("audit-*"))]):
         async with index_of(*paths) as index:
-            assert [each.record.audit_id for each in index.of_object(WEB)] == ["id-1", "id-2", "id-3", "id-4"]
+            assert [item.record.audit_id for item in index.of_object(WEB)] == ["id-1", "id-2", "id-3", "id-4"]
             assert index.unseen == {}
 
 

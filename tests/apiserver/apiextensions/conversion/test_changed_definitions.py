@@ -20,9 +20,9 @@ async def test_changed_definition_uses_the_new_conversion(api: Api) -> None:
     hook = await served(api)
     await api.create(V1, v1_thing())
     await api.get(V2)
-    found = (await api.get(DEFINITION)).body
-    found["spec"]["conversion"] = {"strategy": "None"}
-    assert (await api.put(DEFINITION, found)).status == 200
+    crd = (await api.get(DEFINITION)).body
+    crd["spec"]["conversion"] = {"strategy": "None"}
+    assert (await api.put(DEFINITION, crd)).status == 200
     hook.asked.clear()
     (item,) = (await api.get(V2)).body["items"]
     assert (item["apiVersion"], item["spec"]) == ("example.com/v2", {"mode": "one"})
@@ -43,7 +43,9 @@ async def test_definition_deletion_removes_objects_of_every_stored_version(api: 
     hook.failure = "Post: no"
     assert (await api.delete(DEFINITION)).status == 200
     await asyncio.sleep(1)
-    conditions = {one["type"]: one for one in (await api.get(DEFINITION)).body["status"]["conditions"]}
+    conditions = {
+        condition["type"]: condition for condition in (await api.get(DEFINITION)).body["status"]["conditions"]
+    }
     assert (conditions["Terminating"]["reason"], conditions["Terminating"]["message"]) == (
         "InstanceDeletionFailed",
         f"could not list instances: {FAILED}failed: Post: no",

@@ -30,11 +30,11 @@ TABLE = {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 
 async def test_objects_are_stored_in_the_storage_version(api: Api) -> None:
     hook = await served(api)
-    made = await api.post(V2, v2_thing())
-    assert (made.status, made.body["apiVersion"]) == (201, "example.com/v2")
+    created = await api.post(V2, v2_thing())
+    assert (created.status, created.body["apiVersion"]) == (201, "example.com/v2")
     # Defaults of the version of the request are stored where the storage version knows the field; those of the storage
     # version are filled in when it is read.
-    assert spec_of(made) == {"host": "h", "port": "1", "mode": "one"}
+    assert spec_of(created) == {"host": "h", "port": "1", "mode": "one"}
     assert stored(api)["apiVersion"] == "example.com/v1"
     assert stored(api)["spec"] == {"hostPort": "h:1"}
     assert hook.calls == [(["a"], "v1"), (["a"], "v2")]
@@ -65,7 +65,7 @@ async def test_get_calls_the_webhook_each_time(api: Api) -> None:
 
 async def test_conversion_request(api: Api) -> None:
     hook = await served(api)
-    made = await api.create(V1, v1_thing())
+    created = await api.create(V1, v1_thing())
     await api.get(V2 + "/a")
     (target,), (request,) = hook.targets, hook.asked
     assert target.url == CALLED
@@ -74,7 +74,7 @@ async def test_conversion_request(api: Api) -> None:
     (sent,) = request["objects"]
     assert sent["apiVersion"] == "example.com/v1"
     assert sent["spec"] == {"hostPort": "h:1", "mode": "one"}
-    assert sent["metadata"] == made["metadata"]
+    assert sent["metadata"] == created["metadata"]
 
 
 async def test_list_is_converted_in_one_call(api: Api) -> None:
@@ -204,9 +204,9 @@ async def test_dry_run_and_generated_names(api: Api) -> None:
     assert (await api.get(V1)).body["items"] == []
     thing = v2_thing()
     thing["metadata"] = {"generateName": "t-"}
-    made = await api.create(V2, thing)
-    assert stored(api, made["metadata"]["name"])["spec"] == {"hostPort": "h:1"}
-    name = made["metadata"]["name"]
+    created = await api.create(V2, thing)
+    assert stored(api, created["metadata"]["name"])["spec"] == {"hostPort": "h:1"}
+    name = created["metadata"]["name"]
     dry = await api.patch(f"{V2}/{name}?dryRun=All", {"spec": {"port": "7"}})
     assert spec_of(dry)["port"] == "7"
     assert stored(api, name)["spec"] == {"hostPort": "h:1"}
@@ -227,11 +227,11 @@ async def test_webhook_may_change_only_labels_and_annotations(api: Api) -> None:
         return response
 
     await served(api, mutating)
-    made = await api.create(V1, v1_thing())
-    assert "labels" not in made["metadata"]
+    created = await api.create(V1, v1_thing())
+    assert "labels" not in created["metadata"]
     got = await api.get(V2 + "/a")
     assert got.meta == {
-        **made["metadata"],
+        **created["metadata"],
         "labels": {"to": "example.com.v2"},
         "annotations": {"to": "example.com/v2"},
     }
@@ -299,8 +299,8 @@ async def test_storage_version_is_defaulted_without_a_webhook(api: Api) -> None:
     given = definition()
     given["spec"]["conversion"] = {"strategy": "None"}
     await api.create(DEFINITIONS, given)
-    made = await api.create(V2, v2_thing(mode="x"))
-    assert made["spec"] == {"mode": "x"}
+    created = await api.create(V2, v2_thing(mode="x"))
+    assert created["spec"] == {"mode": "x"}
     assert stored(api)["spec"] == {"mode": "x"}
     await api.create(V1, v1_thing("b"))
     assert spec_of(await api.get(V2 + "/b")) == {"mode": "one"}
@@ -327,5 +327,5 @@ async def test_converted_objects_are_pruned_and_normalized(api: Api) -> None:
     assert spec_of(got) == {"host": "h", "port": "1", "mode": "one", "count": 3, "late": None}
     assert '"count":3,' in got.text
     assert "other" not in got.body
-    made = await api.post(V2, v2_thing("b"))
-    assert "garbage" not in made.text
+    created = await api.post(V2, v2_thing("b"))
+    assert "garbage" not in created.text

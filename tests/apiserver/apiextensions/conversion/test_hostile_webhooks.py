@@ -60,16 +60,16 @@ def answer_of(body: bytes, change: Callable[[Object], Any] = good) -> bytes:
 
 
 async def convert(body: bytes, writer: asyncio.StreamWriter) -> None:
-    found = answer_of(body)
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(found) + found)
+    result = answer_of(body)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(result) + result)
     await writer.drain()
 
 
 def answers(head: bytes, body: bytes | Callable[[bytes], bytes], *, length: int | None = None) -> Serve:
     async def serve(sent: bytes, writer: asyncio.StreamWriter) -> None:
-        found = body if isinstance(body, bytes) else body(sent)
-        size = len(found) if length is None else length
-        writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (head, size) + found)
+        result = body if isinstance(body, bytes) else body(sent)
+        size = len(result) if length is None else length
+        writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (head, size) + result)
         await writer.drain()
 
     return serve

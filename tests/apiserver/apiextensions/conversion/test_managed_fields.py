@@ -19,11 +19,18 @@ APPLY = "application/apply-patch+yaml"
 
 
 def managers(answer: Answer) -> list[tuple[str, str, str]]:
-    return [(one["manager"], one["operation"], one["apiVersion"]) for one in answer.meta["managedFields"]]
+    return [
+        (managed_field["manager"], managed_field["operation"], managed_field["apiVersion"])
+        for managed_field in answer.meta["managedFields"]
+    ]
 
 
 def fields(answer: Answer, manager: str) -> Any:
-    (found,) = [one["fieldsV1"] for one in answer.meta["managedFields"] if one["manager"] == manager]
+    (found,) = [
+        managed_field["fieldsV1"]
+        for managed_field in answer.meta["managedFields"]
+        if managed_field["manager"] == manager
+    ]
     return found.get("f:spec")
 
 
@@ -92,6 +99,6 @@ async def test_managed_fields_in_unconvertible_versions(api: Api, caplog: pytest
     assert not caplog.records, "nothing was stored, so nothing is lost"
     updated = await api.patch(V1 + "/a?fieldManager=one", {"spec": {"hostPort": "n:1"}})
     assert (updated.status, "managedFields" in updated.meta) == (200, False)
-    assert [each.getMessage().partition(" kind=")[0] for each in caplog.records] == [
+    assert [record.getMessage().partition(" kind=")[0] for record in caplog.records] == [
         "Failed to update managedFields; the object was stored without them"
     ]

@@ -23,14 +23,16 @@ async def test_watch_events_are_converted(api: Api) -> None:
     await api.create(V2, v2_thing("b"))
     await api.delete(V1 + "/a")
     for stream in (events, others):
-        seen = [await stream.next() for _ in range(4)]
-        assert [(type_, obj["metadata"]["name"], obj["apiVersion"], obj["spec"]["host"]) for type_, obj in seen] == [
+        observed = [await stream.next() for _ in range(4)]
+        assert [
+            (type_, obj["metadata"]["name"], obj["apiVersion"], obj["spec"]["host"]) for type_, obj in observed
+        ] == [
             ("ADDED", "a", "example.com/v2", "h"),
             ("MODIFIED", "a", "example.com/v2", "x"),
             ("ADDED", "b", "example.com/v2", "h"),
             ("DELETED", "a", "example.com/v2", "x"),
         ]
-        versions = [int(obj["metadata"]["resourceVersion"]) for _type, obj in seen]
+        versions = [int(obj["metadata"]["resourceVersion"]) for _type, obj in observed]
         assert versions == sorted(set(versions))
     await events.stream.close()
     await others.stream.close()
@@ -46,8 +48,8 @@ async def test_watch_selects_by_fields_of_the_requested_version(api: Api) -> Non
     await api.patch(V1 + "/b", {"spec": {"hostPort": "x:2"}})
     await api.patch(V1 + "/a", {"spec": {"hostPort": "y:2"}})
     await api.delete(V1 + "/b")
-    seen = [await events.next() for _ in range(4)]
-    assert [(type_, obj["metadata"]["name"], obj["spec"]["port"]) for type_, obj in seen] == [
+    observed = [await events.next() for _ in range(4)]
+    assert [(type_, obj["metadata"]["name"], obj["spec"]["port"]) for type_, obj in observed] == [
         ("ADDED", "a", "1"),
         ("ADDED", "b", "2"),
         ("DELETED", "a", "1"),
@@ -59,8 +61,8 @@ async def test_watch_selects_by_fields_of_the_requested_version(api: Api) -> Non
 async def test_watch_ends_at_an_unconvertible_event(api: Api) -> None:
     """Its client goes on from the last event, and is asked to come again until that is possible."""
     hook = await served(api)
-    made = await api.create(V1, v1_thing())
-    version = made["metadata"]["resourceVersion"]
+    created = await api.create(V1, v1_thing())
+    version = created["metadata"]["resourceVersion"]
     events = await api.watch(f"{V2}?resourceVersion={version}")
     await api.patch(V1 + "/a", {"spec": {"hostPort": "x:2"}})
     assert (await events.next())[1]["spec"]["host"] == "x"

@@ -134,9 +134,9 @@ def _converted(change: Any) -> Any:
 )
 async def test_invalid_response_errors(api: Api, answer: Any, message: str) -> None:
     hook = await served(api, answer)
-    made = await api.create(V1, v1_thing())
+    created = await api.create(V1, v1_thing())
     got = await api.get(V2 + "/a")
-    message = message.replace("{uid}", hook.asked[0]["uid"]).replace("{object}", made["metadata"]["uid"])
+    message = message.replace("{uid}", hook.asked[0]["uid"]).replace("{object}", created["metadata"]["uid"])
     assert (got.status, got.message) == (500, FAILED + message)
 
 

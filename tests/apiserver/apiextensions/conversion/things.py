@@ -153,13 +153,13 @@ def stored(api: Api, name: str = "a") -> Object:
     """The stored object."""
     record = api.store.staged(f"example.com/things/default/{name}")
     assert record is not None
-    found: Object = json.loads(record.value)
-    return found
+    document: Object = json.loads(record.value)
+    return document
 
 
 async def store_in(api: Api, version: str) -> None:
     """Change the storage version."""
-    found = (await api.get(DEFINITION)).body
-    for each in found["spec"]["versions"]:
-        each["storage"] = each["name"] == version
-    assert (await api.put(DEFINITION, found)).status == 200
+    crd = (await api.get(DEFINITION)).body
+    for item in crd["spec"]["versions"]:
+        item["storage"] = item["name"] == version
+    assert (await api.put(DEFINITION, crd)).status == 200
