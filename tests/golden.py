@@ -1,6 +1,6 @@
 """Golden files. A test compares its results with a file; ``pytest --write-golden`` rewrites the file.
 
-Read the difference before committing it, and say in the test where the expected results come from.
+Review the difference before committing it, and document in the test where the expected results are from.
 """
 
 import json

@@ -259,10 +259,11 @@ class RealCluster:
         rules: Sequence[Mapping[str, Sequence[str]]] = (),
         lifetime: datetime.timedelta = datetime.timedelta(days=1),
     ) -> Path:
-        """A kubeconfig for a user of this name, with a client certificate, bound to these ClusterRoles everywhere.
+        """A kubeconfig for a user of this name, with a client certificate, bound to these ClusterRoles in all
+        namespaces.
 
-        ``rules`` (as in a ClusterRole: apiGroups, resources, verbs, ...) become a role of its own. Calling it again
-        for the same name adds bindings. Negative ``lifetime`` gives an expired certificate.
+        ``rules`` (as in a ClusterRole: apiGroups, resources, verbs, ...) become an additional role. Another call for
+        the same name adds bindings. Negative ``lifetime`` gives an expired certificate.
         """
         certificate, key = self.issue(name, groups, lifetime)
         roles = list(cluster_roles)

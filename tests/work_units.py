@@ -46,7 +46,7 @@ _WORKERS_WITH_FILLER = 4
 
 
 class WorkUnits(LoadGroupScheduling):
-    """Hands them out in the order of the collection, the next one to whoever has nearly done the last.
+    """Assigns them in the order of the collection, the next one to the worker that has nearly finished.
 
     Tests at the front mostly wait for programs, those at the end compute. Of four workers, the last takes units from
     the end, so that the processors have work while the others wait.

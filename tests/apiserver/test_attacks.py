@@ -1,7 +1,7 @@
-"""Attacks on a running ``pilothouse up``: other clients are answered in time whatever one client sends.
+"""Attacks on a running ``pilothouse up``: other clients get responses in time whatever one client sends.
 
-The rows are in ``attacks``, by what they attack. While each is sent, ``/livez`` answers within 250 ms, memory grows by
-less than 64 MB, and the process lives; a row itself asserts that nobody reads or writes what they may not.
+The rows are in ``attacks``, by the attacked part. During each, ``/livez`` responds within 250 ms, memory grows by less
+than 64 MB, and the process keeps running; a row itself asserts that no client reads or writes without permission.
 """
 
 import contextlib

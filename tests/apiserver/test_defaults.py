@@ -1,6 +1,6 @@
 """Stored objects of every kind equal those of kube-apiserver v1.36.2 (data/defaults.json).
 
-Admission plugins changed those objects, too. What they add is removed on both sides before comparing.
+Admission plugins changed those objects, too. Their additions are removed on both sides before comparing.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """Malformed input of any kind gets a response: no 500 that upstream does not have, no traceback, no stall, no crash.
 
-2,000 cases, 100,000 with ``--soak``; ``--seed 17`` or ``--seed 300-599`` plays those again. A failing case prints its
-seed and what it sent.
+2,000 cases, 100,000 with ``--soak``; ``--seed 17`` or ``--seed 300-599`` repeats those. A failing case prints its seed
+and its request.
 """
 
 import contextlib

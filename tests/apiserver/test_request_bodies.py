@@ -21,7 +21,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class Client:
-    """One request whose body is sent, and whose answer is read, step by step."""
+    """One request whose body is sent and whose response is read step by step."""
 
     def __init__(self, world: World, method: str, target: str, headers: dict[str, str], length: int | None) -> None:
         path, _, query = target.partition("?")
@@ -145,7 +145,7 @@ async def test_disconnected_client_is_not_awaited(world: World) -> None:
 
 
 async def test_incomplete_bodies_are_bounded_in_memory(world: World) -> None:
-    """The longest upload gives way, and the rest of the work goes on."""
+    """The longest upload is aborted, and other requests continue."""
     slow = [client(world, target=REVIEWS, headers=JANE, length=3 * MEBIBYTE) for _ in range(10)]
     for sender in slow:
         for _ in range(2):

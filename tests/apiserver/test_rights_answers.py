@@ -165,7 +165,7 @@ STEPS: list[Step] = [
 
 
 def normal(status: int, body: Any) -> Any:
-    """What is compared: a Status as it is but for ids, of an object its review status."""
+    """The compared part: a Status without ids, the status of a review."""
     if not isinstance(body, dict):
         return status, str(body)[:40]
     if body.get("kind") == "Status":

@@ -36,7 +36,7 @@ def test_rollout_status_is_kubectls(status: dict[str, Any], expected: bool) -> N
 
 
 async def test_unscheduled_pods_are_bound_round_robin(env: Env) -> None:
-    """And are ready at once, and gone as soon as they are to end; a daemon's goes where its affinity says."""
+    """They become ready immediately, and are removed once deleted; a DaemonSet's pod is bound by its affinity."""
 
     async with (
         async_plane(env=env, nodes=0, scheduler=False, controllers=()) as cluster,

@@ -1,4 +1,4 @@
-"""``up`` whose Lease another manager holds: it serves, and says what it waits for."""
+"""``up`` whose Lease is held by another manager: it serves, and logs what it waits for."""
 
 import asyncio
 

@@ -78,7 +78,7 @@ FILES = [
 
 
 def without(document: dict[str, Any]) -> dict[str, Any]:
-    """What is not about our context, and not about nothing."""
+    """The document without our context, and without empty sections."""
     return {key: value for key, value in document.items() if value and key not in ("apiVersion", "kind")}
 
 

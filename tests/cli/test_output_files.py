@@ -1,4 +1,4 @@
-"""Output files on a full disk: the error names the file that was asked for, and nothing incomplete is left."""
+"""Output files on a full disk: the error names the requested file, and no incomplete file remains."""
 
 import errno
 import os

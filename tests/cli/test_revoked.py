@@ -28,7 +28,7 @@ def send_request(directory: Path, method: str, path: str, body: Any = None) -> A
 
 
 def test_manager_survives_a_revoked_token(tmp_path: Path) -> None:
-    """While running, the manager complains and goes on, since tokens come back; at a start it is an error."""
+    """A running manager logs the error and continues, since tokens are renewed; at startup it is an error."""
     port = free_port()
     serve = ["apiserver", f"--port={port}", "--data-dir=data", "--token-auth-file=tokens", "--kubeconfig=admin"]
     listed, empty = f'{TOKEN},manager,1,"system:masters"\n', "other-token,nobody,2\n"

@@ -13,7 +13,7 @@ WARNING = "--allow-untagged-cloud has been deprecated"
 
 
 class Split:
-    """A running manager; it waits for an API server that never comes, and has logged all its flags by then."""
+    """A running manager that waits for an unreachable API server, and has logged all its flags."""
 
     def __init__(self, directory: Path, *flags: str) -> None:
         self._out, self._error = directory / "out", directory / "error"

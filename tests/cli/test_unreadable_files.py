@@ -1,6 +1,6 @@
-"""Files whose state can't even be asked for end with their name and the reason.
+"""Files that cannot be stat'ed cause an error with their name and the reason.
 
-A name that is too long stands for a folder that may not be entered: the system refuses that to root, too.
+A name that is too long is used instead of a directory without permission: the system rejects it for root, too.
 """
 
 import errno

@@ -45,7 +45,7 @@ Canned = wire.Response | Exception | list[bytes | Exception]
 
 
 class Script:
-    """A transport that gives the next canned answer and remembers what was asked, and when."""
+    """A transport with scripted responses; records the requests and their times."""
 
     def __init__(self, *answers: Canned) -> None:
         self.answers = list(answers)
@@ -601,7 +601,7 @@ async def test_clients_with_one_memo_share_decoded_objects(env: Env) -> None:
 
 async def test_narrower_views_share_the_wider_object(env: Env) -> None:
     class Wide(Pod, frozen=True):
-        """A pod, for somebody who looks at more."""
+        """A pod with more fields."""
 
     text = line("ADDED", POD)
     memo = DecodeMemo()

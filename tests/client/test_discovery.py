@@ -166,7 +166,7 @@ async def test_mapper_caches_discovery_until_reset() -> None:
 
 
 async def test_discovery_started_before_a_reset_is_not_cached() -> None:
-    """Who resets wants to know of what has come since; who asked before gets the answer all the same."""
+    """A caller that resets needs a newer result; the earlier caller still gets its result."""
     nothing = {**NAMED, "items": []}
     server = Server({"/api": CORE, "/apis": nothing}, AGGREGATED)
     mapper = RestMapper(server)

@@ -351,7 +351,7 @@ async def test_idle_connections_are_closed_after_a_while() -> None:
     },
 )
 async def test_extra_bytes_after_a_response_close_the_connection(more: bytes) -> None:
-    """The connection it came on is not used again: the next answer on it would be taken for something else."""
+    """The connection is not reused: the extra bytes would be read as the next response."""
 
     def handler(asked: ReceivedRequest) -> None:
         body = b"answer %d" % len(asked.connection.server.requests)

@@ -180,7 +180,7 @@ def begin_a_watch(asked: ReceivedRequest) -> None:
 async def test_reset_during_the_handshake_leaks_no_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Such a socket would close the connection that has its number by then."""
+    """A leaked socket would later close a connection with the same file descriptor."""
     result: list[socket.socket] = []
     complaints: list[str] = []
     prepare = dial._prepare

@@ -18,8 +18,8 @@ Object = dict[str, Any]
 
 
 class ConversionWebhook:
-    """Serves from ``__enter__`` to ``__exit__``. ``answer`` makes the response of a request, and may be exchanged;
-    ``asked`` has what it was asked for: the names of objects and their new versions."""
+    """Serves from ``__enter__`` to ``__exit__``. ``answer`` creates the response, and may be replaced; ``asked`` has
+    the requested conversions: names of objects and their new versions."""
 
     def __init__(self, directory: Path) -> None:
         now = Env().now()

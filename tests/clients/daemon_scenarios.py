@@ -84,8 +84,8 @@ class KubectlCluster:
         return sorted(target(pod) for pod in self.pods() if is_ready(pod))
 
     def until_on(self, nodes: Iterable[str], why: str, *, wanted: int | None = None) -> None:
-        """Wait until exactly these nodes have a daemon, one each, and the status says so. ``wanted``: how many of them
-        still should have one, if not all."""
+        """Wait until exactly these nodes have a daemon, one each, and the status agrees. ``wanted``: the desired
+        number, if not all."""
         expected = sorted(nodes)
         available = len(expected) if wanted is None else wanted
 
@@ -158,7 +158,7 @@ def is_ready(pod: Doc) -> bool:
 class Record:
     """Watches the pods and their DaemonSet, or other ``owner``, between ``__enter__`` and ``__exit__``.
 
-    ``judge`` is called with all pods after each write to one of them; what it raises is raised at the end.
+    ``check`` is called with all pods after each write to one of them; its exception is raised at the end.
     """
 
     def __init__(

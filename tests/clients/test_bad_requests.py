@@ -1,7 +1,7 @@
 """Malformed and hostile requests to the API server process affect only their sender.
 
-Beside each of them somebody else asks for a small thing all the time. Every bad request is answered with a 4xx, soon;
-the server neither grows nor stops.
+During each, another client continuously sends a small request. Every bad request soon gets a 4xx; the server neither
+grows nor stops.
 """
 
 import json

@@ -31,7 +31,7 @@ def certificate(terminal: Terminal, name: str) -> bytes:
 
 
 def who(terminal: Terminal, directory: Path, name: str) -> tuple[str, list[str]]:
-    """Whom the server takes somebody for that has this request's certificate and nothing else."""
+    """The user that the server authenticates by this request's certificate alone."""
     (directory / "it.crt").write_bytes(certificate(terminal, name))
     (directory / "it.key").write_bytes(key_pem())
     config = json.loads(terminal("config", "view", "--raw", "-o", "json"))

@@ -33,7 +33,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 class PodWatcher:
-    """Looks at the pods while something else goes on: how few were Ready and staying at any time?"""
+    """Watches the pods: the smallest number of pods that were ready and not terminating."""
 
     def __init__(self, kubectl: Terminal) -> None:
         self._kubectl = kubectl

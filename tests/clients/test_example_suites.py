@@ -52,7 +52,7 @@ RUST = Suite(
 
 
 def project_of(language: str, directory: Path) -> Path:
-    """A copy that may be written to; what is built of Rust, which takes minutes, stays beside the project."""
+    """A writable copy of the project. Rust build output, which takes minutes, is shared."""
     source, project = ROOT / "examples" / language, directory / "project"
     shutil.copytree(source, project, symlinks=True, ignore=shutil.ignore_patterns("target"))
     if language == "rust":

@@ -1,8 +1,8 @@
 """``examples/guestbook.yaml`` on ``pilothouse up``: from the first apply to the deletion of its namespace, with
 kubectl.
 
-The manager runs beside, because an autoscaler that looks every second is a flag of its own. The tests are the chapters
-of one scenario, in their order.
+The manager runs as a separate process, because the autoscaler's sync period is one of its flags. The tests are steps of
+one scenario, in order.
 """
 
 import json
@@ -65,7 +65,7 @@ def is_ready(pod: dict[str, Any]) -> bool:
 
 
 class FewestReady:
-    """While something goes on: the smallest number of frontends that were ready at once, by a watch of every change."""
+    """The smallest number of frontends that were ready at once, by a watch of every change."""
 
     def __init__(self, town: GuestbookKubectl) -> None:
         assert KUBECTL is not None

@@ -24,7 +24,7 @@ def in_namespace(kubectl: Kubectl, name: str) -> None:
 
 
 def stderr_of(kubectl: Kubectl, *arguments: str) -> str:
-    """What kubectl says beside its output."""
+    """kubectl's standard error."""
     done = subprocess.run(
         kubectl.command(*arguments),
         capture_output=True,

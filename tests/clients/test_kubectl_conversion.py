@@ -1,7 +1,6 @@
 """kubectl with custom resources that a webhook converts, on our server and on kube-apiserver v1.20.2.
 
-The same commands are run on both sides, where both are; a webhook on loopback converts. What is compared is what the
-commands print, without what is random.
+The same commands run on both sides; a webhook on loopback converts. Their output is compared without random values.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Common manifests, ``samples/typical.yaml``, with kubectl: both kinds of apply, strict validation, and the resulting
 objects.
 
-The tests are the chapters of one scenario, in their order. The manager runs beside ``pilothouse up``, because an
-autoscaler that looks every second is a flag of its own.
+The tests are steps of one scenario, in order. The manager runs separately from ``pilothouse up``, because the
+autoscaler's sync period is one of its flags.
 """
 
 import json
@@ -220,7 +220,7 @@ def test_forbidden_requests_are_rejected(desk: NamespaceKubectl) -> None:
 
 
 def _is_refused(desk: NamespaceKubectl, *words: str, stdin: Any = None) -> str | None:
-    """What kubectl says of it, or None if it went through."""
+    """kubectl's error, or None if it succeeded."""
     try:
         desk(*words, stdin=stdin)
     except AssertionError as error:
@@ -253,7 +253,7 @@ def test_second_apply_changes_nothing(desk: NamespaceKubectl) -> None:
 
 
 def test_server_side_apply_takes_ownership_and_changes_nothing(desk: NamespaceKubectl) -> None:
-    """By force: what has one owner as a whole and defaults in it, a ``fieldRef`` say, differs from what is applied."""
+    """With force: atomic fields with defaults in them, such as ``fieldRef``, differ from the applied ones."""
     before = desk.generations()
     assert "valueFrom.fieldRef" in str(_is_refused(desk, "apply", "--server-side", "-f", str(MANIFEST)))
     assert set(desk.apply("--server-side", "--force-conflicts").values()) == {"serverside-applied"}

@@ -421,7 +421,7 @@ CONTROLLERS = "--controllers=replicaset,garbagecollector"
 
 
 def ours(directory: Path) -> Program:
-    """Our manager as a program of its own."""
+    """Our manager as a separate process."""
     return pilothouse(directory, "manager", "--kubeconfig=.pilothouse/kubeconfig", CONTROLLERS, "--secure-port=0")
 
 

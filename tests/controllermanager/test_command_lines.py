@@ -55,7 +55,7 @@ def test_space_separated_values_and_underscores_are_equivalent(name: str) -> Non
 
 @pytest.mark.parametrize("line", COMMAND_LINES.values(), ids=COMMAND_LINES)
 def test_program_starts_and_waits_for_the_api_server(tmp_path: Path, line: str) -> None:
-    """Its files are the only thing that is exchanged: those of this machine for those of the tool's."""
+    """Only the paths of files are replaced."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG, encoding="utf-8")
     text = _CERTIFICATES.sub("", _FILE.sub(rf"\1={kubeconfig}", line))

@@ -12,7 +12,7 @@ from pilothouse.env import Env
 
 
 def review(_method: str, target: str, body: Any) -> tuple[int, Any]:
-    """Knows one token, and lets ``reader`` read metrics."""
+    """Authenticates one token, and allows ``reader`` to read metrics."""
     if target.partition("?")[0].endswith("/tokenreviews"):
         good = body["spec"]["token"] == "good"
         user = {"username": "reader", "uid": "7", "groups": ["staff"]} if good else {}

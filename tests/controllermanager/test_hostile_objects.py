@@ -1,7 +1,7 @@
 """Hostile objects affect only their own key.
 
-Every kind that a registered controller watches is written into the store as no API server would let it pass, while
-every registered controller runs. Then ordinary objects must be dealt with as ever.
+Objects that no API server would admit are written to the store for every kind that a registered controller watches,
+while every registered controller runs. Ordinary objects must still be reconciled.
 """
 
 import asyncio

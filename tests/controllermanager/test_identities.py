@@ -92,7 +92,7 @@ async def test_token_request_is_retried_with_backoff(env: Env) -> None:
 
 
 class Connection(ConnectionInfo, frozen=True):
-    """Leads to a scripted server, whoever asks."""
+    """A connection to a scripted server, for any user."""
 
     def transport(self, env: Env, *, credentials: Any = None, metrics: Any = None) -> Any:
         return SERVERS[env]

@@ -33,7 +33,7 @@ ALONE = Options(leader_election=LeaderElection(enabled=False))
 
 
 class Probe:
-    """A controller that only says what happens to it."""
+    """A controller that only records what happens to it."""
 
     log: list[str] = []
     stop_seconds = 0.0
@@ -69,7 +69,7 @@ def probe(name: str, **changes: Any) -> Descriptor:
 
 
 class Factory:
-    """Gives every controller the same client, and writes down who asked."""
+    """Gives every controller the same client, and records the controllers' names."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

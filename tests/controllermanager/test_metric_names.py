@@ -1,7 +1,7 @@
 """Metrics have upstream's names, types, labels and buckets.
 
-Here those that a running manager has registered; that they have values after a scenario is judged in
-``tests/real/test_all_rights.py``.
+These are the metrics that a running manager has registered; ``tests/real/test_all_rights.py`` checks that they have
+values after a scenario.
 """
 
 import asyncio

@@ -98,7 +98,7 @@ async def test_authentication_tolerate_lookup_failure(
 
 @pytest.mark.parametrize("rotates", [True, False])
 def test_clients_allow_ca_rotation_gate(rotates: bool, tmp_path: Path) -> None:
-    """``ClientsAllowCARotation``: the manager's own client, and those that ask about its callers."""
+    """``ClientsAllowCARotation``: the manager's client, and those for delegated authentication and authorization."""
     (tmp_path / "ca.crt").write_bytes(USERS.certificate)
     cluster = {"server": "https://nowhere", "certificate-authority": "ca.crt"}
     config = {

@@ -36,7 +36,7 @@ Selection = tuple[Any, ...]
 
 
 class Recording(InformerFactory):
-    """Writes down what it is asked for."""
+    """Records the requested informers."""
 
     def __init__(self, client: Client, env: Env) -> None:
         super().__init__(client, env)

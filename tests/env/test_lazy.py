@@ -143,7 +143,7 @@ def test_failing_import_is_raised_by_each_use(package: Package) -> None:
 
 
 def test_imports_of_other_threads_and_modules_are_not_lazy(package: Package) -> None:
-    """While one thread is in a block, another one imports as ever, also with blocks of its own."""
+    """While one thread is in a block, another one imports normally, also in blocks of its own."""
     package.write("pause", "import threading\nINSIDE, GO_ON = threading.Event(), threading.Event()\n")
     pause: Any = importlib.import_module("lazily.pause")
     before = builtins.__import__

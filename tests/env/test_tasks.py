@@ -93,7 +93,7 @@ async def test_closed_group_rejects_tasks() -> None:
 
 
 async def test_task_started_in_a_failing_group_is_cancelled(env: Env) -> None:
-    """Somebody's cleanup starts it after everything was cancelled: nobody would cancel it any more."""
+    """A cleanup starts it after all tasks were cancelled: without this it would never be cancelled."""
 
     async def owner() -> None:
         async with TaskGroup() as group:

@@ -1,7 +1,7 @@
 """Flag values as Go parses and prints them.
 
-What is said here of words that are refused was seen from kube-controller-manager v1.20.2; columns of CSV errors are
-those of Go 1.17 and later, which count from one.
+The rejected values were observed with kube-controller-manager v1.20.2; columns of CSV errors are those of Go 1.17 and
+later, which count from one.
 """
 
 from typing import Any

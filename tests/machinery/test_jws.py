@@ -1,7 +1,7 @@
 """JSON Web Signatures: other programs verify ours, and we verify theirs.
 
-The detached signatures are those of cluster-bootstrap's ``token/jws/jws_test.go`` (v1.36). Tokens are checked with
-OpenSSL's command line where there is one: it knows nothing of ours but the standard.
+The detached signatures are those of cluster-bootstrap's ``token/jws/jws_test.go`` (v1.36). Tokens are verified with
+OpenSSL's command line, if it is installed.
 """
 
 import base64

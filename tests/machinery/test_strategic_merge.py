@@ -224,7 +224,7 @@ def test_strategic_merge_requires_a_schema() -> None:
 
 @pytest.mark.parametrize(("short_cut", "long_way"), [("_is_sorted", False), ("_merge_by_name", None)])
 def test_fast_paths_agree_with_the_full_merge(monkeypatch: pytest.MonkeyPatch, short_cut: str, long_way: Any) -> None:
-    """Nearly every patch goes by one of them; it gives what the long way does, and is taken."""
+    """Nearly every patch uses a fast path: it is used here, and has the result of the full merge."""
     rng = random.Random(1)
     as_it_is = getattr(strategic_merge, short_cut)
     short: list[bool] = []

@@ -1,4 +1,4 @@
-"""Which pods a node takes, and what it says to those that it does not.
+"""Which pods a node admits, and the reasons of rejections.
 
 Mirrors kubelet v1.36 ``pkg/kubelet/lifecycle/predicate_test.go``, ``handlers_test.go`` and
 ``pkg/kubelet/eviction/eviction_manager_test.go`` (``*Admit*``).

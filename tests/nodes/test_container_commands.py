@@ -1,4 +1,4 @@
-"""What a container does whose command says it, and what is left open."""
+"""Run time, exit code and output of containers by their commands, and commands that are not interpreted."""
 
 import math
 

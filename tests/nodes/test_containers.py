@@ -123,7 +123,7 @@ def test_backoff_is_reset_after_ten_minutes_without_a_restart() -> None:
 
 
 def test_changes_during_an_outage_have_their_actual_times() -> None:
-    """A node that was away for an hour finds in its containers what has happened meanwhile."""
+    """A node that was silent for an hour reports the times at which containers changed."""
     step, leap = (runtime_pod(pod(annotations={"exit-code": "1", "run-time": "5s"})) for _ in range(2))
     for now in range(0, 3600, 7):
         advance(step, float(now))

@@ -86,7 +86,7 @@ async def phase(world: World, name: str) -> str:
 
 
 async def volumes_of(world: World, node: str) -> tuple[list[str], list[str]]:
-    """What the node is told that it has, and what it says that it uses."""
+    """The node's ``volumesAttached`` and ``volumesInUse``."""
     status = (await world.must_get(f"{NODES}/{node}"))["status"]
     return [item["name"] for item in status.get("volumesAttached") or []], status.get("volumesInUse") or []
 

@@ -1,4 +1,4 @@
-"""Which images cannot be had, what is said of them, and how often it is tried."""
+"""Which images cannot be pulled, the error messages, and the retries."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ def seen(phase: str = "Pending", conditions: dict[str, str] | None = None, **par
 
 
 def bounded_cache(made: NodePod, taken: bool, written_at: float = 0.0) -> PodSyncStatus:
-    """Of a pod that was seen at 0, and if ``taken`` is as it was written at that time."""
+    """A cached pod observed at 0, and if ``taken`` its state at that time."""
     sync_status = PodSyncStatus(uid="u", behaviour=behaviour_of(made, PROFILE), annotations={}, seen_at=0.0)
     if taken:
         sync_status.runtime_pod = runtime_pod(made, PROFILE, until=written_at)

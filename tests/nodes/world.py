@@ -94,7 +94,7 @@ class World:
     # Objects
 
     async def create_node(self, name: str, *, cpu: str = "4", **spec: Any) -> None:
-        """A Node that nobody simulates, without the taint of new nodes unless ``spec`` gives it that."""
+        """Create a Node that is not simulated, without the taint of new nodes unless ``spec`` has it."""
         allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
         body = {
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec,
@@ -181,7 +181,7 @@ class World:
         await self.client.delete(PODS, name, "default", grace_period_seconds=grace)
 
     def count_writes(self, part: str) -> int:
-        """How many writes there were to objects whose key contains ``part``."""
+        """The number of writes to objects whose key contains ``part``."""
         return sum(part in change.key for change in self.writes)
 
 

@@ -1,4 +1,4 @@
-"""Arguments of declarations: what is wrong with them is said where they are declared, with the way out."""
+"""Arguments of declarations: errors are raised at the declaration, and say how to correct it."""
 
 import functools
 import re

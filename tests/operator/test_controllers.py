@@ -428,7 +428,7 @@ def test_wrong_declarations_are_rejected() -> None:
 
 
 async def test_two_controllers_apply_parts_of_one_object(cluster: AsyncCluster) -> None:
-    """Each is a field manager of its own: what the other one applied stays."""
+    """Each is a separate field manager: fields applied by the other one are kept."""
     app = App("things")
 
     def applies(name: str) -> None:

@@ -412,7 +412,7 @@ def limits(version: str, name: str = "home", **spec: Any) -> dict[str, Any]:
     ],
 )
 def test_incomplete_and_invalid_objects_are_converted(given: Any, version: str, expected: Any) -> None:
-    """Required fields that are missing stay missing: no zero values are made up."""
+    """Missing required fields are not replaced by zero values."""
     sent = limits("v1" if version == "v2" else "v2")
     sent |= {"spec": given} if given is not None else {}
     if given is None:

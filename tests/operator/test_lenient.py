@@ -1,4 +1,4 @@
-"""Objects that do not fit their views: what is read of them, and what is an error."""
+"""Objects that do not match their types: which fields are decoded, and which are errors."""
 
 import datetime
 import enum

@@ -30,7 +30,7 @@ from pilothouse.testing import AsyncCluster, async_plane
 
 @pytest.fixture
 def controllers(monkeypatch: pytest.MonkeyPatch) -> list[DeclaredController]:
-    """Those that run, for tests of what they remember."""
+    """The running controllers, to test their memory."""
     result: list[DeclaredController] = []
     init = DeclaredController.__init__
 

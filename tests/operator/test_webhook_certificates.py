@@ -56,7 +56,7 @@ def trusts(bundle: bytes, pair: Pair, at: datetime.datetime, host: str = HOST) -
 
 
 def test_certificates_for_twenty_years() -> None:
-    """Looked at every ten days: what a client knew before is always enough, and nothing expires."""
+    """Checked every ten days: a CA that a client trusted before remains sufficient, and nothing expires."""
     kept = renewed(None, [HOST], "pages", START)
     bundles, servings = {kept.bundle}, {kept.serving.certificate}
     for number in range(1, 2 * AUTHORITY_DAYS, 10):

@@ -56,7 +56,7 @@ async def served(client: Client, env: Env, **settings: Any) -> AsyncIterator[int
 
 
 class Caller:
-    """A connection that stays open, as API servers keep theirs."""
+    """A connection that is kept open, as API servers do."""
 
     def __init__(self, port: int, authorities: bytes) -> None:
         self._context = ssl.create_default_context(cadata=authorities.decode())

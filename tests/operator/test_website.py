@@ -188,7 +188,7 @@ async def test_the_generated_roles_suffice(env: Env, example: ModuleType) -> Non
 
 
 class Counting:
-    """A transport that notes the requests that pass, and those that were forbidden."""
+    """A transport that counts requests, and forbidden ones."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

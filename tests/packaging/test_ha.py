@@ -141,7 +141,7 @@ def test_keys_and_tokens_are_created_once(tmp_path: Path) -> None:
 
 
 class _Server:
-    """An API server, as far as a load balancer knows: it says whether it is ready, and otherwise its name."""
+    """An API server for a load balancer: ``/readyz``, and otherwise its name."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name, self.ready, self.port = name, True, free_port()

@@ -36,7 +36,7 @@ def printed(**environment: str) -> str:
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-build.txt"])
 def test_runtime_lock_is_a_subset_of_the_development_lock(name: str) -> None:
-    """Versions and hashes alike: what was tested is what is installed."""
+    """Equal versions and hashes: tested versions are installed."""
     ours, tested = pins(name), pins("requirements-dev.txt")
     assert ours
     assert all(tested[name] == pin for name, pin in ours.items())

@@ -57,7 +57,7 @@ def test_static_pod_mounts_every_file_of_its_flags() -> None:
 
 
 def test_deployment_runs_every_controller_but_replicaset() -> None:
-    """Nor those that need settings of the cluster, or an account that can make itself an administrator."""
+    """Except those that need settings of the cluster, or an account that can escalate to administrator."""
     runs = {item.name for item in USUAL if not item.switch}
     assert list(options("deployment.yaml").controllers) == sorted(
         runs - {"clusterrole-aggregation-controller", "replicaset-controller"}

@@ -111,7 +111,7 @@ def test_every_flag_exists() -> None:
 
 
 def test_every_controller_is_listed() -> None:
-    """Upstream's in the list; those that only pilothouse has anywhere on the page, so that operators know of them."""
+    """Upstream's controllers in the list; pilothouse's own ones anywhere on the page."""
     own = own_controllers(DESCRIPTORS)
     first = PAGE.partition("**Read this first.**")[2].partition("\n\n")[0]
     for descriptor in DESCRIPTORS:

@@ -1,7 +1,7 @@
-"""``deploy/rbac.yaml`` grants the manager's account exactly the rights it needs.
+"""``deploy/rbac.yaml`` grants the manager's account exactly the permissions that it needs.
 
-What the manager asks for under its own name is ``NEEDED``, with the reason; the requests of a whole start in virtual
-time are held against it, too. Controllers act under accounts of their own, whose rights v1.36's bootstrap roles give.
+``NEEDED`` has the manager's requests under its own name, with the reason; the requests of a startup in virtual time are
+compared with it, too. Controllers use their own accounts, with the permissions of v1.36's bootstrap roles.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""A plane in a simulated cloud: Services get load balancers, nodes whose machine is gone go."""
+"""A plane in a simulated cloud: Services get load balancers, nodes without machine are deleted."""
 
 import asyncio
 

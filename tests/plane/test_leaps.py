@@ -1,5 +1,5 @@
-"""What is left out in virtual time, because nobody could tell, changes nothing: with it and without it a plane makes
-the same writes, at the same instants, for the same reasons."""
+"""Skipping idle virtual time changes nothing: with and without it a plane makes the same writes at the same times for
+the same reasons."""
 
 import asyncio
 import datetime

@@ -1,6 +1,6 @@
-"""A plane whose manager loses its lease goes on: what would end a program of its own must not end the API server.
+"""A plane whose manager loses its lease continues: the end of the manager must not end the API server.
 
-The stand-alone manager ends, as upstream's: ``tests/controllermanager/test_manager.py``.
+The stand-alone manager exits, as upstream's: ``tests/controllermanager/test_manager.py``.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A plane whose controllers are built with the first object that gives them something to do."""
+"""A plane whose controllers are built when the first object that they handle is created."""
 
 import asyncio
 from typing import Any

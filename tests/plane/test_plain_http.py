@@ -13,7 +13,7 @@ pytestmark = pytest.mark.real_loop
 
 
 def _ask(headers: list[tuple[bytes, bytes]]) -> tuple[int, list[Any]]:
-    """What is answered, and with which headers the application was asked."""
+    """The response, and the headers that the application received."""
     requests: list[Any] = []
     status = 0
 

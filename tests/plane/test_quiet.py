@@ -1,4 +1,4 @@
-"""An idle plane does nearly nothing, and clients in the same process ask for no more than they need."""
+"""An idle plane uses nearly no CPU, and clients in the same process send no unnecessary requests."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ _ALONE = PlaneOptions(nodes=0, manager=Options(leader_election=LeaderElection(en
 
 
 class _Recorder:
-    """Passes everything on, and notes what was asked."""
+    """Forwards everything, and records requests."""
 
     def __init__(self, transport: wire.Transport, targets: list[str]) -> None:
         self._transport = transport

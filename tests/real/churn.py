@@ -1,7 +1,7 @@
 """Random changes of ReplicaSets and DaemonSets, with a record of the desired state to compare with.
 
-Each act is also worth a number of pods: so many a controller may have to create because of it, at most. What was
-created beyond that was created twice.
+Each action has a budget of pods that a controller may have to create because of it. Pods beyond the budget were created
+twice.
 """
 
 import http.client
@@ -166,8 +166,8 @@ class Churn:
     # What came of it
 
     def finish(self, meanwhile: Callable[[], None]) -> None:
-        """The last acts: every orphan is adopted, and pods are deleted that belong to nobody because this test took
-        them away. Then all has to become as ``problems`` wants it. ``meanwhile`` is called again and again."""
+        """The final actions: adopt every orphan, and delete pods that lost their owner by this test. Then the state
+        must converge until ``problems`` is empty. ``meanwhile`` is called repeatedly."""
         deadline = time.monotonic() + 120
         while self._orphans:
             meanwhile()

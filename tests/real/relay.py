@@ -27,7 +27,7 @@ class _Line:
 class Relay:
     """Relays bytes to a port of this machine and back, including TLS.
 
-    While nobody listens behind it connections are dropped at once, as a load balancer without backends does.
+    While the backend is down, connections are closed immediately, as by a load balancer without backends.
     """
 
     def __init__(self, target: int) -> None:
@@ -50,7 +50,7 @@ class Relay:
     def cut(self, rng: random.Random, share: float, *, quiet: bool) -> int:
         """Reset about this share of the connections, without a TLS or HTTP shutdown. Returns their number.
 
-        ``quiet``: only those that were asked nothing lately and owe no answer. Those are watches, and what idles.
+        ``quiet``: only connections without a recent or pending request: watches and idle ones.
         """
         return int(self._do(self._cut(rng, share, quiet=quiet)))
 

@@ -1,7 +1,7 @@
 """The scenario of ``test_all_rights``, which exercises all paths of each controller.
 
-What takes long goes on beside the rest: a pod of a node that does not exist is collected after forty seconds of
-quarantine, a node is silent after 13.
+Slow processes run concurrently: a pod of a missing node is garbage collected after forty seconds of quarantine, a node
+becomes unreachable after 13.
 """
 
 import base64

@@ -78,7 +78,7 @@ Right = tuple[str, str, str, str]
 
 
 class Outcome(NamedTuple):
-    """What is left when the scenario has run and the manager has stopped."""
+    """The results of the scenario, after the manager has stopped."""
 
     asked: list[Asked]
     log: str
@@ -102,10 +102,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealClust
 
 
 def start(directory: Path, cluster: RealCluster, port: int, *flags: str) -> Program:
-    """The manager as the user that v1.36's bindings know.
+    """The manager as the user of v1.36's bindings.
 
-    The server has a name, the authority is a file of its own, the certificate comes from a plugin: all of that has
-    metrics.
+    The server has a host name, the CA is a file, the certificate is from a plugin: each of these has metrics.
     """
     user = cluster.user(MANAGER)
     config = json.loads(user.read_text())
@@ -162,7 +161,8 @@ def test_bootstrap_roles_allow_every_request(outcome: Outcome) -> None:
 
 
 def test_manager_metrics_have_no_forbidden_responses_outside_terminating_namespaces(outcome: Outcome) -> None:
-    """Creating something there is refused by admission, not for want of a right; upstream gets the same (trace 11)."""
+    """Creates in terminating namespaces are rejected by admission, not by authorization; upstream's are, too (trace
+    11)."""
     refused = [item for item in outcome.asked if item.code == 403]
     assert {(item.verb, item.namespace) for item in refused} <= {("create", outcome.doomed)}
     assert total(outcome.metrics, "rest_client_requests_total", code="403") == len(refused)
@@ -209,7 +209,7 @@ def test_user_agents_of_the_manager_are_upstreams(outcome: Outcome) -> None:
 
 
 def used(asked: list[Asked]) -> set[Right]:
-    """What was asked for, as rules name it."""
+    """The requests as RBAC rules describe them."""
     return {(item.user, item.verb, item.group, item.resource) for item in asked if item.resource}
 
 

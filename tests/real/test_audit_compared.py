@@ -22,7 +22,7 @@ Events = dict[str, list[Event]]
 
 
 class Session(NamedTuple):
-    """What was asked and answered, and what was recorded of it, by Audit-ID."""
+    """Requests, responses, and the audit events by Audit-ID."""
 
     answers: dict[str, tuple[Asked, int]]
     events: Events
@@ -126,7 +126,7 @@ _NOT_IN_V1_20 = frozenset({"message", "details"})
 
 
 def _scrubbed(value: Any, without: frozenset[str]) -> Any:
-    """Without what is never the same, and without what is empty, of which v1.20 writes more."""
+    """Without varying values, and without empty ones, of which v1.20 writes more."""
     if isinstance(value, dict):
         left = {key: _scrubbed(one, without) for key, one in value.items() if key not in _IDS_AND_TIMES | without}
         return {key: one for key, one in sorted(left.items()) if one not in (None, {}, [], "")}

@@ -1,6 +1,6 @@
-"""DaemonSets of ``pilothouse manager`` against a real kube-apiserver, with simulated nodes and our scheduler.
+"""DaemonSets of ``pilothouse manager`` on a real kube-apiserver, with simulated nodes and our scheduler.
 
-The scenarios are those of ``tests/clients/test_daemonset.py``, all but the surge: a v1.20 server drops the field.
+The scenarios are those of ``tests/clients/test_daemonset.py`` except surge: a v1.20 server drops the field.
 """
 
 from collections.abc import Callable, Iterator

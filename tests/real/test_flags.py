@@ -96,7 +96,7 @@ def test_flag_errors_are_kube_controller_managers(words: list[str]) -> None:
 
 
 def test_configz_has_every_field_of_kube_controller_manager(tmp_path: Path) -> None:
-    """But for those that are gone since v1.20; and nothing but what came since then is new."""
+    """Except fields removed since v1.20; additional fields were added since then."""
     kubeconfig = tmp_path / "kubeconfig"
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}

@@ -20,7 +20,7 @@ Start = Callable[[RealCluster, Path], Program]
 
 
 def ours(cluster: RealCluster, directory: Path) -> Program:
-    """Our manager, with the ReplicaSet controller only, throttled as it is by default."""
+    """Our manager, with the ReplicaSet controller only, and the default rate limits."""
     flags = [f"--kubeconfig={cluster.kubeconfig}", "--controllers=replicaset", "--secure-port=0", "--v=2", *SHORT]
     return pilothouse(directory, "manager", *flags)
 

@@ -47,7 +47,7 @@ class Seen(NamedTuple):
 
 
 def ours(cluster: RealCluster, directory: Path, port: int) -> Program:
-    """Our manager. Since v1.29 taint eviction is a controller of its own."""
+    """Our manager. Since v1.29 taint eviction is a separate controller."""
     login = f"kubeconfig={cluster.kubeconfig}"
     logins = [f"--{login}", f"--authentication-{login}", f"--authorization-{login}"]
     controllers = f"{CONTROLLERS},taint-eviction-controller"

@@ -41,7 +41,7 @@ def manager(real_cluster: RealCluster, machines: None, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 def doomed(real_cluster: RealCluster, manager: Program, tmp_path: Path) -> Iterator[Program]:
-    """A machine of its own, whose node is ``doomed-0``."""
+    """A separate machine, whose node is ``doomed-0``."""
     words = ("nodes", f"--kubeconfig={real_cluster.kubeconfig}", "--node-prefix=doomed-", "--nodes=1")
     with pilothouse(tmp_path, *words, "--pod-start-delay=50ms", name="doomed") as program:
         yield program

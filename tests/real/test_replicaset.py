@@ -77,8 +77,8 @@ def test_deleting_a_namespace_removes_its_content(view: View, manager: Program) 
 
 
 def test_manager_logged_no_unexpected_errors(manager: Program) -> None:
-    """All of the above went without a complaint but those that upstream makes too: a status for a ReplicaSet that has
-    just gone, and pods that outlive the first look at their namespace."""
+    """All of the above without errors, except those that upstream logs too: a status of a deleted ReplicaSet, and pods
+    that remain after the first sync of their namespace."""
     assert manager.code is None
     usual = re.compile(r"web\W+ not found|UID in precondition|unexpected items still remain in namespace")
     complaints = [line for line in manager.log.splitlines() if re.match(r"[EW]\d{4} ", line)]

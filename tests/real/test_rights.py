@@ -75,7 +75,7 @@ def test_replica_set_controller_role_is_sufficient(view: View, directory: Path) 
 
 
 def test_missing_role_is_visible_in_the_metrics(view: View, directory: Path) -> None:
-    """The measure of the other tests can fail, and the manager stays alive meanwhile."""
+    """The check of the other tests can fail, and the manager keeps running."""
     port = free_port()
     with start(directory, view.cluster.user("nobody"), port, "--leader-elect=false") as manager:
         manager.until("replicasets.apps is forbidden", 20)

@@ -172,7 +172,7 @@ def soak_cluster(tmp_path: Path) -> Iterator[SoakCluster]:
 
 @dataclass(frozen=True)
 class _Outage:
-    """From when to when there was no API server, or one that did not know anybody's rights yet."""
+    """A period without an API server, or with one that had not loaded any roles."""
 
     since: datetime.datetime
     ready: datetime.datetime
@@ -226,7 +226,7 @@ class Soak:
             self.restart_api_server()
 
     def settle(self, what: str) -> None:
-        """Wait until all is as wanted, and stays so for a moment."""
+        """Wait until the desired state is reached, and is stable."""
         began = time.monotonic()
         self.churn.finish(self._rotate_in_time)
         deadline = time.monotonic() + SETTLE_SECONDS

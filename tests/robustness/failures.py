@@ -97,8 +97,8 @@ class Failures:
     # A full etcd
 
     def _fill(self) -> str:
-        """Store until the quota is reached and etcd takes no more writes (the alarm NOSPACE); then do what its
-        documentation says: remove, compact, defragment, disarm."""
+        """Write until the quota is reached and etcd rejects writes (alarm NOSPACE); then follow its documentation:
+        delete, compact, defragment, disarm."""
         name = ETCD[0]
         for number in range(200):
             try:

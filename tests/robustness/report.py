@@ -9,9 +9,9 @@ from tests.robustness.watch_guarantees import Snapshot, Stored, Watch, list_viol
 
 
 def resolved(history: Sequence[Operation], stored: Sequence[Stored]) -> list[Operation]:
-    """Writes without an answer whose value etcd has get their revision; those that it never had are left out.
+    """Writes without a response whose value is in etcd get their revision; others are removed.
 
-    Deletions without an answer stay open: what etcd has does not say whose they were.
+    Deletions without a response remain undecided: etcd does not record who deleted.
     """
     revisions = {one.value: one.revision for one in stored if one.value}
     result = []

@@ -41,7 +41,8 @@ DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 
 
 class Scaler:
-    """Changes the size of a Deployment, and wants to see it in the end: what managers, schedulers and nodes do."""
+    """Changes the size of a Deployment, and checks the final number of pods, which managers, schedulers and nodes must
+    reach."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -69,7 +70,7 @@ class Scaler:
             self.changes += _status(self.connection.request("PUT", f"{DEPLOYMENT}/web/scale", scale)) == 200
 
     def is_done(self) -> bool:
-        """Whether there are as many pods as wanted, all ready."""
+        """Whether the desired number of pods exists, all ready."""
         answer = self.connection.request("GET", f"{DEPLOYMENT}/web")
         if answer is None or answer.status != 200:
             return False

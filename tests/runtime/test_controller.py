@@ -26,7 +26,7 @@ Answer = Requeue | Exception | None
 
 
 class Answering(Controller):
-    """Answers one key as the test says, and records when it was asked."""
+    """Returns the scripted results for one key, and records the times of its syncs."""
 
     def __init__(self, env: Env, answers: list[Answer], metrics: Registry | None = None) -> None:
         super().__init__("test", env, limiter=ExponentialFailureLimiter(1.0, 60.0), metrics=metrics)

@@ -176,8 +176,7 @@ async def test_leader_stops_and_is_fenced_after_the_renew_deadline(env: Env) -> 
 
 
 async def test_leader_ending_due_to_its_fence_has_lost_the_lease(env: Env) -> None:
-    """The fence closes before the last renewal is given up: what is written in between fails, and what is being started
-    then fails with it."""
+    """The fence closes before the last renewal times out: writes in between fail, and so does what is being started."""
     server = Cluster(env)
     fence = Fence(env)
     member = Member(env, server, "one", fence=fence)
@@ -347,7 +346,7 @@ async def test_candidate_stopped_while_acquiring_releases_the_lease(env: Env) ->
 
 
 class LateAnswers:
-    """Does at once what it is asked, and says so later."""
+    """Executes requests immediately, and delays the responses."""
 
     def __init__(self, inner: wire.Transport, seconds: float) -> None:
         self._inner = inner

@@ -369,7 +369,7 @@ async def test_stop_before_start_ends_wait_for_sync(env: Env) -> None:
 
 
 async def test_handler_added_by_a_handler_misses_no_events(env: Env) -> None:
-    """It receives what the cache has by then, and everything that comes after."""
+    """It receives the cached objects, and all later events."""
     observed: list[str] = []
     server = ScriptedServer(env, [listed(3), watched(added(pod("a", 4)) + added(pod("b", 5)))])
     informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)

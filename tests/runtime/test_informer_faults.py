@@ -25,10 +25,7 @@ NAMES = [f"pod-{number}" for number in range(12)]
 
 
 class Mirror:
-    """A handler that keeps its own copy by its notifications, and insists on the contract.
-
-    A failed assertion in a handler stops a virtual run.
-    """
+    """A handler that keeps a copy from its notifications, and checks their order."""
 
     def __init__(self, informer: "SharedInformer[Pod] | SharedInformer[Object]") -> None:
         self.versions: dict[str, str] = {}

@@ -18,7 +18,7 @@ SLEEP = 1.0
 
 
 class OnDemandFixture:
-    """A server with one program that waits, and what became of it."""
+    """A server with one program that waits for objects, and the program's events."""
 
     def __init__(self, env: Env, *watches: Watch, error: Exception | None = None) -> None:
         self.cluster = Cluster(env)

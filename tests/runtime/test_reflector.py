@@ -209,7 +209,7 @@ async def test_watch_timeouts_are_random_between_five_and_ten_minutes(env: Env) 
 
 
 async def test_unserved_kind_is_an_error_after_a_minute(env: Env, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever deletes a definition need not read errors of those who are about to stop watching it."""
+    """Deleting a definition causes no errors of watches that are about to stop."""
     caplog.set_level(logging.INFO)
     missing: list[Scripted] = [refused(404, "NotFound")] * 20
 
@@ -242,7 +242,7 @@ async def test_backoff_resets_after_two_minutes(env: Env) -> None:
 
 
 async def test_undecodable_object_is_skipped(env: Env) -> None:
-    """In a list and in a watch: what was cached of it stays, everything else is served, and the watch goes on."""
+    """In a list and in a watch: its cached state is kept, other objects are delivered, and the watch continues."""
     broken = pod("a", 7) | {"spec": {"nodeName": 5}}
     _server, handled, informer = await play(
         env,

@@ -163,7 +163,7 @@ async def test_key_added_after_a_cancelled_get_goes_to_the_next_waiter(env: Env)
 
 
 async def test_superseded_delays_do_not_accumulate(env: Env) -> None:
-    """A key that is asked for in an hour after each look, and looked at every second for other reasons."""
+    """A key that is added with a delay of an hour after each sync, and synced every second for other reasons."""
     queue: WorkQueue[str] = WorkQueue(env)
     queue.add_after("b", 3000)
     for _ in range(2000):

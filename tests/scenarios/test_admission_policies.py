@@ -25,7 +25,7 @@ WRONG_MESSAGES = ("'a lease of ' + object.metadata.nam",)
 
 
 def invariant() -> PolicyStatuses:
-    """Who knows what is wrong."""
+    """The invariant with the expected type-checking results."""
     return PolicyStatuses(lambda text: text in (*WRONG, *WRONG_MESSAGES))
 
 

@@ -1,6 +1,6 @@
 """Attachable volumes and their names.
 
-After v1.36 ``pkg/volume/util/util_test.go`` (TestIsMultiAttachAllowed, in what it says of PersistentVolumes),
+After v1.36 ``pkg/volume/util/util_test.go`` (TestIsMultiAttachAllowed, the part about PersistentVolumes),
 ``pkg/volume/csi/csi_attacher_test.go`` (names of attachments) and
 ``pkg/controller/volume/attachdetach/util/util_test.go`` (Test_CreateVolumeSpec).
 """

@@ -1,5 +1,6 @@
-"""Whose a token Secret is: ``IsServiceAccountToken``, apiserver library ``authentication/serviceaccount/util_test.go``
-(v1.36), and what the token in it says: ``pkg/serviceaccount/legacy.go``."""
+"""The account of a token Secret: ``IsServiceAccountToken``, apiserver library
+``authentication/serviceaccount/util_test.go`` (v1.36), and the claims of its token: ``pkg/serviceaccount/legacy.go``.
+"""
 
 from tests.tables import cases
 

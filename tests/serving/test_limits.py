@@ -308,7 +308,7 @@ async def test_shutdown_while_clients_connect() -> None:
 
 
 def test_connections_are_accepted_after_file_descriptor_exhaustion() -> None:
-    """In a process of its own: what it may open is less than its limits are made for."""
+    """In a separate process, whose file descriptor limit is lower than the server's limits assume."""
     program = """
 import asyncio, resource, socket
 from pilothouse.env import loops

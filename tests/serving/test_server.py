@@ -41,7 +41,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class Streaming:
-    """Streams what is put into it; notes how the stream ended."""
+    """Streams its input, and records how the stream ended."""
 
     def __init__(self) -> None:
         self.pieces: asyncio.Queue[bytes] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""A snapshot in virtual time: at rest it stays as it is; what becomes of a drain."""
+"""A snapshot in virtual time: without changes it is stable; the results of a drain."""
 
 import asyncio
 import io

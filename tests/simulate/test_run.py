@@ -1,4 +1,4 @@
-"""Runs of scenarios: the same seed gives the same run, and what does not hold is found."""
+"""Runs of scenarios: equal seeds give equal runs, and violated expectations are reported."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A scenario whose cluster is a snapshot: what is there at its start counts like everything else."""
+"""A scenario whose cluster is a snapshot: initial objects are counted like others."""
 
 from pathlib import Path
 

@@ -259,7 +259,7 @@ def test_pseudonyms_are_different_each_time() -> None:
 
 
 def test_short_words_have_unique_pseudonyms() -> None:
-    """There are 26 words of one letter: when they are taken, longer ones come."""
+    """There are 26 pseudonyms of one letter; then longer ones are used."""
     anonymizer = Anonymizer(choose=lambda characters: characters[0])
     objects = [{**SECRETIVE, "metadata": {"name": name, "uid": name}} for name in ("b", "c", "d")]
     names = [anonymizer(PODS, obj)["metadata"]["name"] for obj in objects]

@@ -220,7 +220,7 @@ def test_unserved_resources_are_reported(tmp_path: Path) -> None:
 
 
 def test_objects_of_several_stores_keep_their_order(tmp_path: Path) -> None:
-    """No two objects have a revision in common, and what an object says of itself is what it has."""
+    """No two objects share a revision, and an object's resourceVersion is its revision."""
     versions = {"a": "5", "b": "5", "c": "6", "d": "9", "e": "5"}
     path = snapshot_of(tmp_path / "s", *[config_map(name, resourceVersion=each) for name, each in versions.items()])
     records = restored(path).records

@@ -137,7 +137,7 @@ async def test_forbidden_resources_are_skipped_and_reported(env: Env, tmp_path: 
 
 @pytest.mark.parametrize("with_token", [True, False])
 async def test_list_continues_after_an_expired_token(env: Env, tmp_path: Path, with_token: bool) -> None:
-    """kube-apiserver says how to go on from there with what is there now; without that it begins anew."""
+    """kube-apiserver returns an inconsistent continue token with the error; without one the list is restarted."""
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         for number in range(8):
             await cluster.create(config_map(number))

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=30)]
 
 
 async def test_watch_continues_after_a_member_change(env: Env) -> None:
-    """A request fails on a member whose connection still stands, since that has lost the others: the watch, which
-    has gone well so far, must go on at the next one."""
+    """A request fails on a member with an open connection that has lost the others: the watch must continue at the next
+    member."""
     etcd = shared_etcd()
     urls = (etcd.url, etcd.url.replace("127.0.0.1", "localhost"))
     store = EtcdStore.open(env, EtcdOptions(servers=urls, compaction_interval=0), PlainKeys(etcd.root()), PlainCodec())
@@ -44,7 +44,7 @@ async def test_watch_continues_after_a_member_change(env: Env) -> None:
 
 
 async def test_hanging_member_is_replaced(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was sent to it has an unknown outcome; what comes next goes to another one at once."""
+    """Requests sent to it have an unknown outcome; the next ones use another member immediately."""
     etcd = shared_etcd()
     with Network() as network:
         through = f"http://127.0.0.1:{network.connect('member', etcd.port)}"
@@ -65,8 +65,8 @@ async def test_hanging_member_is_replaced(env: Env, monkeypatch: pytest.MonkeyPa
 
 
 async def test_pending_requests_of_a_replaced_member_are_answered(env: Env) -> None:
-    """Where there is no other member, a request that takes too long, such as a check of health, changes the connection;
-    what was sent on the earlier one is answered there."""
+    """Without another member, a request that takes too long, such as a health check, replaces the connection; requests
+    on the earlier one still get their responses."""
     etcd = shared_etcd()
     with Network() as network:
         through = f"http://127.0.0.1:{network.connect('member', etcd.port)}"

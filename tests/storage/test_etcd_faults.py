@@ -88,7 +88,7 @@ async def test_hanging_etcd_is_unhealthy(env: Env) -> None:
 
 
 async def test_compaction_during_an_outage_causes_a_relist(env: Env) -> None:
-    """Watchers end, since nobody knows what happened in between."""
+    """Watchers end, since events in between are lost."""
     etcd = Etcd().start()
     store, other = open_store(env, etcd.url), open_store(env, etcd.url)
     try:

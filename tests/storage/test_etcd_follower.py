@@ -51,7 +51,7 @@ class Stream:
 
 
 class Received:
-    """A follower of such a stream, and what it hands on."""
+    """A follower of such a stream, and the changes that it emits."""
 
     def __init__(self, woken: int = 0) -> None:
         self.stream = Stream()

@@ -202,7 +202,7 @@ async def test_killed_members_lose_no_writes_or_events(
 @pytest.mark.real
 @pytest.mark.real_loop(timeout=60)
 async def test_watch_ends_at_a_partitioned_member(env: Env, members: Members) -> None:
-    """It would be silent, and the store could not know that it shows what was."""
+    """It would be silent, and the store could not detect that it is stale."""
     store = await _opened(env, members.urls[:1])
     try:
         await put(store, "/pods/default/a", expected=0)

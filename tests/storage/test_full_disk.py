@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 
 
 async def _put_until_full(store: SqliteStore, name: str) -> tuple[list[str], str]:
-    """The names of what was acknowledged, and the reason why no more is."""
+    """The names of acknowledged objects, and the error of the first rejected write."""
     acknowledged: list[str] = []
     for number in range(2000):
         try:

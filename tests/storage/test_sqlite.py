@@ -271,7 +271,7 @@ async def test_second_store_is_rejected_with_the_pid_of_the_first(env: Env, tmp_
 
 @pytest.mark.parametrize("name", ["lock", "pilothouse.db", "admin.token"])
 def test_symlinks_in_the_data_directory_are_rejected(tmp_path: Path, name: str) -> None:
-    """Its owner could have a file of ours overwritten, or one of theirs trusted."""
+    """Another user could have one of our files overwritten, or a foreign one trusted."""
     victim, data = tmp_path / "victim", tmp_path / "data"
     victim.write_text("precious")
     data.mkdir()
@@ -500,7 +500,7 @@ loops.run(main())
 
 
 class Gate(SqliteFile):
-    """A file whose writes wait until they are let through, or fail with a reason."""
+    """A file whose writes wait until they are released, or fail with a reason."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -59,7 +59,7 @@ async def backups_of_both_versions(cluster: AsyncCluster) -> None:
 
 
 def copies_are_kept(state: State) -> None:
-    """What is stored has been defaulted and validated, and in the end each Backup has its agent."""
+    """Stored objects were defaulted and validated, and finally each Backup has its agent."""
     result = {obj["metadata"]["name"]: obj["spec"] for obj in state.list("example.com/v2", "Backup")}
     assert all(spec["schedule"] == "0 3 * * *" for spec in result.values()), result
     if state.converged:

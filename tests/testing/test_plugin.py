@@ -177,8 +177,8 @@ def test_asks_wrongly(pilothouse):
 
 
 def test_a_traceback_ends_in_the_test_that_asked(tmp_path: Path) -> None:
-    """What the server said, and what was waited for, is not a matter of how pilothouse came to know. A condition that
-    fails is shown with all that led to it."""
+    """Internal frames of pilothouse are hidden from errors of requests and waits. A failing condition is shown with its
+    full traceback."""
     said = _pytest(tmp_path, _FAILS, "--tb=short").stdout
     refused, in_vain, wrongly = re.split("^___.*$", said, flags=re.MULTILINE)[1:]
     assert "test_example.py:3: in test_rejected" in refused

@@ -1,4 +1,4 @@
-"""Programs of a test's own beside a plane, and arguments that make no plane."""
+"""Programs of a test that run with a plane, and invalid arguments of planes."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""``running``: apps and other programs under test, as whom they run, and what ``wait_for`` says when they fail."""
+"""``running``: apps and other programs under test, their users, and the errors of ``wait_for`` when they fail."""
 
 import asyncio
 import re

@@ -25,7 +25,7 @@ with plane() as cluster:
 
 @functools.cache
 def _loaded() -> tuple[frozenset[str], frozenset[str]]:
-    """The modules of a process whose first plane over HTTP has just become ready, and when no more come."""
+    """The modules of a process when its first plane over HTTP is ready and no more are being imported."""
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, repr(sys.path)], capture_output=True, text=True, timeout=60, check=True
     )

@@ -1,4 +1,4 @@
-"""Strategies for custom resources: the API server accepts what they make."""
+"""Strategies for custom resources: the API server accepts the generated objects."""
 
 import copy
 import importlib.util

@@ -71,9 +71,10 @@ LONGEST_BACK_OFF = 200.0
 
 
 async def quota(user: KubectlUser) -> None:
-    """03: more pods than the quota allows, which then is raised.
+    """03: more pods than the quota allows; later the quota is raised.
 
-    When the next try comes depends on how many there were, so the end leaves time for it; recorded it was at 10.907.
+    The time of the next retry depends on the number of earlier ones, so the end leaves time for it; recorded it was at
+    10.907.
     """
     quotas = f"api/v1/namespaces/{user.namespace}/resourcequotas"
     await user.request("POST", quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}})

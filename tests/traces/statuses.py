@@ -1,7 +1,7 @@
 """Sequences of an object's reported status, without states that depend only on timing.
 
-Several changes that come close together are one status update or many. What is sure is where a walk turns. A state that
-lies between its neighbours, every number on the way from the one to the other, is a matter of speed.
+Several changes close together are one status update or many. Only the turning points are certain. A state between its
+neighbors, every count between the two, depends on timing.
 """
 
 from typing import Any

@@ -32,7 +32,7 @@ class Bound(AlwaysAllow):
 
 
 async def send_request(user: KubectlUser, who: Identity, method: str, path: str, body: Doc) -> Doc:
-    """A request of somebody whose uid counts."""
+    """Send a request as a user with a relevant uid."""
     headers = {"content-type": "application/json"}
     answer = await user.server.handle(Request(method, path, headers, msgspec.json.encode(body)), who)
     assert isinstance(answer, Response)

@@ -13,7 +13,7 @@ ROLES = "apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
 def without_uids(records: Sequence[Record]) -> Sequence[Record]:
-    """Ours says in addition which role it means, so that none is made anew."""
+    """Our patches have the role's uid, so that none is recreated."""
     for record in records:
         if record.user == USER and record.verb == "patch":
             assert record.body["metadata"].pop("uid")

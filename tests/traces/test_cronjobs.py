@@ -1,7 +1,7 @@
 """CronJobs, replayed: the writes and events are those of kube-controller-manager v1.36.2.
 
-The recorded containers end with their ``sleep``; here an annotation of the template says so, and is left out again. The
-server fills in what a Job's spec leaves open, as the recorded one did before it wrote its audit log.
+The recorded containers end with their ``sleep``; here an annotation of the template has the duration, and is removed
+before comparing. The server fills in defaults of a Job's spec, as the recorded one did before it wrote its audit log.
 """
 
 import copy

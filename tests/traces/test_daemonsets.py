@@ -1,8 +1,7 @@
 """The recorded scenarios of DaemonSets, replayed: our controller sends what that of v1.36.2 sent.
 
-Statuses are written once per observed change and merged as chance has it, so their number varies; all other writes,
-their bodies and the events must be equal. Which node goes first in an update is chance upstream; what is sent for each
-is not.
+Statuses are written once per observed change, so their number depends on timing; all other writes, their bodies and the
+events must be equal. The order of nodes in an update is random upstream; the requests for each are not.
 """
 
 import re
@@ -162,7 +161,7 @@ STEPS: Mapping[str, tuple[Steps, Steps]] = {
 
 
 def upstream(scenario: str) -> Trace:
-    """What was recorded, with our names of nodes."""
+    """The recorded requests, with our names of nodes."""
     text = (DATA / f"{scenario}.jsonl").read_text().replace("ds-node-", "node-")
     for number, each in enumerate(HASHES[scenario], 1):
         text = re.sub(rf"HASH{number}\b", each, text)

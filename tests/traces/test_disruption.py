@@ -139,7 +139,7 @@ def test_events_are_upstreams() -> None:
 
 
 async def rarities(user: KubectlUser) -> None:
-    """What 10a does not come to: a size behind a scale subresource, and a disruption that does not come."""
+    """Cases missing in 10a: a scale subresource, and a disruption that does not happen."""
     paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     widgets_definition = definition("Widget", version(subresources={"scale": paths}))
     await user.request("POST", DEFINITIONS.removeprefix("/"), widgets_definition)

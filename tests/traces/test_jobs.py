@@ -1,7 +1,8 @@
-"""Jobs, replayed: the writes, events and steps of counting are those of kube-controller-manager v1.36.2.
+"""Jobs, replayed: the writes, events and counting steps are those of kube-controller-manager v1.36.2.
 
-When a pod is seen to be ready, and so how many statuses there are between two steps, varies; the steps do not. The
-recorded containers end with their ``sleep``; here an annotation of the template says so, and is left out again.
+The number of statuses between two steps depends on when a pod is observed ready; the steps do not. The recorded
+containers end with their ``sleep``; here an annotation of the template has the duration, and is removed before
+comparing.
 """
 
 import asyncio
@@ -126,8 +127,8 @@ def steps(trace: Trace) -> list[tuple[object, ...]]:
 
 
 def writes_of(trace: Trace) -> Iterator[Record]:
-    """All but statuses. The patch that takes a finalizer may come once more, when the Job has just ended and the cache
-    does not show yet that it is gone (upstream's is seen to do that in 06f)."""
+    """All except statuses. The patch that removes a finalizer may be repeated when the Job has just finished and the
+    cache still has the finalizer (as upstream's in 06f)."""
     patched: set[str] = set()
     for record in trace.of(USER):
         if record.is_status or record.is_read:
@@ -153,8 +154,8 @@ def test_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 @pytest.mark.parametrize("scenario", ["06d-job-ttl", "06f-job-delete-running"])
 def test_job_deletion_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
-    """How often the collector looks first, and whom it meets on the way, varies; upstream's does too. Where it meets
-    somebody it deletes without naming the version that it has seen."""
+    """The number of the garbage collector's first reads, and which dependents it reads, varies, also upstream.
+    Dependents found by a read are deleted without resourceVersion precondition."""
     played = replay(scenario, STEPS[scenario], latency=latency, seed=1).records
     for user in OTHERS:
         ours, theirs = (

@@ -216,10 +216,10 @@ def writes(trace: Trace, user: str) -> list[Record]:
 
 
 def comparable(trace: Trace, records: Iterable[Record], *, ours: bool) -> list[str]:
-    """These requests as lines, without what is meant to differ.
+    """These requests as lines, without intended differences.
 
-    A deletion of ours carries the uid of the pod that was judged; upstream's is of whoever has the name. The spec of a
-    pod is left out of PUTs: admission (service accounts) put volumes into the recorded ones, that does not exist here.
+    Our deletions have the uid of the pod as a precondition; upstream's do not. The spec of a pod is removed from PUTs:
+    admission (service accounts) added volumes to the recorded ones.
     """
     lines = []
     for doc in trace.docs(records):
@@ -246,7 +246,7 @@ def test_replica_set_status_has_the_same_turning_points(scenario: str, seed: int
 
 
 def steps(trace: Trace, *resources: str) -> dict[str, list[str]]:
-    """By name what was written to objects of these kinds, in order. Labels come when they come."""
+    """The writes to objects of these kinds by name, in order. The order of labels varies."""
     result: dict[str, list[str]] = {}
     for user in (NODE_CONTROLLERS, POD_GC):
         records = [record for record in writes(trace, user) if record.resource in resources]

@@ -7,7 +7,7 @@ from tests.traces.test_replays import GARBAGE, NAMESPACES, REPLICA_SETS, replaye
 
 
 def both(scenario: str, seed: int) -> list[Trace]:
-    """Our trace and upstream's: what is said of an order must be true of both."""
+    """Our trace and upstream's: an order must hold in both."""
     return [replayed(scenario, seed), Trace(recorded(scenario))]
 
 
@@ -25,7 +25,7 @@ def test_creates_use_slow_start(seed: int) -> None:
 
 
 def test_creates_stop_at_the_first_rejected_batch(seed: int) -> None:
-    """Of four wanted pods one goes out, then two, one of them refused; the fourth is left to another sync."""
+    """Of four pods one is created, then two, one of them rejected; the fourth is left to another sync."""
     for trace in both("03-replicaset-quota", seed):
         sent = [record for record in trace.of(REPLICA_SETS) if not record.is_event]
         first_sync = sent[: next(index for index, record in enumerate(sent) if record.is_status)]

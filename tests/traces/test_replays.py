@@ -1,8 +1,8 @@
 """Recorded scenarios, replayed: our controllers send what kube-controller-manager v1.36.2 sent.
 
-Each is played without any latency, and with latencies by seed, which decide what is merged and who comes first. What
-must be equal in all of them: the writes with their bodies, patch types, queries and answers, the events, and where each
-walk of statuses turns. ``data/README.md`` tells what varies.
+Each is replayed without latency, and with latencies by seed, which decide what is merged and the order of requests.
+Equal in all of them: the writes with their bodies, patch types, queries and responses, the events, and the turning
+points of statuses. ``data/README.md`` has what varies.
 """
 
 import functools
@@ -69,7 +69,7 @@ def accepted(records: Iterable[Record]) -> list[Record]:
 
 
 def reads_but_repeated(records: Iterable[Record]) -> list[Record]:
-    """What was read, without the reads that a conflict made necessary."""
+    """Reads, except those repeated after a conflict."""
     result: list[Record] = []
     for record in records:
         if record.is_read:
@@ -87,8 +87,8 @@ def test_replica_set_scale_and_deletion(seed: int) -> None:
 
 
 def assert_same_walk_but_for_the_last_step(ours: Trace, theirs: Trace, seed: int) -> None:
-    """The statuses of an owner that goes within milliseconds of its pods: how many of the last ones it still gets to
-    write is a race, what they may say is not."""
+    """The statuses of an owner that is deleted within milliseconds of its pods: how many of the last ones are written
+    is a race, their values are not."""
     walked, expected = turns(walk(ours, ours.of(REPLICA_SETS))), turns(walk(theirs, theirs.of(REPLICA_SETS)))
     if walked != expected:
         assert seed, "only requests that take time can come in another order"
@@ -151,9 +151,9 @@ def test_garbage_collection(seed: int) -> None:
 
 
 def read_by(trace: Trace, user: str) -> set[str]:
-    """The look-ups of objects that are there, and of owners that are not.
+    """Reads of existing objects and of missing owners.
 
-    Whether something just deleted is looked at once more is a race that its own workers have with each other.
+    Whether a deleted object is read once more is a race between workers.
     """
     deleted = {(record.namespace, record.name) for record in trace.of(user) if record.verb in ("delete", "patch")}
     reads = [record for record in trace.of(user) if record.is_read]
@@ -180,7 +180,7 @@ def test_namespace_sync_delays() -> None:
 
 
 def test_quota_usage(seed: int) -> None:
-    """How many steps it takes until all four pods are given back depends on what is counted together. Conflicts too."""
+    """The number of steps until all four pods are released depends on what is counted together, and on conflicts."""
     ours, theirs = replayed(QUOTA, seed), upstream(QUOTA)
     written = [[record for record in trace.of(QUOTAS) if record.code == 200] for trace in (ours, theirs)]
     lines = [trace.docs(records) for trace, records in zip((ours, theirs), written, strict=True)]

@@ -100,7 +100,7 @@ def test_leader_change(seed: int) -> None:
 
 
 def check_take_over(sent: list[Record]) -> None:
-    """What is true of every take-over, whoever recorded it."""
+    """What holds for every take-over, ours and the recorded ones."""
     former = [record for record in sent if record.process == "A"]
     assert {record.verb for record in former} == {"update"}, "a renewal is a PUT alone"
     assert gaps(former) == pytest.approx([RENEWAL] * (len(former) - 1), abs=0.02)

@@ -1,6 +1,6 @@
 """StatefulSets, replayed: the writes and events are those of kube-controller-manager v1.36.2, in their order.
 
-How many statuses there are between two of them depends on when a pod is seen; where each number goes does not.
+The number of statuses between two of them depends on when a pod is observed; the turning points of each count do not.
 """
 
 import copy

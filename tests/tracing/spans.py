@@ -17,7 +17,7 @@ ALWAYS = 1_000_000
 
 
 class Spans:
-    """Everything that was traced."""
+    """All finished spans."""
 
     def __init__(self, env: Env, rate: int | None = ALWAYS) -> None:
         self._exporter = InMemorySpanExporter()
@@ -32,11 +32,11 @@ class Spans:
         return self._exporter.get_finished_spans()
 
     def clear(self) -> None:
-        """Forget them."""
+        """Remove all spans."""
         self._exporter.clear()
 
     def named(self, name: str, **attributes: Any) -> list[ReadableSpan]:
-        """Those with the name and the attributes, whose names have _ for -."""
+        """The spans with this name and these attributes, whose names have _ for -."""
         return [
             span
             for span in self.all
@@ -76,5 +76,5 @@ def shown(spans: Sequence[ReadableSpan]) -> list[str]:
 
 
 async def wait_until_idle(seconds: float = 30.0) -> None:
-    """Let a plane in virtual time come to rest."""
+    """Wait until a plane in virtual time is idle."""
     await asyncio.sleep(seconds)

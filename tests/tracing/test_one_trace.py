@@ -20,7 +20,7 @@ STATUS = "PATCH /api/v1/namespaces/{:namespace}/pods/{:name}/status"
 
 
 async def scaled(env: Env, rate: int | None = ALWAYS, *, whole: bool = False) -> Spans:
-    """What is traced of a Deployment that is scaled from one to three; ``whole``: also what was before."""
+    """The spans of scaling a Deployment from one to three; ``whole``: also earlier ones."""
     spans = Spans(env, rate)
     plane = Plane(spans.env, MemoryStore(env), PlaneOptions(nodes=2))
     async with running(plane):

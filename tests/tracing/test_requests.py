@@ -33,7 +33,7 @@ TOKENS = StaticTokenAuthenticator(USERS)
 
 
 class Server:
-    """A traced server, asked as ``asgi`` asks it."""
+    """A traced server, called as ``asgi`` does."""
 
     def __init__(self, env: Env, rate: int | None) -> None:
         self.spans = Spans(env, rate)

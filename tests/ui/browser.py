@@ -153,7 +153,7 @@ class Tab:
         return result["result"].get("value")
 
     def wait(self, script: str, seconds: float = 30.0) -> Any:
-        """Wait until an expression is true, and return what it gives."""
+        """Wait until an expression is true, and return its value."""
         deadline = time.monotonic() + seconds
         while True:
             result = self.run(script)
@@ -169,9 +169,9 @@ class Tab:
         self.wait(f"Boolean(({_FIND})({json.dumps(selector)}, {json.dumps(text)}))")
 
     def click(self, selector: str, text: str = "") -> None:
-        """Click on the first element that fits the selector and has the text, once it does not move any more.
+        """Click on the first element that matches the selector and has the text, once it stops moving.
 
-        What is live may move at the last moment all the same: then the click is repeated.
+        An element that is updated live may still move: then the click is repeated.
         """
         self.find(selector, text)
         for _try in range(5):

@@ -122,7 +122,7 @@ def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def tab(browser: Browser, cluster: Cluster) -> Iterator[Tab]:
-    """A tab of its own. The page must not have failed in it, nor asked for anything of another server."""
+    """A separate tab. The page must not have errors, nor send requests to another server."""
     result = browser.open()
     result.size(1280, 800)
     yield result

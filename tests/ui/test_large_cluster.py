@@ -17,7 +17,7 @@ PROBE_SECONDS = 0.01
 
 
 class Probe:
-    """Asks for ``/livez`` a hundred times a second, and notes how long the answers take."""
+    """Polls ``/livez`` a hundred times a second, and records the latencies."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -58,7 +58,7 @@ async def pods(one: PageClient, names: range) -> None:
 
 
 async def truth(one: PageClient) -> dict[str, dict[str, Any]]:
-    """The rows as they are made anew."""
+    """The rows computed from scratch."""
     copy = Copy()
     async for data in one.page.live.past(one.plane.server.store.revision):
         copy.take(data)

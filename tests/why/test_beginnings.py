@@ -237,7 +237,7 @@ async def test_priority_classes_of_a_preemption(cluster: Cluster) -> None:
 
 
 async def test_hints_for_writes_of_a_program(cluster: Cluster) -> None:
-    """A program outside of Kubernetes says no reason: what it wrote at the same time is a hint."""
+    """A program outside of Kubernetes records no reason: its writes at the same time are hints."""
     await cluster.deployment(replicas=1)
     for name in ("edge", "copy"):
         await cluster.create(

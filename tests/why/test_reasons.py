@@ -71,7 +71,7 @@ async def test_selected_node_was_deleted(cluster: Cluster) -> None:
 
 
 async def test_template_selecting_a_removed_node_label(cluster: Cluster) -> None:
-    """The template came after the label was lost, so it is what is named."""
+    """The template was changed after the label was removed, so it is the cause."""
     name = (await cluster.user.list(NODES)).items[0].metadata.name
     await cluster.patch(NODES, name, {"metadata": {"labels": {"pool": "trusted"}}}, "")
     await cluster.patch(NODES, name, {"metadata": {"labels": {"pool": None}}}, "")

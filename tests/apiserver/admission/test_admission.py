@@ -108,7 +108,7 @@ def test_node_updates_add_no_taint(operation: str, resource: str, subresource: s
 
 
 class RecordingAdmission(Plugin):
-    """Notes what it is asked."""
+    """Records its calls."""
 
     resources = frozenset({"pods"})
 

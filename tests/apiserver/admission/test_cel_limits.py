@@ -73,7 +73,7 @@ async def test_unused_authorizer_check_exceeds_the_cost_budget(api: Api) -> None
 
 
 class Process:
-    """Stands for the other process: it compiles; everything is true, and takes as long as it is told."""
+    """A stub of the worker process: every expression compiles, is true, and takes the given time."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.tasks: list[Task] = []
@@ -205,7 +205,7 @@ async def test_rule_exceeding_its_cost_budget_stops_evaluation(api: Api) -> None
 
 
 class Worker:
-    """Stands for the thread."""
+    """A stub of the worker thread."""
 
     is_full = False
 

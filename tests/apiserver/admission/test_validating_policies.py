@@ -359,7 +359,7 @@ async def test_undecodable_policy_at_startup_makes_the_server_unready(api: Api, 
 @pytest.mark.parametrize("key", [KEY, BINDING_KEY])
 @pytest.mark.not_on("etcd", reason="what no server writes can not be encoded")
 async def test_undecodable_new_policy_does_not_affect_a_running_server(api: Api, key: str) -> None:
-    """It was known that there is none, and that stays in force."""
+    """The previous state, in which the policy does not exist, remains in force."""
     before = await api.post(CONFIG_MAPS, config_map("before"))
     kind = "ValidatingAdmissionPolicy" if key == KEY else "ValidatingAdmissionPolicyBinding"
     name = key[key.rindex("/") + 1 :]

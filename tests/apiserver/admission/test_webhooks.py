@@ -46,7 +46,7 @@ def config_map(**data: str) -> Object:
 
 
 class Hooks:
-    """Answers in place of the network, and remembers what it was asked."""
+    """Responds in place of the network, and records the requests."""
 
     def __init__(self, api: Api, answer: Callable[[str, Object], Object]) -> None:
         self.asked: list[tuple[str, Object]] = []

@@ -358,7 +358,7 @@ async def test_patch_cannot_change_the_kind(api: Api) -> None:
 
 
 async def test_stored_objects_are_pruned_and_defaulted_by_the_current_schema(api: Api) -> None:
-    """With its defaults, and without what it does not know; watches of before end."""
+    """Defaults are added, unknown fields removed; earlier watches end."""
     made = definition()
     await api.create(DEFINITIONS, made)
     await api.create(FOOS, foo(title="abc"))

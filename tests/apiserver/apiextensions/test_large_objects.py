@@ -1,4 +1,5 @@
-"""Large custom resources hold up nobody else: lists and watches are made in turns, writes by the worker."""
+"""Large custom resources do not block other clients: lists and watches are encoded in slices of time, writes by the
+worker."""
 
 import asyncio
 from typing import Any

@@ -222,12 +222,12 @@ def test_cost_estimation(schema: Object, rule: str, expected: int) -> None:
 
 
 def test_optional_old_self_cost() -> None:
-    """3 to ask for it, 5 to look for a text of four in one of forty bytes; not what binds it here."""
+    """3 for the call, 5 to search a text of four bytes in one of forty."""
     assert cost(text(maxLength=10), "!oldSelf.hasValue() || self.contains('test')", optionalOldSelf=True) == 8
 
 
 def test_format_cost() -> None:
-    """1 for the format, a tenth of forty bytes times a quarter of 128, 1 each for ``self`` and what is asked."""
+    """1 for the format, a tenth of forty bytes times a quarter of 128, 1 each for ``self`` and the call."""
     assert cost(text(maxLength=10), "!format.dns1123Label().validate(self).hasValue()") == 1 + 4 * 32 + 1 + 1 + 1
 
     named = cost(text(maxLength=10), "!format.named('dns1123Label').value().validate(self).hasValue()")

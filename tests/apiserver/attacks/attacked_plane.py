@@ -1,8 +1,8 @@
-"""A ``pilothouse up`` process under attack, and the invariants checked meanwhile.
+"""A ``pilothouse up`` process under attack, and its invariants.
 
-``AttackedPlane`` starts one process, and beside it a probe (``livez_probe``) that asks for ``/livez`` again and again,
-in a process of its own: neither the attacker's work nor the interpreter's lock counts as the server's. ``bounded`` is
-the promise: within it the plane answers in time, grows by little, and lives.
+``AttackedPlane`` starts one process, and a probe (``livez_probe``) in another process that polls ``/livez``, so that
+neither the attacker's work nor the interpreter's lock affects the measurement. ``bounded`` is the guarantee: during an
+attack the plane responds in time, its memory grows by a limited amount, and it keeps running.
 """
 
 import contextlib

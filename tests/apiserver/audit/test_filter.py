@@ -72,7 +72,7 @@ class AuditedServer:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What was recorded since this was last asked for."""
+        """The events recorded since the last call."""
         document = [json.loads(event_json(event)) for event in self.recorder.events]
         self.recorder.events.clear()
         return document

@@ -40,7 +40,7 @@ class AuthenticatedServer:
         return Answer(response.status, response.headers, response.body)
 
     async def who(self, token: str) -> dict[str, Any] | int:
-        """Whom the token makes its holder, or the status of the error."""
+        """The user that the token authenticates, or the status of the error."""
         answer = await self.request(f"{LOGINS}/selfsubjectreviews", token, {})
         if answer.status != 201:
             return answer.status

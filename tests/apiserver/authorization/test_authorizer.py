@@ -112,7 +112,7 @@ def test_client_certificate_user_and_groups() -> None:
 
 
 def test_certificate_without_extended_key_usage_is_accepted() -> None:
-    """As Go's ``x509.Certificate.Verify``; ``openssl x509 -req`` and fabric8's kube-api-test make such ones."""
+    """As Go's ``x509.Certificate.Verify``; ``openssl x509 -req`` and fabric8 create such certificates."""
     identity = certificate_identity(create_authority("jane", NOW).certificate)
     assert identity is not None
     assert identity.user == "jane"

@@ -194,7 +194,7 @@ async def test_deletecollection_respects_selectors(api: Api) -> None:
 
 
 async def test_force_deleted_pod_removed_by_a_watcher(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kubelet does; upstream does not let the user know (generic/registry/store.go, kubernetes issue 19403)."""
+    """As a kubelet does; upstream returns success, too (generic/registry/store.go, kubernetes issue 19403)."""
     at_once = {"gracePeriodSeconds": 0}
     commit = Core.commit
     kubelet: list[Answer] = []

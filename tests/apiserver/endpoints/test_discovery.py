@@ -134,8 +134,8 @@ _HASHES = {
 
 
 def _legacy(item: dict[str, Any], version: dict[str, Any]) -> dict[str, Any]:
-    """What the older form says of the same, by the rules of the API's own types: names of subresources are paths, and
-    groups and versions are told only where they differ from the list's."""
+    """The same as legacy discovery: names of subresources are paths, and groups and versions are included only where
+    they differ from the list's."""
     group = item["metadata"].get("name", "")
     group_version = f"{group}/{version['version']}" if group else version["version"]
     listed: list[dict[str, Any]] = []

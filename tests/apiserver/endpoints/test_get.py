@@ -108,7 +108,7 @@ async def test_expired_continue_token_returns_an_inconsistent_one(api: Api) -> N
 
 
 async def test_continue_token_expires_with_the_history(env: Env) -> None:
-    """A token is good for as long as history is kept, and what went on meanwhile does not show in its pages."""
+    """A token is valid as long as history is kept, and later writes are not visible in its pages."""
     api = Api(env, retention=Retention(seconds=10))
     await _three(api)
     first = await api.get(CONFIG_MAPS + "?limit=1")

@@ -22,7 +22,7 @@ AGENT = Identity(
 
 
 class Rights:
-    """Allows what its rules allow, and remembers what it was asked."""
+    """Allows requests by rules, and records them."""
 
     def __init__(self, *rules: Rule) -> None:
         self.asked: list[Attributes] = []

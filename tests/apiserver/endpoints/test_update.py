@@ -28,7 +28,7 @@ from pilothouse.env import Env
 async def _put(
     api: Api, change: Callable[[Object], Any], *, made: Object | None = None, target: str = CONFIG_MAPS
 ) -> tuple[Object, Answer]:
-    """Create, change what came back, put it."""
+    """Create an object, change it, and PUT it."""
     first = await api.create(target, made or config_map(data={"a": "1"}))
     sent = copy.deepcopy(first)
     change(sent)
@@ -302,7 +302,7 @@ async def test_dry_run_update_stores_nothing(api: Api) -> None:
 
 @pytest.mark.parametrize("name", ["managedFields", "resourceVersion", "metadata", "finalizers", "uid", "kind"])
 async def test_labels_and_annotations_named_like_fields(api: Api, name: str) -> None:
-    """What is stored is taken apart by its bytes here and there."""
+    """Some code splits stored objects by their bytes."""
     made = config_map(data={"a": "1"})
     made["metadata"]["labels"] = {"a": "x", name: "1"}
     made["metadata"]["annotations"] = {"a": "x", name: '[{"b":1}]', "z": f',"{name}":[{{'}

@@ -15,7 +15,7 @@ NAME = "apiserver_admission_controller_admission_duration_seconds"
 
 
 class Waits(Plugin):
-    """Waits for so long, and rejects names that begin with ``bad``."""
+    """Waits for a given time, and rejects names that begin with ``bad``."""
 
     def __init__(self, name: str, seconds: float) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class Waits(Plugin):
 
 
 class Passes(Plugin):
-    """Lets everything pass at once."""
+    """Admits everything immediately."""
 
     def __init__(self, name: str) -> None:
         self.name = name

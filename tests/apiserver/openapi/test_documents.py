@@ -125,7 +125,7 @@ def _definition(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _served(given: dict[str, Any], version: str) -> dict[str, Any]:
-    """The schemas of the custom kind and of its list, without what is said in words."""
+    """The schemas of the custom kind and its list, without descriptions."""
     (info,) = resource_infos(_definition(given))
     collector = SchemaCollector(version)
     add_custom(collector, info, version)

@@ -37,7 +37,7 @@ def is_made(prefix: str, name: str) -> bool:
 
 
 def _opened(message: str) -> str:
-    """A message that shows a patched object, with what is in it made the same for both servers."""
+    """A message that contains a patched object, normalized for both servers."""
     match = _PATCHED.match(message)
     if match is None:
         return message
@@ -65,7 +65,7 @@ def _common(key: str, value: Json) -> Json:
 
 
 class Translation:
-    """The mapping between our values and theirs in one scenario."""
+    """The mapping between our values and the recorded ones in one scenario."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str, Json], Json] = {}

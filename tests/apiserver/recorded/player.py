@@ -141,8 +141,8 @@ class Player:
 
 
 def _steps(scenario: Scenario) -> Iterator[list[Exchange]]:
-    """The requests, those that were repeated as one step: reads were, until the server's controllers had done what they
-    do, or its cache had caught up."""
+    """The requests; repeated ones form one step: reads were repeated until the server's controllers or cache had caught
+    up."""
     key = lambda exchange: (exchange.method, exchange.target, exchange.text)  # noqa: E731
     for (method, _target, _text), group in groupby(scenario.exchanges, key):
         exchanges = list(group)

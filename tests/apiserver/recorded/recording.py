@@ -109,8 +109,8 @@ class Scenario:
 
 
 def _without_marks_of_the_build(body: Json) -> None:
-    """Take out what follows from how the recorded server was built: it names source files without their module, and has
-    one more role than upstream, for everybody."""
+    """Remove what depends on the build of the recorded server: it reports source files without their module, and has
+    one additional role."""
     message = body.get("message")
     if isinstance(message, str) and 'in scheme "pkg/api/' in message:
         body["message"] = message.replace('in scheme "pkg/api/', 'in scheme "k8s.io/kubernetes/pkg/api/')

@@ -29,7 +29,7 @@ DEFINITION = definition("Thing")
 
 
 async def _shown(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:
-    """A list as it is shown at once, and as it is shown in turns."""
+    """A list encoded at once, and in slices of time."""
     read: list[tuple[Request, Any, ListResult]] = []
     showing = NegotiatingPresenter(lambda: datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC))
 

@@ -185,7 +185,7 @@ def _serves(go: RealCluster, info: ResourceInfo) -> bool:
 
 
 def _differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
-    """What v1.20 shows and ours shows otherwise; ours may show more."""
+    """Fields of v1.20's response that ours lacks or has with another value."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
         return [
             difference

@@ -1,7 +1,7 @@
 """Values in etcd: those written by kube-apiserver v1.36.2 and by older releases.
 
-``data/storage-v1.36.2.json.xz`` is what it kept of one object and more of every kind, and the same objects as it showed
-them.
+``data/storage-v1.36.2.json.xz`` has the stored values of at least one object of every kind, and its responses for the
+same objects.
 """
 
 import base64

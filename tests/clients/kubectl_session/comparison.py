@@ -155,7 +155,7 @@ def _flatten(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _named(members: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Conditions and managers by their names, for when they came says little; all else by position."""
+    """Conditions and managers by their names, since their order varies; other items by position."""
     for index, member in enumerate(members):
         match member:
             case {"manager": manager, "operation": operation}:

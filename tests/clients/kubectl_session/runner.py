@@ -1,7 +1,7 @@
 """Runs a kubectl session on a side: its steps in sequence, each when the cluster is idle.
 
-What changes while it is looked at cannot be compared, so a step says what it waits for (``after``); the checks below
-are for that. ``script`` has the steps.
+Output that changes during a step cannot be compared, so a step has a condition to wait for (``after``); the checks
+below are for that. ``script`` has the steps.
 """
 
 import json

@@ -106,8 +106,8 @@ class UpServer:
         return "".join(printed)
 
     def restart(self) -> None:
-        """The config map ``leaves`` goes and ``comes`` comes while the server of the clients is away. When it is back,
-        that is older than its history, so they have to list again."""
+        """Delete the config map ``leaves`` and create ``comes`` while the clients' server is down. Afterwards their
+        resourceVersions are older than its history, so that they must relist."""
         page = self.request("GET", f"{CONFIG_MAPS}?limit=1")
         before = page["metadata"]["resourceVersion"]
         self._stop()

@@ -1,7 +1,7 @@
 """Signatures in the ConfigMap ``cluster-info``.
 
-Rows and stories mirror ``pkg/controller/bootstrap/bootstrapsigner_test.go`` of v1.36, whose signatures were made by
-another program than ours.
+Rows and scenarios mirror ``pkg/controller/bootstrap/bootstrapsigner_test.go`` of v1.36, whose signatures were computed
+by another implementation.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ def test_expected_signatures(data: dict[str, str], secrets: list[Secret], expect
 
 
 def is_good(text: str, signature: str, secret: str) -> bool:
-    """Checked by hand, as RFC 7515 says, appendix F for what is detached."""
+    """Verified independently, as RFC 7515, appendix F, for detached content."""
     head, nothing, mac = signature.split(".")
     payload = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
     computed = hmac.new(secret.encode(), f"{head}.{payload}".encode(), hashlib.sha256).digest()

@@ -118,7 +118,7 @@ def test_subject_access_review_names_the_requestor() -> None:
 
 
 class Granting(AlwaysAllow):
-    """An authorizer that knows of the subresources in ``granted``, and who was asked about."""
+    """An authorizer that allows the subresources in ``granted``, and records the users."""
 
     def __init__(self, *granted: str) -> None:
         self.granted = set(granted)

@@ -23,7 +23,7 @@ TAINT = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule"
 
 
 class Unreachable:
-    """A cloud that does not answer about some nodes."""
+    """A cloud that fails for some nodes."""
 
     async def exists(self, node: Node) -> bool:
         if node.metadata.name == "mute":

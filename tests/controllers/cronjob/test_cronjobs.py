@@ -27,7 +27,7 @@ SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
 class Ender:
-    """Ends Jobs so many seconds after they were made, as the Job controller would; keeps what it has seen."""
+    """Completes Jobs a number of seconds after their creation, as the Job controller would; records them."""
 
     def __init__(self, world: World, group: TaskGroup) -> None:
         self._world, self._group = world, group

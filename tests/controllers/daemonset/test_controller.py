@@ -1,7 +1,7 @@
 """DaemonSet syncs, one at a time. Scenarios mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``,
 ``update_test.go`` and ``pkg/controller/history/controller_history_test.go``.
 
-Nobody runs the pods but the test, and the controller syncs when the test says so.
+The test writes the statuses of pods, and calls each sync.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ BLUE = {"color": "blue", "speed": "fast"}
 
 
 class Syncs:
-    """One look at a time, and what it did."""
+    """Runs one sync at a time, and returns its actions."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -45,7 +45,7 @@ class Syncs:
         return now[0] - before[0], now[1] - before[1]
 
     async def sync_twice(self) -> tuple[int, int]:
-        """Of two looks: upstream's fake pods are gone at once, ours when the event has arrived."""
+        """The actions of two syncs: upstream's fake pods are removed immediately, ours once the event has arrived."""
         one, other = await self(), await self()
         return one[0] + other[0], one[1] + other[1]
 
@@ -200,7 +200,7 @@ async def test_rolling_update_sync_by_sync(env: Env, tell: Callable[[Syncs], Awa
 
 @contextlib.asynccontextmanager
 async def idle(env: Env, *, nodes: int, labels: Doc | None = None) -> AsyncIterator[World]:
-    """A story in which the controller syncs when it is told to, and nobody runs pods."""
+    """An environment in which the test calls each sync, and no pods run."""
     async with uncontrolled(env) as world:
         world.kubelets = False
         await world.add_nodes(nodes, labels=labels)

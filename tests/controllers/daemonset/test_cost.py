@@ -13,7 +13,7 @@ SETS = ("agent", "broom", "crane")
 
 
 class SyncCounts:
-    """How often the controller synced a DaemonSet, at one of its nodes, and decided about a node."""
+    """How often the controller synced a DaemonSet, or one of its nodes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.syncs = self.surveys = self.placements = 0

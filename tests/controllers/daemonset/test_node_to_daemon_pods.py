@@ -20,7 +20,7 @@ SELECTOR = selector_from_map({"app": "agent"})
 def rebuilt(
     node_pods: NodeToDaemonPods, rules: Rules, placements: Placements, nodes: NodeTable, now: datetime.datetime
 ) -> NodeToDaemonPods:
-    """Another board with the same pods, looked at once."""
+    """A new index of the same pods."""
     fresh = NodeToDaemonPods()
     for value in node_pods._pods.values():
         fresh.put(value)

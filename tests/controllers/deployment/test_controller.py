@@ -30,7 +30,7 @@ async def create(world: World, name: str = "web", **spec: Any) -> Doc:
 
 
 async def create_replica_set(world: World, name: str, owner: Doc | None = None, image: str = "a") -> Doc:
-    """A ReplicaSet that somebody made by hand."""
+    """A ReplicaSet that a user created."""
     meta: Doc = {"name": name, "labels": APP}
     if owner is not None:
         meta["ownerReferences"] = [reference_to(owner)]

@@ -270,7 +270,7 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_slices_converge_under_faults(world: World, fault: str, seed: int) -> None:
-    """In the end one slice for each family and port of the last Endpoints, none of removed ones, and no more writes."""
+    """Finally there is one slice per family and port of the last Endpoints, none of removed ones; writes stop."""
     await world.start(DESCRIPTOR, MirroringOptions())
     chance = world.env.stream("story")
     action, which = FAULTS[fault]

@@ -1,7 +1,7 @@
 """Desired replicas for a metric.
 
-The rows mirror v1.36 ``pkg/controller/podautoscaler/replica_calculator_test.go`` (``TestReplicaCalc…``,
-``TestPlainMetricReplicaCalc…``), whose names stand behind them.
+The rows mirror v1.36 ``pkg/controller/podautoscaler/replica_calculator_test.go``; ids without spaces are its names
+without ``TestReplicaCalc`` or ``TestPlainMetricReplicaCalc``.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Replicas follow the load, within bounds and windows: the controller on the embedded API server in virtual time.
 
-Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings.
+Many scenarios mirror v1.36 ``pkg/controller/podautoscaler/horizontal_test.go``; docstrings have its names.
 """
 
 import asyncio

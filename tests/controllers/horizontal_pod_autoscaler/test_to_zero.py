@@ -1,5 +1,5 @@
 """The gate HPAScaleToZero: the controller against the embedded API server in virtual time. Scenarios mirror v1.36
-``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings."""
+``pkg/controller/podautoscaler/horizontal_test.go``; docstrings have its names."""
 
 import asyncio
 

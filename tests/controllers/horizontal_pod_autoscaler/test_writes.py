@@ -1,7 +1,7 @@
 """Writes with concurrent writers and lost responses, omitted writes, and metrics.
 
 The controller against the embedded API server in virtual time. Many scenarios mirror v1.36
-``pkg/controller/podautoscaler/horizontal_test.go``, whose names stand in their docstrings.
+``pkg/controller/podautoscaler/horizontal_test.go``; docstrings have its names.
 """
 
 import asyncio

@@ -98,7 +98,7 @@ async def status_of(world: World) -> Doc:
 
 
 async def ended(world: World, kubelet: Kubelet, seconds: int = 300) -> Doc:
-    """The status of the Job once it has ended; nothing may ever be counted that has not happened, nor be taken back."""
+    """The status of the finished Job; no counter may exceed the actual number or decrease."""
     before: Doc = {}
     for _second in range(seconds):
         await asyncio.sleep(1)

@@ -1,8 +1,8 @@
 """Cleanup of unused legacy tokens.
 
 Rows mirror ``TestLegacyServiceAccountTokenCleanUp``, v1.36
-``pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner_test.go``; its clock stands at the time of the test,
-ours on 1 March 2023.
+``pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner_test.go``; its clock is the time of the test run,
+ours 1 March 2023.
 """
 
 import datetime

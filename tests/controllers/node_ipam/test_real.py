@@ -1,7 +1,7 @@
-"""The controller on kube-apiserver, with the rights of its role: dual stack, a restart, a deleted node, one with an
-invalid CIDR.
+"""The controller on kube-apiserver, with the permissions of its role: dual stack, a restart, a deleted node, one with
+an invalid CIDR.
 
-On a server of its own, because v1.20 takes a second range only if it is told so.
+On a separate server, because v1.20 allows a second range only with a feature gate.
 """
 
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ A, B = "10.120.0.0/24", "10.120.1.0/24"
 
 
 class Refusing(SimulatedRoutes):
-    """Makes no route until told otherwise."""
+    """Creates of routes fail until enabled."""
 
     refuses = True
 

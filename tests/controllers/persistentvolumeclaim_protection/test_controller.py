@@ -241,7 +241,7 @@ async def test_pod_deletion_missed_by_the_watch_removes_the_finalizer(world: Wor
 async def test_pod_missing_in_the_cache_keeps_the_finalizer(world: World) -> None:
     """deleted PVC with finalizer + pod with the PVC exists but is not in the Informer's cache yet -> it is not removed.
 
-    And if the pod comes and goes between two lists no event ever tells of it: upstream would keep the claim.
+    If the pod is created and deleted between two lists, no event is delivered: upstream would keep the claim.
     """
     await claim(world)
     with world.faults.hold(resource="pods"):

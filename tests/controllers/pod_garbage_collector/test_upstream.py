@@ -155,7 +155,7 @@ async def assert_deleted_and_marked(world: World, deleted: str, marked: str, rea
     },
 )
 async def test_gc_unscheduled_terminating(world: World, node: str, leaving: str, deleted: str, marked: str) -> None:
-    """TestGCUnscheduledTerminating. Finalizers keep what an API server would let go at once."""
+    """TestGCUnscheduledTerminating. Finalizers keep pods that an API server would remove immediately."""
     await world.start(DESCRIPTOR, PodGarbageCollectorOptions(terminated_threshold=-1))
     await world.node("n1")
     for name, phase in (("a", "Failed"), ("b", "Succeeded"), ("c", "Running")):

@@ -1,7 +1,7 @@
 """The PodCertificateRequest cleaner.
 
-Rows mirror ``TestPCRCleaner``, ``pkg/controller/certificates/cleaner/pcrcleaner_test.go`` of v1.36; that what a request
-says makes no difference is theirs, too.
+Rows mirror ``TestPCRCleaner``, ``pkg/controller/certificates/cleaner/pcrcleaner_test.go`` of v1.36: the status of a
+request does not matter.
 """
 
 import asyncio

@@ -112,7 +112,7 @@ world = started(DESCRIPTOR, server=ServerOptions(gates=("GenericWorkload",)))
 
 
 async def group(world: World, name: str = "g", *, protected: bool = True, **metadata: Any) -> None:
-    """A group; if it is not ``protected``, somebody has taken the finalizer off."""
+    """A group; unless ``protected``, without the finalizer."""
     await world.request("POST", GROUPS, {"metadata": {"name": name, **metadata}, "spec": SPEC})
     assert FINALIZER in (await finalizers(world, name) or ())
     if not protected:
@@ -127,7 +127,7 @@ async def finalizers(world: World, name: str = "g") -> list[str] | None:
 
 
 async def test_active_group_is_not_updated(world: World) -> None:
-    """The admission plugin has put the finalizer on, or somebody has taken it off again."""
+    """The admission plugin has added the finalizer, or a user has removed it."""
     await group(world, protected=False)
     await group(world, "protected")
     await group(world, "going", protected=False, finalizers=["example.com/mine"])

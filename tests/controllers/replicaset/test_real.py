@@ -24,7 +24,7 @@ async def test_scale_adopt_and_release_with_the_bootstrap_role(env: Env, real_cl
         return {pod["metadata"]["name"] for pod in world.items(pods) if pod["metadata"].get("ownerReferences")}
 
     def reports(replicas: int) -> bool:
-        """Whether the status says so of this generation, and so many pods are there."""
+        """Whether the status has the current generation and this number of pods."""
         obj = real_cluster.request("GET", f"{sets}/web")
         status, generation = obj.get("status", {}), obj["metadata"]["generation"]
         reported = (status.get("replicas"), status.get("observedGeneration"), len(owned()))

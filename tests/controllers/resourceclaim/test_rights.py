@@ -41,8 +41,8 @@ NOT_NEEDED: dict[str, set[Right]] = {
 
 
 def granted(account: str) -> set[Right]:
-    """The rights of the role, but for those of informers, which are the manager's own, and for those on events, which
-    all recorders use alike."""
+    """The permissions of the role, except those for informers, which belong to the manager, and for events, which all
+    recorders share."""
     name = f"system:controller:{account}"
     (role,) = [
         document

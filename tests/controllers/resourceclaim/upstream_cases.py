@@ -1,6 +1,6 @@
-"""The cases of upstream's test of ``pkg/controller/resourceclaim``, and where each of them is.
+"""The cases of upstream's test of ``pkg/controller/resourceclaim``, and the tests that cover them.
 
-``controller_test.go`` was read as it was in v1.36: PodGroups are those of scheduling.k8s.io/v1alpha2.
+As of ``controller_test.go`` in v1.36: PodGroups are those of scheduling.k8s.io/v1alpha2.
 """
 
 from tests.controllers.upstream_coverage import NOT, Cases

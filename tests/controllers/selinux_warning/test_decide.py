@@ -1,8 +1,8 @@
 """Volumes and SELinux labels of a pod, and messages about conflicts.
 
 After v1.36 ``pkg/controller/volume/selinuxwarning/selinux_warning_controller_test.go``
-(TestSELinuxWarningController_Sync), of which ids are the names of cases, and ``pkg/volume/util/util_test.go``
-(TestGetPodVolumeNames, in what it says of SELinux).
+(TestSELinuxWarningController_Sync), whose case names are used as ids, and the SELinux part of
+``pkg/volume/util/util_test.go`` (TestGetPodVolumeNames).
 """
 
 from typing import Any
@@ -39,13 +39,13 @@ MOUNTED, EACH_FILE = VolumeUse(":::s0:c1,c2", MOUNT_OPTION), VolumeUse("", RECUR
 
 
 def container(*mounts: str, **options: str) -> Doc:
-    """One that mounts these, with options of its own if there are any."""
+    """A container that mounts these volumes, optionally with options of its own."""
     result: Doc = {"volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in mounts]}
     return {**result, "securityContext": {"seLinuxOptions": options}} if options else result
 
 
 def pod(*volumes: Doc, level: str = "s0:c1,c2", policy: str | None = None, **spec: Any) -> MountingPod:
-    """One whose only container mounts all, if nothing else is said of containers."""
+    """A pod whose only container mounts all volumes, unless containers are given."""
     context: Doc = {"seLinuxOptions": {"level": level}} if level else {}
     if policy is not None:
         context["seLinuxChangePolicy"] = policy

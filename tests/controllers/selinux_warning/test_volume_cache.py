@@ -220,7 +220,7 @@ def test_delete_pod(users: list[tuple[str, str, str]], gone: str, left: set[tupl
 
 
 def test_driver_support_is_updated_for_all_its_volumes() -> None:
-    """And for nobody else's. Pods that agree are told nothing, however many there are."""
+    """Volumes of other drivers are not updated. Pods without conflicts cause no events."""
     volume_cache = mounting("d1")
     for driver, pod, volume, label in (
         ("d1", "ns1/pod1", "vol1", ":::a"),

@@ -177,7 +177,7 @@ def test_node_updates_that_enqueue(old: Node, new: Node, expected: bool) -> None
     },
 )
 def test_irrelevant_node_fields_do_not_enqueue(also: Doc, before: Doc, after: Doc, expected: bool) -> None:
-    """Whether a change matters does not depend on what stays as it is; and it matters in both directions."""
+    """Whether a change is relevant does not depend on unchanged fields or its direction."""
     changed = before.keys() | after.keys()
     stays = {name: value for name, value in ({"provider_id": "x://1"} | also).items() if name not in changed}
     usual = {"provider_id": "x://1"} if "provider_id" in changed else {}

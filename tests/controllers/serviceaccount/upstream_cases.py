@@ -1,5 +1,5 @@
-"""The cases of ``pkg/controller/serviceaccount/serviceaccounts_controller_test.go`` (v1.36), and where each of them is.
-Upstream's controller could be told of several accounts for each namespace; the program tells it of one."""
+"""The cases of ``pkg/controller/serviceaccount/serviceaccounts_controller_test.go`` (v1.36), and the tests that cover
+them. Upstream's controller supports several accounts per namespace; the program configures one."""
 
 from tests.controllers.upstream_coverage import Cases
 

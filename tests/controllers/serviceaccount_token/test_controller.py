@@ -1,5 +1,5 @@
-"""The token controller before an API server: stories of ``pkg/controller/serviceaccount/tokens_controller_test.go`` of
-v1.36, faults, and what is never told."""
+"""The token controller on the embedded API server: scenarios of
+``pkg/controller/serviceaccount/tokens_controller_test.go`` of v1.36, faults, and secrets that must not be logged."""
 
 import asyncio
 import base64

@@ -10,7 +10,7 @@ from pilothouse.runtime import Cache
 
 
 class Enqueuer:
-    """A queue that only notes what it is given."""
+    """A queue that only records its keys."""
 
     def __init__(self) -> None:
         self.given: list[tuple[str, float]] = []

@@ -1,7 +1,6 @@
 """Unique names of volumes.
 
-After v1.36 ``pkg/volume/iscsi/iscsi_test.go``, ``pkg/volume/fc/fc_test.go`` and ``csi-translation-lib/plugins``, in
-what they say of names.
+After v1.36 ``pkg/volume/iscsi/iscsi_test.go``, ``pkg/volume/fc/fc_test.go`` and ``csi-translation-lib/plugins``.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
 """Coverage of upstream's tests of ``pkg/controller/statefulset``.
 
-``COVERED`` names for upstream's tests, and for the parts of those that hold several, the function of ours that has it.
-The list was written down by hand; most of its names were looked up in upstream's files,
-and nothing compares them any more.
+``COVERED`` maps upstream's tests, or parts of those that have several, to our test functions. It was written manually
+from upstream's files, and is not compared with them.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Taint eviction on the embedded API server, in virtual time.
 
-Nobody plays kubelet: a deleted pod stays, being deleted, and the time of its deletion can be read.
+There is no kubelet: a deleted pod remains terminating, so that its deletion time can be read.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def bound(world: World) -> Awaitable[Any]:
 
 
 async def deletion_times(world: World, steps: Sequence[Step], end: float) -> dict[str, float]:
-    """Play the steps at their seconds; give the second in which each pod's deletion was asked for."""
+    """Run the steps at their times, and return when the deletion of each pod was requested."""
     start = world.env.monotonic()
     times: dict[str, float] = {}
     steps = [*steps]

@@ -125,7 +125,7 @@ async def test_delete_pod(world: World) -> None:
 @pytest.mark.parametrize("bound_late", [True, False], ids=["existing pod2 scheduled", "new pod2 created"])
 @pytest.mark.parametrize("tolerations", [(), (toleration("a", 100),)], ids=["no toleration", "finite toleration"])
 async def test_eventual_consistency(world: World, bound_late: bool, tolerations: tuple[Doc, ...]) -> None:
-    """TestEventualConsistency: the node's event comes first, and does not know of the second pod yet."""
+    """TestEventualConsistency: the node's event arrives before that of the second pod."""
     await world.node("n1")
     await world.pod("pod1", node="n1")
     if bound_late:
@@ -158,7 +158,7 @@ async def test_eventual_consistency(world: World, bound_late: bool, tolerations:
 async def test_timed_workers(
     world: World, seconds: int, off_at: int | None, on_at: int | None, expected: dict[int, int]
 ) -> None:
-    """Pods 1, 3 and 5 are on one node, 2 and 4 on another, whose taint comes and goes."""
+    """Pods 1, 3 and 5 are on one node, 2 and 4 on another, whose taint is added and removed."""
     for name in ("n0", "n1"):
         await world.node(name)
     for number in range(1, 6):

@@ -24,7 +24,7 @@ async def policy(world: World, *expressions: str, name: str = "p", **more: Any) 
 
 
 async def status(world: World, name: str = "p") -> dict[str, Any]:
-    """What is said of it."""
+    """The status of the policy."""
     obj: dict[str, Any] = (await world.must_get(f"{POLICIES}/{name}")).get("status") or {}
     return obj
 

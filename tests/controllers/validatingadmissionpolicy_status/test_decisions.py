@@ -235,7 +235,7 @@ SCHEMAS: dict[str, Any] = {
 
 
 def refers(name: str) -> dict[str, Any]:
-    """A reference as it stands in a document: with a default beside it."""
+    """A reference in an OpenAPI document, with a default beside it."""
     return {"allOf": [{"$ref": f"#/components/schemas/{name}"}], "default": {}}
 
 

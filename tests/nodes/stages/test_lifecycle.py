@@ -1,4 +1,4 @@
-"""Which stage comes next, when, and what it sends.
+"""Which stage is next, when, and its writes.
 
 Mirrors KWOK ``pkg/utils/lifecycle`` (``value_duration_from_test.go``, ``value_int_from_test.go``,
 ``finalizers_test.go``) and ``kustomize/stage/stage_test.go``.

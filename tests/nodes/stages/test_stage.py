@@ -1,4 +1,4 @@
-"""What is read from stage files, and what is refused."""
+"""Parsing and validation of stage files."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Scenario files: what is wrong is said with file, line, field and the way out."""
+"""Errors in scenario files: file, line, field and how to correct them."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What an explanation is expected to say, as paths from what is seen to the roots."""
+"""The expected content of an explanation, as paths from the explained state to the root causes."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -21,9 +21,9 @@ def _paths(step: Step) -> Iterator[str]:
 
 
 def assert_explains(explanation: Explanation, state: str, *expected: str) -> None:
-    """Compare the state and the paths. ``*`` stands for what is generated.
+    """Compare the state and the paths. ``*`` matches generated values.
 
-    The paths may come in any order, and there must be no others: so no other root is named.
+    The order of paths does not matter, and there must be no others, so no other root causes.
     """
     result = paths(explanation)
     missing = [item for item in expected if not any(_matches(path, item) for path in result)]

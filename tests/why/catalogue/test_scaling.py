@@ -29,7 +29,7 @@ def test_scaled_down(scenario: Scenario) -> None:
 
 
 def test_scaled_down_and_up_again(scenario: Scenario) -> None:
-    """What came after is due to the second command alone, and what went before to the first."""
+    """Later changes are due to the second command alone, earlier ones to the first."""
     scenario.deployment(replicas=3)
     (gone,), _ = scale(scenario, 2)
     _, (new,) = scale(scenario, 3)

@@ -1,5 +1,5 @@
-"""Go's kube-controller-manager before a real kube-apiserver, with nothing but its audit log: who wrote is known, and
-why is not, which the answer says. The root is still found, by who owns what."""
+"""kube-controller-manager on a real kube-apiserver, with only its audit log: the writers are known, their reasons are
+not, which the explanation states. The root cause is still found by owner references."""
 
 from collections.abc import Iterator
 from pathlib import Path

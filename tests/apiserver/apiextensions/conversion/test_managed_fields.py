@@ -72,7 +72,7 @@ async def test_fields_applied_in_another_version_are_pruned(api: Api) -> None:
 
 
 async def test_apply_of_labels_in_another_version(api: Api) -> None:
-    """What nobody else owns is converted, of which neither spec nor metadata is left; the webhook is not asked."""
+    """Managed fields without spec and metadata are converted without calling the webhook."""
     hook = await served(api)
     labelled = v2_thing(count=3, metadata={"labels": {"team": "a"}})
     assert (await api.patch(V2 + "/a?fieldManager=m", labelled, APPLY)).status == 201
@@ -85,7 +85,7 @@ async def test_apply_of_labels_in_another_version(api: Api) -> None:
 
 
 async def test_managed_fields_in_unconvertible_versions(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    """An update goes on without managed fields, as upstream's ``UpdateNoErrors``, and says so; an apply fails."""
+    """An update continues without managed fields and logs it, as upstream's ``UpdateNoErrors``; an apply fails."""
     hook = await served(api)
     await api.create(V2 + "?fieldManager=two", v2_thing())
     hook.failure = "Post: no"

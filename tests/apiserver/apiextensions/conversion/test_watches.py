@@ -59,7 +59,7 @@ async def test_watch_selects_by_fields_of_the_requested_version(api: Api) -> Non
 
 
 async def test_watch_ends_at_an_unconvertible_event(api: Api) -> None:
-    """Its client goes on from the last event, and is asked to come again until that is possible."""
+    """The client resumes at the last event, and is rejected until the event can be converted."""
     hook = await served(api)
     created = await api.create(V1, v1_thing())
     version = created["metadata"]["resourceVersion"]
