@@ -33,7 +33,7 @@ SHARED = {(Condition, "observed_generation")}
 
 
 def check(view: Any, definition: Definition, where: str) -> list[str]:
-    """What is wrong with a view, as sentences."""
+    """Errors of a view, as sentences."""
     problems: list[str] = []
     for field in msgspec.structs.fields(view):
         path = f"{where}.{field.encode_name}"

@@ -105,7 +105,7 @@ class Api:
         await self.store.commit(self.store.stage(key, lambda _revision: value))
 
     async def watch(self, target: str) -> "Events":
-        """Open a watch; the target may have a query of its own."""
+        """Open a watch; the target may have a query."""
         separator = "&" if "?" in target else "?"
         return Events(await self.transport.open(Request("GET", f"{target}{separator}watch=true")))
 
@@ -118,7 +118,7 @@ class Events:
         self._pieces = stream.__aiter__()
 
     async def line(self) -> bytes:
-        """The next line as it came."""
+        """The next line, unparsed."""
         return await self._pieces.__anext__()
 
     async def next(self) -> tuple[str, Object]:
@@ -127,7 +127,7 @@ class Events:
         return event["type"], event["object"]
 
     async def take(self, count: int) -> list[tuple[str, str, str]]:
-        """So many events as (type, name, resource version)."""
+        """The next ``count`` events as (type, name, resource version)."""
         taken = []
         for _ in range(count):
             type_, obj = await self.next()
@@ -145,7 +145,7 @@ class Events:
 
 @contextlib.asynccontextmanager
 async def started(api: Api, authorization: str = "AlwaysAllow") -> AsyncIterator[None]:
-    """Give the server all that it has outside of simulations, and a second."""
+    """Run the server with everything it has outside of simulations."""
     handler_chain = HandlerChain(api.server, address="127.0.0.1:6443", authorization=authorization)
     await handler_chain.start()
     handler_chain.publish("10.1.2.3", 6443)

@@ -1,4 +1,4 @@
-"""A server of its own for each test."""
+"""A separate server for each test."""
 
 from collections.abc import AsyncIterator
 

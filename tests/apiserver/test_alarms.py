@@ -8,7 +8,7 @@ from pilothouse.env.virtual import VirtualLoop
 
 
 class Sleeper:
-    """Notes when it was woken."""
+    """Records when it was woken."""
 
     def __init__(self, name: str, woken: list[tuple[float, str]]) -> None:
         self.name = name

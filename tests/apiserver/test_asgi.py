@@ -101,7 +101,7 @@ async def test_rejected_requests(
 
 
 async def test_unknown_paths_are_plain_text(world: World) -> None:
-    """Those of groups that are upstream's own are read by its router, which answers in JSON."""
+    """Paths of upstream's own groups are handled by its router, which responds in JSON."""
     for path in ("/apis/apps/v9", "/apis/apps/v9/deployments", "/api/v9", "/api/v9/pods"):
         status, answer = await world.request("GET", path)
         assert (status, answer["message"]) == (404, "the server could not find the requested resource")
@@ -198,7 +198,7 @@ async def test_other_encodings(world: World) -> None:
 
 
 async def test_head_requests(world: World) -> None:
-    """Of health and metrics there are some; the API itself has none."""
+    """Health and metrics support HEAD; the API does not."""
     for target, code in (("/healthz", 200), ("/metrics", 200), ("/version", 405), ("/api", 405), (MAPS, 405)):
         exchange = world.begin("HEAD", target)
         assert await exchange.run() == b""

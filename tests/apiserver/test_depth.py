@@ -36,7 +36,7 @@ def revision(name: str, levels: int) -> Object:
 
 
 def definition(levels: int) -> Object:
-    """Of a kind whose objects nest ``levels`` deep below ``spec``."""
+    """A definition whose schema nests ``levels`` deep below ``spec``."""
     nest = '{"type":"object","properties":{"a":' * levels + '{"type":"string"}' + "}}" * levels
     return custom_resources.definition("Widget", version(schema=schema(json.loads(nest))), group="deep.example.com")
 

@@ -192,7 +192,7 @@ async def test_pod_update_error_shows_immutable_changes(api: Api) -> None:
 
 
 async def test_changed_default_pull_policy_is_shown(api: Api) -> None:
-    """A PUT with the image ``latest`` and no policy gets another policy than the pod has."""
+    """A PUT with the image ``latest`` and no policy gets a different default policy than the pod has."""
     created = await api.create(PODS, pod(containers=[{"name": "c", "image": "x:1"}]))
     container = created["spec"]["containers"][0]
     del container["imagePullPolicy"]
@@ -269,7 +269,7 @@ _NOT_IN_THE_VERSION = {
 
 
 def test_field_names_match_the_api_version() -> None:
-    """The names that values are read by are those of the API, which the schema has from elsewhere."""
+    """Field names equal those of the API schema, which has another source."""
     known = {name.rpartition(".")[2]: set[str]() for name in schema.load().names}
     for name in schema.load().names:
         known[name.rpartition(".")[2]] |= schema.load().definition(name).fields.keys()

@@ -8,7 +8,7 @@ from tests.tables import cases
 
 
 async def _behind(api: Api, lag: float = math.inf) -> None:
-    """``a`` is known to the copy, ``b`` is not."""
+    """The replica has ``a``, and lacks ``b``."""
     await api.create(CONFIG_MAPS, config_map("a"))
     api.server.set_lag(lag)
     await api.create(CONFIG_MAPS, config_map("b"))

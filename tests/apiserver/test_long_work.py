@@ -15,7 +15,7 @@ YAML = b"metadata: {name: c}\ndata:\n" + b"".join(b"  key%d: value\n" % number f
 
 
 class Worker:
-    """Computes at once, and remembers what."""
+    """Computes immediately, and records the calls."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

@@ -167,7 +167,7 @@ async def test_pod_with_any_grace_period_can_be_deleted(api: Api, seconds: int) 
 
 
 async def test_generation_overflows_as_in_go(api: Api) -> None:
-    """Claims keep the generation that they came with; a larger number than any could not be read again."""
+    """Claims keep the generation of the request; a number out of range could not be decoded again."""
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
     claim: Object = {
         "metadata": {"name": "c", "generation": LARGEST, "finalizers": ["example.com/wait"]},

@@ -60,7 +60,7 @@ pytestmark = [
 
 
 class _Faults:
-    """Plays cases against one plane, and collects what it did wrong."""
+    """Sends cases to one plane, and collects failures."""
 
     def __init__(self, plane: AttackedPlane) -> None:
         self._plane = plane
@@ -74,7 +74,7 @@ class _Faults:
         self._connection.close()
 
     def play(self, numbers: Sequence[int]) -> None:
-        """Some cases, one after the other; those that hold the plane up are found by playing each by itself."""
+        """Send some cases in sequence; cases that block the plane are identified by sending each alone."""
         known = len(self.found)
         try:
             with self._plane.bounded():

@@ -66,7 +66,7 @@ def _fits(cell: Any, pattern: Any) -> bool:
 
 
 def _path(key: str, name: str) -> tuple[str, str]:
-    """The collection, and what to ask for."""
+    """The collection, and the Accept header."""
     api_version, kind = key.split(" ", 2)[:2]
     group, _slash, version = api_version.rpartition("/")
     info = next(info for info in built_in() if (info.group, info.version, info.kind) == (group, version, kind))
@@ -85,7 +85,7 @@ def _sent(key: str, name: str) -> dict[str, Any] | None:
 
 
 async def _make(api: Api, key: str, name: str) -> str:
-    """See to it that the sample is there, and say where."""
+    """Create the sample unless it exists, and return its path."""
     if key == "autoscaling/v1 Scale":
         collection, one = _path("apps/v1 ReplicaSet", name)
         await api.create(collection, _sent("apps/v1 ReplicaSet", name))

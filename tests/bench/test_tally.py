@@ -38,7 +38,7 @@ def test_all_writes_are_counted() -> None:
 
 
 async def test_object_is_counted_once(env: Env) -> None:
-    """What was there before counts, too."""
+    """Including objects that existed before."""
 
     async with (
         async_plane(env=env, nodes=0, scheduler=False, controllers=()) as cluster,

@@ -1,4 +1,4 @@
-"""Waiting for manifests ends for what has failed."""
+"""Waiting for manifests ends when an object has failed."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""``pilothouse bugs``: what is printed, and the exit codes."""
+"""``pilothouse bugs``: output and exit codes."""
 
 import re
 from pathlib import Path

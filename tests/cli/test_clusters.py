@@ -75,7 +75,7 @@ class User:
                 command.kill()
 
     def started_process(self, name: str) -> int:
-        """The process of a cluster that is being created, as soon as there is one."""
+        """The process of a cluster that is being created, once it exists."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(FileNotFoundError, ValueError):

@@ -82,7 +82,7 @@ class Session:
         self.write(name, text.replace(old, new))
 
     def until(self, pattern: str) -> str:
-        """Wait for something to be printed after what was waited for before."""
+        """Wait for output after the previous match."""
         result = self.program.until(rf"(?s)\A.{{{self._read},}}?(?:{pattern})")
         new, self._read = result[self._read :], len(result)
         return new

@@ -14,7 +14,7 @@ STATUS = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as the module says."""
+    """Responds as the module describes."""
 
     protocol_version = "HTTP/1.1"
 

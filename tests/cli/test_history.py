@@ -53,7 +53,7 @@ def deployment(replicas: int, image: str) -> dict[str, Any]:
 
 
 async def _record(cluster: AsyncCluster, states: dict[int, dict[str, Any]]) -> None:
-    """What a watcher knows of all pods at each revision that changes one."""
+    """All pods at each revision that changes one, from a watch."""
     known: dict[str, Any] = {}
     async with cluster.client.watch(PODS.raw, resource_version="1", allow_bookmarks=False) as batches:
         async for batch in batches:

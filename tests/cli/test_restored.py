@@ -17,7 +17,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """The objects by kind and name: uid, and what they are."""
+    """The objects by kind and name: uid and content."""
     result = {}
     for item in load(path):
         if item["kind"] not in ("Event", "Lease", "ConfigMap", "APIService"):

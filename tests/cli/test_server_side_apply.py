@@ -250,7 +250,7 @@ def annotated(document: Doc) -> Doc:
 async def test_what_others_have_created(
     env: Env, manager: str, document: Doc, others: tuple[tuple[str, Doc], ...], is_removed: bool
 ) -> None:
-    """As with ``kubectl apply``, what was applied before is removed with its field, nothing else."""
+    """As with ``kubectl apply``: only fields applied before are removed."""
     client = await connect(env)
     await create(client, document, manager)
     for other, change in others:

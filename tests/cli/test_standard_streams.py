@@ -74,7 +74,7 @@ sys.exit(standard_streams.written(lambda: serve("pilothouse", WORK(), v=0, waits
 def test_a_reader_that_has_exited_is_no_error_of_what_a_command_reads(
     work: str, unbuffered: str, tmp_path: Path
 ) -> None:
-    """Neither of a file nor of a connection, whose errors have the same type."""
+    """A broken pipe is not reported as an error of a file or a connection, whose errors have the same type."""
     command = f"{{ '{sys.executable}' -c '{COMMAND.replace('WORK', work)}'; echo $? >&2; }} | :"
     done = run(command, tmp_path, PYTHONUNBUFFERED=unbuffered)
     assert done.stderr == "141\n"

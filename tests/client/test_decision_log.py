@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real_loop  # the log is written by a thread
 
 
 class LoggedClient:
-    """An API server in this process, a client of it, and the log of what it writes."""
+    """An API server in this process, a client, and its decision log."""
 
     def __init__(self, env: Env, directory: Path) -> None:
         self.path = directory / "decisions.log"

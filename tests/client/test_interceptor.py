@@ -38,7 +38,7 @@ from pilothouse.env import Chance, Env
 
 
 class Server:
-    """Answers everything with an empty object and remembers it. Watches are fed by ``say``."""
+    """Responds to everything with an empty object, and records requests. ``send_added`` sends events to watches."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -75,7 +75,7 @@ class QueuedStream(Pieces):
 
 
 class Scenario:
-    """A client behind an interceptor, and what was observed."""
+    """A client behind an interceptor, and the observations."""
 
     def __init__(self, env: Env) -> None:
         self.env = env
@@ -87,7 +87,7 @@ class Scenario:
         self.endings: dict[str, BaseException | None] = {}
 
     async def listen(self, kind: Any) -> None:
-        """Hear the events of a kind, with the time, until the watch ends."""
+        """Record the events of a kind with their times, until the watch ends."""
         try:
             async with self.client.watch(kind) as batches:
                 async for batch in batches:

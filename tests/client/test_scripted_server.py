@@ -15,7 +15,7 @@ from tests.client.test_tls import server_context
 
 
 def shake_hands(port: int) -> None:
-    """As a program does that looks for its own server where this one is now."""
+    """As a client that expects another server at this address."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

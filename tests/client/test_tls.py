@@ -146,7 +146,7 @@ async def test_client_certificate_is_reloaded_from_changed_files(tmp_path: Path)
 
 @pytest.mark.real_loop(timeout=20)
 async def test_watch_ends_when_its_client_certificate_is_rotated(tmp_path: Path) -> None:
-    """And not before. It is for whoever watches to go on with the new one."""
+    """And not before. The caller must resume it with the new certificate."""
     authority = Authority()
     crt, key = tmp_path / "c.crt", tmp_path / "c.key"
     renew(authority, "before", tmp_path)
@@ -219,7 +219,7 @@ async def test_reset_during_the_handshake_leaks_no_socket(
 
 @pytest.mark.real_loop(timeout=20)
 async def test_handshake_can_be_cancelled_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a program does that is told to stop while its watches connect."""
+    """As in a program that is stopped while its watches connect."""
     authority = Authority()
     monkeypatch.setattr(dial, "connect", connect_at_once)
 

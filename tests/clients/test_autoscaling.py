@@ -33,7 +33,7 @@ def deployment() -> dict[str, Any]:
 
 
 def autoscaler() -> dict[str, Any]:
-    """As ``kubectl autoscale`` makes it, with a shorter window."""
+    """As ``kubectl autoscale`` creates it, with a shorter window."""
     cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
     spec = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},

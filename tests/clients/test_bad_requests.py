@@ -73,7 +73,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @pytest.fixture(autouse=True)
 def neighbour(server: Target) -> Iterator[None]:
-    """Somebody else, who must not notice."""
+    """Another client, which must not be affected."""
     waits: list[float] = []
     over = threading.Event()
 
@@ -190,7 +190,7 @@ def test_expensive_cel_rule_does_not_block_the_server(server: Target) -> None:
 
 
 def test_slow_clients_do_not_affect_others(server: Target) -> None:
-    """A hundred that send half a head or half a body, and stay."""
+    """A hundred clients that send an incomplete head or body, and stay connected."""
     head = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n".encode()
     with ExitStack() as stack:
         for number in range(100):

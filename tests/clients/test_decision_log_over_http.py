@@ -22,7 +22,7 @@ DECISION = "wants 2 of 3: „web-a“ chosen, rank 1 of 3"
 
 
 async def write_with_cause(kubeconfig: Path, namespace: str, log: Path) -> tuple[dict[str, Any], bytes]:
-    """Create an object in a sync; what became of it, and what the server tells about its changes."""
+    """Create an object in a sync; the decision, and the recorded changes."""
     env = Env()
     transport = connect(env, kubeconfig=str(kubeconfig))
     decisions = DecisionLog(env, str(log), Rotation())

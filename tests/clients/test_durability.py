@@ -26,7 +26,7 @@ PATH = "/api/v1/namespaces/default/configmaps"
 
 @dataclass
 class ExpectedState:
-    """What one writer or watcher knows. A version of 0 is an object that is not there."""
+    """The state known to one writer or watcher. Version 0 is a missing object."""
 
     known: dict[str, set[int]] = field(default_factory=dict)
     """Object → the numbers that it may hold: one, or with a request without an answer two."""
@@ -66,7 +66,7 @@ class Server:
 
 
 def write(server: Server, writer: int, books: ExpectedState, chance: random.Random) -> None:
-    """Create, change and delete until the server is gone."""
+    """Create, change and delete until the server is killed."""
     with closing(server.connect()) as connection:
         _write(server, connection, writer, books, chance)
 
@@ -146,7 +146,7 @@ def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -
 
 
 def _check_history(server: Server, beginning: Any, found: Any) -> None:
-    """A watch from before the first kill shows every change since, and so what is there now."""
+    """A watch from before the first kill delivers every change since, and so the current state."""
     state = {item["metadata"]["name"]: item for item in beginning["items"]}
     query = f"watch=true&timeoutSeconds=1&resourceVersion={beginning['metadata']['resourceVersion']}"
     with closing(server.connect()) as connection:

@@ -57,7 +57,7 @@ def test_programs_print_their_version(program: str, printed: str, capsys: pytest
 
 
 def test_etcd_flags_accept_one_dash(capsys: pytest.CaptureFixture[str]) -> None:
-    """They are those of Go's ``flag``; fabric8's kube-api-test passes ``-data-dir``."""
+    """As Go's ``flag`` does; fabric8's kube-api-test passes ``-data-dir``."""
     assert stand_in("etcd", ["-data-dir", "/nonexistent/etcd", "-wal-dir", "/nonexistent/wal", "-version"]) == 0
     assert capsys.readouterr().out.startswith("etcd Version: 3.")
 
@@ -107,7 +107,7 @@ def test_definition_is_discovered_and_served(environment: Environment) -> None:
 
 
 def test_no_controllers_run(environment: Environment) -> None:
-    """Suites rely on it: no garbage collection, and a deleted namespace stays Terminating."""
+    """Suites rely on it: no garbage collection, and a deleted namespace remains Terminating."""
     maps = "/api/v1/namespaces/default/configmaps"
     _code, owner = environment.request("POST", maps, {"metadata": {"name": "owner"}})
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}

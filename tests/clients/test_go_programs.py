@@ -51,7 +51,7 @@ pytestmark = pytest.mark.skipif(bool(_missing()), reason=_missing())
 
 
 class Cluster:
-    """Our server and nodes with Go's manager and scheduler."""
+    """Our server and nodes with kube-controller-manager and kube-scheduler."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -160,7 +160,7 @@ def test_workload_reaches_its_desired_state(cluster: Cluster, what: str, wanted:
 
 
 def test_sets_keep_one_revision(cluster: Cluster) -> None:
-    """What is stored of a revision is, byte by byte, what Go would store again."""
+    """The stored revision equals, byte for byte, what Go would store."""
     until(lambda: cluster.read("statefulset/sts").get("status", {}).get("readyReplicas") == 2, "the set is ready", 60)
     for name in ("ds", "sts"):
         revisions = json.loads(cluster.kubectl("get", "controllerrevisions", "-l", f"app={name}", "-o", "json"))[

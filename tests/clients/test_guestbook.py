@@ -52,7 +52,7 @@ class GuestbookKubectl(Terminal):
         return {pod["spec"]["containers"][0]["image"] for pod in self.ready_frontends()}
 
     def addresses(self, service: str) -> set[str]:
-        """Those that serve, of all its slices."""
+        """The ready addresses of all EndpointSlices."""
         slices = self.items("endpointslices", "-l", f"kubernetes.io/service-name={service}")
         endpoints = [item for endpoint_slice in slices for item in endpoint_slice.get("endpoints") or ()]
         return {

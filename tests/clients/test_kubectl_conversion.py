@@ -48,7 +48,7 @@ def plain(text: str) -> str:
 
 
 class Session:
-    """Commands on one side, and what came of them."""
+    """Commands on one side, and their results."""
 
     def __init__(self, kubectl: Kubectl, webhook: ConversionWebhook, directory: Path) -> None:
         self._kubectl = kubectl

@@ -40,7 +40,7 @@ def read_recorded() -> Answers:
 
 
 def write_recorded(answers: Mapping[str, Answer], directory: Path) -> None:
-    """Record answers, without the directory that they were given in."""
+    """Write the responses, without the working directory's path."""
 
     def text(output: str) -> list[str]:
         return output.replace(str(directory), "/session").split("\n")

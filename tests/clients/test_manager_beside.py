@@ -1,4 +1,4 @@
-"""A manager process beside ``pilothouse apiserver``: its secure port trusts the credentials that server trusts."""
+"""A manager process with ``pilothouse apiserver``: its secure port trusts the same credentials as the server."""
 
 import datetime
 import json
@@ -19,7 +19,8 @@ NOW = datetime.datetime.now(datetime.UTC)
 
 
 class ServerAndManager:
-    """A server with RBAC, and a manager that logs in as kube-controller-manager and asks it about its own callers."""
+    """A server with RBAC, and a manager that authenticates as kube-controller-manager and delegates authentication and
+    authorization to it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

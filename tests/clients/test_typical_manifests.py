@@ -48,7 +48,7 @@ class NamespaceKubectl(Terminal):
         return json.loads(self("get", *words, "-o", "json"))
 
     def apply(self, *flags: str) -> dict[str, str]:
-        """By object, the last word that kubectl has to say of it."""
+        """The last output line of kubectl for each object."""
         lines = self("apply", "--validate=strict", *flags, "-f", str(MANIFEST)).splitlines()
         return dict(line.rsplit(" ", 1) for line in lines)
 
@@ -269,7 +269,7 @@ def test_server_side_apply_takes_ownership_and_changes_nothing(desk: NamespaceKu
 
 
 def test_server_side_apply_creates_everything(desk: NamespaceKubectl) -> None:
-    """Tried only, in a namespace of its own; and for real where nothing has to go first."""
+    """As a dry run in a separate namespace; and actually for objects without preconditions."""
     desk("delete", "service/outside", "deployment/web", "--timeout=30s")
     desk("create", "namespace", "fresh")
     until(lambda: "/default" in desk("--namespace=fresh", "get", "sa", "-o", "name"), "pods may be made there")

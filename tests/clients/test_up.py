@@ -133,7 +133,7 @@ def test_deleting_a_namespace(terminal: Terminal) -> None:
 
 
 def test_wait_for_manifests(tmp_path: Path) -> None:
-    """Several documents and files, a list, standard input; progress is shown and the exit code tells."""
+    """Several documents and files, a list, standard input; progress is printed, and the exit code is set."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
     several = write(
         tmp_path, "several.yaml", namespace, {**replica_set(), "metadata": {"name": "a", "namespace": "shop"}}
@@ -412,7 +412,7 @@ def test_lease_taken_by_another_holder_does_not_stop_the_cluster(tmp_path: Path)
 
 
 def go_program(name: str) -> str:
-    """A real program of Kubernetes, "" if there is none."""
+    """The path of a real Kubernetes program, "" if it is not installed."""
     path = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere")) / name
     return str(path) if os.access(path, os.X_OK) else ""
 

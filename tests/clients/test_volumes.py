@@ -35,7 +35,7 @@ def test_claim_and_volume_scenarios(scenario: Callable[[VolumeCluster], None], s
 
 
 def test_conflicting_selinux_labels_emit_events(stage: VolumeCluster) -> None:
-    """Once the driver says that it mounts with labels."""
+    """Once the driver has seLinuxMount."""
     stage.create_claim("shared", "standard")
     levels = {"web": "s0:c1,c2", "backup": "s0:c98,c99"}
     for name, level in levels.items():

@@ -366,7 +366,7 @@ async def test_too_large_body_is_rejected(client: Client, ns: str) -> None:
 
 @pytest.mark.real_loop
 async def test_authorization(env: Env) -> None:
-    """Identity belongs to the transport; over HTTP it is shown by a token, and a wrong one is nobody."""
+    """The transport has the identity; over HTTP it is a token, and an invalid one is rejected."""
     server = ApiServer(env, new_store(env))
     logins = [StaticTokenAuthenticator.read("secret,jane,jane")]
     handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")

@@ -112,7 +112,7 @@ async def test_invalid_selector_affects_only_its_replica_set(env: Env, caplog: p
 
 
 async def test_excessive_replicas_are_created_in_bursts(env: Env) -> None:
-    """And the manager stays alive, and deletes the pods when it is scaled down."""
+    """The manager keeps running, and deletes the pods when scaled down."""
 
     def slow_creates(program: str, transport: wire.Transport) -> wire.Transport:
         if program != "manager":

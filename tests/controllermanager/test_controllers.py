@@ -42,7 +42,7 @@ def test_every_upstream_controller_is_implemented_or_listed() -> None:
 
 
 def test_own_controllers_do_not_use_upstreams_names() -> None:
-    """Neither as a name or alias, nor as the account, whose role has what upstream's controller does."""
+    """Neither as name or alias, nor as account, whose role is for upstream's controller."""
     accounts = {fact.client for fact in facts()}
     for descriptor in own_controllers(DESCRIPTORS):
         assert upstream_names().isdisjoint((descriptor.name, *descriptor.aliases))

@@ -32,7 +32,7 @@ STRANGER = peer(OTHERS, "eve", "system:masters")
 
 
 class Caller:
-    """Asks the endpoints of a manager, without sockets."""
+    """Requests endpoints of a manager, without sockets."""
 
     def __init__(self, env: Env, more_open: tuple[str, ...] = (), **serving: Any) -> None:
         self.options = Options(serving=Serving(**serving), flag_values={"v": "0", "master": ""})
@@ -88,7 +88,7 @@ class Caller:
         return sent[0]["status"], sent[1]["body"]
 
     async def get(self, target: str, **how: Any) -> tuple[int, str]:
-        """As a master, unless ``how`` says otherwise."""
+        """As system:masters, unless ``how`` has another user."""
         if not how.keys() & {"token", "certificate"}:
             how["certificate"] = MASTER
         status, body = await self.request(target, **how)

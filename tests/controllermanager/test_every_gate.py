@@ -122,7 +122,7 @@ def options(*words: str) -> Options:
 
 
 def changed(gate: Gate) -> str:
-    """The flag that gives the gate the other value, with whatever that depends on."""
+    """The flag that sets the gate to the other value, with the gates it depends on."""
     chosen = {gate.name: not gate.default}
     if chosen[gate.name]:
         todo = [gate.name]

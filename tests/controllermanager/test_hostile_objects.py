@@ -53,7 +53,7 @@ def packed(document: object) -> str:
 
 
 def text(meta: dict[str, Any] | None = None, spec: Any = None, status: Any = None, **more: Any) -> str:
-    """An object as it is stored, without its kind and the fields that the store fills in."""
+    """A stored object, without its kind and the fields that the store sets."""
     whole = {"name": "bad", "uid": "uid-bad", "labels": LABELS, "creationTimestamp": "2026-01-01T00:00:00Z"}
     document = {"metadata": {**whole, **(meta or {})}, "spec": specified() if spec is None else spec, **more}
     return packed({**document, "status": {} if status is None else status})

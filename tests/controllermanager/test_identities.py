@@ -137,7 +137,7 @@ NOT_UPSTREAMS = {
 
 
 def recorded_accounts() -> list[str]:
-    """Those of controllers that run by default."""
+    """The accounts of controllers that run by default."""
     return sorted({item.client_name for item in USUAL} - NOT_UPSTREAMS)
 
 
@@ -179,7 +179,7 @@ def path(record: Record) -> str:
 
 
 def essence(body: Any) -> str:
-    """What a body says, without what the API server filled in."""
+    """A body without the fields that the API server set."""
     if body is None:
         return ""
     said = {"name": body["metadata"]["name"]} if body["kind"] == "ServiceAccount" else body["spec"]

@@ -67,6 +67,6 @@ def test_metric_is_upstreams(metric: Metric) -> None:
 
 
 def test_own_metrics_have_the_pilothouse_prefix() -> None:
-    """Every other one begins with our name, but for one of Go's runtime."""
+    """Except one of Go's runtime."""
     result = {name for name in registered() if not name.startswith("pilothouse_")}
     assert result - {"go_goroutines"} == {m.name for m in METRICS}

@@ -25,7 +25,7 @@ def read(*words: str) -> Options:
 
 
 def root_ca_options(options: Options, name: str) -> tuple[str, str]:
-    """What a publisher gets: the file, and the authority beside it."""
+    """The options of a publisher: the file, and the CA."""
     result = options.controller_options[name]
     return getattr(result, "root_ca_file"), getattr(result, "authority")  # noqa: B009  # whichever struct it is
 

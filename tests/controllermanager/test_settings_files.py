@@ -63,7 +63,7 @@ def test_command_line_takes_precedence(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_file_count_as_set(tmp_path: Path) -> None:
-    """So that a setting without meaning here is warned about wherever it stands."""
+    """So that ignored settings cause a warning, whether in the file or on the command line."""
     file = tmp_path / "manager.yaml"
     file.write_text("cluster-name: c\n", encoding="utf-8")
     flags = flag_set("x", DESCRIPTORS)

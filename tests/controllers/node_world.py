@@ -153,7 +153,7 @@ class World(ApiWorld):
         return texts
 
     def bodies(self, verb: str, resource: str) -> list[Doc]:
-        """The bodies of such requests."""
+        """The decoded bodies of the controllers' requests with this verb and resource."""
         result = []
         for sent in self.seen:
             call = sent.call

@@ -43,7 +43,7 @@ LATE = 2.0
 
 
 async def remove(world: World, path: str) -> None:
-    """Delete, whatever finalizers there are."""
+    """Delete the object, and remove its finalizers."""
     await world.request("DELETE", path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
     if await world.get(path) is not None:
         await world.merge(path, {"metadata": {"finalizers": None}})

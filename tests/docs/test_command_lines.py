@@ -28,7 +28,7 @@ _LEFT_OUT = re.compile(r"\.\.\.|…|\[|<")
 
 
 def command_lines(text: str) -> Iterator[str]:
-    """Those of pilothouse, in blocks and within sentences."""
+    """The command lines of pilothouse in a page's code blocks and sentences."""
     for block in _FENCED.findall(text):
         prompted = block.startswith("$ ")
         lines = block.replace("\\\n", " ").splitlines()

@@ -33,7 +33,7 @@ def test_links_between_pages_resolve(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What links to the headings of a page end in, as GitHub makes them."""
+    """The anchors of a page's headings, as GitHub generates them."""
     headings = _HEADING.findall(page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -195,7 +195,7 @@ def test_import_hooks_of_others_are_kept(package: Package, monkeypatch: pytest.M
 
 
 def lazily_imported() -> Iterator[tuple[str, str]]:
-    """Every module of ours with each module that it imports lazily."""
+    """Each of our modules with the modules it imports lazily."""
     for path in sorted((ROOT / "pilothouse").rglob("*.py")):
         text = path.read_text()
         if "lazy_imports()" not in text:

@@ -17,7 +17,7 @@ NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 
 
 class Clock:
-    """Each look at it is a second later."""
+    """Each call returns a time one second later."""
 
     def __init__(self) -> None:
         self.at = NOON

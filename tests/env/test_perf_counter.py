@@ -13,7 +13,7 @@ from pilothouse.env.movable import MovableClock, MovableLoop
 
 
 async def within_a_turn() -> list[float]:
-    """What it shows, again and again, while the loop does not get a turn."""
+    """Repeated readings within one iteration of the loop."""
     env = Env()
     return [env.perf_counter() for _ in range(10_000)]
 

@@ -27,7 +27,7 @@ def test_private_file_is_replaced_atomically_with_private_mode(tmp_path: Path) -
 
 
 def test_symlinks_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither one in the place of the file, nor one in the place of what is written first, had anybody guessed it."""
+    """Neither at the path of the file, nor at that of the temporary file."""
     victim, path = tmp_path / "victim", tmp_path / "token"
     victim.write_text("precious")
     path.symlink_to(victim)

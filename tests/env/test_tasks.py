@@ -114,7 +114,7 @@ async def test_task_started_in_a_failing_group_is_cancelled(env: Env) -> None:
 
 
 async def test_error_during_cancellation_leaves_no_cancel_request() -> None:
-    """``cancelling()`` is what timeouts go by to tell their own cancellation from others'."""
+    """Timeouts use ``cancelling()`` to distinguish their own cancellation from others."""
 
     async def fails() -> None:
         await asyncio.sleep(1)

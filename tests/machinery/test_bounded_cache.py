@@ -8,7 +8,7 @@ def test_cache_of_one_argument() -> None:
 
     @bounded_cache(2, max_length=3)
     def upper(text: str) -> str:
-        """Says it loudly."""
+        """The text in upper case."""
         requests.append(text)
         return text.upper()
 

@@ -1,4 +1,4 @@
-"""Splicing JSON: other members stay byte for byte."""
+"""Splicing JSON: other members are unchanged byte for byte."""
 
 import msgspec
 import pytest

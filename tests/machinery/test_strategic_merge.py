@@ -258,7 +258,7 @@ def test_fast_paths_agree_with_the_full_merge(monkeypatch: pytest.MonkeyPatch, s
 
 
 def test_live_item_without_a_key_has_the_zero_key() -> None:
-    """Upstream's types print it: there is always a key to compare."""
+    """Upstream's types print it, so that there is always a key to compare."""
     live = {"status": {"conditions": [{"reason": "A"}]}}
     assert apply_strategic_merge(live, {"status": {"conditions": [{"type": "", "reason": "B"}]}}, DEPLOYMENT) == {
         "status": {"conditions": [{"type": "", "reason": "B"}]}
@@ -266,9 +266,7 @@ def test_live_item_without_a_key_has_the_zero_key() -> None:
 
 
 def test_sequences_of_patches() -> None:
-    """Generated patches of containers, labels and finalizers with directives here and there, each to what the one
-    before has left. The results were compared with those of a kube-apiserver v1.20.2. Two rules have changed since:
-    nulls and directives in a part that is new are left out (apimachinery 0.36, ``strategicpatch/patch.go``)."""
+    """Generated patches of containers, labels and finalizers with directives, each applied to the previous result."""
     lines = (Path(__file__).parent / "data" / "strategic_merges.jsonl").read_text(encoding="utf-8").splitlines()
     live, *steps = map(json.loads, lines)
     for step in steps:

@@ -11,7 +11,7 @@ from pilothouse.env import Env
 
 @pytest.fixture
 async def w(env: Env, request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """A server with simulated nodes. ``pytest.mark.world`` names them and gives more; a test's mark adds to its
+    """A server with simulated nodes. ``pytest.mark.world`` has their names and options; a test's mark extends its
     module's."""
     nodes: tuple[str, ...] = ()
     options: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Pods and their containers, made short for tables."""
+"""Pods and their containers, in a short form for tables."""
 
 import datetime
 from typing import Any
@@ -16,7 +16,7 @@ PLAIN = Profile(start_delay=0.0, stop_delay=2.0)
 
 
 def instant(loop: float) -> Instant:
-    """The instant so many seconds after noon."""
+    """The time this many seconds after noon."""
     return Instant(loop, AT + datetime.timedelta(seconds=loop))
 
 
@@ -54,7 +54,7 @@ def pod(
 
 
 def runtime_pod(made: NodePod, profile: Profile = PLAIN, *, at: float = 0.0, until: float | None = None) -> RuntimePod:
-    """Its containers, taken by a node at ``at``, and brought to ``until``."""
+    """Its containers, admitted by a node at ``at``, and advanced to ``until``."""
     behaviour = behaviour_of(made, profile)
     assert behaviour.invalid_annotations == ()
     started = new_runtime_pod(made, behaviour, profile, at + behaviour.start_delay)
@@ -64,5 +64,5 @@ def runtime_pod(made: NodePod, profile: Profile = PLAIN, *, at: float = 0.0, unt
 
 
 def states(made: RuntimePod) -> list[tuple[str, str, int, bool]]:
-    """Name, what it does or waits for, restarts, ready."""
+    """Name, state or waiting reason, restarts, ready."""
     return [(run.name, run.reason or run.state, run.restarts, run.ready) for run in made.containers]

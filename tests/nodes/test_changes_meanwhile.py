@@ -1,4 +1,4 @@
-"""What changes while a simulated node writes, or while its watch lags or is lost; and that nothing is left behind."""
+"""Changes while a simulated node writes, or while its watch lags or is lost; no state remains afterwards."""
 
 import asyncio
 from collections.abc import Callable

@@ -28,7 +28,7 @@ class Terminal:
         return done.stdout
 
     def kubectl(self, *words: str, stdin: Any = None) -> subprocess.CompletedProcess[str]:
-        """Whatever comes of it."""
+        """Run kubectl, whatever its exit code."""
         assert KUBECTL is not None
         return subprocess.run(
             [KUBECTL, "--kubeconfig", ".pilothouse/kubeconfig", *words],
@@ -80,7 +80,7 @@ def test_a_pod_crashes_completes_and_is_unready_as_annotated(kubectl: Terminal) 
 
 
 def test_kubectl_run_returns_the_output_and_exit_code_of_the_pod(kubectl: Terminal) -> None:
-    """It cannot attach, says so, and shows the log instead."""
+    """kubectl cannot attach, reports that, and prints the log instead."""
 
     def once(name: str, *command: str) -> subprocess.CompletedProcess[str]:
         words = ("run", name, "--rm", "-i", "--restart=Never", "--image=busybox", "--", *command)

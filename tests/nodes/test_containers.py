@@ -285,7 +285,7 @@ def test_commands_may_be_ignored() -> None:
 
 
 def one_by_one(pod: RuntimePod, now: float) -> None:
-    """``advance`` as it is defined: each time the change that is due next."""
+    """``advance`` by definition: one change at a time."""
     while True:
         index, at = containers._next(pod)
         if at > now:

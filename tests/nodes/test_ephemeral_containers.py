@@ -1,4 +1,4 @@
-"""Containers that are put into a pod that runs, as ``kubectl debug`` does."""
+"""Ephemeral containers of a running pod, as ``kubectl debug`` adds them."""
 
 from typing import Any
 

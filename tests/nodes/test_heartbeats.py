@@ -1,4 +1,4 @@
-"""Simulated nodes as such, against the embedded API server in virtual time."""
+"""Registration and heartbeats of simulated nodes, on the embedded API server in virtual time."""
 
 import asyncio
 import itertools

@@ -41,7 +41,7 @@ def patch(
     ends: bool = False,
     failure: PodFailure | None = None,
 ) -> dict[str, Any]:
-    """The status at five seconds after noon, of a pod that was taken ``at``."""
+    """The status at five seconds after noon, of a pod admitted ``at``."""
     seen = runtime_pod(made, profile, at=at, until=5.0)
     if ends or stopped is not None:
         stop(seen, 5.0, stopped)

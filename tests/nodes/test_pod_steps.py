@@ -1,4 +1,4 @@
-"""Which step comes next for a pod on a simulated node."""
+"""The next step for a pod on a simulated node."""
 
 import math
 from typing import Any
@@ -170,7 +170,7 @@ def test_pods_that_are_new_or_over_have_no_containers_to_recover(status: dict[st
     st.floats(0, 1e6),
 )
 def test_a_wait_ends_and_an_end_is_an_end(taken: bool, phase: str, grace: int | None, now: float) -> None:
-    """Waiting as long as told leads to something else than waiting; terminal phases are never written again."""
+    """After the returned delay the step is not another wait; terminal phases are never overwritten."""
     made = seen(phase, ALL, grace=grace)
     sync_status = bounded_cache(made, taken)
     observe(made, sync_status, now)

@@ -1,4 +1,4 @@
-"""Pods that say themselves what becomes of them, against the embedded API server in virtual time."""
+"""Pods whose annotations determine their behavior, on the embedded API server in virtual time."""
 
 import asyncio
 from typing import Any

@@ -34,7 +34,7 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 async def simulated(
     env: Env, cluster: RealCluster, names: Sequence[str], profile: Profile, *, schedules: bool = False
 ) -> AsyncIterator[tuple[Client, NodeSimulator]]:
-    """Nodes of these names, and a scheduler of the name ``simulated`` if need be. The nodes are deleted in the end."""
+    """Nodes of these names, and a scheduler named ``simulated`` if required. The nodes are deleted at the end."""
     client = Client(connect(env, kubeconfig=str(cluster.kubeconfig)), env)
     try:
         async with TaskGroup("programs") as group:

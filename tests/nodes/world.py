@@ -105,7 +105,7 @@ class World:
         await self.client.patch(NODES.raw, name, taints)
 
     async def create_pod(self, name: str = "p", *, node: str = "", cpu: str = "", **parts: Any) -> Pod:
-        """A pod of one container, bound if ``node`` is given. ``parts``: metadata, and anything for the spec."""
+        """Create a pod with one container, bound if ``node`` is given. ``parts``: metadata, and fields of the spec."""
         metadata = {"name": name, "namespace": "default", **parts.pop("metadata", {})}
         container: dict[str, Any] = {"name": "c", "image": "app:v1"}
         if cpu:
@@ -126,7 +126,7 @@ class World:
         return await self.client.get(PODS, name, "default")
 
     async def document(self, name: str = "p") -> dict[str, Any]:
-        """The pod as it is stored."""
+        """The stored pod."""
         raw = await self.client.get(PODS.raw, name, "default")
         document: dict[str, Any] = msgspec.json.decode(raw)
         return document
@@ -136,7 +136,7 @@ class World:
         return await self.client.get(NODES, name)
 
     async def document_of_node(self, name: str) -> dict[str, Any]:
-        """The Node as it is stored."""
+        """The stored Node."""
         raw = await self.client.get(NODES.raw, name)
         document: dict[str, Any] = msgspec.json.decode(raw)
         return document
@@ -187,7 +187,7 @@ class World:
 
 @asynccontextmanager
 async def world(env: Env, *nodes: str, profile: Profile = QUIET, scheduler: bool = False) -> AsyncIterator[World]:
-    """A server, simulated nodes if any are named, and a scheduler if asked for."""
+    """A server, simulated nodes, and optionally a scheduler."""
     async with TaskGroup("world") as group:
         made = World(env, group)
         if nodes:

@@ -16,7 +16,7 @@ from pilothouse.testing import AsyncCluster, async_plane
 
 @pytest.fixture(autouse=True)
 def _import_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ``pilothouse run`` adds to the import path, for its file, goes with the test."""
+    """Restore the import path, which ``pilothouse run`` extends."""
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 

@@ -1,4 +1,4 @@
-"""Validating and mutating functions behind our API server, in virtual time, and single answers."""
+"""Validating and mutating functions with our API server, in virtual time, and single responses."""
 
 import asyncio
 import base64

@@ -115,7 +115,7 @@ async def converted(client: Client) -> None:
 
 
 async def migrated(client: Client) -> None:
-    """One manifest applied in both versions: what is converted on the way lacks what the applier owns."""
+    """One manifest applied in both versions: the conversion omits fields that the applier owns."""
     schedule = "0 5 * * *"
     labelled = backup("v2", "moved", schedule=schedule, retention={"copies": 6, "days": 30})
     labelled["metadata"]["labels"] = {"team": "a"}

@@ -100,7 +100,7 @@ def test_conversions_without_an_address_have_no_definition() -> None:
 
 
 class Same(View, frozen=True):
-    """Told differently, with another default."""
+    """The same schema with another description and default."""
 
     metadata: ObjectMeta = ObjectMeta()
     color: str = "red"

@@ -41,7 +41,7 @@ def test_the_code_of_a_section_is_that_of_the_example(section: str) -> None:
 
 
 def certificates() -> ModuleType:
-    """What ``generate models`` makes of a definition like cert-manager's."""
+    """The output of ``generate models`` for a definition like cert-manager's."""
     schema = {
         "type": "object",
         "properties": {"spec": {"type": "object", "properties": {"secretName": {"type": "string"}}}},

@@ -1,4 +1,4 @@
-"""``pilothouse generate models``: views of definitions of others, and the definitions that are made of the views."""
+"""``pilothouse generate models``: types from definitions, and the definitions generated from those types."""
 
 import ast
 import datetime
@@ -167,7 +167,7 @@ def loaded(source: str, path: Path) -> ModuleType:
 
 
 def comparable(schema: Any) -> Any:
-    """Without what is for people, the order of enumerations, and what every custom resource has."""
+    """Without descriptions, the order of enumerations, and fields common to all custom resources."""
     if isinstance(schema, list):
         return [comparable(item) for item in schema]
     if not isinstance(schema, dict):

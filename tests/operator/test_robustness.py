@@ -116,7 +116,7 @@ async def test_custom_resources_are_read_and_referred_to_as_declared(cluster: As
 
 
 async def _recreate(cluster: AsyncCluster) -> None:
-    """Replace the Thing by another one of its name, of which a controller that is at work knows nothing."""
+    """Recreate the Thing, which a controller in its sync does not observe."""
     await cluster.patch(*THING, "one", {"metadata": {"finalizers": None}})
     if await cluster.list(*THING):
         await cluster.delete(*THING, "one")

@@ -1,4 +1,4 @@
-"""Certificates of webhooks: what is due when, the Secret that replicas share, and who trusts them."""
+"""Certificates of webhooks: renewal, the Secret that replicas share, and their CA bundles."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Webhooks over HTTP: what is read of a request, and what bounds it."""
+"""Webhooks over HTTP: decoding of requests, and limits."""
 
 import asyncio
 import json

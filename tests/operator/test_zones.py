@@ -31,7 +31,7 @@ def example() -> ModuleType:
 
 
 class Provider:
-    """What the provider has, and what is wrong with it."""
+    """The provider's zones, and its injected errors."""
 
     def __init__(self, rejected: type[Exception]) -> None:
         self.zones: dict[str, int] = {}

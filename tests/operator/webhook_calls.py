@@ -1,4 +1,4 @@
-"""Our API server's webhooks, answered by an operator without a network."""
+"""Webhook calls of our API server to an operator, without a network."""
 
 from typing import Any
 

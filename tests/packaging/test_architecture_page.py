@@ -31,7 +31,7 @@ def paths_of_the_page() -> list[str]:
 
 
 def exists(path: str) -> bool:
-    """Whether a path is there, from the root of the repository; ``*`` stands for anything."""
+    """Whether a path exists, from the root of the repository; ``*`` is a wildcard."""
     return any(ROOT.glob(path.rstrip("/"))) if "*" in path else (ROOT / path).exists()
 
 

@@ -23,8 +23,7 @@ def make(directory: Path, *words: str) -> str:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A folder with a module, and with an environment that is ready: that of this test, whose ``pilothouse`` does
-    nothing."""
+    """A directory with a module and a ready environment: this test's, whose ``pilothouse`` does nothing."""
     for name in ("pyproject.toml", "requirements.txt", "requirements-build.txt"):
         (tmp_path / name).write_text("")
     (tmp_path / "src").mkdir()

@@ -138,7 +138,7 @@ def test_documentation_lists_every_file() -> None:
 
 
 def test_manifests_have_no_yaml_anchors() -> None:
-    """Some tools that people pipe manifests through do not know them."""
+    """Some tools do not support them."""
     for name in MANIFESTS:
         tokens = yaml.scan((DEPLOY / name).read_text(encoding="utf-8"))
         assert not [token for token in tokens if isinstance(token, (yaml.AnchorToken, yaml.AliasToken))]

@@ -36,7 +36,7 @@ OWN_ROLES = {f"system:controller:{item.client_name}" for item in own_controllers
 
 
 def needed() -> Iterator[Any]:
-    """Every request that the manager makes under its own name."""
+    """Every request of the manager under its own name."""
 
     def check(reason: str, verb: str, group: str, resource: str, namespace: str = "", name: str = "") -> Any:
         resource, _, subresource = resource.partition("/")
@@ -72,7 +72,7 @@ NEEDED = list(needed())
 
 
 def grants() -> Iterator[Any]:
-    """Every single right that the account is given, roles that it is bound to included: one verb on one thing."""
+    """Every single permission of the account, including those of bound roles: one verb on one resource."""
     roles = {(kind, found["metadata"]["name"]): found for kind, found in bootstrap_objects()}
     own = documents("rbac.yaml")
     roles.update({(PLURALS[item["kind"]], item["metadata"]["name"]): item for item in own if "rules" in item})

@@ -9,7 +9,7 @@ from pilothouse.plane import Plane
 
 @contextlib.asynccontextmanager
 async def running(plane: Plane) -> AsyncIterator[TaskGroup]:
-    """The plane, from when it is ready to the end of the block, and with it all tasks of the group that it gives."""
+    """Run the plane from its readiness to the end of the block, with all tasks of its group."""
     async with TaskGroup("test") as group:
         group.start(plane.run(), name="plane")
         await plane.wait_ready()

@@ -114,7 +114,7 @@ def _writes(what: Any, *, leaps: bool) -> list[Write]:
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The passes that had nothing to do and were made in their timers, in this thread as well."""
+    """The skipped periodic passes that ran in their timers, in this thread."""
     result: list[str] = []
     thread = threading.get_ident()
 

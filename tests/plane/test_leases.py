@@ -22,7 +22,7 @@ CONTROLLERS = ("replicaset-controller", "serviceaccount-controller", "resourcecl
 
 
 class Slow:
-    """A transport on which the loop stands still, once, in the middle of a write of the manager's Lease."""
+    """A transport that blocks the loop once, in the middle of a write of the manager's Lease."""
 
     def __init__(self, transport: wire.Transport, stalls: list[float]) -> None:
         self._transport = transport
@@ -44,7 +44,7 @@ class Slow:
 
 
 class Led:
-    """A plane with an elected manager, asked by an administrator."""
+    """A plane with an elected manager, and an administrator's client."""
 
     def __init__(self, env: Env) -> None:
         self.stalls: list[float] = []
@@ -128,7 +128,7 @@ async def test_while_another_manager_holds_the_lease_the_planes_own_waits(world:
 
 
 async def test_a_restarted_manager_leaves_nothing_behind(world: Led) -> None:
-    """What is collected for a request of metrics belongs to the controllers that run now."""
+    """Collected metrics belong to the current controllers."""
     assert world.plane.manager is not None
     counts = []
     for _time in range(3):

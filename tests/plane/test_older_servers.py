@@ -1,4 +1,4 @@
-"""An API server of an older release on the same etcd is noticed from what is stored."""
+"""API servers of older releases on the same etcd are detected from stored objects."""
 
 import datetime
 from typing import Any

@@ -157,7 +157,7 @@ async def test_controllers_that_are_created_immediately_have_no_work_either(env:
 
 
 class _Notes:
-    """Passes everything on, and notes who wrote what."""
+    """Forwards everything, and records the writers."""
 
     def __init__(self, transport: wire.Transport, writes: list[str]) -> None:
         self._transport = transport

@@ -266,7 +266,7 @@ class Churn:
         return (name, self.rng.choice(names)) if names else (name, "")
 
     def _has_adopted(self, name: str) -> bool:
-        """Whether there is no pod, and no revision, that waits for this set to find it."""
+        """Whether no matching pod or revision is orphaned."""
         if name in self._adopting:
             paths = self.view.pods_path, self._path("controllerrevisions")
             result = [item for path in paths for item in self._items(f"{path}?labelSelector=app={name}")]

@@ -48,7 +48,7 @@ def swept(real_cluster: RealCluster) -> None:
 
 @pytest.fixture(scope="module")
 def machines(real_cluster: RealCluster, swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """``pilothouse nodes`` and ``pilothouse scheduler`` beside the real API server."""
+    """``pilothouse nodes`` and ``pilothouse scheduler`` on the real API server."""
     directory = tmp_path_factory.mktemp("machines")
     kubeconfig = str(real_cluster.kubeconfig)
     with (

@@ -382,7 +382,7 @@ def test_missing_rule_is_detected(outcome: Outcome, server: tuple[RealCluster, A
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_every_upstream_metric_has_values(outcome: Outcome, metric: Metric) -> None:
-    """Those of the manager that the facts of v1.36 name, at ``/metrics`` or ``/metrics/slis``."""
+    """Those of the manager in the facts of v1.36, at ``/metrics`` or ``/metrics/slis``."""
     shown = families(outcome.slis if metric.name.startswith(SLIS) else outcome.metrics)
     if metric.name in SOMETIMES and metric.name not in shown:
         return  # registered all the same: tests/controllermanager/test_metric_names.py
@@ -432,7 +432,7 @@ QUEUES = {
 
 
 def test_metrics_agree_with_the_scenario(outcome: Outcome) -> None:
-    """What is counted of writes agrees with what the API server has seen, and the rest with the scenario."""
+    """Counts of writes agree with the API server's, others with the scenario."""
 
     def writes(verb: str) -> int:
         return sum(1 for item in outcome.asked if item.verb == verb)

@@ -30,7 +30,7 @@ class Session(NamedTuple):
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Session]:
-    """The real one's, and ours."""
+    """The real one and ours."""
     directory = tmp_path_factory.mktemp("audit")
     policy, tokens = directory / "policy.yaml", directory / "tokens.csv"
     policy.write_text(POLICY)

@@ -1,4 +1,4 @@
-"""The benches beside kube-controller-manager in small, so that they keep working."""
+"""Small versions of the benchmarks against kube-controller-manager, so that they keep working."""
 
 import pytest
 from bench.deployments import measure
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("swept")
 
 
 def test_bench_of_deployments(real_cluster: RealCluster) -> None:
-    """Two of two pods, with our manager. The namespace waits five seconds before it begins to go."""
+    """Two Deployments of two pods, with our manager. The namespace controller waits five seconds."""
     before = requests_answered(real_cluster)
     with light_nodes(real_cluster, 2) as check:
         result = measure(real_cluster, 2, 2, "ours", "bench-small")

@@ -31,7 +31,7 @@ def gos(cluster: RealCluster, directory: Path) -> Program:
 
 
 def forget_leader(cluster: RealCluster) -> None:
-    """Whoever led before was killed, and cannot free the lease: the next one would wait for its end."""
+    """Delete the Lease of the previous leader, which was killed and could not release it."""
     try:
         cluster.request("DELETE", LEASE)
     except RequestFailed as error:

@@ -40,7 +40,7 @@ WORKING, SILENT = ("working-0", "working-1", "working-2"), "silent-0"
 
 
 class Seen(NamedTuple):
-    """What is left of a run."""
+    """The results of a run."""
 
     page: str
     log: str
@@ -61,7 +61,7 @@ def gos(cluster: RealCluster, directory: Path, port: int) -> Program:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
-    """Both runs, side by side: most of it is waiting. Programs live as long as the thread that starts them."""
+    """Both runs, concurrently: they mostly wait. Programs end with the thread that starts them."""
     problem = missing_programs()
     if problem:
         pytest.skip(problem)
@@ -75,7 +75,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
 
 
 class Run(NamedTuple):
-    """A manager before an API server of its own."""
+    """A manager on a separate API server."""
 
     cluster: RealCluster
     manager: Program
@@ -83,7 +83,7 @@ class Run(NamedTuple):
 
 
 def play(run: Run) -> Seen:
-    """The scenario, and what is seen then."""
+    """Run the scenario, and read the metrics."""
     run.manager.until("uccessfully acquired lease")
     scenario(run.cluster)
     status, page = get(run.port, "/metrics", token=ADMIN_TOKEN)
@@ -143,7 +143,7 @@ def is_settled(ask: Callable[..., Any], name: str) -> bool:
 
 
 def both(seen: dict[str, Seen], name: str, go_name: str = "", /, **labels: str) -> tuple[float, float]:
-    """A value of ours and of Go's."""
+    """A value of both managers."""
     return total(seen["ours"].page, name, **labels), total(seen["go"].page, go_name or name, **labels)
 
 

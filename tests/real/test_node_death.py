@@ -34,7 +34,7 @@ FLAGS = (
 
 @pytest.fixture
 def manager(real_cluster: RealCluster, machines: None, tmp_path: Path) -> Iterator[Program]:
-    """As administrator: the roles of old servers do not let the node controller read pods."""
+    """As administrator: the roles of old servers do not allow the node controller to read pods."""
     with pilothouse(tmp_path, "manager", f"--kubeconfig={real_cluster.kubeconfig}", *FLAGS) as program:
         yield program
 

@@ -104,7 +104,7 @@ def test_hanging_api_server_loses_the_lease_and_second_signal_exits_immediately(
 
 
 def test_startup_waits_for_the_api_server(real_cluster: RealCluster, directory: Path) -> None:
-    """And one that goes away for a while is ridden out."""
+    """And a running program survives an outage."""
     view = View(real_cluster, real_cluster.namespace("restart"))
     flags = ["--secure-port=0", "--leader-elect=false"]
     with start(real_cluster, directory, "--controllers=replicaset", *flags) as early:

@@ -31,7 +31,7 @@ def answers(port: int) -> dict[str, int]:
 
 
 def start(directory: Path, kubeconfig: Path, port: int, *flags: str) -> Program:
-    """The manager with one controller, whose metrics anybody may read."""
+    """The manager with one controller, whose metrics are public."""
     always = [f"--kubeconfig={kubeconfig}", "--controllers=replicaset", f"--secure-port={port}", "--v=4"]
     return pilothouse(directory, "manager", *always, "--authorization-always-allow-paths=/metrics", *flags)
 
@@ -43,7 +43,7 @@ def complaints(manager: Program) -> list[str]:
 
 
 def run_its_scenario(view: View) -> None:
-    """Create, replace, adopt, scale: whatever needs a right is asked for."""
+    """Create, replace, adopt, scale: every permission is used."""
     view.create(replica_set("web", 3))
     first = three_ready(view)
     view.kubectl("delete", "pod", sorted(first)[0], "--wait=true")
@@ -58,7 +58,7 @@ def run_its_scenario(view: View) -> None:
 
 
 def check(view: View, manager: Program, port: int) -> None:
-    """The scenario goes well, and nothing was refused on the way."""
+    """The scenario succeeds, and no request was forbidden."""
     with manager:
         run_its_scenario(view)
         counts = answers(port)

@@ -99,7 +99,7 @@ OTHER_FORM_SINCE_1_20 = {
 
 
 class Seen(NamedTuple):
-    """Pages: what Go's showed before and after, and ours."""
+    """The pages of kube-apiserver before and after, and ours."""
 
     before: str
     after: str

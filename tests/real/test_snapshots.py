@@ -129,7 +129,7 @@ def _is_current(cluster: RealCluster) -> bool:
 
 
 def _wait_for_rest(cluster: RealCluster) -> None:
-    """Until the versions of what controllers write stay the same for five seconds."""
+    """Wait until the resourceVersions of what controllers write are unchanged for five seconds."""
     paths = ("/api/v1/pods", "/api/v1/endpoints", "/api/v1/resourcequotas", "/apis/apps/v1/deployments")
     observed: list[Any] = []
 
@@ -159,7 +159,7 @@ class Watched:
             self.changes.append((self._env.monotonic(), change, "" if origin is None else str(origin)))
 
     def resources(self) -> Counter[str]:
-        """How many there are of each resource; the events that a manager sends at its start aside."""
+        """The number of objects of each resource, without the events of a manager's startup."""
         return Counter(
             "/".join(change.key.split("/")[:2])
             for _at, change, _origin in self.changes

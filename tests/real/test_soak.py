@@ -208,7 +208,7 @@ class Soak:
         return manager
 
     def work(self, seconds: float) -> None:
-        """Churn for so long."""
+        """Churn for this many seconds."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.churn.step()
@@ -216,7 +216,7 @@ class Soak:
             time.sleep(PAUSE_SECONDS)
 
     def trouble(self, seconds: float, restarts: int) -> None:
-        """Churn for so long, with API servers that go and connections that break on the way."""
+        """Churn for this many seconds, while API servers are stopped and connections are cut."""
         for _ in range(restarts):
             end = time.monotonic() + seconds / restarts
             while time.monotonic() < end:
@@ -240,7 +240,7 @@ class Soak:
         log(f"{what}, all was well after {time.monotonic() - began:.0f} s")
 
     def kill(self, leader: Manager) -> None:
-        """It has no chance to say goodbye."""
+        """Kill the leader without a graceful shutdown."""
         self.unknown += leader.unknown()  # they would be lost with it
         leader.program.kill()
 

@@ -30,7 +30,7 @@ def ours(cluster: RealCluster, directory: Path) -> Program:
 
 
 def gos(cluster: RealCluster, directory: Path) -> Program:
-    """The real one. Of a flag that comes twice the last one counts."""
+    """The real one. The last of repeated flags takes effect."""
     return kube_controller_manager(cluster, directory, CONTROLLERS, "--v=2", *SHORT)
 
 
@@ -50,7 +50,7 @@ def kubectl(programs: Programs) -> Iterator[KubectlCluster]:
 
 @pytest.fixture
 def rounds(soak: bool) -> int:
-    """How often each hand-over is made."""
+    """The number of hand-overs."""
     return 10 if soak else 2
 
 
@@ -72,7 +72,7 @@ def test_rolling_update_continues_when_the_leader_changes(
 
 
 def hand_over(cluster: RealCluster, kubectl: KubectlCluster, directory: Path, first: Start, second: Start) -> None:
-    """The leader dies in the middle of a rolling update."""
+    """The leader is killed in the middle of a rolling update."""
 
     def check(pods: list[dict[str, Any]]) -> None:
         on = Counter(target(pod) for pod in pods if not is_terminated_and_terminating(pod))

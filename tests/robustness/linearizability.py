@@ -64,8 +64,7 @@ _NOT_POSSIBLE = NotPossible()
 
 
 def step(state: State | None, operation: Operation) -> State | NotPossible | None:
-    """What the object is after an operation that was answered like that; None for gone. An outcome that is unknown
-    means that it was carried out."""
+    """The object after an operation with this outcome; None if deleted. An unknown outcome counts as executed."""
     verb, outcome = operation.verb, operation.outcome
     after: State | NotPossible | None = _NOT_POSSIBLE
     written = State(operation.value, operation.revision)

@@ -208,7 +208,7 @@ def _checked(cluster: Cluster, fail: Callable[[Cluster, GroundTruth, Shared], li
 
 
 def snapshots_at(shared: Shared, cluster: Cluster, name: str) -> Any:
-    """What a server lists in the end."""
+    """The final list of a server."""
     connection = Connection(shared, lambda: cluster.layout.reach("", name, "https"))
     known = shared.known
     answer = connection.request("GET", CONFIG_MAPS)

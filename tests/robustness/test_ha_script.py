@@ -72,7 +72,7 @@ def test_cluster_recovers_from_killing_each_process(tmp_path: Path, soak: bool) 
 
 
 def _free_range() -> int:
-    """A port that is free together with those that follow it."""
+    """The first of a range of free ports."""
     while True:
         port = free_port()
         if port + 40 < 65536 and not any(_is_used(port + more) for more in ha.PORTS.values()):

@@ -304,7 +304,7 @@ class Watcher:
 
 
 def event_of(document: Any) -> Event | None:
-    """An event of the stream; None if it says that the revision is too old."""
+    """An event of the stream; None if the resourceVersion is too old."""
     obj = document["object"]
     if document["type"] == "ERROR":
         assert obj.get("code") in (410, 500, 504), document

@@ -241,7 +241,7 @@ async def test_worker_yields_between_keys(env: Env) -> None:
 
 
 class _Filled:
-    """A cache that is filled after so many seconds."""
+    """A cache that is synced after this many seconds."""
 
     async def wait_synced(self) -> None:
         await asyncio.sleep(5)

@@ -20,7 +20,7 @@ WEB = object_reference(REPLICA_SETS, ObjectMeta(name="web", namespace="default",
 
 @contextlib.asynccontextmanager
 async def recording(env: Env, *, at_once: int = 1) -> AsyncIterator[tuple[Cluster, EventRecorder]]:
-    """A server and a recorder, which has sent everything in the end."""
+    """A server and a recorder, whose events are all sent at the end."""
     server = Cluster(env)
     recorder = EventRecorder(server.client(), env, "replicaset-controller", at_once=at_once)
     sending = asyncio.create_task(recorder.run())

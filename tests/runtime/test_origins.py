@@ -36,7 +36,7 @@ def _causes(cluster: Cluster, name: str) -> list[Cause | None]:
 
 
 class _Copier:
-    """Makes ``copy`` of ``source``, the first time in vain."""
+    """Creates ``copy`` of ``source``; the first attempt fails."""
 
     def __init__(self, cluster: Cluster, env: Env, *, failures: int = 0, wait: float = 0.0) -> None:
         self.queue: WorkQueue[str] = WorkQueue(env, "copier")

@@ -67,7 +67,7 @@ async def test_watch_can_be_restricted_to_a_namespace(env: Env) -> None:
 
 
 class Sleeper(ManagedController):
-    """Waits for a cache that it asks for after its base is there."""
+    """Waits for a cache that it requests after its base exists."""
 
     def __init__(self, context: ControllerContext) -> None:
         context.informer(NODES)
@@ -81,7 +81,7 @@ class Sleeper(ManagedController):
 
 
 class OfSleeper(Descriptor, frozen=True):
-    """Whose controller is in this module."""
+    """A descriptor whose controller is in this module."""
 
     def factory(self) -> Callable[[ControllerContext], RunnableController]:
         return Sleeper

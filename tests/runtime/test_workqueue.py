@@ -139,7 +139,7 @@ async def test_shutdown_notifies_every_waiting_worker(env: Env) -> None:
 
 
 async def test_cancelled_get_loses_no_key(env: Env) -> None:
-    """Also when the cancellation comes after the wake-up."""
+    """Also if cancelled after the wake-up."""
     queue: WorkQueue[str] = WorkQueue(env)
     first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
     await asyncio.sleep(1)
@@ -205,7 +205,7 @@ async def test_metrics_have_upstreams_names(env: Env) -> None:
 
 @pytest.mark.real_loop
 async def test_short_work_has_a_positive_duration_on_the_real_loop() -> None:
-    """uvloop's own clock counts milliseconds and stands still for a turn."""
+    """uvloop's clock has milliseconds and is cached for an iteration."""
     registry = Registry()
     queue: WorkQueue[int] = WorkQueue(Env(), "replicaset", registry)
     for key in range(20):
@@ -321,7 +321,7 @@ async def test_delayed_key_is_readded_without_a_worker(env: Env) -> None:
 
 
 def test_events_during_a_busy_loop_are_merged_into_one_sync() -> None:
-    """In real time: nobody waits for a clock here, only for turns of the loop."""
+    """In real time: the test waits for iterations of the loop, not for a clock."""
 
     async def main() -> tuple[list[str], list[str]]:
         queue: WorkQueue[str] = WorkQueue(Env(), turns=8)

@@ -254,5 +254,5 @@ async def test_invariant_detects_a_volume_detached_in_use(simulation: Simulation
 @pytest.mark.simulation(invariants=lambda: (Attachments(), Protection(), Volumes()))
 @pytest.mark.parametrize("past_seed", [3000, 3006])
 async def test_regression_seeds(simulation: Simulation, past_seed: int) -> None:
-    """A manager that begins with old lists leaves a volume where nobody uses it."""
+    """A manager that starts with stale lists does not detach an unused volume."""
     await test_volumes_are_attached_to_the_nodes_of_their_pods(simulation, past_seed)

@@ -229,7 +229,7 @@ async def test_recovers_from_changes_to_pods_nodes_and_revisions(
 @pytest.mark.simulation(options=BROAD, invariants=lambda: [DaemonSets(), DaemonSetBounds()])
 @pytest.mark.parametrize("surge", [False, True], ids=["without surge", "with surge"])
 async def test_rolling_update_respects_max_unavailable(simulation: Simulation, seed: int, surge: bool) -> None:
-    """Templates change while watches break and managers die; nobody else touches nodes or pods."""
+    """Templates change while watches break and managers are killed; no other client changes nodes or pods."""
     rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
     user, chance = Administrator(simulation), simulation.env.stream("user")
     await user.request("POST", SETS, daemon_set(**rolling))

@@ -132,5 +132,5 @@ def pod_unobserved(_self: object, _old: Pod | None, _new: Pod | None) -> None:
     patches=[(PodGroupProtectionController, "_enqueue_groups_of_pod", pod_unobserved)],
 )
 async def test_invariant_detects_a_group_that_is_never_released(simulation: Simulation) -> None:
-    """Who does not hear of the end of pods."""
+    """With a manager that does not observe the deletion of pods."""
     await delete_group_in_use(simulation)

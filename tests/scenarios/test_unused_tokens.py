@@ -233,7 +233,7 @@ async def reasons(user: Owner) -> dict[str, list[str]]:
 
 
 async def check_final_state(simulation: Simulation, user: Owner) -> None:
-    """The faults are over. Some days later nobody has a token without a reason, and who has one has a token."""
+    """After the faults, some days later: a token exists exactly if it has a reason."""
     await simulation.settle()
     await user.set_tracked_since("2000-01-01")
     for name in ("idle", "used", "mounted", "missed"):

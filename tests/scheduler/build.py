@@ -62,7 +62,7 @@ def info(wanted: Node, *placed: Pod) -> NodeInfo:
 
 
 def filter_status(wanted: Pod, there: Node, *placed: Pod) -> Status | None:
-    """The status of the filters that look at the node alone, for a node with these pods on it."""
+    """The status of the filters that use only the node, for a node with these pods."""
     return filter_node(PodInfo(wanted), info(there, *placed))
 
 
@@ -128,7 +128,7 @@ def statuses(cache: Cache, wanted: Pod, namespaces: Namespaces | None = None) ->
 
 
 def fitting(cache: Cache, wanted: Pod, namespaces: Namespaces | None = None) -> list[str]:
-    """The nodes that fit. Filtering node by node and filtering many at once must agree."""
+    """The feasible nodes. Filtering one by one and many at once must agree."""
     one_by_one = [name for name, status in statuses(cache, wanted, namespaces).items() if status is None]
     at_once = Algorithm(cache, namespaces).feasible(wanted)
     assert sorted(cache.node_infos[index].name for index in at_once) == sorted(one_by_one)

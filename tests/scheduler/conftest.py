@@ -41,6 +41,6 @@ async def create_priority_classes(world: World) -> None:
 
 
 async def assigned_nodes(world: World, prefix: str = "") -> dict[str, str]:
-    """The node name of each pod whose name begins with ``prefix``."""
+    """The node name of each pod with this name prefix."""
     pods = (await world.client.list(PODS, "default")).items
     return {pod.metadata.name: pod.spec.node_name for pod in pods if pod.metadata.name.startswith(prefix)}

@@ -26,7 +26,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 
 
 async def play(w: World) -> str:
-    """The node of each pod in the end, and all events in order."""
+    """The final node of each pod, and all events in order."""
     w.scheduler_faults.add(Rule(delay(0.0, 2.0), verb="create", resource="pods", subresource="binding"))
     body = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
     path, headers = "/apis/scheduling.k8s.io/v1/priorityclasses", {"content-type": "application/json"}

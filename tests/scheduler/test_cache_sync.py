@@ -1,4 +1,4 @@
-"""What a server does not permit to list: scheduling goes on without it, or waits with one warning."""
+"""Resources that the server does not permit to list: scheduling continues without them, or waits with one warning."""
 
 import asyncio
 import logging

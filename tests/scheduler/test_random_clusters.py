@@ -1,4 +1,4 @@
-"""Random clusters: in the end no pod is pending that fits a node, and nothing is kept of objects that were deleted."""
+"""Random clusters: finally no pending pod fits a node, and no state of deleted objects remains."""
 
 import asyncio
 import random

@@ -123,7 +123,7 @@ def test_signature_checks_are_bounded_for_cyclic_cas() -> None:
 
 
 def _with_key(name: str, key: rsa.RSAPublicKey, signer: rsa.RSAPrivateKey, serial: int = 1) -> bytes:
-    """An authority's certificate with somebody's key, issued by one of the same name, DER."""
+    """A CA certificate with another key, issued by a CA of the same name, DER."""
     named = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = x509.CertificateBuilder(
         subject_name=named,

@@ -49,7 +49,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def silent(server: Server) -> Iterator[socket.socket]:
-    """A connection that says nothing."""
+    """A connection that sends nothing."""
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.setblocking(False)
         yield connection

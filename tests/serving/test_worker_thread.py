@@ -1,4 +1,4 @@
-"""Long computations in a thread beside the loop."""
+"""Long computations in a separate thread."""
 
 import asyncio
 import contextvars

@@ -75,7 +75,7 @@ def snapshot(path: Path, objects: Sequence[Object], *, nodes: int = 3, anonymize
 
 
 def writes_of(found: Restored, seconds: float) -> list[str]:
-    """What is written in a restored cluster, but for Leases, reports of nodes, and events."""
+    """The writes in a restored cluster, without Leases, node statuses and events."""
     written: list[str] = []
 
     def note(changes: list[Change]) -> None:

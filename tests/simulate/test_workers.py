@@ -1,4 +1,4 @@
-"""Runs in several processes: what dies or takes too long fails one run, and the order of processes changes nothing."""
+"""Runs in several processes: a crash or timeout fails one run, and the order of processes does not matter."""
 
 import itertools
 import os

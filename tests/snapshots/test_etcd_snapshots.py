@@ -37,7 +37,7 @@ def config_map(number: int) -> tuple[str, bytes]:
 
 
 def snapshot(path: Path, *objects: tuple[str, bytes], prefix: str = "/registry") -> Path:
-    """A snapshot with these objects; keys beginning with ``=`` are those in etcd."""
+    """A snapshot with these objects; keys with ``=`` are etcd's."""
     layout = KeyLayout(prefix)
     pairs = [
         put(revision, (key[1:] if key.startswith("=") else layout.etcd_key(key)).encode(), data)

@@ -37,7 +37,7 @@ def a_map(name: str, value: str = "1", **meta: Any) -> Object:
 
 
 class RecordedPlane:
-    """A plane, and a recorder of it whose connection may break."""
+    """A plane, and its recorder, whose connection may break."""
 
     def __init__(self, cluster: AsyncCluster, faults: Interceptor, recorder: Recorder) -> None:
         self.cluster = cluster

@@ -80,7 +80,7 @@ async def test_secret_values_are_saved_only_on_request(env: Env, tmp_path: Path,
 
 
 class Server:
-    """An API server in front of another one, which answers lists as ``answer`` wants it."""
+    """A proxy of an API server, which responds to lists as ``answer`` returns."""
 
     def __init__(self, inner: wire.Transport, answer: "Answer") -> None:
         self._inner = inner

@@ -91,7 +91,7 @@ async def _receive(_events: list[Any]) -> int:
 
 
 async def test_stream_closed_before_use_ends_the_watch() -> None:
-    """gRPC then says that its caller is in the wrong state, which must not be the end of following."""
+    """gRPC then raises an error about the state of the call, which must not end the follower."""
     client = etcd_client.EtcdClient(EtcdOptions(servers=("http://127.0.0.1:1",)))
     stream = client.watch()
     await stream.code()

@@ -14,7 +14,7 @@ from pilothouse.storage.etcd.follower import Follower
 
 
 class Stream:
-    """What etcd sends, as a test says it."""
+    """The messages of etcd, as scripted by the test."""
 
     def __init__(self) -> None:
         self.responses: asyncio.Queue[Any] = asyncio.Queue()
@@ -44,7 +44,7 @@ class Stream:
         self.responses.put_nowait(messages.WatchResponse(created=True))
 
     def add_done_callback(self, _callback: Any) -> None:
-        """It ends when the test says so."""
+        """The test ends it."""
 
     def cancel(self) -> None:
         """It is over."""
@@ -95,7 +95,7 @@ async def test_events_before_the_end_are_delivered(env: Env) -> None:
 
 
 async def test_outdated_progress_is_dropped(env: Env) -> None:
-    """It would be older than what was received."""
+    """It is older than a received revision."""
     received = Received()
     received.may_go_on.clear()
     following = asyncio.ensure_future(_ended(received))

@@ -24,14 +24,14 @@ from pilothouse.storage.etcd.store import EtcdStore
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What one store has shown in the end: the revision of each key, and the events of a watch, as (revision, key)."""
+    """The final state of one store: the revision of each key, and the events of a watch, as (revision, key)."""
 
     state: Mapping[str, int]
     events: Sequence[tuple[int, str]]
 
 
 def violations(acknowledged: Mapping[str, int], observed: Sequence[Observed]) -> list[str]:
-    """What is wrong with a history of keys that are each created once."""
+    """Violations in a history of keys that are each created once."""
     result = []
     for at, one in enumerate(observed):
         result += [
@@ -106,7 +106,7 @@ class Members:
         )
 
     def kill(self, number: int) -> None:
-        """End a member at once."""
+        """Kill a member."""
         process = self._running.pop(number)
         process.kill()
         process.wait()

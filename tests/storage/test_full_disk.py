@@ -125,7 +125,7 @@ async def test_data_directory_on_a_full_disk_is_rejected_unchanged(env: Env, tmp
 async def test_durable_write_is_acknowledged_if_the_lock_file_cannot_be_updated(
     env: Env, tmp_path: Path, inline: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where writing over what is there takes space as well (copy on write)."""
+    """On file systems where overwriting needs space, too (copy on write)."""
     store = SqliteStore.open(env, tmp_path, inline=inline)
     await put(store, "/pods/default/a")
 

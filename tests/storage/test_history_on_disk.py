@@ -261,7 +261,7 @@ PRAGMA application_id=1885957231; PRAGMA user_version=1;
 
 
 def make_format_1(directory: Path, objects: list[tuple[int, int, str, bytes | None]]) -> None:
-    """A store as it was written until 0.3: (created, revision, key, value)."""
+    """A store as written by releases until 0.3: (created, revision, key, value)."""
     directory.mkdir()
     with contextlib.closing(sqlite3.connect(directory / FILE_NAME)) as connection:
         connection.executescript(FORMAT_1)

@@ -49,7 +49,7 @@ class Recorder:
 
 
 class RecountedUsage(NamedTuple):
-    """What history takes, counted anew."""
+    """The size of the history, recounted."""
 
     changes: int
     size: int
@@ -75,7 +75,7 @@ def check_bounds(store: Store, recorder: Recorder, now: float) -> None:
 
 
 def check_file(store: Store) -> None:
-    """The file has what is alive, the history, and not much more than the next step of pruning removes."""
+    """The file has the live objects, the history, and at most what the next pruning step removes."""
     assert isinstance(store, SqliteStore)
     connection = store._file._connection
     assert connection is not None

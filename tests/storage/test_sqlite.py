@@ -53,12 +53,12 @@ virtual.run(main)
 
 
 def filled_at(revision: int) -> dict[str, int]:
-    """The objects that ``FILL`` has made when the store is at this revision, and their revisions."""
+    """The objects that ``FILL`` has written at this revision, and their revisions."""
     return {f"/pods/default/{i % 10}": i + 2 for i in range(revision - 1)}
 
 
 def run_child(code: str, directory: Path) -> str:
-    """Run a program with that directory as its argument; returns what it prints."""
+    """Run a program with the directory as its argument; returns its output."""
     command = [sys.executable, "-c", code, str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=CHILD_ENVIRONMENT)
     assert done.returncode == 0, done.stderr
@@ -73,7 +73,7 @@ async def put(store: SqliteStore, key: str, value: bytes = b"v") -> int:
 
 @contextlib.asynccontextmanager
 async def opened(env: Env, directory: Path, retention: Retention = KEPT) -> AsyncIterator[SqliteStore]:
-    """The store there, closed in the end."""
+    """Open the store in the directory, and close it at the end."""
     store = SqliteStore.open(env, directory, retention=retention, inline=True)
     try:
         yield store
@@ -193,7 +193,7 @@ loops.run(main())
 
 
 def kill_writer(directory: Path, revision: int, *, after: int) -> int:
-    """Start ``CHILD``, which finds that revision, and kill it after so many writes. Returns the last acknowledged."""
+    """Start ``CHILD``, and kill it after this many writes. Returns the last acknowledged revision."""
     with (directory / "staged").open("wb") as staged:
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(directory / "data")],
@@ -213,8 +213,8 @@ def kill_writer(directory: Path, revision: int, *, after: int) -> int:
 
 
 async def test_kill_9_under_load_loses_no_acknowledged_write(env: Env, tmp_path: Path, soak: bool) -> None:
-    """What is found again is a prefix of the writes in revision order, and holds all that was acknowledged. So does the
-    history, in which every state since the beginning can be read."""
+    """The recovered state is a prefix of the writes in revision order, with all acknowledged ones. So is the history,
+    in which every previous state can be read."""
     state: dict[str, int] = {}
     states = {1: state}
     revision = 1
@@ -240,7 +240,7 @@ async def test_kill_9_under_load_loses_no_acknowledged_write(env: Env, tmp_path:
 
 
 async def test_truncated_wal_opens_to_a_prefix(env: Env, tmp_path: Path, soak: bool) -> None:
-    """A user that accepts the loss by removing the lock file gets the first so many writes, none of them in part."""
+    """A user that accepts the loss by removing the lock file gets a prefix of the writes, none of them in part."""
     whole = tmp_path / "whole"
     run_child(FILL, whole)
     data = (whole / (FILE_NAME + "-wal")).read_bytes()
@@ -358,7 +358,7 @@ async def test_corrupt_file_is_rejected(env: Env, tmp_path: Path, keep: Callable
 
 
 async def test_wal_without_acknowledged_writes_is_rejected(env: Env, tmp_path: Path) -> None:
-    """SQLite takes a damaged log for one that ended earlier; the revision in the lock file knows better."""
+    """SQLite treats a damaged log as one that ended earlier; the revision in the lock file detects it."""
     run_child(FILL, tmp_path)
     log = tmp_path / (FILE_NAME + "-wal")
     data = log.read_bytes()
@@ -464,7 +464,7 @@ async def test_full_disk_fails_the_write_and_recovers(env: Env, tmp_path: Path, 
 
 
 async def test_file_size_limit_fails_the_write_and_recovers(env: Env, tmp_path: Path) -> None:
-    """The operating system fails writes, in a process of its own since the limit is the process's."""
+    """The operating system rejects writes, in a separate process since the limit is the process's."""
     code = """
 import resource, sys
 from pilothouse.env import Env, loops

@@ -1,4 +1,4 @@
-"""What is compared at the end of two runs."""
+"""The comparison of the final states of two runs."""
 
 import json
 from typing import Any

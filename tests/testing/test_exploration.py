@@ -113,7 +113,7 @@ def trusts_its_cache() -> App:
 
 
 async def forgets_the_finalizer(client: Client, env: Env) -> None:
-    """What it has to clean up it does when it sees the deletion. It does not see what happens while it is not there."""
+    """Cleans up when it observes the deletion, and misses deletions while it is down."""
     informers = InformerFactory(client, env)
     cleaner = _Cleaner(client, env, informers)
     async with TaskGroup("cleaner") as group:

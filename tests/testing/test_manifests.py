@@ -160,7 +160,7 @@ async def test_a_definition_and_its_objects_can_be_applied_together(env: Env) ->
 
 @pytest.mark.parametrize("controllers", [("*",), ()], ids=["with controllers", "without controllers"])
 async def test_definitions_end_with_their_block(env: Env, controllers: tuple[str, ...]) -> None:
-    """With objects whose finalizers no one removes; definitions from before the block are as they were."""
+    """Also with objects whose finalizers are never removed; earlier definitions are unchanged."""
     other = CustomResource("example.com/v1", Thing, kind="Other")
     async with async_plane(env=env, nodes=0, controllers=controllers, crds=other) as cluster:
         async with cluster.restoring_definitions():

@@ -1,4 +1,4 @@
-"""Systematic faults: which there are for a run, and that an operator without bugs ends as without them."""
+"""Systematic faults: the points of a run, and that a correct operator converges under all of them."""
 
 import re
 from typing import Any, Literal

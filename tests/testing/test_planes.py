@@ -1,4 +1,4 @@
-"""Planes for tests: what the fixtures stand on, in this process."""
+"""Planes for tests: the basis of the fixtures, in this process."""
 
 import asyncio
 import datetime

@@ -115,7 +115,7 @@ _PROGRAMS = (
 
 
 def test_the_other_examples_run(tmp_path: Path) -> None:
-    """One after the other in a process: each is a program of its own, but none needs one to itself."""
+    """In sequence in one process: each is a separate program, but none needs a process."""
     (tmp_path / "website_operator.py").write_text((_ROOT / "examples/website_operator.py").read_text())
     for name in _PROGRAMS:
         (tmp_path / f"{name}_example.py").write_text(_EXAMPLES[name])

@@ -34,7 +34,7 @@ def is_there(found: object) -> bool:
 
 
 class Beater:
-    """Makes a ConfigMap a minute."""
+    """Creates a ConfigMap every minute."""
 
     def __init__(self) -> None:
         self.ended = False

@@ -44,7 +44,7 @@ def thing(name: str, greet: str = "") -> dict[str, Any]:
 
 
 def greeter() -> App:
-    """Writes a ConfigMap for each Thing; it fails for some, and for others does what it has no right to."""
+    """Writes a ConfigMap for each Thing; fails for some, and exceeds its permissions for others."""
     app = App("greeter")
 
     @app.controller(THINGS, name="greet", owns=(CONFIG_MAPS,), reads=(SECRETS,))

@@ -1,4 +1,4 @@
-"""Delta debugging, against failures that are known."""
+"""Delta debugging with known failures."""
 
 import itertools
 

@@ -72,7 +72,7 @@ async def steps(user: KubectlUser) -> None:
 
 
 def plain(record: Record) -> Record:
-    """Without what differs between two authorities, and without times that are not given."""
+    """Without values that differ between two CAs, and without times."""
     if record.user != USER or not isinstance(record.body, dict):
         return record
     body = copy.deepcopy(record.body)

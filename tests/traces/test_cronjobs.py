@@ -67,7 +67,7 @@ FILLED_IN = {
 
 
 def plain(record: Record) -> Record:
-    """Without what only stands for the recorded containers, and without what the server filled in."""
+    """Without substitutes of the recorded containers, and without defaults of the server."""
     kind = record.resource.partition("/")[0]
     if record.user != USER or kind not in ("jobs", "cronjobs") or not isinstance(record.body, dict):
         return record
@@ -87,7 +87,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def lines(trace: Trace) -> list[str]:
-    """Jobs are numbered as they come."""
+    """Jobs are numbered in order of creation."""
     numbers: dict[str, int] = {}
 
     def number(found: re.Match[str]) -> str:

@@ -92,7 +92,7 @@ class Daemons:
 
 
 def before(pool: str, *labelled: str) -> Steps:
-    """What was there: three tainted nodes, some of them in the pool."""
+    """The initial state: three tainted nodes, some of them in the pool."""
 
     async def prepare(user: KubectlUser) -> None:
         daemons = Daemons(user)

@@ -52,7 +52,7 @@ class Kubectl:
         await self._stage.request("POST", self._stage.path("Deployment"), body)
 
     async def set_image(self, tag: str) -> None:
-        """Also what ``rollout undo`` comes to."""
+        """Also the result of ``rollout undo``."""
         containers = [{"name": "main", "image": IMAGE + tag}]
         await self._patch({"spec": {"template": {"spec": {"containers": containers}}}})
 
@@ -130,7 +130,7 @@ async def pausing(user: KubectlUser) -> None:
 
 
 async def recreating(user: KubectlUser) -> None:
-    """05d: everything old goes first."""
+    """05d: Recreate."""
     kubectl = Kubectl(user)
     await kubectl.create(2, strategy={"type": "Recreate"})
     await user.at(2.68)
@@ -144,7 +144,7 @@ STEPS: Mapping[str, Steps] = dict(zip(sorted(TAGS), (rolling, scaling, pausing, 
 
 
 def upstream(scenario: str) -> list[Record]:
-    """What was recorded."""
+    """The recorded requests."""
     text = (DATA / f"{scenario}.jsonl").read_text()
     for number, tag in enumerate(TAGS[scenario], 1):
         text = re.sub(rf"HASH{number}\b", HASHES[tag], text)
@@ -203,7 +203,7 @@ def conditions(records: list[Record]) -> dict[str, list[Any]]:
 
 
 def turns(steps: list[tuple[Any, ...]]) -> dict[str, list[int]]:
-    """Where the sizes of each ReplicaSet turned: how many pods are counted at once is a matter of speed."""
+    """The turning points of each ReplicaSet's size: how many pods are counted at once depends on timing."""
     result: dict[str, list[int]] = {}
     for _verb, name, size, _annotations in steps:
         sizes = result.setdefault(name, [])

@@ -50,7 +50,7 @@ def played(seed: int) -> AuditedServer:
 
 
 def statuses(records: list[Record]) -> list[Record]:
-    """What was written, and how, without what the server refused."""
+    """The status writes and their verbs, without rejected ones."""
     mine = [record for record in records if record.user == USER and not record.is_read and not record.is_event]
     assert {(item.verb, item.resource) for item in mine} == {("update", "poddisruptionbudgets/status")}
     return [item for item in mine if item.code == 200]

@@ -86,7 +86,7 @@ STEPS: dict[str, Steps] = {
 
 
 def plain(record: Record) -> Record:
-    """Without what only stands for the recorded containers: their commands and how long they run."""
+    """Without substitutes of the recorded containers: their commands and run times."""
     if record.resource != "pods" or record.verb != "create":
         return record
     body = copy.deepcopy(record.body)

@@ -11,7 +11,7 @@ USERS = ("root-ca-cert-publisher", "service-account-controller")
 
 
 async def steps(user: KubectlUser) -> None:
-    """The namespace is there when the recording starts; so it is made again under its name."""
+    """The namespace exists when the recording starts; so it is recreated."""
     await user.request("POST", "api/v1/namespaces", {"metadata": {"name": SCENARIO}})
     await user.at(2.707)
     await user.request("DELETE", f"api/v1/namespaces/{SCENARIO}/serviceaccounts/default")

@@ -175,7 +175,7 @@ async def silent(user: KubectlUser) -> None:
 
 
 async def deleted(user: KubectlUser) -> None:
-    """13b: the kubelet stops and its node is deleted at once."""
+    """13b: the kubelet stops and its node is deleted immediately."""
     kubelet = Kubelet(user, "gone-0")
     async with TaskGroup("gone-0") as group:
         await kubelet.register()
@@ -207,7 +207,7 @@ def upstream(scenario: str) -> Trace:
 
 
 def writes(trace: Trace, user: str) -> list[Record]:
-    """What a user changed, without what met a conflict and status updates of the ReplicaSet, whose number varies."""
+    """A user's successful writes, without status updates of the ReplicaSet, whose number varies."""
     return [
         record
         for record in trace.of(user)
@@ -302,7 +302,7 @@ def test_deleted_node_is_read_once() -> None:
 
 
 def at(trace: Trace, verb: str, resource: str, name: str = "", user: str = NODE_CONTROLLERS) -> list[float]:
-    """When a user sent such requests."""
+    """When a user sent these requests."""
     return [
         record.t
         for record in trace.of(user)

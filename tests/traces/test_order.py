@@ -123,6 +123,6 @@ def passes(trace: Trace) -> list[list[Record]]:
 
 
 def steps(sent: list[Record]) -> list[str]:
-    """What a pass does, without the resources after pods, whose order is open, and without finalizing again."""
+    """The steps of a pass, without the resources after pods, whose order varies, and without repeated finalization."""
     shown = [f"{record.verb} {record.resource}" for record in sent if record.code == 200]
     return shown[:4] + [step for step in shown[4:] if "namespaces" in step and not step.startswith("get")]

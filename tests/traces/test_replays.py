@@ -28,12 +28,12 @@ MILLISECONDS = (0.001, 0.004)
 
 @functools.cache
 def played(scenario: str, seed: int) -> list[Record]:
-    """Every request of our manager. Each scenario is played once per seed, for all tests."""
+    """Every request of our manager. Each scenario is replayed once per seed, for all tests."""
     return run(scenario, latency=MILLISECONDS if seed else None, seed=seed).records
 
 
 def replayed(scenario: str, seed: int) -> Trace:
-    """What our manager sends, without what traces leave out: discovery and Leases."""
+    """Our manager's requests, without those that traces omit: discovery and Leases."""
     records = played(scenario, seed)
     return Trace(record for record in records if record.resource not in ("/api", "/apis", "leases"))
 
@@ -44,7 +44,7 @@ def upstream(scenario: str) -> Trace:
 
 
 def but_statuses(records: Iterable[Record]) -> list[Record]:
-    """Everything but status updates, whose number varies."""
+    """Everything except status updates, whose number varies."""
     return [record for record in records if not record.is_status]
 
 

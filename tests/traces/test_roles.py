@@ -80,7 +80,7 @@ def identity(record: Record) -> Identity:
 
 
 def attributes(record: Record) -> Attributes:
-    """What a recorded request asks for."""
+    """The authorization attributes of a recorded request."""
     if record.resource.startswith("/"):
         return Attributes(record.verb, path=record.resource)
     group, _, version = record.group.rpartition("/")

@@ -64,7 +64,7 @@ async def ordered(user: KubectlUser) -> None:
 
 
 async def make_volumes(user: KubectlUser) -> None:
-    """What the administrator had made by hand."""
+    """The volumes that the administrator created."""
     for name in ("vol-0", "vol-1"):
         spec = {
             "capacity": {"storage": "1Gi"},

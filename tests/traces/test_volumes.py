@@ -43,7 +43,7 @@ def plain(record: Record) -> Record:
 
 
 def per_object(trace: Trace) -> list[Record]:
-    """What was written to each object, in order."""
+    """The writes to each object, in order."""
     written = [record for record in trace.of(USER) if record.code < 400 and record.resource != "events"]
     return sorted(written, key=lambda record: (record.resource, record.name))
 

@@ -23,7 +23,7 @@ class Received(NamedTuple):
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps what it gets. While ``stuck`` is set it does not answer."""
+    """Keeps received spans. While ``stuck`` is set it does not respond."""
 
     def __init__(self) -> None:
         self.spans: list[Received] = []
@@ -54,7 +54,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         return trace_service_pb2.ExportTraceServiceResponse()
 
     def chain(self, span: Received) -> list[Received]:
-        """From the root to the span, as far as its parents have come."""
+        """From the root to the span, as far as its parents were received."""
         by_id = {item.span_id: item for item in self.spans}
         result = [span]
         while (parent := by_id.get(result[0].parent_id)) is not None:

@@ -44,7 +44,7 @@ class Failing(SpanExporter):
         return SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
 
 class Raising(Failing):

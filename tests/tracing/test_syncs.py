@@ -28,7 +28,7 @@ class Controller:
         self.pool = WorkerPool("things", self.queue, reconcile, component="thing-controller")
 
     def commit(self, version: str) -> trace.Span:
-        """What has written that version."""
+        """The request that wrote this version."""
         tracing = self.spans.env.tracing
         span: trace.Span = tracing.start(f"commit {version}")
         tracing.commits.remember(version, span.get_span_context(), tracing.now())

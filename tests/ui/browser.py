@@ -37,7 +37,7 @@ _KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowLeft": 37, "ArrowUp": 38, "A
 
 
 def chromium() -> str:
-    """The program, or nothing where there is none."""
+    """The path of Chromium, or an empty string."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     return next((path for name in names if (path := shutil.which(name))), "")
 
@@ -137,7 +137,7 @@ class Tab:
             self.requested.append(parameters["request"]["url"])
 
     def close(self) -> None:
-        """Close the connection; the tab goes with the browser."""
+        """Close the connection; the tab is closed with the browser."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
@@ -146,7 +146,7 @@ class Tab:
         self.call("Page.navigate", url=url)
 
     def run(self, script: str) -> Any:
-        """What an expression gives; promises are waited for."""
+        """The value of an expression; promises are awaited."""
         result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         details = result.get("exceptionDetails")
         assert details is None, f"{script}: {details}"
@@ -205,12 +205,12 @@ class Tab:
         )
 
     def prefer(self, **features: str) -> None:
-        """Preferences of the reader, such as ``prefers_color_scheme="dark"``."""
+        """Set media features, such as ``prefers_color_scheme="dark"``."""
         media = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
         self.call("Emulation.setEmulatedMedia", features=media)
 
     def picture(self, path: Path) -> None:
-        """Write what is shown to a file."""
+        """Write a screenshot to a file."""
         result = self.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(result["data"]))
 

@@ -99,7 +99,7 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Chromium, if there is one."""
+    """Chromium, if it is installed."""
     if not chromium():
         pytest.skip("there is no chromium: apt-get install chromium")
     with Browser() as found:
@@ -151,7 +151,7 @@ def show(tab: Tab, cluster: Cluster, path: str, title: str) -> None:
 
 
 def wait_past(tab: Tab, seconds: float) -> None:
-    """Wait until the history is longer than so many seconds."""
+    """Wait until the history is longer than this many seconds."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if tab.run("Date.now() / 1000 - pilothouse.marks[0][0]") > seconds:

@@ -20,7 +20,7 @@ ADMIN_TOKEN = "Bearer admin"
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """The response."""
 
     status: int
     headers: dict[str, str]
@@ -96,7 +96,7 @@ class PageClient:
 
 @contextlib.asynccontextmanager
 async def page_client(env: Env, *, nodes: int = 2, history: float = 300.0) -> AsyncIterator[PageClient]:
-    """A plane with a page, and somebody who has not logged in yet."""
+    """A plane with a page, and a client that is not logged in."""
     store = MemoryStore(env, retention=Retention(seconds=history))
     plane = Plane(env, store, PlaneOptions(nodes=nodes))
     async with running(plane) as group:

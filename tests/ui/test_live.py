@@ -13,7 +13,7 @@ from pilothouse.ui.rows import MAX_EVENTS
 
 
 class Copy:
-    """What a browser knows after each frame."""
+    """The browser's state after each frame."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[str]] = {}

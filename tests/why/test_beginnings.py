@@ -98,7 +98,7 @@ async def test_removed_default_storage_class(cluster: Cluster) -> None:
 
 
 async def test_namespace_blocked_by_a_stopped_operator(cluster: Cluster) -> None:
-    """The objects that are left say since when, and which program may have to remove their finalizer."""
+    """The remaining objects show since when, and which program may have to remove their finalizer."""
     await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "preview"}})
     await cluster.create(deployment("channel-operator", replicas=1))
     await asyncio.sleep(10)
@@ -260,7 +260,7 @@ async def test_hints_for_writes_of_a_program(cluster: Cluster) -> None:
 
 
 async def test_explanation_at_an_earlier_time(cluster: Cluster) -> None:
-    """Cordoned nodes hold up a Deployment; when all is well again it can still be asked why it was not."""
+    """Cordoned nodes block a Deployment; after recovery the earlier state can still be explained."""
     names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
     for name in names:
         await cluster.patch(NODES, name, {"spec": {"unschedulable": True}}, "")

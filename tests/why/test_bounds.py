@@ -13,7 +13,7 @@ from pilothouse.why import text_lines
 
 
 class _Claimed:
-    """The metadata of an object that there is not."""
+    """The metadata of a missing object."""
 
     def __init__(self, namespace: str, name: str, resource_version: str) -> None:
         self.namespace, self.name, self.resource_version = namespace, name, resource_version

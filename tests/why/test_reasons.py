@@ -121,7 +121,7 @@ async def test_creation_is_no_cause_once_the_statefulset_was_ready(cluster: Clus
 
 
 async def test_similar_pods_with_different_causes(cluster: Cluster) -> None:
-    """Too large pods of a new template, and one that replaces a deleted pod: the old one does not fit any more."""
+    """Pods of a new template that are too large, and the replacement of a deleted pod, which no longer fits."""
     await cluster.deployment(replicas=2, containers=[container("20")])
     before = await cluster.pods()
     name = (await cluster.user.get(PODS, before[0], NAMESPACE)).spec.node_name
@@ -146,7 +146,7 @@ def _service(**spec: Any) -> dict[str, Any]:
 
 
 async def test_named_port_removed_from_the_template(cluster: Cluster) -> None:
-    """A selector that was taken back is no reason, and neither is its second half."""
+    """A reverted selector is no cause."""
     port = {"name": "http", "containerPort": 8080}
     await cluster.deployment(replicas=1, containers=[container(ports=[port])])
     await cluster.create(_service())
@@ -174,7 +174,7 @@ async def test_named_port_removed_from_the_template(cluster: Cluster) -> None:
 
 
 async def test_quota_used_up_by_other_workloads(cluster: Cluster) -> None:
-    """The quota was enough two minutes before: who has come since is named, and not the quota."""
+    """The quota sufficed two minutes before: the cause is the workload created since."""
     hard = {"requests.cpu": "1"}
     await cluster.create(
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}

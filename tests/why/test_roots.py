@@ -19,7 +19,7 @@ CORDONED = {"spec": {"unschedulable": True}}
 
 
 def test_restarted_controllers_record_the_same_root_cause() -> None:
-    """What a new controller does, it does for what it finds in its first list."""
+    """A restarted controller acts on its first list."""
 
     async def scenario(simulation: Simulation) -> None:
         user = simulation.user
@@ -76,7 +76,7 @@ async def test_reverted_template_change_is_no_cause(cluster: Cluster) -> None:
 
 
 async def test_scale_is_the_cause_after_the_quota_is_raised(cluster: Cluster) -> None:
-    """Pods that a quota had rejected are created by a retry: the size is their root, not what came between."""
+    """Pods that a quota had rejected are created by a retry: the root cause is the scale, not later changes."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
     await cluster.create(quota)
     await asyncio.sleep(5)
@@ -92,7 +92,7 @@ async def test_scale_is_the_cause_after_the_quota_is_raised(cluster: Cluster) ->
 
 
 async def test_pods_of_an_unresponsive_node(cluster: Cluster) -> None:
-    """A fault that was asked for, silent node, taint, eviction, successor: one chain."""
+    """An injected fault, silent node, taint, eviction, replacement: one chain."""
     unreachable = {
         "key": "node.kubernetes.io/unreachable",
         "operator": "Exists",
@@ -161,7 +161,7 @@ async def test_node_cordoned_after_the_scheduling_attempt(cluster: Cluster) -> N
 
 
 async def test_cordon_of_a_full_node_is_no_cause(cluster: Cluster) -> None:
-    """It would make no difference if it were lifted, so it is no cause. Of a node with room it is."""
+    """Uncordoning would change nothing, so it is no cause. Of a node with room it is."""
     names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
     await cluster.patch(NODES, names[0], CORDONED, "")
     await cluster.deployment("huge", replicas=1, containers=[container("500")])

@@ -316,7 +316,7 @@ def filled(value: Any) -> Any:
 
 
 def essence(status: int, body: Json) -> Any:
-    """What is compared of an answer."""
+    """The compared part of a response."""
     if status >= 400:
         return status, body.get("reason"), re.sub(r"m-[a-z0-9]{5}", "m-", body["message"])
     result = {f"{part}.{field}": body.get(part, {}).get(field) for part, field in SEEN}

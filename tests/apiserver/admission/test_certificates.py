@@ -24,7 +24,7 @@ APPROVED = {"type": "Approved", "status": "True", "reason": "r", "message": "m"}
 
 
 class Allows:
-    """An authorizer that knows signers only."""
+    """An authorizer of signers only."""
 
     def __init__(self, *allowed: str) -> None:
         self.allowed = allowed

@@ -15,7 +15,7 @@ from pilothouse.env import Env
 
 @pytest.mark.parametrize("gates", [(), ("GenericWorkload",)], ids=["no gates", "with GenericWorkload"])
 async def test_plugins_run_in_upstreams_order(env: Env, gates: tuple[str, ...]) -> None:
-    """Those without their gate are left out."""
+    """Plugins with a disabled gate are omitted."""
     api = Api(env, ServerOptions(gates=gates))
     core = api.server.core
     made = [type(plugin) for plugin in new_from_plugins(core, tuple(reversed(DEFAULT)))]

@@ -21,7 +21,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 async def quota(
     api: Api, hard: dict[str, str], used: dict[str, str] | None = None, name: str = "q", **spec: Any
 ) -> None:
-    """A quota that its controller has looked at."""
+    """A quota with a status."""
     await api.create(QUOTAS, {"metadata": {"name": name}, "spec": {"hard": hard, **spec}})
     status = {"hard": hard, "used": dict.fromkeys(hard, "0") if used is None else used}
     answer = await api.patch(f"{QUOTAS}/{name}/status", {"status": status})

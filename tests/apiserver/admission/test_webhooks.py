@@ -300,7 +300,7 @@ async def test_unresolvable_webhook_services(api: Api, service: Object, problem:
 
 
 class RealHook:
-    """A webhook on a socket of its own, with a certificate for a service."""
+    """A webhook on a socket, with a certificate for a service."""
 
     def __init__(self, directory: Path, names: list[str]) -> None:
         env = Env()
@@ -426,7 +426,7 @@ async def test_large_ca_bundle_is_loaded_in_chunks(tmp_path: Path) -> None:
 
 @pytest.mark.real_loop(timeout=60)
 async def test_buffered_webhook_responses_are_bounded(tmp_path: Path) -> None:
-    """The webhook that has answered for longest without an end is given up."""
+    """The longest incomplete response is aborted."""
     hook = RealHook(tmp_path, ["localhost"])
     sent = asyncio.Event()
 

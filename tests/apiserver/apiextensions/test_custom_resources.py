@@ -158,7 +158,7 @@ async def test_a_missing_required_field_is_named(api: Api) -> None:
 
 
 async def test_ratcheting_skips_unchanged_values(api: Api) -> None:
-    """Ratcheting: a stricter schema does not make old objects unwritable."""
+    """A stricter schema does not prevent updates of existing objects."""
     await api.create(DEFINITIONS, definition())
     await api.create(FOOS, foo(size=5))
     stricter = (await api.get(DEFINITION)).body

@@ -242,7 +242,7 @@ SPEC = "spec.validation.openAPIV3Schema.properties[spec]"
 
 
 def definition(spec: Object) -> Object:
-    """One with such a field ``spec``."""
+    """A definition with this schema of ``spec``."""
     return custom_resources.definition("Thing", version(schema=schema(spec)))
 
 

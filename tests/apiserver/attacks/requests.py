@@ -27,7 +27,7 @@ _numbers = itertools.count(1)
 
 
 def grant(plane: AttackedPlane, *rules: dict[str, Any]) -> None:
-    """Give the user more rights, in all namespaces."""
+    """Grant the user additional permissions, in all namespaces."""
     name = f"more-{next(_numbers)}"
     binding = {
         "metadata": {"name": name},

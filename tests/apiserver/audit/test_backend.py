@@ -102,7 +102,7 @@ class Sink:
             self._changed.notify()
 
     async def until(self, count: int) -> None:
-        """So many lines are written."""
+        """Wait until this many lines are written."""
 
         def wait() -> None:
             with self._changed:

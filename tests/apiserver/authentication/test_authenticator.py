@@ -54,7 +54,7 @@ class AuthenticatedServer:
         return str(answer.body["status"]["token"])
 
     async def review(self, token: str, *audiences: str) -> dict[str, Any]:
-        """What a TokenReview says."""
+        """The status of a TokenReview."""
         spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
         result: dict[str, Any] = (await self.api.post(f"{LOGINS}/tokenreviews", {"spec": spec})).body["status"]
         return result
@@ -247,7 +247,7 @@ async def test_token_with_an_invalid_header_is_rejected(door: AuthenticatedServe
     },
 )
 async def test_signed_token_with_malformed_claims_is_rejected(door: AuthenticatedServer, more: dict[str, Any]) -> None:
-    """Other programs may sign with a key that is given to the server."""
+    """Other programs may have a key that the server trusts."""
     assert await door.who(signed({**claims(await door.token()), **more})) == 401
 
 

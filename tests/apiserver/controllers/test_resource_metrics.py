@@ -166,7 +166,7 @@ async def test_aggregated_view_role(world: World, meter: Meter) -> None:
 
 
 async def test_workload_load_is_shared_by_ready_pods(world: World, meter: Meter) -> None:
-    """Of both ReplicaSets of a Deployment, and only of those that take work."""
+    """The pods of both ReplicaSets of a Deployment, without those that are not ready."""
 
     async def owned(world: World, name: str, owner: Doc, *, ready: bool = True) -> None:
         await world.pod(name, node="n1", ready=ready, ownerReferences=[owner])

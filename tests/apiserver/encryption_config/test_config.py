@@ -276,7 +276,7 @@ def test_undecodable_configuration_is_rejected(data: bytes, message: str) -> Non
 
 
 def test_kms_names_are_unique_with_automatic_reload() -> None:
-    """Of those of the first version only then."""
+    """Names of KMS v1 providers only with automatic reload."""
     two = by({"kms": {**KMS, "apiVersion": "v1"}}, {"kms": {**KMS, "apiVersion": "v1"}})
     assert "duplicate KMS provider name foo" in refused(two, reload=True)
     parse_config(two, FILE, reload=False)

@@ -133,7 +133,7 @@ async def test_unknown_fields(api: Api, mode: str, code: int, warning: str | Non
 
 
 def test_name_suffixes_come_from_the_env() -> None:
-    """The same seed gives the same names."""
+    """Equal seeds give equal names."""
 
     async def main(env: Env) -> str:
         return str((await Api(env).create(CONFIG_MAPS, {"metadata": {"generateName": "c-"}}))["metadata"]["name"])

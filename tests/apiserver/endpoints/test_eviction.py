@@ -72,7 +72,7 @@ async def test_large_budgets_are_compared_by_the_worker(api: Api) -> None:
 
 
 class Records(Plugin):
-    """Remembers what passes, and has a grace period put into evictions."""
+    """Records requests, and adds a grace period to evictions."""
 
     def __init__(self, core: Core, changed: Object) -> None:
         self._core = core

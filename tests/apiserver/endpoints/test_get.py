@@ -285,7 +285,7 @@ async def test_metadata_name_selector_across_namespaces(api: Api) -> None:
 
 
 async def test_malformed_query_parameters_are_ignored(api: Api) -> None:
-    """As Go's net/url leaves out those with a semicolon, or with an escape that is none."""
+    """Go's net/url omits parameters with a semicolon or an invalid escape."""
     await api.create(CONFIG_MAPS, config_map())
     result = [
         await api.get(f"{CONFIG_MAPS}?{query}") for query in ("labelSelector=%zz", "labelSelector=a;limit=x", "&&")

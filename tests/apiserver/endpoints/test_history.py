@@ -19,7 +19,7 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 async def _one_each_minute(world: World, env: Env) -> dict[str, str]:
-    """The resourceVersion of each ConfigMap by the time when it was made."""
+    """The resourceVersion of each ConfigMap by its creation time."""
     result = {}
     for number in range(3):
         await asyncio.sleep(60)
@@ -172,7 +172,7 @@ async def test_page_size_is_bounded_in_bytes(world: World) -> None:
 
 @pytest.mark.parametrize("path", [PATH, CHANGES + "?resource=secrets", CHANGES + "?resource=secrets&namespace=mine"])
 async def test_rights_for_reading_changes(env: Env, path: str) -> None:
-    """It tells of all namespaces, so rights in one are not enough."""
+    """It has changes of all namespaces, so permissions in one are not sufficient."""
     world = World(env)
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     subjects = [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]

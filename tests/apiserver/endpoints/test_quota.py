@@ -1,4 +1,4 @@
-"""What clients are told above the quota of the store, and of an object that is too large."""
+"""Responses to writes above the store's quota, and of objects that are too large."""
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, PODS, Api, config_map, pod

@@ -27,7 +27,7 @@ _RENEWED = "2026-01-01T00:00:10.000000Z"
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each PUT of a Lease that is there, whether it took the short path."""
+    """For each PUT of an existing Lease, whether it used the fast path."""
     taken: list[bool] = []
 
     async def noted(*args: object) -> object:
@@ -51,7 +51,7 @@ def _stored(api: Api) -> bytes:
 
 
 async def _both(api: Api, body: bytes, **headers: str) -> tuple[Answer, Answer]:
-    """The answers to a dry run and to the PUT itself."""
+    """The responses to a dry run and to the PUT itself."""
     dry = await api.request("PUT", _LEASE + "?dryRun=All", body, **headers)
     return dry, await api.request("PUT", _LEASE, body, **headers)
 

@@ -146,8 +146,7 @@ async def test_self_subject_rules_review(env: Env) -> None:
 async def test_metadata_error_shows_the_whole_metadata(
     api: Api, path: str, namespace: str, owned: str, but: str
 ) -> None:
-    """Its namespace is that of the path by then, and it has owners (``ValidateSubjectAccessReview`` of v1.36 shows
-    the metadata that it was handed, not the copy without these that it compares)."""
+    """With the namespace of the path, and with owner references (``ValidateSubjectAccessReview``, v1.36)."""
     spec = {"resourceAttributes": POD, **({"user": "jane"} if owned else {})}
     admin = Identity("admin", ("system:masters",))
     answer = await send(api, path, {"metadata": {"name": "x"}, "spec": spec}, admin, **{"user-agent": "test/1"})

@@ -60,7 +60,7 @@ async def test_put_creates_a_lease(api: Api) -> None:
 
 
 async def _put_again(api: Api, change: Callable[[Object], Any]) -> Answer:
-    """A Lease is deleted, and its renewer does not know yet (answers of kube-apiserver v1.20.2)."""
+    """A Lease is deleted, and its holder still updates it (responses of kube-apiserver v1.20.2)."""
     lease = await api.create(LEASES, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "a"}})
     await api.delete(f"{LEASES}/a")
     change(lease["metadata"])
@@ -280,7 +280,7 @@ ADDRESSES = "may specify no more than one IP for each IP family"
     },
 )
 async def test_pod_ips_have_one_address_per_family(api: Api, sent: list[str], kept: list[str], said: str) -> None:
-    """``validatePodIPs`` and the conversion of ``podIP``; all of these patches say 10.0.0.2 there."""
+    """``validatePodIPs`` and the conversion of ``podIP``; all of these patches have the podIP 10.0.0.2."""
     await api.create(PODS, pod())
     status = {"podIP": "10.0.0.2", **({"podIPs": [{"ip": ip} for ip in sent]} if sent else {})}
     answer = await api.patch(f"{PODS}/p/status", {"status": status}, MERGE)

@@ -163,7 +163,7 @@ spec:
 
 
 async def plane_under_rights(env: Env, **options: Any) -> Plane:
-    """A plane that asks the Node authorizer and RBAC, with the plugins that belong to it."""
+    """A plane with the Node authorizer, RBAC and the corresponding plugins."""
     plugins = default_plugins(authorization=MODES, service_accounts=True)
     store = new_store(env)
     server = ApiServer(env, store, options=ServerOptions(admission_plugins=plugins))
@@ -175,7 +175,7 @@ async def plane_under_rights(env: Env, **options: Any) -> Plane:
     "manager", [None, Options(use_service_account_credentials=True)], ids=["node alone", "manager"]
 )
 async def test_simulated_nodes_work_with_node_restriction(env: Env, manager: Options | None) -> None:
-    """They register, get rid of the taint of new nodes, run pods, are taken out of service, and go away."""
+    """They register, lose the taint of new nodes, run pods, get the out-of-service taint, and are deleted."""
     plane = await plane_under_rights(env, manager=manager)
     work = asyncio.get_running_loop().create_task(plane.run())
     await plane.wait_ready()

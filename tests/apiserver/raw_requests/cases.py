@@ -99,7 +99,7 @@ def _encoded(random: Random, value: Any) -> tuple[bytes, str]:
 
 
 def _cbor(value: Any) -> bytes:
-    """Text in a CBOR envelope; what it is about is refused unread."""
+    """Text in a CBOR envelope, which is rejected without decoding."""
     text = dump(value)
     return b"\xd9\xd9\xf7\x7b" + len(text).to_bytes(8, "big") + text
 

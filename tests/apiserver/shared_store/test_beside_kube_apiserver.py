@@ -64,7 +64,7 @@ def _encryption_config(directory: Path, keys: tuple[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """kube-apiserver with what it can share."""
+    """kube-apiserver with the options that both support."""
     if problem := missing_programs():
         pytest.skip(problem)
     disabled = ",".join(f"{version}=false" for version in _NOT_KNOWN)
@@ -83,7 +83,7 @@ def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 
 @pytest.fixture
 async def ours(env: Env, go: RealCluster, tmp_path: Path) -> AsyncIterator[Api]:
-    """Ours, on the same etcd."""
+    """Our server, on the same etcd."""
     options = EtcdOptions(servers=(go.etcd_url,), compaction_interval=0)
     config = _encryption_config(tmp_path, _OURS)
     encryption = OpenedEncryption(env, str(config), reload=False, server_id="").at_rest

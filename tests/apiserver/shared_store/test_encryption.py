@@ -39,7 +39,7 @@ def keys(*names: str, provider: str = "aesgcm") -> dict[str, Any]:
 
 
 class Encrypted(Api):
-    """A server, and what it encrypts with."""
+    """A server, and its encryption configuration."""
 
     encryption: OpenedEncryption
 
@@ -79,7 +79,7 @@ class World:
         self.root = shared_etcd().root()
 
     def configure(self, *providers: Any, resources: tuple[str, ...] = ("secrets",)) -> None:
-        """Write the file anew."""
+        """Rewrite the configuration file."""
         self.path.write_text(
             json.dumps(
                 {

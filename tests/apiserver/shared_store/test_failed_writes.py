@@ -22,7 +22,7 @@ _KEY = f"{storage_prefix('', 'configmaps')}default/a"
 
 @asynccontextmanager
 async def _first_fails(api: Api, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[], None]]:
-    """The next transaction is held until the value is called, and fails then; those after it are carried out."""
+    """The next transaction waits until the returned function is called, and fails; later ones are executed."""
     store = api.store
     assert isinstance(store, EtcdStore)
     released = asyncio.Event()
@@ -43,7 +43,7 @@ async def _first_fails(api: Api, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 async def _beside(
     api: Api, first: Callable[[], Awaitable[Any]], second: Callable[[], Awaitable[Any]], release: Callable[[], None]
 ) -> tuple[Any, Any]:
-    """The answers to two requests, of which the second comes while the first is written."""
+    """The responses to two requests, the second of which arrives while the first is written."""
     before = api.store.staged(_KEY)
     writing = asyncio.ensure_future(first())
     while api.store.staged(_KEY) is before:  # noqa: ASYNC110  # nothing tells

@@ -29,7 +29,7 @@ async def _server(env: Env, etcd: Etcd) -> AsyncIterator[Api]:
 
 
 async def _create_until_it_fails(api: Api, size: int) -> tuple[list[str], Answer]:
-    """The names of what was acknowledged, and the first other answer."""
+    """The names of created objects, and the first other response."""
     acknowledged: list[str] = []
     for number in range(300):
         name = f"c{number}"

@@ -41,7 +41,7 @@ class Terminal:
         )
 
     def read(self, seconds: float = 0.1) -> None:
-        """Take what has been written."""
+        """Read the pending output."""
         while select.select([self._master], [], [], seconds)[0]:
             self.output += os.read(self._master, 65536).decode(errors="replace")
             seconds = 0.0

@@ -105,7 +105,7 @@ class Side:
 
 @contextlib.contextmanager
 def running_sides(directory: Path, *, with_real: bool) -> Iterator[list[Side]]:
-    """Our side, and the real one, with all programs running and three nodes ready."""
+    """Our side and the real one, with all programs running and three nodes ready."""
     with contextlib.ExitStack() as running:
         ours = _our_server(directory / "ours", running)
         cluster = RealCluster([GATES], service_accounts=True)

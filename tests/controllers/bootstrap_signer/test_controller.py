@@ -113,7 +113,7 @@ async def create_token(world: World, number: str, secret: str, expiration: str =
 
 
 async def create_config_map(world: World, **data: str) -> None:
-    """The ConfigMap, with something that is nobody's business here."""
+    """Create the ConfigMap, with an unrelated key."""
     meta = {"name": "cluster-info", "labels": {"a": "b"}}
     await world.request("POST", MAPS, {"metadata": meta, "data": data, "binaryData": {"z": "eA=="}})
 

@@ -72,7 +72,7 @@ async def create_request(world: World, body: Doc, said: str = "Approved") -> Doc
 
 
 async def end_of(world: World, name: str = "r") -> tuple[x509.Certificate | None, str]:
-    """The certificate, and why there is none."""
+    """The certificate, and the message of the Failed condition."""
     request = await world.must_get(f"{REQUESTS}/{name}")
     failed = [item for item in request["status"].get("conditions") or () if item["type"] == "Failed"]
     return certificate_in(request), failed[0]["message"] if failed else ""

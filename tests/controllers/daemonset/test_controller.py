@@ -59,7 +59,7 @@ class Syncs:
     async def ready(
         self, count: int = 1000, *, ready: bool = True, which: Callable[[Doc], bool] = lambda _pod: True
     ) -> None:
-        """So many pods become ready, or cease to be."""
+        """Set this many pods to ready or not ready."""
         chosen = [pod for pod in await self.world.pods() if is_ready(pod) != ready and which(pod)]
         for item in chosen[:count]:
             await self.world.report(item["metadata"]["name"], ready=ready)

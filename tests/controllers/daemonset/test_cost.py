@@ -47,7 +47,7 @@ class SyncCounts:
 
 
 async def costs(env: Env, monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[str, tuple[int, int, int]]:
-    """What some changes cost with so many nodes and three DaemonSets."""
+    """The number of syncs per change with this many nodes and three DaemonSets."""
     result: dict[str, tuple[int, int, int]] = {}
     async with controlled(env, nodes=nodes) as world:
         world.kubelets = False

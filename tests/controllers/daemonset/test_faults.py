@@ -14,7 +14,7 @@ from pilothouse.env import Env
 
 
 def one_pod_per_node(pods: list[Doc]) -> None:
-    """No two live pods on one node."""
+    """No two active pods on one node."""
     live = [msgspec.convert(pod, Pod) for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     nodes = [target_node(pod) for pod in live]
     assert len(nodes) == len(set(nodes)), nodes

@@ -12,7 +12,7 @@ Doc = dict[str, Any]
 
 
 def serving(pods: list[Doc]) -> list[str]:
-    """The nodes on which a pod is ready that nobody has deleted."""
+    """The nodes with a ready pod that is not terminating."""
     return [
         pod["spec"].get("nodeName", "")
         for pod in pods

@@ -171,7 +171,7 @@ def reason(status: DeploymentStatus, type_: str = "Progressing") -> str | None:
 
 
 def full(name: str, size: int, **more: Any) -> ReplicaSet:
-    """A ReplicaSet whose pods are all there and available."""
+    """A ReplicaSet whose pods all exist and are available."""
     return replica_set(name, size, available=size, replicas=size, ready_replicas=size, **more)
 
 

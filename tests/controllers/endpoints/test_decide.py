@@ -304,7 +304,7 @@ def test_over_capacity_annotation_is_corrected(noted: str | None, number: int) -
 
 
 def test_other_annotations_are_kept() -> None:
-    """TestLastTriggerChangeTimeAnnotation and those that follow it."""
+    """TestLastTriggerChangeTimeAnnotation and the following ones."""
     wanted = desired_endpoints(service(), [])
     before = {"mine": "1", TRIGGER_TIME: "old"}
     assert annotations_of(before, wanted, "new") == {"mine": "1", TRIGGER_TIME: "new"}

@@ -95,7 +95,7 @@ class Cluster(ApiWorld):
         return [f"{method} {path}" for method, path in paths if path not in ("/api", "/apis")]
 
     def bodies(self, method: str, ending: str = "") -> list[Doc]:
-        """The bodies of such requests, decoded."""
+        """The decoded bodies of the controller's requests with this verb and resource."""
         return [
             msgspec.json.decode(request.body)
             for request in self.transport.sent

@@ -1,4 +1,4 @@
-"""The garbage collector against the embedded API server, in virtual time. The state of the world is what is checked."""
+"""The garbage collector on the embedded API server, in virtual time. Tests check the resulting state."""
 
 import asyncio
 import logging

@@ -315,7 +315,7 @@ def test_bounds_and_policies_hold_for_any_recommendations(
 
 
 def _reach(sizes: list[tuple[float, int]], now: float, rule: HPAScalingRules | None, direction: int) -> float:
-    """How far the policies let it go, by the sizes that there really were."""
+    """The limit by policies, from the actual sizes."""
     assert rule is not None, "both directions have rules"
     assert rule.select_policy != "Disabled", "it did not stay where it was"
     reaches = []

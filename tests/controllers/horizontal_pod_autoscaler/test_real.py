@@ -36,7 +36,7 @@ def _ours(text: bytes) -> bytes:
 
 
 class Older:
-    """A way to a server that knows the older version."""
+    """A transport to a server with an older API version."""
 
     def __init__(self, inner: wire.Transport) -> None:
         self._inner = inner
@@ -73,7 +73,7 @@ class OlderStream:
 
 
 def metrics(namespace: str, milli: int, count: int) -> Answer:
-    """What a metrics server would say of pods web-0 …"""
+    """The response of a metrics server for pods web-0 …"""
     containers = [{"name": "main", "usage": {"cpu": f"{milli}m", "memory": "1Mi"}}]
     common = {"timestamp": None, "window": "15s", "containers": containers}
     items = [{"metadata": {"name": f"web-{n}", "namespace": namespace}, **common} for n in range(count)]
@@ -82,7 +82,7 @@ def metrics(namespace: str, milli: int, count: int) -> Answer:
 
 
 class AutoscalerWorld(RealWorld):
-    """A Deployment, its pods, and what is seen of its autoscaler as autoscaling/v1."""
+    """A Deployment, its pods, and its autoscaler as autoscaling/v1."""
 
     def __init__(self, env: Env, cluster: RealCluster, namespace: str) -> None:
         super().__init__(env, cluster)

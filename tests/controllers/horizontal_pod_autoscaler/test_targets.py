@@ -75,7 +75,7 @@ SLOOPS = "/apis/sea.example/v1/namespaces/default/sloops"
 
 
 async def define_sloops(hpa: AutoscalerWorld, *, selector: str = "app=web") -> None:
-    """A custom resource with a scale, one of it, and its autoscaler. Its selector is whatever somebody writes."""
+    """A custom resource with a scale, one object, and its autoscaler. Its selector is user input."""
     world = hpa.world
     paths = {
         "specReplicasPath": ".spec.crew",

@@ -24,7 +24,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class Kubelet:
-    """Starts pods, ends them after ``seconds`` with the exit code that ``code`` says, removes deleted ones."""
+    """Starts pods, terminates them after ``seconds`` with the exit code ``code``, removes deleted ones."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -118,7 +118,8 @@ from pilothouse.controllers.workloads.job.indexes import UNKNOWN, Indexes
     },
 )
 def test_manage_job(spec: dict[str, Any], groups: list[list[Pod]], failures: BackoffRecord, expected: float) -> None:
-    """TestControllerSyncJob, its rows without indexes: more than 0 are made, less removed, a fraction is a wait."""
+    """TestControllerSyncJob, its rows without indexes: positive numbers are creations, negative deletions, fractions a
+    delay."""
     owner = job(**{"parallelism": 2, "backoff_limit": 6, "template": NEVER, **spec})
     sync = observed(owner, *groups, failures=failures)
     match decide_pods(sync, take_census(sync)):

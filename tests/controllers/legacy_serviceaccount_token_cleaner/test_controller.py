@@ -25,7 +25,7 @@ READ = f"get configmaps {TRACKING}"
 
 
 async def token(world: World, name: str, *, generated: bool = True, **labels: str) -> dict[str, Any]:
-    """An account and its Secret, as releases before v1.24 made them."""
+    """Create an account and its Secret, as releases before v1.24 did."""
     listed = {"secrets": [{"name": f"{name}-token"}]} if generated else {}
     await world.request("POST", ACCOUNTS, {"metadata": {"name": name}, **listed})
     meta = {"name": f"{name}-token", "annotations": {ACCOUNT_NAME: name}, "labels": labels}
@@ -36,7 +36,7 @@ async def token(world: World, name: str, *, generated: bool = True, **labels: st
 
 
 async def labels(world: World, name: str) -> dict[str, str]:
-    """Those of the Secret of that account."""
+    """The labels of the account's Secret."""
     secret: dict[str, str] = (await world.must_get(f"{SECRETS}/{name}-token"))["metadata"].get("labels") or {}
     return secret
 

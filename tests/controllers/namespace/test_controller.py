@@ -193,7 +193,7 @@ async def test_failed_discovery_of_a_group_keeps_the_namespace_and_deletes_the_r
 
 
 async def refuse_to_delete(cluster: Cluster, path: str) -> None:
-    """From now on what is there cannot be deleted. The namespace is."""
+    """Reject deletions of the content, and delete the namespace."""
 
     async def refuse(request: wire.Request) -> wire.Response | None:
         if request.method == "DELETE" and request.target == path:

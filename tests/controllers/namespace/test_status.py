@@ -1,4 +1,4 @@
-"""Conditions of a namespace. Rows marked so are those of status_condition_utils_test.go, v1.36."""
+"""Conditions of a namespace. Marked rows are those of status_condition_utils_test.go, v1.36."""
 
 import datetime
 

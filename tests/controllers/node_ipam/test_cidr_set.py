@@ -169,7 +169,7 @@ def test_first_two_ipv6_cidrs(cluster: str, mask: int, expected: list[str]) -> N
 
 
 def test_allocation_tries_count_skipped_cidrs() -> None:
-    """TestCidrSetMetricsHistogram: what is marked as used does not move the next candidate."""
+    """TestCidrSetMetricsHistogram: occupying a CIDR does not advance the next candidate."""
     blocks = blocks_of("10.0.0.0/16", 24)
     blocks.occupy(blocks.indices(parse_cidr("10.0.0.0/17")))
     assert [blocks.allocate(), blocks.allocate()] == [(128, 128), (129, 0)]

@@ -25,7 +25,7 @@ BOTH = NodeIpamOptions(
 
 
 async def new_node(world: World, name: str, *ranges: str, **metadata: Any) -> Doc:
-    """As a kubelet registers, with ranges if somebody has chosen them already."""
+    """A Node as a kubelet registers it, with podCIDRs if they are given."""
     spec = {"podCIDR": ranges[0], "podCIDRs": list(ranges)} if ranges else {}
     return await world.request("POST", NODES, {"metadata": {"name": name, **metadata}, "spec": spec})
 
@@ -223,7 +223,7 @@ async def test_late_update_does_not_apply_to_a_recreated_node(world: World) -> N
 
 
 async def test_node_without_a_cidr_gets_the_next_released_one(world: World) -> None:
-    """Upstream's node would wait for its backoff, which is minutes by then."""
+    """Upstream's node would wait for its backoff of several minutes."""
     for number in range(4):
         await new_node(world, f"n{number}")
     await asyncio.sleep(1)

@@ -27,7 +27,7 @@ FAMILIES = {
 
 
 class DisjointRanges:
-    """Judges every write: what the nodes that are there have, and had."""
+    """Checks every write against the podCIDRs that existing nodes have and had."""
 
     def __init__(self, world: World) -> None:
         self.nodes: dict[str, tuple[bytes, bytes]] = {}
@@ -74,7 +74,7 @@ def trouble(chance: random.Random) -> list[Rule]:
 
 
 async def run_random_actions(world: World, chance: random.Random, options: NodeIpamOptions) -> None:
-    """Whatever happens to nodes, and to those who look after them."""
+    """Create and delete nodes, and restart the manager."""
     manager = await world.start(DESCRIPTOR, options)
     for _ in range(40):
         name = chance.choice(NAMES)

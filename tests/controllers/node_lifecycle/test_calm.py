@@ -32,7 +32,7 @@ def lease(renewed: float) -> Lease:
 
 
 class ObservedNode:
-    """A node that was looked at in second 0, with a Lease of that second."""
+    """A node that was observed in second 0, with a Lease of that second."""
 
     def __init__(self, zone: str | None = "z", *, bounded_cache: bool = True) -> None:
         ready = NodeCondition(type="Ready", status="True", last_heartbeat_time=EPOCH)

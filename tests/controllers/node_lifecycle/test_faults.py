@@ -22,9 +22,9 @@ LIVE_SECONDS = 1.0
 
 
 class RandomFaults:
-    """What happens to four nodes and their pods, drawn from a seed, and what must hold meanwhile.
+    """Random faults of four nodes and their pods by seed, and invariants.
 
-    A pod is called ``<kind>-<node>-<serial>``.
+    A pod is named ``<kind>-<node>-<serial>``.
     """
 
     def __init__(self, world: World, chance: random.Random) -> None:

@@ -55,8 +55,8 @@ async def test_attached_volumes_are_restored_at_startup(world: World, driver: At
 
 
 async def leave_behind(world: World) -> None:
-    """The volume is attached to ``a``; a pod used it there, and the node has unmounted it. Then the manager died, and
-    only the VolumeAttachment is left."""
+    """A volume attached to ``a`` that no pod uses any more, after a crash of the manager: only the VolumeAttachment is
+    left."""
     await user(world, "p", "a")
     first = await world.start(DESCRIPTOR)
     await wait_for_sync()

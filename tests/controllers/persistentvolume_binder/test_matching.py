@@ -184,7 +184,7 @@ def test_invalid_selector_is_an_error() -> None:
 
 
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the volumes that are looked at from now on."""
+    """The names of the volumes that are examined from now on."""
     looked_at: list[str] = []
 
     def noted(volumes: Iterable[PersistentVolume]) -> Iterator[PersistentVolume]:

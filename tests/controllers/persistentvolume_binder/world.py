@@ -41,7 +41,7 @@ async def create_volume(world: World, name: str = "v", size: str = "1Gi", **part
 
 
 async def create_class(world: World, name: str = "gold", provisioner: str = "vendor.com/x", **parts: Any) -> Doc:
-    """A class; ``default`` makes it that."""
+    """Create a storage class, optionally the default one."""
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"} if parts.pop("default", False) else {}
     body = {"metadata": {"name": name, "annotations": annotations}, "provisioner": provisioner, **parts}
     return await world.request("POST", CLASSES, body)

@@ -23,7 +23,7 @@ EXTERNAL = "PersistentVolumeClaim/c waiting for an external controller to expand
 
 
 async def bound(world: World, source: Doc = CSI, *, phase: str = "Bound", linked: bool = True) -> None:
-    """A claim and its volume, of 1Gi, and a class whose volumes may grow."""
+    """A claim bound to a volume of 1Gi, with an expandable class."""
     class_ = {"metadata": {"name": "x"}, "provisioner": "d.example.com", "allowVolumeExpansion": True}
     await world.request("POST", CLASSES, class_)
     wish = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}

@@ -83,7 +83,7 @@ async def test_terminating_volume_is_deleted_after_unbinding(world: World) -> No
 
 
 async def test_volume_bound_on_the_server_keeps_its_finalizer(world: World) -> None:
-    """The binder has changed it, so our update conflicts."""
+    """The binder has updated it, so our update is a conflict."""
     await prepare(world, phase="Available", protected=True, deleted=False)
     await world.start(DESCRIPTOR)
     with world.faults.hold(resource="persistentvolumes") as hold:

@@ -34,7 +34,7 @@ async def claim(world: World, name: str = "pvc1", **metadata: Any) -> Doc:
 
 
 async def user(world: World, *claims: str, node: str = "node1", phase: str = "Pending", name: str = "pod1") -> Doc:
-    """A pod of these claims, with an emptyDir besides."""
+    """A pod that uses these claims, and an emptyDir."""
     volumes: list[Doc] = [{"name": item, "persistentVolumeClaim": {"claimName": item}} for item in claims]
     spec: Doc = {
         "containers": [{"name": "main", "image": "pause"}],
@@ -48,7 +48,7 @@ async def user(world: World, *claims: str, node: str = "node1", phase: str = "Pe
 
 
 def namespaced_requests(world: World) -> list[str]:
-    """What the controller asked of the namespace."""
+    """The controller's requests in the namespace."""
     calls = [sent.call for sent in world.seen if sent.call.namespace]
     return [f"{call.verb} {call.resource} {call.name}".strip() for call in calls]
 

@@ -58,7 +58,7 @@ def test_every_upstream_case_is_covered() -> None:
 
 
 class Row(msgspec.Struct):
-    """Pods by name as (node, phase), the nodes there are, what happens in second 50, who is deleted and marked."""
+    """Pods by name as (node, phase), existing nodes, the changes in second 50, and the deleted and marked pods."""
 
     pods: dict[str, tuple[str, str]]
     known: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ async def test_gc_orphaned(world: World, row: Row) -> None:
 
 
 async def assert_deleted_and_marked(world: World, deleted: str, marked: str, reason: str) -> None:
-    """Who was deleted and who was patched before, and that the metric says so."""
+    """Which pods were deleted, and patched before; and the metric."""
     requests = world.requests(reads=False)
     assert sorted(text.split()[-1] for text in requests if text.startswith("delete pods")) == sorted(deleted)
     assert sorted(text.split()[-1] for text in requests if text.startswith("patch pods/status")) == sorted(marked)

@@ -121,7 +121,7 @@ async def group(world: World, name: str = "g", *, protected: bool = True, **meta
 
 
 async def finalizers(world: World, name: str = "g") -> list[str] | None:
-    """Its finalizers; None if it is gone."""
+    """Its finalizers; None if it is deleted."""
     obj = await world.get(f"{GROUPS}/{name}")
     return None if obj is None else obj["metadata"].get("finalizers") or []
 

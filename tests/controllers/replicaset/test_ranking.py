@@ -18,7 +18,7 @@ from pilothouse.controllers.workloads.replicaset.ranking import ActivePodsWithRa
 
 
 def first_of(*pods: Pod, neighbours: Mapping[str, int] | None = None, use_deletion_cost: bool = True) -> str:
-    """Who goes when one must, whatever the order in which they are listed."""
+    """The pod that is deleted first, for any order of listing."""
     names = {
         ActivePodsWithRanks(order)
         .get_pods_to_delete(1, now=NOW, neighbours=lambda: neighbours or {}, use_deletion_cost=use_deletion_cost)[0]
@@ -209,7 +209,7 @@ def test_deleting_all_pods_needs_no_ranking() -> None:
 
 
 def test_sorting_active_pods() -> None:
-    """TestSortingActivePods: each prefix of the order is what goes when that many must."""
+    """TestSortingActivePods: each prefix of the order is the set of deleted pods."""
     order = [
         pod("unscheduled", node="", phase="Pending", ready=False),
         pod("pending", node="bar", phase="Pending", ready=False),
@@ -228,7 +228,7 @@ def test_sorting_active_pods() -> None:
 
 
 def _pairwise_before(one: Pod, other: Pod, crowd: Mapping[str, int]) -> bool:
-    """The eight rules for one pair, as the facts put them; an oracle for ``ActivePodsWithRanks.choose``."""
+    """The eight criteria for one pair; an oracle for ``ActivePodsWithRanks.choose``."""
 
     def ready(p: Pod) -> bool:
         return any(c.type == "Ready" and c.status == "True" for c in p.status.conditions)

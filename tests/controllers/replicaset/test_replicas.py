@@ -197,7 +197,7 @@ async def test_first_error_stops_the_slow_start_and_sets_replica_failure(world: 
 
 
 def all_but_the_first() -> Callable[..., bool]:
-    """Lets the first create pass."""
+    """Fails all creates but the first."""
     seen = 0
 
     def when(*_args: object) -> bool:

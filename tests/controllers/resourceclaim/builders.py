@@ -54,7 +54,7 @@ def reference(name: str = "pod", uid: str = "pod-uid") -> Doc:
 
 
 def owner(name: str = "pod", uid: str = "pod-uid") -> Doc:
-    """The reference of a claim that was made for a pod."""
+    """The owner reference of a claim created for a pod."""
     return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
 
 

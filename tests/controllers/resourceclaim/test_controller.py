@@ -39,7 +39,7 @@ world = fixture_of(claiming)
 
 
 async def template(world: World, name: str = "template", **exactly: Any) -> Doc:
-    """A template that asks for one device."""
+    """A template with one device request."""
     requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpus", **exactly}}]
     spec = {"metadata": {"labels": {"team": "blue"}}, "spec": {"devices": {"requests": requests}}}
     return await world.request("POST", TEMPLATES, {"metadata": {"name": name}, "spec": spec})
@@ -77,7 +77,7 @@ async def named(world: World, name: str = "pod") -> dict[str, str]:
 
 
 async def claim(world: World, name: str = "claim", **more: Any) -> Doc:
-    """A claim that a user made, with a status."""
+    """A claim that a user created, with a status."""
     doc = claim_doc(name, **more)
     status = doc.pop("status")
     created = await world.request("POST", CLAIMS, doc)

@@ -323,7 +323,7 @@ async def test_pod_created_while_hard_limits_are_updated_is_counted(world: World
 
 
 async def test_pods_created_during_a_recount_are_counted(world: World) -> None:
-    """A count yields after so many pods."""
+    """A recalculation yields after a number of pods."""
     for number in range(5 * AT_ONCE):
         await pod(world, f"old-{number}")
     await asyncio.sleep(1)

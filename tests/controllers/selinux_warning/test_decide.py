@@ -77,7 +77,7 @@ def look(
     volume: PersistentVolume | None = OF_EBS,
     claims: tuple[PersistentVolumeClaim, ...] = (claim(),),
 ) -> VolumeUses:
-    """With such a volume."""
+    """Evaluate a pod with this volume."""
     by_key = {f"ns1/{item.metadata.name}": item for item in claims}
     return decide(found, by_key.get, ({} if volume is None else {"pv1": volume}).get)
 

@@ -54,7 +54,7 @@ async def service_events(world: World, reason: str = "") -> list[str]:
 
 
 async def delete_without_finalizer(world: World) -> None:
-    """The Service goes without its finalizer."""
+    """Delete the Service, and remove its finalizer."""
     await world.merge(f"{SERVICES}/web", {"metadata": {"finalizers": None}})
     await world.delete(f"{SERVICES}/web")
 

@@ -28,7 +28,7 @@ EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
 def service(type_: str = "LoadBalancer", *, finalizer: bool = False, deleted: bool = False, **more: Any) -> Service:
-    """A Service; what is not named is part of its spec."""
+    """A Service; other arguments are fields of its spec."""
     metadata: Doc = {"name": "web", "namespace": "default", "uid": "u1", **more.pop("metadata", {})}
     if finalizer:
         metadata["finalizers"] = [FINALIZER]
@@ -111,7 +111,7 @@ def node(
     labels: Any = None,
     **more: Any,
 ) -> Node:
-    """A node; ``ready`` as its condition says it, "" for no condition."""
+    """A node; ``ready`` is the status of its condition, "" for no condition."""
     metadata: Doc = {"name": name, "labels": dict(labels or {}), **more}
     if excluded is not None:
         metadata["labels"][EXCLUDE] = excluded

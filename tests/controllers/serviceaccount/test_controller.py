@@ -35,7 +35,7 @@ world = started(DESCRIPTOR, seconds=1.0)
 
 
 async def account(world: World, namespace: str = "default", name: str = "default") -> str:
-    """The uid of the account; "" if there is none."""
+    """The uid of the account; "" if it does not exist."""
     obj = await world.get(f"{ACCOUNTS.format(namespace)}/{name}")
     return "" if obj is None else str(obj["metadata"]["uid"])
 

@@ -26,13 +26,13 @@ world = started(DESCRIPTOR, OPTIONS)
 
 
 async def account(world: World, name: str = "bot", **more: Any) -> str:
-    """Make an account; its uid."""
+    """Create an account, and return its uid."""
     created = await world.request("POST", ACCOUNTS, {"metadata": {"name": name}, **more})
     return str(created["metadata"]["uid"])
 
 
 async def secret(world: World, name: str = "s", *, of: str = "bot", uid: str = "", **data: str) -> dict[str, Any]:
-    """Make a token Secret."""
+    """Create a token Secret."""
     annotations = {ACCOUNT_NAME: of} | ({ACCOUNT_UID: uid} if uid else {})
     body = {"metadata": {"name": name, "annotations": annotations}, "type": SECRET_TYPE, "stringData": data}
     return await world.request("POST", SECRETS, body)

@@ -56,7 +56,7 @@ def test_missing_secret_data(data: dict[str, bytes | None], authority: bytes, ex
 
 
 def document(**data: str) -> dict[str, Any]:
-    """A Secret as it is stored, with something that no view shows."""
+    """A stored Secret, with a field that the types lack."""
     return {
         "metadata": {
             "name": "s",

@@ -1,4 +1,4 @@
-"""StatefulSet decisions. Mirrors v1.36 ``stateful_set_control_test.go`` where a decision can be judged by itself."""
+"""StatefulSet decisions. Mirrors v1.36 ``stateful_set_control_test.go`` where a decision can be tested alone."""
 
 from typing import Any
 

@@ -68,7 +68,7 @@ def test_fnv_1(text: bytes, expected: int) -> None:
 
 
 def test_revision_name_is_upstreams() -> None:
-    """What v1.36.2 named the revision of this template (trace 07a); each collision gives another name."""
+    """The name that v1.36.2 gave to the revision of this template (trace 07a); each collision gives another name."""
     assert revision_hash(data(), 0) == "58b9955788"
     assert len({revision_hash(data(), count) for count in range(20)}) == 20
 
@@ -80,7 +80,7 @@ def test_long_revision_name_is_truncated() -> None:
 
 
 def test_apply_revision() -> None:
-    """TestCreateApplyRevision, the part that can be judged alone."""
+    """TestCreateApplyRevision, the part that can be tested alone."""
     assert msgspec.json.decode(template_in(data())) == TEMPLATE
 
 

@@ -167,7 +167,7 @@ def test_rules_from_the_spec() -> None:
 
 
 def test_replicas_and_condemned_pods() -> None:
-    """TestAscendingOrdinal; the sorting of what is too many."""
+    """TestAscendingOrdinal; the order of condemned pods."""
     result = [pod(name) for name in ("web-1", "web-10", "web-9", "web-01", "web-99999999999", "web-0")]
     replicas = split_replicas(result, Rules(name="web", desired=2), NOW)
     assert [slot.pod.metadata.name for slot in replicas.slots if slot.pod is not None] == ["web-0", "web-1"]

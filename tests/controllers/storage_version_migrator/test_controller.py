@@ -43,7 +43,7 @@ async def stale(world: World) -> None:
 
 
 async def prepare(world: World) -> None:
-    """Those, and both controllers at work."""
+    """Create the definition and widgets, and start both controllers."""
     await stale(world)
     await world.start(DESCRIPTOR, beside=(GARBAGE_COLLECTOR,))
     await asyncio.sleep(A_LOOK)

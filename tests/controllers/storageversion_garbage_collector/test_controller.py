@@ -32,7 +32,7 @@ async def lease(world: World, number: int, label: str = "kube-apiserver") -> Non
 
 
 async def version(world: World, name: str = NAME, **servers: str) -> None:
-    """What servers say of a resource."""
+    """The StorageVersion with the servers' entries."""
     await world.request("POST", VERSIONS, {**STAMP, "metadata": {"name": name}, "spec": {}})
     entries = [{"apiServerID": server, "encodingVersion": version} for server, version in servers.items()]
     await world.merge(f"{VERSIONS}/{name}/status", {"status": {"storageVersions": entries}})
@@ -42,7 +42,7 @@ STAMP: dict[str, Any] = {"apiVersion": "internal.apiserver.k8s.io/v1alpha1", "ki
 
 
 async def servers_and_common_version(world: World, name: str = NAME) -> tuple[list[str], str | None]:
-    """Which servers are left, and on what they agree."""
+    """The remaining servers, and their common encoding version."""
     status = (await world.must_get(f"{VERSIONS}/{name}"))["status"]
     return [entry["apiServerID"] for entry in status["storageVersions"]], status.get("commonEncodingVersion")
 

@@ -52,7 +52,7 @@ NEW = "2026-01-01T00:00:00Z"
 
 
 def left(entries: list[dict[str, Any]], gone: set[str], *conditions: Any, common: str | None = None) -> Any:
-    """Its status afterwards; None if nothing is left."""
+    """Its status afterwards; None without entries."""
     status: dict[str, Any] = {"storageVersions": entries, "conditions": list(conditions)}
     if common is not None:
         status["commonEncodingVersion"] = common

@@ -79,7 +79,7 @@ def test_only_no_execute_taints_evict() -> None:
 
 
 def since(number: int, seconds: int | None) -> Taint:
-    """A taint that says since when it is there, or not."""
+    """A taint with or without timeAdded."""
     at = None if seconds is None else datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return msgspec.structs.replace(taint(number), time_added=at)
 

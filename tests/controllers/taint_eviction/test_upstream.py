@@ -100,7 +100,7 @@ async def test_create_pod(
 async def test_create_node(
     world: World, node: str, taint: Doc | None, tolerations: tuple[Doc, ...], expected: bool
 ) -> None:
-    """TestCreateNode: the same comes of it when the pod was there first."""
+    """TestCreateNode: the result is the same if the pod is created first."""
     await world.pod("p", node=node, tolerations=tolerations)
     await asyncio.sleep(1)
     await world.node("n1", taints=(taint,) if taint else ())

@@ -33,7 +33,7 @@ world = started(DESCRIPTOR)
 
 
 async def token(world: World, expiration: str = "", *, name: str = NAME, **more: Any) -> dict[str, Any]:
-    """Make a token; ``namespace`` and ``type`` may be others."""
+    """Create a token, optionally of another ``namespace`` or ``type``."""
     data = {"token-id": "abc123", "token-secret": "0123456789abcdef"}
     if expiration:
         data["expiration"] = expiration
@@ -46,7 +46,7 @@ async def token(world: World, expiration: str = "", *, name: str = NAME, **more:
 
 
 def expiring_in(world: World, seconds: float) -> str:
-    """That instant, as it is written."""
+    """The timestamp this many seconds from now."""
     return format_time(world.env.now() + datetime.timedelta(seconds=seconds))
 
 

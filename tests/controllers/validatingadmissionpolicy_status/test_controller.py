@@ -15,7 +15,7 @@ world = started(DESCRIPTOR)
 
 
 async def policy(world: World, *expressions: str, name: str = "p", **more: Any) -> dict[str, Any]:
-    """Make a policy about Deployments."""
+    """Create a policy about Deployments."""
     rules = [{"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["CREATE"]}]
     spec = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": e} for e in expressions]}
     created = await world.request("POST", POLICIES, {"metadata": {"name": name}, "spec": {**spec, **more}})
@@ -67,7 +67,7 @@ async def test_each_generation_is_type_checked_once(world: World) -> None:
 
 
 async def test_every_served_kind_has_a_declared_type(world: World) -> None:
-    """Also those with quantities, ports, and schemas that contain themselves."""
+    """Also kinds with quantities, ports, and recursive schemas."""
     rules = [
         {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "services"], "operations": ["*"]},
         {

@@ -58,12 +58,12 @@ def rule(group: str = "apps", version: str = "v1", *resources: str) -> dict[str,
 
 
 def spec(*rules: dict[str, Any], **more: Any) -> ValidatingAdmissionPolicySpec:
-    """What a policy says."""
+    """The spec of a policy."""
     return msgspec.convert({"matchConstraints": {"resourceRules": rules}, **more}, ValidatingAdmissionPolicySpec)
 
 
 def many(group: str, count: int) -> dict[NamedResource, list[TypeName]]:
-    """So many resources."""
+    """The types of this many resources."""
     return {NamedResource(group, "v1", f"r{n:02}s"): [TypeName(group, "v1", f"R{n:02}")] for n in range(count)}
 
 
@@ -150,7 +150,7 @@ def test_apply_body() -> None:
 
 
 def has(kind: str, name: str = "foo") -> dict[str, Any]:
-    """The schema of an object with such a field."""
+    """The schema of an object with this field."""
     return {"type": "object", "properties": {name: {"type": kind}}}
 
 

@@ -50,7 +50,7 @@ def stage(spec: str, name: str = "s") -> Stage:
 
 
 async def phases(w: World, seconds: float, name: str = "p") -> list[tuple[str, float]]:
-    """What phases the pod goes through, and when they are seen first."""
+    """The observed phases of the pod, with their first times."""
     observed: list[tuple[str, float]] = []
     for tenth in range(int(seconds * 10)):
         pod = await w.pod(name)

@@ -1,4 +1,4 @@
-"""The default selector of a pod: Services are found by a pair of their selectors, however many there are."""
+"""The default selector of a pod: Services are found by one pair of their selectors, however many exist."""
 
 import random
 from types import SimpleNamespace

@@ -176,7 +176,7 @@ def test_statuses() -> None:
 
 
 def test_the_filter_follows_changes_of_pods() -> None:
-    """AddPod and RemovePod of ``filtering_test.go``: what was counted once is kept up to date."""
+    """AddPod and RemovePod of ``filtering_test.go``: the pre-filter state is updated."""
     cache = two_zones({"a1": [web()]})
     wanted = pod(affinity=affinity(term(ZONE, app="web")))
     assert fitting(cache, wanted) == ["a1", "a2"]

@@ -23,7 +23,7 @@ TAINT = {"key": "t", "effect": "NoSchedule"}
 
 
 def webs(counts: tuple[int, ...], **parts: Any) -> dict[str, list[Pod]]:
-    """So many pods with app=web on a1, a2, b1 and b2."""
+    """Pods with app=web on a1, a2, b1 and b2."""
     return {
         name: [pod(f"{name}-{number}", labels={"app": "web"}, **parts) for number in range(count)]
         for name, count in zip(NAMES, counts, strict=True)

@@ -1,4 +1,4 @@
-"""What a recorder sees of a run, and that nobody sees the recorder."""
+"""What a recorder records of a run, without affecting it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What is published about scenarios is up to date."""
+"""Published documents about scenarios are up to date."""
 
 from pathlib import Path
 

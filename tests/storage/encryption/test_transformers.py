@@ -106,7 +106,7 @@ def test_seed_size() -> None:
 
 
 class Recorded:
-    """What is recorded of transformations."""
+    """The recorded metrics of transformations."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str, str]] = []
@@ -145,7 +145,7 @@ def test_first_provider_encrypts_and_all_decrypt() -> None:
 
 
 def test_providers_with_the_same_prefix_are_all_tried() -> None:
-    """A key is rotated in by a provider of its own."""
+    """A key is rotated by adding a provider."""
     record = Recorded()
     both = prefixed(record, (b"p:", Gcm(b"n" * 32)), (b"p:", Gcm(b"o" * 32)))
     assert both.from_storage(b"p:" + Gcm(b"o" * 32).to_storage(b"value", HERE), HERE) == (b"value", True)

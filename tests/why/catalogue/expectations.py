@@ -37,7 +37,7 @@ def _matches(path: str, expected: str) -> bool:
 
 
 def root_texts(explanation: Explanation) -> list[str]:
-    """What the roots say."""
+    """The texts of the root causes."""
     return [root.text for root in explanation.roots()]
 
 

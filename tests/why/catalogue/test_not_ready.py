@@ -58,7 +58,7 @@ def test_paused(scenario: Scenario) -> None:
 
 
 def test_a_program_that_exits(scenario: Scenario) -> None:
-    """The rollout before this one, which went well, is not named."""
+    """The previous rollout, which succeeded, is not mentioned."""
     scenario.deployment(replicas=1)
     scenario("set", "env", "deployment/web", "MODE=good")
     scenario("rollout", "status", "deployment/web")

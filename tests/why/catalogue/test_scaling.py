@@ -5,7 +5,7 @@ from tests.why.catalogue.scenario import ADMIN, Scenario
 
 
 def scale(scenario: Scenario, replicas: int) -> tuple[set[str], set[str]]:
-    """``kubectl scale``; the pods that this removed, and those that it created."""
+    """``kubectl scale``; the pods that it deleted and created."""
     before = set(scenario.pods())
     scenario("scale", "deployment", "web", f"--replicas={replicas}")
     after = set(scenario.until_ready(replicas))

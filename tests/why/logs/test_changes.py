@@ -10,7 +10,7 @@ POD = Reference("pods", "default", "stray")
 
 
 def write(verb: str, at: int, *, subresource: str = "", version: int = 0) -> Write:
-    """A write of the pod, so many microseconds after the first one."""
+    """A write of the pod, this many microseconds after the first one."""
     code = 201 if verb == "create" else 200
     return Write(
         Record(

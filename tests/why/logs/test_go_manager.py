@@ -103,7 +103,7 @@ def test_pods_of_a_job(cluster: ScenarioCluster) -> None:
 
 
 def test_only_metadata(cluster: LoggedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without objects in the log it is known who did it, and when."""
+    """Without objects in the log, user and time are known."""
     scenario = Scenario(cluster, METADATA)
     before = scenario.deployment(replicas=2)
     scenario("scale", "deployment", "web", "--replicas=1")

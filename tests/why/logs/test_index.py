@@ -76,7 +76,7 @@ async def test_damaged_lines_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.real_loop
 async def test_log_of_the_wrong_kind_is_damaged(tmp_path: Path) -> None:
-    """The causes of a decision log are believed, those in an audit log are claimed by clients."""
+    """Causes in a decision log are trusted; those in an audit log are claimed by clients."""
     path = tmp_path / "audit.log"
     path.write_bytes(line(event(1)) * 3)
     async with index_of(path, kind=DECISIONS) as index:

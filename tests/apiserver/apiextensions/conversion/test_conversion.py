@@ -295,7 +295,7 @@ async def test_admission_gets_the_requested_version(api: Api) -> None:
 
 
 async def test_storage_version_is_defaulted_without_a_webhook(api: Api) -> None:
-    """What the storage version does not know is not stored (``crdConversionRESTOptionsGetter``, v1.36)."""
+    """Fields unknown to the storage version are not stored (``crdConversionRESTOptionsGetter``, v1.36)."""
     given = definition()
     given["spec"]["conversion"] = {"strategy": "None"}
     await api.create(DEFINITIONS, given)
@@ -312,7 +312,7 @@ def test_test_webhook_converts_in_both_directions() -> None:
 
 
 async def test_converted_objects_are_pruned_and_normalized(api: Api) -> None:
-    """What the schema does not know and nulls that it does not allow go; whole numbers have no fraction."""
+    """Unknown fields, and nulls that the schema does not allow, are removed; whole numbers have no fraction."""
 
     def odd(request: Object) -> Object:
         response = good(request)

@@ -205,7 +205,7 @@ async def test_list_of_a_thousand_is_converted_in_few_calls(hooks: Hooks) -> Non
 
 @pytest.mark.real_loop(timeout=60)
 async def test_large_responses_are_read_completely(hooks: Hooks) -> None:
-    """A webhook that closes its connection at once has sent everything before."""
+    """Also from a webhook that closes its connection right after the response."""
     api = await served(hooks, things=0)
     for number in range(8):
         await api.create(V1, v1_thing(f"t{number}", metadata={"annotations": {"big": "x" * 250_000}}))

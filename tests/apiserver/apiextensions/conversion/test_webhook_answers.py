@@ -196,7 +196,7 @@ async def test_concurrent_identical_conversions_share_a_call(api: Api) -> None:
 
 
 async def test_v1beta1_conversion_reviews(api: Api) -> None:
-    """Whose answers were never checked for kind and uid."""
+    """Kind and uid of v1beta1 responses were never checked."""
     hook = await served(
         api, lambda request: {**good(request), "uid": "other"}, conversionReviewVersions=["v1beta1", "v1"]
     )
