@@ -157,6 +157,15 @@ def conflict(info: ResourceInfo, name: str, reason: str, *, subresource: str = "
     )
 
 
+def kind_conflict(kind: str, name: str, reason: str, *, group: str = "") -> StatusError:
+    """The same where upstream uses a kind for the resource."""
+    details = {"name": name, **({"group": group} if group else {}), "kind": kind}
+    qualified = f"{kind}.{group}" if group else kind
+    return StatusError(
+        409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {reason}', details=details
+    )
+
+
 def modified(info: ResourceInfo, name: str) -> StatusError:
     """409, about a write based on an older version."""
     return conflict(

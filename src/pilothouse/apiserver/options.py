@@ -87,7 +87,7 @@ def read_write_options(query: Query, kind: str) -> WriteOptions:
     force = query.flag("force") if query.first("force") else None
     if kind == "ApplyOptions" and not query.first("fieldManager"):
         all_errors.append(field_errors.required("fieldManager", "is required for apply patch"))
-    if force is not None and kind != "ApplyOptions":
+    if force is not None and kind == "PatchOptions":
         all_errors.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     manager = query.first("fieldManager")
     if manager:
@@ -233,8 +233,6 @@ _MATCH = "resourceVersionMatch"
 def _validate_list_options(options: ListOptions) -> ErrorList:
     errors: ErrorList = []
     match = options.match
-    if options.send_initial_events is not None:
-        errors.append(field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if match:
         if not options.resource_version:
             errors.append(
@@ -248,6 +246,8 @@ def _validate_list_options(options: ListOptions) -> ErrorList:
             errors.append(
                 field_errors.forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
             )
+    if options.send_initial_events is not None:
+        errors.append(field_errors.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     return errors
 
 
@@ -255,7 +255,7 @@ def _validate_watch_options(options: ListOptions) -> ErrorList:
     errors: ErrorList = []
     match = options.match
     if options.send_initial_events is not None:
-        if not match:
+        if match != "NotOlderThan":
             errors.append(
                 field_errors.forbidden(
                     _MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
@@ -269,6 +269,7 @@ def _validate_watch_options(options: ListOptions) -> ErrorList:
         )
     if match and match != "NotOlderThan":
         errors.append(field_errors.not_supported(_MATCH, match, ("NotOlderThan",)))
-    if match and options.continue_:
+    # Watches from the newest or from any version have a default match (``SetListOptionsDefaults``).
+    if options.continue_ and (match or options.resource_version in ("", "0")):
         errors.append(field_errors.forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided"))
     return errors

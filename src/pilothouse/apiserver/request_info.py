@@ -54,7 +54,7 @@ class Query(dict[str, list[str]]):
     def number(self, name: str) -> int | None:
         """An integer; raises upstream's 400 for anything else."""
         values = self.get(name)
-        if not values or not values[0]:
+        if not values:
             return None
         if _INTEGER(values[0]) is None:
             raise errors.bad_request(f'strconv.ParseInt: parsing "{values[0]}": invalid syntax')

@@ -553,7 +553,8 @@ class ApiServer:
                 return
             if not request_info.subresource and request_info.verb in ("list", "watch"):
                 return
-            if not request_info.subresource and request_info.verb in ("create", "deletecollection"):
+            if not request_info.subresource and not request_info.name and info.verbs != ("create",):
+                # The path of the list of all namespaces.
                 raise errors.method_not_allowed()
         elif not request_info.namespace or (
             info.resource == "namespaces" and request_info.namespace == request_info.name

@@ -256,7 +256,7 @@ async def test_dry_run_changes_nothing_and_is_still_rejected(api: Api) -> None:
         "uid precondition fails": (
             _eviction(deleteOptions={"preconditions": {"uid": "u"}}),
             409,
-            'Operation cannot be fulfilled on pods "p": the UID in the precondition (u) does not match the UID in',
+            'Operation cannot be fulfilled on Pod "p": the UID in the precondition (u) does not match the UID in',
         ),
         "another kind": ({**_eviction(), "kind": "Pod", "apiVersion": "v1"}, 400, 'Pod in version "v1"'),
     },

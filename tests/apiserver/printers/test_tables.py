@@ -35,6 +35,31 @@ def test_rows_are_upstreams(name: str) -> None:
         assert len(row["cells"]) == len(msgspec.json.decode(maker.columns))
 
 
+ADDRESSES = [{"ip": "1.2.3.4"}, {"ip": "2001:db8::1"}]
+
+
+@cases(
+    "name, document, cell",
+    {
+        "addresses without ports": ("v1 Endpoints", {"subsets": [{"addresses": ADDRESSES}]}, "1.2.3.4,2001:db8::1"),
+        "IPv6 with a port": (
+            "v1 Endpoints",
+            {"subsets": [{"addresses": ADDRESSES, "ports": [{"port": 80}]}]},
+            "1.2.3.4:80,[2001:db8::1]:80",
+        ),
+        "selector of parameters": (
+            "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding",
+            {"spec": {"policyName": "p", "paramRef": {"selector": {"matchLabels": {"a": "b"}}}}},
+            "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}",
+        ),
+    },
+)
+def test_cells_are_upstreams(name: str, document: dict[str, Any], cell: str) -> None:
+    body = {"metadata": {"name": "x", "creationTimestamp": CREATED}, **document}
+    row = TableConvertor(INFOS[name]).row(msgspec.json.encode(body), "None", NOW)
+    assert cell in msgspec.json.decode(row)["cells"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

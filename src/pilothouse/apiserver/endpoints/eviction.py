@@ -18,6 +18,7 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import subresource_attributes
 from pilothouse.apiserver.endpoints.delete import check_preconditions, delete_one
+from pilothouse.apiserver.endpoints.object_names import ensure_namespace_matches
 from pilothouse.apiserver.endpoints.request_objects import read_built_in
 from pilothouse.apiserver.endpoints.update import Change, apply_change, read_stored
 from pilothouse.apiserver.errors import StatusError
@@ -45,11 +46,14 @@ _VIOLATES_BUDGET = "Cannot evict pod as it would violate the pod's disruption bu
 _SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 _SERVER = Identity("system:apiserver", ("system:masters",))
 """The identity that writes the budget: as upstream, the loopback client."""
+_USER_AGENT = "kube-apiserver"
+"""Its user agent, which becomes the manager of the fields."""
 
 
 async def evict(core: Core, call: Call) -> StatusResult:
     """POST of pods/NAME/eviction."""
     eviction = await core.long_work.run(call.size, _read, call)
+    ensure_namespace_matches(call, eviction["metadata"])
     write = subresource_attributes(call, eviction)
     await core.admission.admit(write)
     if eviction["metadata"].get("name") != call.name:
@@ -204,11 +208,11 @@ async def _add_condition_and_delete_pod(core: Core, call: Call, options: DeleteO
 
 
 def _check(call: Call, pod: Object, options: DeleteOptions) -> None:
-    """Check the preconditions, with the messages of an update: a DELETE has the kind, this the resource."""
+    """Check the preconditions; upstream names the kind where others name the resource."""
     try:
         check_preconditions(call, pod, options)
     except StatusError as error:
-        raise errors.conflict(call.info, call.name, error.message.partition('": ')[2]) from None
+        raise errors.kind_conflict("Pod", call.name, error.message.partition('": ')[2]) from None
 
 
 def _add_target(pod: Object, now: str) -> None:
@@ -287,7 +291,8 @@ async def _decrement_budget(core: Core, call: Call, info: ResourceInfo, name: st
         subresource="status",
         sub=info.subresources["status"],
     )
-    budget_call = Call(call.request, request_info, info, core.strategy(info), _SERVER, call.namespace, name, [])
+    request = msgspec.structs.replace(call.request, headers={**call.request.headers, "user-agent": _USER_AGENT})
+    budget_call = Call(request, request_info, info, core.strategy(info), _SERVER, call.namespace, name, [])
 
     def charged(budget: Object) -> Object:
         _check_and_decrement(info, budget, call.name, core.time.now())

@@ -23,7 +23,7 @@ from pilothouse.apiserver.authorization.selector_attributes import (
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import subresource_attributes
-from pilothouse.apiserver.endpoints.object_names import namespace_mismatch
+from pilothouse.apiserver.endpoints.object_names import ensure_namespace_matches, namespace_mismatch
 from pilothouse.apiserver.endpoints.request_objects import read_built_in
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.options import read_write_options
@@ -176,6 +176,7 @@ class _Reviews:
     async def request_token(self, core: Core, call: Call) -> ObjectResult:
         assert self._tokens is not None, "token requests are only served by a server that issues tokens"
         request = await core.long_work.run(call.size, _read, call, "TokenRequest")
+        ensure_namespace_matches(call, request["metadata"])
         write = subresource_attributes(call, request)
         await core.admission.admit(write)
         spec, metadata = request["spec"], request["metadata"]
@@ -184,6 +185,10 @@ class _Reviews:
         seconds: int = spec["expirationSeconds"]
         core.managed_fields.update_review(call, request, read_write_options(call.request_info.query, "CreateOptions"))
         owners = metadata.pop("managedFields", None)
+        if metadata.get("name") not in (None, "", call.name):
+            detail = "must match the service account name if specified"
+            error = field_errors.invalid("metadata.name", metadata["name"], detail)
+            raise errors.invalid(_AUTHENTICATION, "TokenRequest", call.name, [error])
         for invalid, detail in (
             (seconds < 600, "may not specify a duration less than 10 minutes"),
             (seconds > 1 << 32, "may not specify a duration larger than 2^32 seconds"),
@@ -199,11 +204,12 @@ class _Reviews:
         if account is None:
             raise errors.not_found(call.info, call.name)
         if metadata.get("uid") not in (None, "", account["metadata"]["uid"]):
-            raise errors.conflict(
-                call.info,
+            raise errors.kind_conflict(
+                "TokenRequest",
                 call.name,
                 f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account "
                 f"({account['metadata']['uid']})",
+                group=_AUTHENTICATION,
             )
         await core.admission.validate(write)
         bound = _bound(core, call, spec.get("boundObjectRef"))
@@ -240,11 +246,11 @@ def _time(seconds: int) -> str:
 
 
 def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, Any]] | None:
-    if not reference:
+    if reference is None:
         return None
     kind, name = reference.get("kind", ""), reference.get("name", "")
-    if kind not in _BOUND_KINDS or reference.get("apiVersion", "") not in ("", "v1"):
-        group, _, version = reference.get("apiVersion", "").rpartition("/")
+    group, _, version = reference.get("apiVersion", "").rpartition("/")
+    if kind not in _BOUND_KINDS or group:
         raise errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     claim, resource = _BOUND_KINDS[kind]
     bound_object = find_object(core, resource, "" if kind == "Node" else call.namespace, name)
@@ -256,9 +262,9 @@ def _bound(core: Core, call: Call, reference: Any) -> tuple[str, Mapping[str, An
         )
     uid = reference.get("uid", "")
     if uid and uid != bound_object["metadata"]["uid"]:
-        raise errors.conflict(
-            call.info,
-            call.name,
+        raise errors.kind_conflict(
+            kind,
+            name,
             f"the UID in the bound object reference ({uid}) does not match the UID in record. "
             "The object might have been deleted and then recreated",
         )

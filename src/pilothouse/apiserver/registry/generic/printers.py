@@ -10,6 +10,12 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.env.lazy import lazy_imports
+
+with lazy_imports():
+    from pilothouse.api import meta
+    from pilothouse.machinery import go_text
+
 Doc = Mapping[str, Any]
 Now = datetime.datetime
 Row = list[Any]
@@ -246,7 +252,8 @@ def print_admission_policy_binding(value: Doc, _now: Now) -> Row:
         if ref.get("name"):
             param_ref = f"{ref.get('namespace') or '*'}/{ref['name']}"
         elif ref.get("selector") is not None:
-            param_ref = format_selector(ref["selector"])
+            # Upstream prints the Go value (printers/internalversion/printers.go, v1.36).
+            param_ref = go_text.print_selector(msgspec.convert(ref["selector"], meta.LabelSelector))
     return [nested_field(value, "spec", "policyName") or "", param_ref]
 
 

@@ -110,12 +110,16 @@ def _validate_endpoint_address(address: Object, path: str) -> ErrorList:
 
 def print_endpoints(value: Doc, now: Now) -> Row:
     addresses_with_ports = [
-        f"{address.get('ip')}:{port.get('port')}"
+        address.get("ip") or "" if port is None else _join_host_port(address.get("ip") or "", port.get("port") or 0)
         for subset in value.get("subsets") or ()
-        for port in subset.get("ports") or ()
+        for port in subset.get("ports") or (None,)  # a headless Service may have none
         for address in subset.get("addresses") or ()
     ]
     return [join_with_limit(addresses_with_ports, 3) if value.get("subsets") else NONE]
+
+
+def _join_host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 REGISTRATION = Registration(
