@@ -53,6 +53,8 @@ def units_per_second(expression: str, value: Any) -> float:
             ("object.map(x, x + 1).map(x, x + 1).map(x, x + 1).size()", NUMBERS),
             ("object.filter(x, x > 1).map(x, x + 1).size()", NUMBERS),
             ("object.transformList(i, v, v + i).size()", NUMBERS),
+            ("object.transformMapEntry(i, v, {i: v}).size()", NUMBERS[:400]),
+            ("object.transformMap(k, v, v + 'a').size()", FIELDS),
             ("object.all(k, object.exists(l, l == k))", dict.fromkeys("abcdefghij" * 8, "")),
             ("object.max()", NUMBERS),
             ("object.min()", NUMBERS),

@@ -69,6 +69,8 @@ def value_of(expression: str, **more: Any) -> Any:
         ("'format.named(x).validate(y)'", "format.named(x).validate(y)"),
         ("'format.uuid().validate(x)'", "format.uuid().validate(x)"),
         ("isURL('/path') && !isURL('no url')", True),
+        ("{'a': 1, 'b': -1}.transformMap(k, v, v > 0, [v + 1])", {"a": [2]}),
+        ("self.list.transformMapEntry(i, v, {string(i): {'v': v}})['1'].v", 2),
     ],
 )  # fmt: skip
 def test_expressions_have_upstreams_values(expression: str, expected: object) -> None:

@@ -5,6 +5,7 @@ After k8s.io/apiserver ``pkg/cel/library`` (v0.36). At run time a value of Kuber
 """
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 from pilothouse.cel import addresses, amounts, authorizers, formats, texts
@@ -12,6 +13,23 @@ from pilothouse.cel.tagged import TAG, CallError, Does, Function, Type
 
 __all__ = ["FUNCTIONS", "TAG", "Function", "run_overloads"]
 
+def _insert(entries: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    # Arguments are emptied after the call, which the value must outlive.
+    return {**deepcopy(entries), key: deepcopy(value)}
+
+
+def _merge(entries: dict[Any, Any], others: dict[Any, Any]) -> dict[Any, Any]:
+    if repeated := entries.keys() & others.keys():
+        raise CallError(f"insert failed: key {min(map(str, repeated))} already exists")
+    return deepcopy({**entries, **others})
+
+
+_MACRO_FUNCTIONS = (
+    Function("cel.@mapInsert", ("map", "dyn", "dyn"), "map", _insert, member=False),
+    Function("cel.@mapInsert", ("map", "map"), "map", _merge, member=False),
+)
+"""What the macros ``transformMap`` and ``transformMapEntry`` expand to: the library declares these functions for the
+checker, but does not implement them (0.1.3)."""
 FUNCTIONS: tuple[Function, ...] = (
     *amounts.FUNCTIONS,
     *addresses.FUNCTIONS,
@@ -37,7 +55,7 @@ def run_overloads(convert: Callable[[Any], Any]) -> Iterator[Function]:
     ``taken`` is applied to every argument.
     """
     grouped: dict[tuple[str, tuple[Type, ...], bool], list[Function]] = {}
-    for function in FUNCTIONS:
+    for function in (*FUNCTIONS, *_MACRO_FUNCTIONS):
         for takes in _expand_dyn(tuple(_run_type(kind) for kind in function.takes)):
             grouped.setdefault((function.name, takes, function.member), []).append(function)
     for (name, takes, member), candidates in grouped.items():

@@ -165,6 +165,9 @@ _FLAT = frozenset(("bool", "int", "uint", "double", "string", "timestamp", "dura
 
 _COPY_UNITS = 1.0
 """Units for copying an element of a growing list."""
+_INSERT_UNITS = 24.0
+"""Units for copying each part of a growing map, which is converted for every call."""
+_INSERT = "cel.@mapInsert"
 
 
 class _Estimate:
@@ -247,7 +250,8 @@ class _Estimate:
             accumulated = Extent(max(grown.items, items), grown.chars, count * grown.weight + 1)
             # Each iteration copies the previous result.
             loops = min(outside, max(1, MAX_ITERATIONS // count))
-            self.total += _capped(_COPY_UNITS * items * count / 2) * loops
+            units = _INSERT_UNITS * grown.weight if _inserts(step) else _COPY_UNITS
+            self.total += _capped(units * items * count / 2) * loops
         return self._with({node.name: accumulated}, result)
 
     def _with(self, variables: Mapping[str, Value], node: Node) -> Value:
@@ -332,6 +336,11 @@ def _added(step: Node) -> int:
     return max([added, *(_added(part) for part in step.parts)])
 
 
+def _inserts(step: Node) -> bool:
+    """Whether an iteration adds to a map."""
+    return step.name == _INSERT or any(map(_inserts, step.parts))
+
+
 _Handler = Callable[[list[Value], list[Extent]], tuple[float, Extent]]
 
 
@@ -396,6 +405,12 @@ def _sum(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     return 1 + total.chars / 16 + total.items / 2, total
 
 
+def _insert(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
+    weight = sum(extent.weight for extent in extents)
+    chars = max(extent.chars for extent in extents)
+    return 200 + 12 * weight, Extent(sum(extent.items for extent in extents) + 1, chars, weight)
+
+
 def _compare(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     return 2 * min(extents[0].weight, extents[1].weight), Extent()
 
@@ -421,6 +436,7 @@ _FUNCTIONS: dict[str, _Handler] = {
     "join": _join,
     "format": _format,
     "_+_": _sum,
+    _INSERT: _insert,
     "@in": _contains,
     **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"), _compare),
     **dict.fromkeys(("sets.contains", "sets.equivalent", "sets.intersects"), _sets),
