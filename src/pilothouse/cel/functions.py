@@ -5,7 +5,7 @@ After k8s.io/apiserver ``pkg/cel/library`` (v0.36). At run time a value of Kuber
 """
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
+from copy import copy
 from typing import Any
 
 from pilothouse.cel import addresses, amounts, authorizers, formats, texts
@@ -15,13 +15,13 @@ __all__ = ["FUNCTIONS", "TAG", "Function", "run_overloads"]
 
 def _insert(entries: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
     # Arguments are emptied after the call, which the value must outlive.
-    return {**deepcopy(entries), key: deepcopy(value)}
+    return {**entries, key: copy(value)}
 
 
 def _merge(entries: dict[Any, Any], others: dict[Any, Any]) -> dict[Any, Any]:
     if repeated := entries.keys() & others.keys():
         raise CallError(f"insert failed: key {min(map(str, repeated))} already exists")
-    return deepcopy({**entries, **others})
+    return {**entries, **others}
 
 
 _MACRO_FUNCTIONS = (
