@@ -99,7 +99,7 @@ def test_endless_evaluation_exceeds_the_cost_limit() -> None:
 
 
 def test_reference_count_of_nulls_in_values() -> None:
-    program = DYNAMIC.compile("[null, {'a': null}]")
+    program = DYNAMIC.compile("[dyn(null), dyn({'a': null})]")
     for _ in range(20_000):  # the interpreter would not survive otherwise before Python 3.12
         assert program.evaluate({}) == [None, {"a": None}]
 
@@ -203,6 +203,44 @@ def test_compile_errors_are_upstreams(expression: str, message: str) -> None:
     with pytest.raises(CompileError) as caught:
         typed_value(expression)
     assert str(caught.value).startswith(message)
+
+
+@cases(
+    "expression, message",
+    {
+        "a selection from a number": ("1.foo", "1:2: type 'int' does not support field selection"),
+        "a loop over a number": (
+            "1.all(x, x)",
+            "1:1: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",
+        ),
+        "a macro over a number": ("[1].map(1, 2)", "1:9: argument is not an identifier"),
+        "a macro with two variables": ("[1].exists(a.b, c, 2)", "1:13: argument must be a simple name"),
+        "has() of a variable": ("has(self)", "1:5: invalid argument to has() macro"),
+        "what follows from an error": ("foo(1).bar", "1:4: undeclared reference to 'foo' (in container '')"),
+        "null": ("null == 1", "1:6: found no matching overload for '_==_' applied to '(null, int)'"),
+        "a list of several types": ("[1, 'a']", "1:5: expected type 'int' but found 'string'"),
+        "a map of several types": ("{'a': self, 'b': 'c'}", "1:18: expected type 'dyn' but found 'string'"),
+        "a duration": ("duration('1d')", "1:10: invalid duration argument"),
+        "a duration of more than 64 bits": ("duration('9999999999h')", "1:10: invalid duration argument"),
+        "a time": ("true ||\n timestamp('x') == self", "2:12: invalid timestamp argument"),
+        "a pattern": ("'é'.matches('(')", "1:13: invalid matches argument"),
+    },
+)
+def test_the_first_compile_error(expression: str, message: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        DYNAMIC.compile(expression)
+    position, line = int(message.split(":")[1]), expression.split("\n")[int(message[0]) - 1]
+    assert str(caught.value) == f"ERROR: <input>:{message}\n | {line}\n | {'.' * (position - 1)}^"
+
+
+def test_literals_of_one_type_are_valid() -> None:
+    for expression in ("[?optional.of(1), 2]", "{'a': 1, ?'b': optional.of(2)}", "'%s %d'.format(['a', 1])"):
+        DYNAMIC.compile(expression)
+
+
+def test_bind_is_not_available() -> None:
+    with pytest.raises(CompileError, match="undeclared reference to 'cel'"):
+        DYNAMIC.compile("cel.bind(x, 1, x)")
 
 
 def test_result_type_is_checked() -> None:

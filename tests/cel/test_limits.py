@@ -22,7 +22,7 @@ from pilothouse.cel.limits import (
 )
 from pilothouse.cel.work import Extent, combined, measure, round_up
 
-DYNAMIC = Environment({"object": "dyn"})
+DYNAMIC = Environment({"object": "dyn"}, bindings=True)
 REPEATED = "(a{1,100}b?){1,10}c"
 CONTAINERS = [
     {"name": f"c{number}", "image": "example.com/i", "env": [{"name": "A", "value": "b"}]} for number in range(4)

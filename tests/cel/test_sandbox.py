@@ -49,7 +49,10 @@ def test_process_is_replaced_after_exceeding_its_limits(sandbox: Sandbox, expres
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        ("[1, 2u, 1.5, 'a', b'b', true, null, {'a': [1]}]", [1, 2, 1.5, "a", b"b", True, None, {"a": [1]}]),
+        (
+            "[dyn(1), dyn(2u), dyn(1.5), dyn('a'), dyn(b'b'), dyn(true), dyn(null), dyn({'a': [1]})]",
+            [1, 2, 1.5, "a", b"b", True, None, {"a": [1]}],
+        ),
         ("timestamp('2026-01-01T00:00:00Z')", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)),
         ("duration('90s')", datetime.timedelta(seconds=90)),
     ],
@@ -72,7 +75,7 @@ async def test_authorization_checks_run_on_the_loop(sandbox: Sandbox) -> None:
     def evaluate(question: dict[str, str]) -> tuple[bool, str, str]:
         return question["path"] == "/a", threading.current_thread().name, ""
 
-    checks = task("[authorizer.path('/a').check('get')].map(d, [d.allowed(), d.reason()])")
+    checks = task("[authorizer.path('/a').check('get')].map(d, [dyn(d.allowed()), dyn(d.reason())])")
     assert (await sandbox.run(checks, evaluate)).value == [[True, threading.current_thread().name]]
 
 

@@ -4,8 +4,9 @@ The library only exposes it as a serialized ``cel.expr.CheckedExpr`` (cel-spec
 ``proto/cel/expr/{checked,syntax}.proto``). Used by ``costs`` and ``work``.
 """
 
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import msgspec
@@ -20,6 +21,31 @@ class Type(msgspec.Struct, frozen=True):
 
 
 DYN = Type("dyn")
+_OF_REQUESTS = re.compile(r"^custom\.(?!Object\d)")
+"""The package of the messages of requests and namespaces, which share ours with the objects of schemas."""
+_PRINTED = {
+    "timestamp": "google.protobuf.Timestamp",
+    "duration": "google.protobuf.Duration",
+    "null": "null_type",
+    "kubernetes.IP": "net.IP",
+    "kubernetes.CIDR": "net.CIDR",
+}
+
+
+def format_checked(kind: Type) -> str:
+    """The type as cel-go prints it in errors of the checker (``FormatCELType``)."""
+    return _format(kind, lambda name: name)
+
+
+def format_type(kind: Type) -> str:
+    """The type as cel-go prints it elsewhere: ``map(string, google.protobuf.Timestamp)``."""
+    return _format(kind, lambda name: _PRINTED.get(name, name))
+
+
+def _format(kind: Type, printed: Callable[[str], str]) -> str:
+    name = kind.name if kind.kind == "message" else kind.kind
+    name = _OF_REQUESTS.sub("kubernetes.", printed(name))
+    return f"{name}({', '.join(_format(inner, printed) for inner in kind.of)})" if kind.of else name
 
 
 class Node(msgspec.Struct):
@@ -35,6 +61,8 @@ class Node(msgspec.Struct):
     """The operand of a field selection, or the receiver of a call."""
     parts: list["Node"] = []
     """Arguments, elements, alternating keys and values; of a comprehension: initial value, condition, step, result."""
+    optional: tuple[int, ...] = ()
+    """The indexes of the parts of a list or map that are optional."""
     range: "Node | None" = None
     variables: tuple[str, ...] = ()
 
@@ -43,6 +71,8 @@ class Checked(msgspec.Struct):
     root: Node
     types: dict[int, Type]
     overloads: dict[int, tuple[str, ...]]
+    positions: dict[int, int] = {}
+    """The offsets of the nodes in the source, in characters."""
 
     def type_of(self, node: Node) -> Type:
         return self.types.get(node.id, DYN)
@@ -64,6 +94,8 @@ def read(serialized: bytes) -> Checked:
             checked.types[key] = _type(kind)
         elif number == 4:
             checked.root = _node(value)
+        elif number == 5:
+            checked.positions = dict(_position(entry) for n, entry in _fields(value) if n == 4)
     return checked
 
 
@@ -101,9 +133,24 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
+def _packed(value: _Raw) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+        return
+    at = 0
+    while at < len(value):
+        number, at = _varint(value, at)
+        yield number
+
+
 def _text(value: _Raw) -> str:
     assert isinstance(value, bytes), "texts are bytes"
     return value.decode()
+
+
+def _position(entry: _Raw) -> tuple[int, int]:
+    fields = dict(_fields(entry))
+    return _number(fields.get(1, 0)), _number(fields.get(2, 0))
 
 
 def _entry(value: _Raw) -> tuple[int, _Raw]:
@@ -130,6 +177,8 @@ def _type(data: _Raw) -> Type:
                 return Type("list" if number == 6 else "map", of=tuple(_type(v) for _n, v in _fields(value)))
             case 9:
                 return Type("message", _text(value))
+            case 11:
+                return Type("type", of=(_type(value),))
             case 14:
                 named = [_text(v) for n, v in _fields(value) if n == 1]
                 return Type(named[0] if named else "dyn", of=tuple(_type(v) for n, v in _fields(value) if n == 2))
@@ -173,6 +222,7 @@ def _node(data: _Raw) -> Node:
                         node.name = _text(v)
             case 7:
                 node.kind, node.parts = "list", [_node(v) for n, v in _fields(value) if n == 1]
+                node.optional = tuple(index for n, v in _fields(value) if n == 2 for index in _packed(v))
             case 8:
                 _read_struct(node, value)
             case 9:
@@ -210,6 +260,8 @@ def _read_struct(node: Node, data: _Raw) -> None:
         elif number == 2:
             entry = dict(_fields(value))
             node.parts += [_node(entry[n]) for n in (3, 4) if n in entry]
+            if entry.get(5):
+                node.optional += (len(node.parts) - 1,)
 
 
 def _read_comprehension(node: Node, data: _Raw) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from pilothouse.cel.checked import Checked, read
+from pilothouse.cel.checked import Checked, Type, format_type, read
 from pilothouse.cel.costs import Sizes, cost_of
 from pilothouse.cel.formats import with_formats
 from pilothouse.cel.functions import FUNCTIONS, Function, run_overloads
@@ -31,6 +31,7 @@ from pilothouse.cel.limits import (
     Task,
     blocking_evaluator,
 )
+from pilothouse.cel.literals import literal_errors
 from pilothouse.cel.work import MAX_MEASURED, Extent, Known, round_up, work_of
 from pilothouse.env.lazy import lazy_imports
 
@@ -51,8 +52,8 @@ extensions:
   - {name: optional}
   - {name: sets}
   - {name: two-var-comprehensions}
-  - {name: bindings}
 """
+_BINDINGS = "  - {name: bindings}\n"
 _MAX_BOUNDS = 64
 _MAX_ESTIMATED_BYTES = 16 * 1024
 """The limit in bytes of a checked expression that ``work`` estimates, which takes about 5 ms the first time. Larger
@@ -68,35 +69,51 @@ class CompileError(ValueError):
 
 class Environment:
     """The typed variables of expressions. ``messages`` is a serialized ``FileDescriptorProto`` with object types (see
-    ``schemas``). ``optional`` names the variables that may be optional in an expression."""
+    ``schemas``). ``optional`` names the variables that may be optional in an expression. ``bindings`` allows
+    ``cel.bind``, which only few of Kubernetes' environments have."""
 
-    def __init__(self, variables: Mapping[str, Kind], messages: bytes | None = None, *, optional: str = "") -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, Kind],
+        messages: bytes | None = None,
+        *,
+        optional: str = "",
+        bindings: bool = False,
+    ) -> None:
         self._variables = dict(variables)
         if optional:
             self._variables |= {f"{optional}__given": "bool", f"{optional}__value": self._variables[optional]}
-        self._messages = messages
-        self._checker: Any = None
+        self._messages, self._bindings = messages, bindings
+        self._checkers: dict[bool, Any] = {}
 
-    def compile(self, source: str, *, gives: Iterable[str] = (), optional_variable: str = "") -> "Program":
-        """Compile an expression; ``gives`` are the allowed result types, by default any.
+    def compile(
+        self, source: str, *, gives: Iterable[str] = (), optional_variable: str = "", uniform: bool = True
+    ) -> "Program":
+        """Compile an expression; ``gives`` are the allowed result types, by default any. ``uniform``: the elements of
+        a list or map must have one type, as upstream; not for initializers that are compiled as maps.
 
         ``optional_variable`` names a variable that is optional in the expression: it is bound to ``optional.of`` its
         value, or to ``optional.none()`` if the evaluation has none. Large expressions are compiled by
         ``blocking_evaluator``. Raises ``CompileError``, and ``WouldBlock`` on the event loop.
         """
-        return _program(source, self._compiled(self._source(source, optional_variable)), gives, optional_variable)
+        compiled = self._compiled(self._source(source, optional_variable, uniform=uniform))
+        return _program(source, compiled, gives, optional_variable)
 
     async def compile_in_background(
-        self, source: str, get_evaluator: GetEvaluator, *, gives: Iterable[str] = (), optional_variable: str = ""
+        self,
+        source: str,
+        get_evaluator: GetEvaluator,
+        *,
+        gives: Iterable[str] = (),
+        optional_variable: str = "",
+        uniform: bool = True,
     ) -> "Program":
         """Compile on the event loop; a large expression is compiled in the sandbox process. Raises ``CompileError`` and
         ``Busy``."""
-        return _program(
-            source,
-            await self._compiled_in_background(self._source(source, optional_variable), get_evaluator),
-            gives,
-            optional_variable,
+        compiling = self._compiled_in_background(
+            self._source(source, optional_variable, uniform=uniform), get_evaluator
         )
+        return _program(source, await compiling, gives, optional_variable)
 
     def check(self, source: str) -> str:
         """Only type-check. Returns the name of the expression's type in lower case. Raises ``CompileError``."""
@@ -106,13 +123,14 @@ class Environment:
         """Type-check on the event loop, as ``compile_in_background``."""
         return _kind(await self._compiled_in_background(self._source(source, "", runs=False), get_evaluator))
 
-    def _source(self, source: str, optional_variable: str, *, runs: bool = True) -> Source:
+    def _source(self, source: str, optional_variable: str, *, runs: bool = True, uniform: bool = True) -> Source:
         text = with_formats(source)
         if optional_variable:
             # On a line of its own, so that columns in messages are those of the source.
             value = f"{optional_variable}__given ? optional.of({optional_variable}__value) : optional.none()"
             text = f"cel.bind({optional_variable}, {value},\n{text}\n)"
-        return Source(text, self._variables, self._messages, 1 if optional_variable else 0, runs)
+        bindings = self._bindings or bool(optional_variable)
+        return Source(text, self._variables, self._messages, 1 if optional_variable else 0, runs, bindings, uniform)
 
     def _compiled(self, source: Source) -> Compiled:
         evaluator = blocking_evaluator.get()
@@ -127,9 +145,10 @@ class Environment:
     def compiled(self, source: Source) -> Compiled:
         """Compile in this process, however long it takes."""
         try:
-            if self._checker is None:
-                self._checker = _checker(self._variables, self._messages)
-            checked = self._checker.compile(source.text)
+            bindings = source.bindings
+            if bindings not in self._checkers:
+                self._checkers[bindings] = _checker(self._variables, self._messages, bindings)
+            checked = self._checkers[bindings].compile(source.text)
         except RuntimeError as error:
             detail = _compile_error_text(str(error), source.lines_before)
             # An empty text has no position in cel-go.
@@ -140,6 +159,8 @@ class Environment:
         if not source.runs:
             return Compiled(kind=kind)
         serialized = checked.serialize()
+        if errors := _literal_error_text(read(serialized), source):
+            return Compiled(error=_compile_error_text(errors, source.lines_before))
         try:
             runnable(serialized)
         except RuntimeError:
@@ -150,8 +171,14 @@ class Environment:
 def _program(source: str, compiled: Compiled, gives: Iterable[str], optional_variable: str) -> "Program":
     kind, desired = _kind(compiled), tuple(gives)
     if desired and kind not in desired:
-        raise CompileError(kind)
+        raise CompileError(output_type(compiled.checked))
     return Program(source, optional_variable, compiled.checked)
+
+
+def output_type(serialized: bytes) -> str:
+    """The type of a checked expression, as cel-go prints it."""
+    checked = read(serialized)
+    return format_type(checked.type_of(checked.root))
 
 
 def _kind(compiled: Compiled) -> str:
@@ -217,6 +244,12 @@ class Program:
         checked = read(self._checked)
         # The optional variable is bound around the expression (``compile``), which upstream does not do.
         return cost_of(checked, sizes, checked.root.parts[3] if self._optional_variable else None)
+
+    @property
+    def output_type(self) -> Type:
+        """The type of the result."""
+        checked = self._read()
+        return checked.type_of(checked.root)
 
     def load(self) -> None:
         """Load the expression before the first evaluation."""
@@ -293,18 +326,19 @@ def _mixed_comparisons() -> Iterable[Function]:
                     yield Function(operator, (left, right), "bool", None, member=False)
 
 
-def _checker(variables: Mapping[str, Kind], messages: bytes | None) -> Any:
+def _checker(variables: Mapping[str, Kind], messages: bytes | None, bindings: bool) -> Any:
     return cel.NewEnv(
         _pool(messages),
-        config=_declaration_config(),
+        config=_declaration_config(bindings),
         variables={name: _type(kind) for name, kind in variables.items()},
         extensions=[_declarations()],
     )
 
 
-@lru_cache(maxsize=1)
-def _declaration_config() -> Any:
-    return cel.NewEnvConfigFromYaml(_CONFIG)
+@lru_cache(maxsize=2)
+def _declaration_config(bindings: bool) -> Any:
+    # Kubernetes has no cel.bind(); only ``compile`` uses it, around an expression.
+    return cel.NewEnvConfigFromYaml(_CONFIG + _BINDINGS if bindings else _CONFIG)
 
 
 @lru_cache(maxsize=1)
@@ -333,7 +367,7 @@ def _extension(functions: Iterable[Function], **implementation: str) -> Any:
 @lru_cache(maxsize=1)
 def _runner() -> Any:
     """The environment in which every expression runs."""
-    return cel.NewEnv(config=_declaration_config(), extensions=[_extension(run_overloads(hold_nulls), impl="does")])
+    return cel.NewEnv(config=_declaration_config(True), extensions=[_extension(run_overloads(hold_nulls), impl="does")])
 
 
 def _pool(messages: bytes | None) -> Any:
@@ -354,6 +388,27 @@ def _pool(messages: bytes | None) -> Any:
     return pool
 
 
+_ERROR_TEXTS = (
+    (re.compile(r" cannot be the range of a comprehension "), " cannot be range of a comprehension "),
+    (
+        re.compile(r"^(ERROR: <input>:\d+:\d+: )expression of type '(.*)' cannot be the operand of a select operation$",
+                   re.MULTILINE),
+        r"\1type '\2' does not support field selection",
+    ),
+    (re.compile(r"has\(\) argument must be a field selection"), "invalid argument to has() macro"),
+    (re.compile(r"\b(?:map|filter)\(\) variable name must be a simple identifier"), "argument is not an identifier"),
+    (re.compile(r"\b(?!opt)\w+\(\) (?:first |second )?variable name must be a simple identifier"),
+     "argument must be a simple name"),
+    (re.compile(r"'\(.*\)'$", re.MULTILINE), lambda found: found[0].replace("null_type", "null")),
+    (re.compile(r"\*error\*"), "!error!"),
+    (re.compile(r"\bcustom\.(?!Object\d)"), "kubernetes."),
+)  # fmt: skip
+"""Texts of the library, and those of cel-go (``checker/errors.go``, ``parser/macro.go``)."""
+_OF_ERROR = re.compile(
+    r"\nERROR: <input>:\d+:\d+: expression of type '\*error\*' cannot be .*\n \| .*\n \| \.*\^|"
+    r"\nERROR: <input>:-1:-1: <<nil>> parsetree$"
+)
+"""What cel-go does not report: consequences of the errors before."""
 _PLACE = re.compile(r"^ERROR: <input>:(\d+):", re.MULTILINE)
 _STRUCT = re.compile(r" not found in struct '[^']*'")
 
@@ -392,10 +447,27 @@ def _receiver_call(match: re.Match[str]) -> str:
     return f"{match[1]}'{target}.({evaluator})'{match[5]}"
 
 
+def _literal_error_text(checked: Checked, source: Source) -> str:
+    """The errors of literals, in the order of their positions."""
+    located = []
+    for node, message in literal_errors(checked, uniform=source.uniform):
+        before = source.text[: checked.positions.get(node.id, 0)]
+        line, column = before.count("\n"), len(before) - (before.rfind("\n") + 1)
+        located.append((line, column, message))
+    lines = source.text.split("\n")
+    return "\n".join(
+        f"ERROR: <input>:{line + 1}:{column + 1}: {message}\n | {lines[line]}\n | {'.' * column}^"
+        for line, column, message in sorted(located, key=lambda error: error[:2])
+    )
+
+
 def _compile_error_text(text: str, lines_before: int) -> str:
     """Convert the library's error message to cel-go's."""
     text = text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
     text = _OVERLOAD.sub(_receiver_call, _QUALIFIED.sub(_undeclared_root, _STRUCT.sub("", text)))
+    text = _OF_ERROR.sub("", text)
+    for pattern, words in _ERROR_TEXTS:
+        text = pattern.sub(words, text)
     if lines_before:
         text = _PLACE.sub(lambda found: f"ERROR: <input>:{int(found[1]) - lines_before}:", text)
     if not text.startswith("ERROR: "):

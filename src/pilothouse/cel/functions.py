@@ -13,6 +13,7 @@ from pilothouse.cel.tagged import TAG, CallError, Does, Function, Type
 
 __all__ = ["FUNCTIONS", "TAG", "Function", "run_overloads"]
 
+
 def _insert(entries: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
     # Arguments are emptied after the call, which the value must outlive.
     return {**entries, key: copy(value)}

@@ -84,6 +84,10 @@ class Source(msgspec.Struct, frozen=True):
     """The number of generated lines before the source, to correct positions in messages."""
     runs: bool = True
     """Whether it will be evaluated, or is only checked."""
+    bindings: bool = False
+    """Whether it may use ``cel.bind``."""
+    uniform: bool = True
+    """Whether the elements of a list or map must have one type."""
 
     @property
     def size(self) -> int:

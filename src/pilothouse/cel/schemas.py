@@ -108,7 +108,7 @@ def _is_embedded(node: Node | None) -> bool:
     return bool((node or {}).get(_EMBEDDED))
 
 
-_WIRE = {"bool": 8, "int": 3, "double": 1, "string": 9, "bytes": 12}
+_WIRE = {"bool": 8, "int": 3, "uint": 4, "double": 1, "string": 9, "bytes": 12}
 _MESSAGES = {"timestamp": "Timestamp", "duration": "Duration", "dyn": "Value"}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
 

@@ -56,7 +56,7 @@ ONE = {"expression": "object.data.a == '1'"}
             422,
             DENIED + "is 2"),
         "a message expression that fails": (
-            policy({**ONE, "message": "m", "messageExpression": "object.data.b"}),
+            policy({**ONE, "message": "m", "messageExpression": "string(object.data.b)"}),
             binding(),
             422,
             DENIED + "m"),
@@ -72,7 +72,10 @@ ONE = {"expression": "object.data.a == '1'"}
             ""),
         "variables, evaluated when used": (
             policy(
-                {"expression": "variables.twice == '22' && variables.a == '1'", "messageExpression": "variables.twice"},
+                {
+                    "expression": "variables.twice == '22' && variables.a == '1'",
+                    "messageExpression": "string(variables.twice)",
+                },
                 variables=[
                     {"name": "a", "expression": "object.data.a"},
                     {"name": "twice", "expression": "variables.a + variables.a"},
@@ -145,7 +148,11 @@ ONE = {"expression": "object.data.a == '1'"}
             "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: "
             "failed to find resource referenced by paramKind: 'v1, Kind=Nothing'"),
         "audit only": (
-            policy(ONE, auditAnnotations=[{"key": "k", "valueExpression": "object.data.b"}], failurePolicy="Ignore"),
+            policy(
+                ONE,
+                auditAnnotations=[{"key": "k", "valueExpression": "string(object.data.b)"}],
+                failurePolicy="Ignore",
+            ),
             binding(validationActions=["Audit"]),
             201,
             ""),
@@ -212,7 +219,7 @@ async def test_updates_and_deletes_are_validated(api: Api) -> None:
 @pytest.mark.parametrize(("match_policy", "code"), [("Equivalent", 422), ("Exact", 201)])
 async def test_an_equivalent_version_is_converted(api: Api, match_policy: str, code: int) -> None:
     rule = {"apiGroups": ["autoscaling"], "apiVersions": ["v2"], "operations": ["*"], "resources": ["*"]}
-    seen = "has(object.spec.metrics) ? object.apiVersion : 'v1'"
+    seen = "has(object.spec.metrics) ? string(object.apiVersion) : 'v1'"
     given = policy(
         {"expression": "false", "messageExpression": seen},
         constraints={"resourceRules": [rule], "matchPolicy": match_policy},
@@ -254,7 +261,30 @@ async def test_policies_do_not_apply_to_policies(api: Api) -> None:
         ),
         "expression that is not a bool": (
             policy({"expression": "1 + 1"}),
-            'spec.validations[0].expression: Invalid value: "1 + 1": must evaluate to bool',
+            'spec.validations[0].expression: Invalid value: "1 + 1": must evaluate to bool but got int',
+        ),
+        "an expression whose type is not known": (
+            policy({"expression": "object.spec.paused"}),
+            'spec.validations[0].expression: Invalid value: "object.spec.paused": must evaluate to bool but got dyn',
+        ),
+        "a variable of another type": (
+            policy(
+                {"expression": "variables.b"},
+                variables=[{"name": "a", "expression": "[1.5]"}, {"name": "b", "expression": "variables.a"}],
+            ),
+            'spec.validations[0].expression: Invalid value: "variables.b": must evaluate to bool but got list(double)',
+        ),
+        "an unknown field of the request": (
+            policy({"expression": "request.subresource == ''"}),
+            "ERROR: <input>:1:8: undefined field 'subresource'",
+        ),
+        "the type of the request": (
+            policy({"expression": "request.userInfo"}),
+            "must evaluate to bool but got kubernetes.UserInfo",
+        ),
+        "a variable of a type of Kubernetes": (
+            policy({"expression": "variables.q"}, variables=[{"name": "q", "expression": "quantity('1')"}]),
+            "must evaluate to bool but got dyn",
         ),
         "an unknown variable": (
             policy({"expression": "variables.z"}, variables=[{"name": "a", "expression": "1"}]),
@@ -262,7 +292,7 @@ async def test_policies_do_not_apply_to_policies(api: Api) -> None:
         ),
         "an invalid messageExpression": (
             policy({"expression": "true", "messageExpression": "1"}),
-            'spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string',
+            'spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string but got int',
         ),
         "neither validations nor audit annotations": (
             policy(),

@@ -110,7 +110,7 @@ def _operations(plane: AttackedPlane) -> None:
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-_DOUBLED = "cel.bind(a, object.data.text, cel.bind(b, a + a, cel.bind(c, b + b, cel.bind(d, c + c, d.size() > 0))))"
+_DOUBLED = "[object.data.text].all(a, [a + a].all(b, [b + b].all(c, [c + c].all(d, d.size() > 0))))"
 EXPENSIVE = (
     "!object.data.text.matches('(a{1,100}b?){1,10}c')",
     "object.data.all(k, object.data.all(l, !object.data.text.contains(object.data.other)))",

@@ -110,7 +110,7 @@ async def test_rules(api: Api, rule: Object, expected: list[str]) -> None:
             [
                 "timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds",
                 'objectSelector.matchExpressions[0].operator: Invalid value: "Odd": not a valid selector operator',
-                'matchConditions[0].expression: Invalid value: "1": must evaluate to bool',
+                'matchConditions[0].expression: Invalid value: "1": must evaluate to bool but got int',
                 'admissionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1',
             ],
         ),
@@ -188,6 +188,7 @@ async def test_webhooks(api: Api, change: Object, expected: list[str]) -> None:
                 'validations[0].message: Invalid value: " ": must be non-empty if specified',
                 'validations[0].reason: Unsupported value: "Unauthorized": supported values: "Forbidden", "Invalid", '
                 '"RequestEntityTooLarge"',
+                'validations[1].expression: Invalid value: "variables.a": must evaluate to bool but got dyn',
                 'validations[1].message: Invalid value: "a\\rb": must not contain line breaks',
             ],
         ),

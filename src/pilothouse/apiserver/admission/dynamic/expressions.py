@@ -93,7 +93,9 @@ class Expression:
         if self._program is not None or self._compile_error:
             return
         try:
-            self._program = await self.scope.compile_in_background(self._text, self._return_types, evaluator)
+            self._program = await self.scope.compile_in_background(
+                self._text, self._return_types, evaluator, uniform=self._text == self.source
+            )
         except ExpressionError as error:
             self._compile_error = f"compilation error: {error}"
         except Busy:

@@ -4,7 +4,7 @@ After kubernetes' ``pkg/apis/admissionregistration/validation/validation.go`` (v
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pilothouse.apiserver.field_errors import (
@@ -39,11 +39,17 @@ def _is_identifier(name: str) -> bool:
     return _IDENTIFIER.fullmatch(name) is not None and name not in RESERVED
 
 
-def validate_variables(spec: Object) -> ErrorList:
+VariableTypes = Mapping[str, Any]
+"""The types of variables by name; ``dyn`` for those whose expressions do not compile."""
+
+
+def validate_variables(spec: Object) -> tuple[ErrorList, VariableTypes]:
+    """The errors of match conditions and variables, and the types of the variables."""
     params, variables = spec.get("paramKind") is not None, spec.get("variables") or []
     errors = validate_match_conditions(spec.get("matchConditions") or (), "spec.matchConditions", params=params)
     declared: dict[str, Object] = {}
-    scope_without_variables = _scope(params, ())
+    types: dict[str, Any] = {}
+    scope_without_variables = _scope(params, (), {})
     for position, variable in enumerate(variables):
         path, name = f"spec.variables[{position}]", variable.get("name") or ""
         if not name.strip():
@@ -55,20 +61,33 @@ def validate_variables(spec: Object) -> ErrorList:
         used_variables = [
             declared[used_name] for used_name in dict.fromkeys(_VARIABLE.findall(expression)) if used_name in declared
         ]
-        scope = _scope(params, used_variables) if used_variables else scope_without_variables
-        errors += _validate_expression(scope, expression, f"{path}.expression", ())
+        scope = _scope(params, used_variables, types) if used_variables else scope_without_variables
+        found, types[name] = _typed_expression(scope, expression, f"{path}.expression")
+        errors += found
         declared[name] = variable
-    return errors
+    return errors, types
 
 
-def _scope(params: bool, variables: Sequence[Object], *, authorizer: bool = True) -> Any:
+def _typed_expression(scope: Any, expression: str, path: str) -> tuple[ErrorList, Any]:
+    """The errors of a variable's expression, and the type of its values."""
+    if not expression.strip():
+        return [required(path, _MISSING_EXPRESSION)], "dyn"
+    try:
+        return [], scopes.declared_type(scope.compile(expression, ()).output_type)
+    except scopes.ExpressionError as error:
+        return [invalid(path, expression, str(error))], "dyn"
+
+
+def _scope(params: bool, variables: Sequence[Object], types: VariableTypes, *, authorizer: bool = True) -> Any:
     valid_variables = [variable for variable in variables if _is_identifier(variable.get("name") or "")]
-    return scopes.Scope(params=params, variables=valid_variables, authorizer=authorizer)
+    return scopes.Scope(
+        params=params, variables=valid_variables, variable_types=types, authorizer=authorizer, exact=True
+    )
 
 
-def validate_validations(spec: Object, name: str) -> ErrorList:
+def validate_validations(spec: Object, name: str, types: VariableTypes) -> ErrorList:
     params, variables = spec.get("paramKind") is not None, spec.get("variables") or []
-    scope, message_scope = _scope(params, variables), _scope(params, variables, authorizer=False)
+    scope, message_scope = _scope(params, variables, types), _scope(params, variables, types, authorizer=False)
     errors: ErrorList = []
     for position, validation in enumerate(spec.get("validations") or ()):
         path = f"spec.validations[{position}]"
@@ -117,8 +136,8 @@ def _validate_audit_annotations(annotations: list[Object], scope: Any, policy: s
     return errors
 
 
-def validate_mutations(spec: Object) -> ErrorList:
-    scope = _scope(spec.get("paramKind") is not None, spec.get("variables") or [])
+def validate_mutations(spec: Object, types: VariableTypes) -> ErrorList:
+    scope = _scope(spec.get("paramKind") is not None, spec.get("variables") or [], types)
     errors: ErrorList = []
     for position, mutation in enumerate(spec.get("mutations") or ()):
         errors += _validate_mutation(scope, mutation, f"spec.mutations[{position}]")
@@ -146,6 +165,7 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
             (),
             compiled=initializers.initializers_as_maps(expression),
             required_detail="",
+            uniform=False,
         )
     if mutation.get(other_field) is not None:
         errors.append(
@@ -159,7 +179,7 @@ def validate_match_conditions(conditions: Sequence[Object], path: str, *, params
     if len(conditions) > _MAX_CONDITIONS:
         errors.append(too_many(path, len(conditions), _MAX_CONDITIONS))
     names: set[str] = set()
-    scope = scopes.Scope(params=params)
+    scope = scopes.Scope(params=params, exact=True)
     for position, condition in enumerate(conditions):
         child_path, name = f"{path}[{position}]", condition.get("name") or ""
         expression = (condition.get("expression") or "").strip()
@@ -181,13 +201,14 @@ def _validate_expression(
     *,
     compiled: str = "",
     required_detail: str = _MISSING_EXPRESSION,
+    uniform: bool = True,
 ) -> ErrorList:
     """``compiled`` is compiled instead of ``expression`` if it is set. ``required_detail``: the detail of the error for
     an empty expression."""
     if not (expression or "").strip():
         return [required(path, required_detail)]
     try:
-        scope.compile(compiled or expression, return_types)
+        scope.compile(compiled or expression, return_types, uniform=uniform)
     except scopes.ExpressionError as error:
         return [invalid(path, expression, str(error))]
     return []

@@ -80,6 +80,5 @@ def _environment() -> tuple[Any, Any]:
         "attributes": domains,
         "capacity": domains,
     }
-    return cel_environment.Environment({"device": f"{schemas.PACKAGE}.Device"}, types.serialized()), sizes.Sized(
-        2, fields=fields
-    ).size
+    variables = {"device": f"{schemas.PACKAGE}.Device"}
+    return cel_environment.Environment(variables, types.serialized(), bindings=True), sizes.Sized(2, fields=fields).size

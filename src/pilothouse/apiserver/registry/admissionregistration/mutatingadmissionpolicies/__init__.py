@@ -23,9 +23,9 @@ class MutatingAdmissionPolicyStrategy(ValidatingAdmissionPolicyStrategy):
     def _validate_match_constraints(self, constraints: Object, path: str) -> ErrorList:
         return validate_mutation_operations(constraints, path)
 
-    def _validate_actions(self, obj: Object) -> ErrorList:
+    def _validate_actions(self, obj: Object, types: "expressions.VariableTypes") -> ErrorList:
         spec = obj["spec"]
-        errors = expressions.validate_mutations(spec)
+        errors = expressions.validate_mutations(spec, types)
         if not spec.get("mutations"):
             errors.append(required("spec.mutations", "mutations must contain at least one item"))
         policy = spec.get("reinvocationPolicy") or ""

@@ -52,17 +52,18 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
             if not constraints.get("resourceRules"):
                 errors.append(required(f"{path}.resourceRules"))
             errors += self._validate_match_constraints(constraints, path)
-        return errors + expressions.validate_variables(spec) + self._validate_actions(obj)
+        variable_errors, types = expressions.validate_variables(spec)
+        return errors + variable_errors + self._validate_actions(obj, types)
 
     def _validate_match_constraints(self, constraints: Object, path: str) -> ErrorList:
         return []
 
-    def _validate_actions(self, obj: Object) -> ErrorList:
+    def _validate_actions(self, obj: Object, types: "expressions.VariableTypes") -> ErrorList:
         spec = obj["spec"]
         if not spec.get("validations") and not spec.get("auditAnnotations"):
             detail = "validations or auditAnnotations must contain at least one item"
             return [required(f"spec.{field}", detail) for field in ("validations", "auditAnnotations")]
-        return expressions.validate_validations(spec, obj["metadata"].get("name") or "")
+        return expressions.validate_validations(spec, obj["metadata"].get("name") or "", types)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         status = obj.get("status") or {}
