@@ -73,7 +73,7 @@ class _Handshake(ssl.SSLObject):
     """
 
     _failure: ssl.SSLError | None = None
-    outgoing: ssl.MemoryBIO | None = None
+    write_bio: ssl.MemoryBIO | None = None
 
     def do_handshake(self) -> None:
         """One step of the handshake."""
@@ -86,8 +86,8 @@ class _Handshake(ssl.SSLObject):
         except ssl.SSLError as error:
             _log.info("TLS handshake failed", v=2, err=error)
             self._failure = error
-            if self.outgoing is not None and error.reason == "HTTP_REQUEST":
-                self.outgoing.write(_PLAIN_HTTP)
+            if self.write_bio is not None and error.reason == "HTTP_REQUEST":
+                self.write_bio.write(_PLAIN_HTTP)
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert is to be sent") from error
 
 
@@ -96,11 +96,11 @@ class _DelegatingContext(ssl.SSLContext):
 
     owner: "ServerTls"
 
-    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        """The server side of a new connection."""
-        connection = self.owner.newest().wrap_bio(incoming, outgoing, *args, **kwargs)
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        """The server side of a new connection. Event loops pass the buffers by position."""
+        connection = self.owner.newest().wrap_bio(*args, **kwargs)
         if isinstance(connection, _Handshake):
-            connection.outgoing = outgoing
+            connection.write_bio = args[1]
         return connection
 
 
