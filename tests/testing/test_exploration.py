@@ -450,3 +450,44 @@ def test_controllers_are_checked() -> None:
 def test_number_of_faults_is_not_negative() -> None:
     with pytest.raises(ValueError, match="faults must not be negative, got -1"):
         explore(correct(), three_things, faults=-1, **ALONE)
+
+
+def failing_app() -> App:
+    app = App("broken")
+
+    @app.controller(CONFIG_MAPS)
+    async def fail(obj: object, ctx: Context[Any]) -> None:
+        raise RuntimeError("always broken")
+
+    return app
+
+
+async def one_config_map(cluster: AsyncCluster) -> None:
+    await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+
+
+@pytest.mark.parametrize("faults", [2, "unobserved"])
+def test_syncs_that_fail_to_the_end_are_warned_of(faults: int | str) -> None:
+    with pytest.warns(
+        UserWarning, match=r"(?s)syncs still fail and are retried \(seed 0\):\n.*RuntimeError: always broken"
+    ):
+        explore(failing_app(), one_config_map, faults=faults, seeds=1, most_points=1, **ALONE)  # type: ignore[arg-type]
+
+
+async def asynchronous_check(state: State) -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((one_config_map, failing_app(), []), "scenario must be an async function of the cluster"),
+        ((failing_app(), one_config_map, len), "invariants must be a list of functions, got len"),
+        ((failing_app(), one_config_map, ["x"]), "invariants must be functions of the State, got 'x'"),
+        ((failing_app(), one_config_map, [asynchronous_check]), "must not be async functions: asynchronous_check"),
+        (("website_operator", one_config_map), "app must be an App, or a program that takes a client"),
+    ],
+)
+def test_arguments_in_another_form_are_rejected(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        explore(*arguments)

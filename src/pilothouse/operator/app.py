@@ -319,6 +319,10 @@ class App:
             lines += shown
         return lines
 
+    def retried_errors(self) -> list[str]:
+        """The objects whose syncs fail and are retried in the running controllers, in one line each."""
+        return [line for controller in self._running for line in controller.retried_errors()]
+
     def is_failing(self, api_version: str, kind: str, key: str) -> bool:
         """Whether the last sync of an object has failed."""
         return any(

@@ -185,6 +185,14 @@ class DeclaredController(Controller):
         """The keys of objects whose last sync has failed, the one that has failed longest first."""
         return list(self._errors)
 
+    def retried_errors(self) -> list[str]:
+        """The objects whose syncs fail and are retried, in one line each."""
+        return [
+            f"controller {self.name}: {key}: {error}"
+            for key, error in self._errors.items()
+            if self.queue.num_requeues(key)
+        ]
+
     def explain(self, key: str) -> str:
         """The state of an object, in one line: whether it waits for caches, a worker or a backoff, and the error of its
         last sync."""

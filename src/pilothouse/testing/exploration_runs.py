@@ -12,6 +12,7 @@ from pilothouse.env import Env, virtual
 from pilothouse.env.chance import Chance
 from pilothouse.env.clock import SystemClock
 from pilothouse.env.logging import info_log, without_log
+from pilothouse.operator.app import App
 from pilothouse.sim.faults import Fault, FaultPlan, draw_for_program
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.process import Program as SimulatedProgram
@@ -44,6 +45,8 @@ class Run(msgspec.Struct):
     writes: int
     log: str
     end: EndState | None = None
+    retried_errors: tuple[str, ...] = ()
+    """Objects whose syncs fail, and are retried, when the cluster has settled."""
 
     @property
     def kind(self) -> tuple[type[BaseException], str]:
@@ -68,6 +71,8 @@ class Runner(ABC):
         self._scenario = scenario
         self._invariants = invariants
         self._options = options
+        self.processes: list[App] = []
+        """The apps of all processes of the current run, if the program is an app."""
         self.muted: set[str] = set()
         """Functions that do not fail a run any more."""
         self.checks = Checks([], self.muted)
@@ -92,6 +97,8 @@ class Runner(ABC):
     def run(self, seed: int, faults: tuple[Numbered, ...], *, logged: bool = False) -> Run:
         """One run. Failures of every kind are a part of its result."""
         simulations: list[Simulation] = []
+        retried_errors: list[str] = []
+        self.processes.clear()
 
         async def main(env: Env) -> None:
             checks = Checks(
@@ -104,6 +111,7 @@ class Runner(ABC):
                 simulations.append(simulation)
                 checks.state = State(simulation)
                 await self.play(simulation, faults)
+                retried_errors.extend(line for app in self.processes for line in app.retried_errors())
 
         failure: BaseException | None = None
         with info_log() if logged else without_log():
@@ -117,7 +125,8 @@ class Runner(ABC):
             assert failure is not None, "a run without a cluster has failed"
             raise without_internals(failure)
         story = simulations[0].story
-        return Run(seed, faults, failure, story.digest, story.writes, story.last(_LINES))
+        errors = tuple(dict.fromkeys(retried_errors))
+        return Run(seed, faults, failure, story.digest, story.writes, story.last(_LINES), retried_errors=errors)
 
 
 class RandomRunner(Runner):

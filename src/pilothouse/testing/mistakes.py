@@ -10,6 +10,10 @@ class InvalidValue(Mistake, ValueError):
     """An argument has a value that it can't have."""
 
 
+class InvalidType(Mistake, TypeError):
+    """An argument has a value of a type that it can't have."""
+
+
 class UnknownKind(Mistake, LookupError):
     """A kind that the API server does not have."""
 

@@ -1,6 +1,6 @@
 """An operator as a program of a simulation: with its definitions, and its webhooks called without a port."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,9 +19,10 @@ def simulated_program(
     app: App | Program,
     settings: Settings = Settings(),  # noqa: B008  # immutable
     others: Sequence[Object] = (),
+    on_start: Callable[[App], None] = lambda _app: None,
 ) -> SimulatedProgram:
-    """The program, with its definitions and ``others`` that are not among them, and its webhooks. Raises
-    ``ValueError``."""
+    """The program, with its definitions and ``others`` that are not among them, and its webhooks. ``on_start`` is
+    called with the app of each process. Raises ``ValueError``."""
     for definition in others:
         if definition["spec"].get("conversion", {}).get("strategy") == "Webhook":
             raise ValueError(
@@ -35,7 +36,9 @@ def simulated_program(
     operator, config = app, client_config(app.name)
 
     def start(client: Client, env: Env) -> Coroutine[Any, Any, object]:
-        return operator.restarted().run(client, env, settings)
+        process = operator.restarted()
+        on_start(process)
+        return process.run(client, env, settings)
 
     own = operator.definitions(config)
     names = {definition["metadata"]["name"] for definition in own}
