@@ -1,12 +1,15 @@
 """Root causes: injected containers, default classes, finalizers, conditions, taints, preemptions."""
 
 import asyncio
+from typing import Any
 
 from tests.why.cluster import NAMESPACE, Cluster, deployment, roots, text
 
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from pilothouse.api.core import CONFIG_MAPS, NODES, PODS
+from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import Object
 from pilothouse.api.storage import STORAGE_CLASSES
 from pilothouse.env import Env
 from pilothouse.testing import async_plane
@@ -196,6 +199,54 @@ async def test_failing_condition_of_a_custom_resource(cluster: Cluster) -> None:
     assert "secret/key is not there, and no change of it is known" in text(explanation)
     await cluster.create({**room, "metadata": {"name": "red"}, "spec": {"colour": "red"}})
     assert (await cluster.why("rooms.example.com", "red")).state == "no condition says otherwise"
+
+
+async def room(cluster: Cluster, **status: object) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "rooms", "singular": "room", "kind": "Room"}
+    definition = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    await cluster.create(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "rooms.example.com"},
+            "spec": definition,
+        }
+    )
+    await asyncio.sleep(5)
+    metadata = {"name": "blue"}
+    await cluster.create(
+        {"apiVersion": "example.com/v1", "kind": "Room", "metadata": metadata, "spec": {"a": 1}, "status": status}
+    )
+    [created] = await cluster.documents("rooms.example.com", NAMESPACE)
+    return created
+
+
+async def test_custom_resource_whose_controller_is_behind(cluster: Cluster) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "R", "message": ""}
+    await room(cluster, observedGeneration=0, conditions=[ready])
+    assert (await cluster.why("rooms.example.com", "blue")).state == "as desired"
+    rooms = Kind("example.com", "v1", "rooms", "Room", True, Object)
+    await cluster.patch(rooms, "blue", {"status": {"observedGeneration": 1}, "spec": {"a": 2}})
+    await cluster.patch(rooms, "blue", {"spec": {"a": 3}})
+    found = await cluster.why("rooms.example.com", "blue")
+    assert found.state == "not processed", text(found)
+    assert "its controller has not processed its last change" in text(found)
+    assert roots(found)[0].startswith("room/blue changed: spec.a: 2 -> 3")
+
+
+async def test_custom_resource_is_explained_by_what_it_owns(cluster: Cluster) -> None:
+    failing = {"type": "Ready", "status": "False", "reason": "Progressing", "message": "0 of 2 replicas are ready"}
+    created = await room(cluster, conditions=[failing])
+    owner = {"apiVersion": "example.com/v1", "kind": "Room", "name": "blue", "uid": created["metadata"]["uid"]}
+    manifest = deployment("blue", image="nginx:404")
+    manifest["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    await cluster.create(manifest)
+    await asyncio.sleep(60)
+    found = text(await cluster.why("rooms.example.com", "blue"))
+    assert "deployment/blue" in found
+    assert "ImagePullBackOff" in found or "ErrImagePull" in found, found
 
 
 async def test_taint_eviction_ignores_budgets(cluster: Cluster) -> None:

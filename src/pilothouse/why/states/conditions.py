@@ -4,7 +4,7 @@ from typing import Any
 
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.pods import missing_object
-from pilothouse.why.steps import AS_DESIRED, STATE, Step
+from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, STATE, Step
 from pilothouse.why.view import Finding, View
 
 _TRUE_IF_OK = (
@@ -22,6 +22,13 @@ _TRUE_IF_OK = (
 _TRUE_ON_ERROR = ("Degraded", "Stalled", "Failed", "NonStructuralSchema")
 """Condition types that are True on errors."""
 _SHOWN = 3
+_OWNED_RESOURCES = (
+    *("deployments.apps", "statefulsets.apps", "daemonsets.apps", "replicasets.apps", "jobs.batch", "cronjobs.batch"),
+    *("pods", "persistentvolumeclaims"),
+)
+"""The resources of objects whose state explains that of the custom resource that owns them."""
+_UNREMARKABLE = frozenset({"", AS_DESIRED, NO_CONDITION, "completed", "waiting for its time"})
+"""States of owned objects that explain nothing."""
 
 
 async def unfulfilled(view: View) -> Finding | None:
@@ -45,7 +52,7 @@ async def _step(view: View, condition: dict[str, Any]) -> Step:
     step = view.step(f"has the condition {condition.get('type')} {condition.get('status')}: {detail}", root=STATE)
     if since := condition.get("lastTransitionTime"):
         step.table.append(f"since {since}")
-    step.because = await _service(view)
+    step.because = await _service(view) or await _owned(view)
     missing = await missing_object(view, str(condition.get("message") or "")) if not step.because else None
     if missing is not None:
         step.because = [missing]
@@ -53,6 +60,18 @@ async def _step(view: View, condition: dict[str, Any]) -> Step:
         change = await last_change(view)
         step.because = [change] if change is not None else []
     return step
+
+
+async def _owned(view: View) -> list[Step]:
+    """The state of the first object that this one controls and that is not as desired."""
+    if not view.reference.namespace or not view.uid:
+        return []
+    for resource in _OWNED_RESOURCES:
+        for owned in await view.owned(resource):
+            finding = await owned.finding()
+            if finding.state not in _UNREMARKABLE:
+                return list(finding.steps)
+    return []
 
 
 async def _service(view: View) -> list[Step]:

@@ -11,7 +11,7 @@ from pilothouse.why.states.jobs import cron_job, job
 from pilothouse.why.states.namespaces import namespace
 from pilothouse.why.states.services import endpoint_slice, endpoints, service
 from pilothouse.why.states.terminating import terminating
-from pilothouse.why.states.unprocessed import unprocessed
+from pilothouse.why.states.unprocessed import unprocessed, unprocessed_if_observed
 from pilothouse.why.view import Finding, View
 
 Check = Callable[[View], Awaitable[Finding | None]]
@@ -36,5 +36,5 @@ CHECKS: Mapping[str, Sequence[Check]] = {
     "daemonsets.apps": (unprocessed, daemonsets.incomplete),
 }
 """The checks of a resource run in this order; the first with a finding is the explanation."""
-DEFAULT_CHECKS: Sequence[Check] = (unfulfilled,)
+DEFAULT_CHECKS: Sequence[Check] = (unprocessed_if_observed, unfulfilled)
 """The checks of all other resources."""

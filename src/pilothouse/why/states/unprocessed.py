@@ -20,7 +20,7 @@ async def unprocessed(view: View) -> Finding | None:
     generation, observed = int(view.metadata.get("generation") or 0), int(view.status.get("observedGeneration") or 0)
     if observed >= generation:
         return None
-    controller = _CONTROLLERS[view.reference.resource]
+    controller = _CONTROLLERS.get(view.reference.resource, "its controller")
     step = view.step(
         f"is of generation {generation}, its status of {observed}: {controller} has not processed its last change"
         f"{_EFFECTS.get(view.reference.resource, '')}"
@@ -31,3 +31,8 @@ async def unprocessed(view: View) -> Finding | None:
     else:
         step.root = STATE
     return Finding("not processed", (step,))
+
+
+async def unprocessed_if_observed(view: View) -> Finding | None:
+    """The same for custom resources, whose controllers need not report the generation."""
+    return await unprocessed(view) if view.status.get("observedGeneration") else None
