@@ -12,6 +12,7 @@ from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.endpoints.discovery import AGGREGATED, Discovery, aggregated, version_rank
 from pilothouse.apiserver.errors import PlainNotFound, StatusError
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable, Subresource
+from pilothouse.apiserver.serializers.negotiation import UNKNOWN_MEDIA_TYPES, UNSUPPORTED_MEDIA_TYPES
 
 SERVED = json.loads((Path(__file__).parent / "served_discovery.json").read_text())
 ACCEPT = (
@@ -45,6 +46,33 @@ def test_matching_etag_returns_304(discovery: Discovery) -> None:
     assert first.headers["content-type"] == AGGREGATED
     again = get(discovery, "/apis", accept=ACCEPT, **{"if-none-match": first.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
+
+
+def test_aggregated_discovery_is_chosen_wherever_it_is_accepted(discovery: Discovery) -> None:
+    assert get(discovery, "/apis", accept=f"application/json,{AGGREGATED}").headers["content-type"] == AGGREGATED
+
+
+def test_legacy_documents_as_yaml(discovery: Discovery) -> None:
+    response = get(discovery, "/apis/apps", accept="application/yaml")
+    assert response.headers["content-type"] == "application/yaml"
+    assert response.body.decode() == (
+        "apiVersion: v1\nkind: APIGroup\nname: apps\npreferredVersion:\n  groupVersion: apps/v1\n  version: v1\n"
+        "versions:\n- groupVersion: apps/v1\n  version: v1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "message"),
+    [
+        ("/apis", "text/html", UNSUPPORTED_MEDIA_TYPES),
+        ("/apis/apps", "text/html", UNKNOWN_MEDIA_TYPES),
+        ("/api/v1", "application/*", UNKNOWN_MEDIA_TYPES),
+    ],
+)
+def test_unacceptable_formats(discovery: Discovery, path: str, accept: str, message: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        get(discovery, path, accept=accept)
+    assert (caught.value.code, caught.value.message) == (406, message)
 
 
 def test_v2beta1_clients_get_unaggregated_json(discovery: Discovery) -> None:

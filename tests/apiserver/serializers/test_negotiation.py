@@ -55,6 +55,11 @@ def test_first_supported_accept_clause_wins(accept: str, protobuf: bool, table: 
         "unknown media type": ("text/html", UNKNOWN_MEDIA_TYPES),
         "unsupported media type of the resource": (PROTOBUF, UNSUPPORTED_MEDIA_TYPES),
         "resource without table": ("application/json;as=Table;v=v1;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES),
+        "any subtype, which upstream's router does not know": ("application/*", UNKNOWN_MEDIA_TYPES),
+        "a version without a transformation": (
+            "application/json;v=v1;g=meta.k8s.io",
+            UNSUPPORTED_MEDIA_TYPES,
+        ),
         "a table of the future": ("application/json;as=Table;v=v2;g=meta.k8s.io", UNSUPPORTED_MEDIA_TYPES),
     },
 )

@@ -22,7 +22,7 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.bounded_cache import bounded_cache
 
 with lazy_imports():
-    from pilothouse.apiserver.serializers import protobuf
+    from pilothouse.apiserver.serializers import protobuf, yaml_text
 
 
 _encode = msgspec.json.Encoder().encode
@@ -191,7 +191,7 @@ def resource_list(group: str, version: str, infos: Iterable[ResourceInfo]) -> di
             entries.append(entry)
     return {
         "kind": "APIResourceList",
-        "apiVersion": "v1",
+        **({"apiVersion": "v1"} if group else {}),  # as upstream
         "groupVersion": f"{group}/{version}" if group else version,
         "resources": entries,
     }
@@ -276,21 +276,29 @@ class Discovery:
 
 @bounded_cache(64)
 def _wants_aggregated(accept: str) -> bool:
-    for clause in negotiation.parse_accept(accept):
-        if clause.parameter("as") != "APIGroupDiscoveryList":
-            return False
-        if clause.media == negotiation.JSON and clause.parameter("v") == "v2":
-            return True
-    return False
+    """Whether any clause requests it, also after others (``WrapAggregatedDiscoveryToHandler``)."""
+    return any(
+        clause.media == negotiation.JSON
+        and [clause.parameter(name) for name in ("as", "g", "v")]
+        == ["APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"]
+        for clause in negotiation.parse_accept(accept)
+    )
 
 
 def _negotiated_response(request: Request, document: dict[str, Any]) -> Response:
-    """A legacy document as JSON or, on request, protobuf."""
+    """A legacy document as JSON or, on request, YAML or protobuf."""
+    accept, is_root = request.headers.get("accept", ""), document["kind"] == "APIGroupList"
+    if is_root:
+        accept = accept.replace("application/*", "*/*")  # not routed by upstream's router
     try:
-        choice = negotiation.choose(request.headers.get("accept", ""), protobuf=True, table=False)
+        choice = negotiation.choose(accept, protobuf=True, table=False)
     except negotiation.NotAcceptable as error:
-        raise StatusError(406, "NotAcceptable", str(error), details={}) from None
+        message = negotiation.UNSUPPORTED_MEDIA_TYPES if is_root else str(error)
+        details: dict[str, Any] | None = {} if message == negotiation.UNKNOWN_MEDIA_TYPES else None
+        raise StatusError(406, "NotAcceptable", message, details=details) from None
     if choice.media == negotiation.PROTOBUF and not choice.transform:
         body = protobuf.encode_object({"apiVersion": "v1", **document})
         return Response(200, {**JSON_HEADERS, "content-type": negotiation.PROTOBUF}, body)
+    if choice.media == negotiation.YAML:
+        return Response(200, {**JSON_HEADERS, "content-type": negotiation.YAML}, yaml_text.to_yaml(document))
     return Response(200, JSON_HEADERS, _encode(document))

@@ -16,6 +16,8 @@ _LISTED_MEDIA_TYPES = ", ".join(_MEDIA_TYPES)
 UNKNOWN_MEDIA_TYPES = f"406: Not Acceptable\n\nAvailable representations: {_LISTED_MEDIA_TYPES}"
 """The message if no media type of the Accept header is known."""
 _LISTED_STREAM_TYPES = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
+UNKNOWN_MEDIA_TYPES_OF_LIST = f"{UNKNOWN_MEDIA_TYPES}, {_LISTED_STREAM_TYPES}"
+"""The same for the path of a list, which can also be watched."""
 UNSUPPORTED_STREAM_TYPES = f"only the following media types are accepted: {_LISTED_STREAM_TYPES}"
 """The same for a watch."""
 UNSUPPORTED_MEDIA_TYPES = f"only the following media types are accepted: {_LISTED_MEDIA_TYPES}"
@@ -107,7 +109,8 @@ def _choose(accept: str, *, protobuf: bool, table: bool, watch: bool, pretty: bo
     clauses = parse_accept(accept) if accept.strip() else (Clause("*/*"),)
     is_known_media_type = False
     for clause in clauses:
-        media = JSON if clause.media in ("*/*", "application/*") else clause.media
+        # The router does not know ``application/*`` (go-restful's ``matchesAccept``).
+        media = JSON if clause.media == "*/*" else clause.media
         if media not in _MEDIA_TYPES:
             continue
         is_known_media_type = True
@@ -119,7 +122,7 @@ def _choose(accept: str, *, protobuf: bool, table: bool, watch: bool, pretty: bo
                 continue
             if transform == "Table" and (media == PROTOBUF or not table):
                 continue
-        elif media == PROTOBUF and not protobuf:
+        elif group or version or (media == PROTOBUF and not protobuf):
             continue
         wants_pretty = pretty or clause.parameter("pretty") in ("1", "true")
         return Choice(media, transform, version or "v1", wants_pretty and not watch)

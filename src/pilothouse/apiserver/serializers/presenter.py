@@ -25,11 +25,10 @@ from pilothouse.apiserver.serializers.negotiation import JSON, PROTOBUF, YAML, C
 from pilothouse.apiserver.serializers.partial_metadata import metadata_of, partial_list, partial_object
 from pilothouse.apiserver.serializers.results import ListResult, ObjectResult, Result, StatusResult
 from pilothouse.apiserver.serializers.streams import EventStream
+from pilothouse.apiserver.serializers.yaml_text import to_yaml
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
-    import yaml
-
     from pilothouse.apiserver.printers import tables
     from pilothouse.apiserver.serializers import protobuf
 
@@ -313,6 +312,8 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
         # Computed only if needed: programs of the same process request partial metadata in JSON, and nothing else.
         has_protobuf = "protobuf" in accept.lower() and protobuf.has_protobuf(*_kind_of(info))
         has_rows = "Table" in accept and tables.has_table(resource)
+        if resource.custom is not None:
+            accept = accept.replace("application/*", "*/*")  # not routed by upstream's router
     try:
         return negotiation.choose(accept, protobuf=has_protobuf, table=has_rows, watch=watch, pretty=pretty)
     except NotAcceptable as error:
@@ -321,6 +322,8 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
         if not is_known_media_type and resource is not None and resource.custom is not None:
             # This message is from upstream's router, which does not route custom resources.
             is_known_media_type, message = True, negotiation.UNSUPPORTED_MEDIA_TYPES
+        elif not is_known_media_type and info.verb in ("list", "watch"):
+            message = negotiation.UNKNOWN_MEDIA_TYPES_OF_LIST
         raise StatusError(406, "NotAcceptable", message, details=None if is_known_media_type else {}) from None
 
 
@@ -334,10 +337,3 @@ def _in_media_type(choice: Choice, body: bytes) -> bytes:
             return protobuf.encode_object(dict(document))
         return body
     return msgspec.json.format(body, indent=2) + b"\n" if choice.pretty else body
-
-
-def to_yaml(document: Any) -> bytes:
-    """YAML as sigs.k8s.io/yaml encodes it: block style, sorted keys."""
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump(document, Dumper=dumper, default_flow_style=False, allow_unicode=True)
-    return text.encode()
