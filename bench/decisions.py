@@ -16,8 +16,8 @@ from pilothouse.env import virtual
 from pilothouse.env.environment import Env
 from pilothouse.machinery.labels import Selector, parse_selector
 from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.framework.fit_error import FitError
 from pilothouse.scheduler.framework.runtime import Framework
-from pilothouse.scheduler.framework.status import FitError
 from pilothouse.scheduler.framework.types import ZONE, PodInfo
 from pilothouse.scheduler.plugins.default_preemption import post_filter
 from pilothouse.scheduler.plugins.pod_topology_spread import HOSTNAME

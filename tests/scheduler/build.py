@@ -9,8 +9,9 @@ import msgspec
 from pilothouse.api.core import Node, Pod
 from pilothouse.machinery.labels import Selector, parse_selector
 from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.framework.fit_error import FitError
 from pilothouse.scheduler.framework.runtime import Framework, filter_node
-from pilothouse.scheduler.framework.status import FitError, Status
+from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
 from pilothouse.scheduler.schedule_one import ScheduleResult, SchedulingAlgorithm
 

@@ -17,7 +17,7 @@ from pilothouse.client.interceptor import Rule, delay, gone, lose_answer
 from pilothouse.env import Env
 from pilothouse.runtime import InformerFactory
 from pilothouse.scheduler import Scheduler
-from pilothouse.scheduler.framework.status import FitError
+from pilothouse.scheduler.framework.fit_error import FitError
 from pilothouse.scheduler.framework.types import PodInfo
 from pilothouse.scheduler.scheduler import MAX_CONCURRENT_WRITES
 

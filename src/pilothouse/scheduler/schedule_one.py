@@ -16,8 +16,9 @@ from pilothouse.api.core import Pod
 from pilothouse.machinery.labels import Selector
 from pilothouse.machinery.metrics import Registry
 from pilothouse.scheduler.framework.filter_results import REJECTED, UNKNOWN, FilterResults, FilterResultsCache
+from pilothouse.scheduler.framework.fit_error import Diagnosis, FitError
 from pilothouse.scheduler.framework.runtime import CycleState, Framework
-from pilothouse.scheduler.framework.status import Diagnosis, FitError, Status
+from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.types import NodeInfo, PodInfo, take
 from pilothouse.scheduler.metrics import SchedulerMetrics
 from pilothouse.scheduler.plugins import interpod_affinity, node_affinity, pod_topology_spread

@@ -32,8 +32,8 @@ from pilothouse.scheduler.cache_sync import wait_for_cache_sync
 from pilothouse.scheduler.decisions import Decisions
 from pilothouse.scheduler.eventhandlers import EventHandlers, pod_key
 from pilothouse.scheduler.framework.api_calls import ApiCalls
+from pilothouse.scheduler.framework.fit_error import FitError
 from pilothouse.scheduler.framework.runtime import Framework
-from pilothouse.scheduler.framework.status import FitError
 from pilothouse.scheduler.framework.types import PodInfo
 from pilothouse.scheduler.metrics import ERROR, FAILED, REJECTED, SCHEDULED, SUCCESS, UNSCHEDULABLE, SchedulerMetrics
 from pilothouse.scheduler.plugins import volume_binding

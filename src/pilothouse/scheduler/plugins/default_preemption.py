@@ -17,8 +17,9 @@ from pilothouse.api.policy import PodDisruptionBudget
 from pilothouse.controllers.shared.disruption import DISRUPTION_TARGET
 from pilothouse.machinery.conditions import find_condition
 from pilothouse.machinery.labels import Selector
+from pilothouse.scheduler.framework.fit_error import FitError, count_statuses, unavailable_nodes
 from pilothouse.scheduler.framework.runtime import Framework
-from pilothouse.scheduler.framework.status import FitError, Status, count_statuses, unavailable_nodes
+from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.types import NodeInfo, PodInfo, PodState, selector_or_nothing
 
 REASON_PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
