@@ -10,7 +10,7 @@ import pytest
 from tests.tables import cases
 
 from pilothouse.apiserver.printers.columns import RowBudget, cell, cells, find
-from pilothouse.apiserver.printers.tables import TableConvertor
+from pilothouse.apiserver.printers.tables import TableConvertor, has_table
 from pilothouse.apiserver.registry.core.pods.printers import pod_conditions, print_pod
 from pilothouse.apiserver.registry.generic.printers import human_duration, selector_text
 from pilothouse.apiserver.resources import ResourceInfo, built_in
@@ -33,6 +33,22 @@ def test_rows_are_upstreams(name: str) -> None:
     assert row["cells"] == expected
     if document["kind"] != "IPAddress":
         assert len(row["cells"]) == len(msgspec.json.decode(maker.columns))
+
+
+def _columns(name: str) -> dict[str, str]:
+    definitions = msgspec.json.decode(TableConvertor(INFOS[name]).columns)
+    return {column["name"]: column["description"] for column in definitions}
+
+
+@pytest.mark.parametrize("name", [name for name, info in INFOS.items() if has_table(info) and "list" in info.verbs])
+def test_columns_have_upstreams_descriptions(name: str) -> None:
+    assert _columns(name)["Name"].startswith("Name must be unique within a namespace. Is required when creating")
+
+
+def test_columns_of_pods_have_upstreams_descriptions() -> None:
+    columns = _columns("v1 Pod")
+    assert columns["Ready"] == "The aggregate readiness state of this pod for accepting traffic."
+    assert columns["Node"].startswith("NodeName indicates in which node this pod is scheduled.")
 
 
 ADDRESSES = [{"ip": "1.2.3.4"}, {"ip": "2001:db8::1"}]

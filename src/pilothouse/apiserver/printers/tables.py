@@ -5,10 +5,12 @@ The registrations of the built-in kinds have the columns and cells; columns of c
 
 import datetime
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 
+from pilothouse.api.packaged import packaged
 from pilothouse.apiserver import errors, field_errors
 from pilothouse.apiserver.printers.columns import cells
 from pilothouse.apiserver.registry import registration_of
@@ -52,7 +54,8 @@ class TableConvertor:
             printer = _custom_printer(info)
         else:
             printer = _printer_of(info)
-        self.columns = _encode(printer.columns)
+        columns = printer.columns if info.custom is not None else _described(printer.columns, kind or own_kind)
+        self.columns = _encode(columns)
         self._printer = printer
 
     def row(self, value: bytes, include: str, now: datetime.datetime, version: str = "v1") -> bytes:
@@ -93,6 +96,30 @@ def single_metadata(value: bytes) -> bytes:
 def _printer_of(info: ResourceInfo) -> Printer:
     declared = registration_of(info.group, info.resource).printer
     return NAME_AND_AGE if declared is None else declared()
+
+
+class _Descriptions(msgspec.Struct, frozen=True):
+    """The descriptions of the columns of built-in kinds, as kube-apiserver v1.36.2 returns them."""
+
+    texts: tuple[str, ...]
+    columns: dict[str, tuple[int, ...]]
+    """``apps/v1 Deployment`` → the text of each column."""
+
+
+@cache
+def _descriptions() -> _Descriptions:
+    return msgspec.json.decode(packaged("apiserver/data/column_descriptions.json"), type=_Descriptions)
+
+
+def _described(columns: Sequence[Column], kind: str) -> Sequence[Column]:
+    descriptions = _descriptions()
+    positions = descriptions.columns.get(kind)
+    if positions is None:
+        return columns  # a kind behind a feature gate
+    return [
+        msgspec.structs.replace(column, description=descriptions.texts[position])
+        for column, position in zip(columns, positions, strict=True)
+    ]
 
 
 class _CustomPrinter(msgspec.Struct, frozen=True, eq=False):
