@@ -14,7 +14,7 @@ import pytest
 from tests.cli.test_clusters import FOREIGN, MANIFEST, posix
 from tests.tables import cases
 
-from pilothouse.cli import main
+from pilothouse.cli import kubeconfig_text, main
 from pilothouse.cli.clusters import cluster as cluster_module
 from pilothouse.cli.clusters import commands as clusters_commands
 from pilothouse.cli.clusters import contexts
@@ -394,6 +394,34 @@ def test_cluster_without_a_name_is_that_of_the_current_context(
     assert [row["context"] for row in shown] == ["pilothouse-a", "mine", "pilothouse"], "as they are called now"
     assert main(["stop"]) == 0
     assert capfd.readouterr().out == 'cluster "pilothouse" was not running\n', "what ends a cluster names it"
+
+
+@posix
+def test_load_with_the_context_of_a_plane_in_the_foreground(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    entry = {"name": "pilothouse", "cluster": {"server": "https://127.0.0.1:1"}, "context": {}, "user": {}}
+    document = {"current-context": "pilothouse", "clusters": [entry], "contexts": [entry], "users": [entry]}
+    path, manifest = tmp_path / "config", tmp_path / "m.yaml"
+    path.write_text(kubeconfig_text.with_context(FOREIGN, document))
+    manifest.write_text(MANIFEST)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    assert main(["load", "-f", str(manifest)]) == 1
+    printed = capfd.readouterr().err
+    assert 'the current context "pilothouse" belongs to `pilothouse up`' in printed
+    assert "kubectl apply -f FILE" in printed
+    assert main(["load", "pilothouse", "-f", str(manifest)]) == 1
+    assert 'no cluster "pilothouse"' in capfd.readouterr().err, "a cluster that is named is one in the background"
+    path.write_text(FOREIGN)
+    assert main(["load", "-f", str(manifest)]) == 1
+    assert 'no cluster "pilothouse"' in capfd.readouterr().err
+
+
+@posix
+def test_an_unknown_flag_of_delete_is_one_error(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["delete", "cluster", "--all", "--foo"]) == 2
+    assert capfd.readouterr().err.count("unknown flag: --foo") == 1
 
 
 @posix

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.simulate.test_drain_preview import snapshot
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
 
@@ -192,8 +193,10 @@ def test_a_copy_of_the_data_is_a_backup(user: User) -> None:
 @pytest.mark.slow
 def test_a_cluster_in_memory_is_deleted_rather_than_stopped(user: User) -> None:
     (user.home / "my site.yaml").write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: No_Name}}")
-    flags = ("--in-memory", "--no-context", "--nodes=0", "-f", "my site.yaml")
+    snapshot(user.home / "s", [], nodes=2)
+    flags = ("--in-memory", "--no-context", "--ui", "--snapshot=s", "-f", "my site.yaml")
     printed = user.run("create", "cluster", "quick", *flags, code=1)
+    assert ", 2 nodes, https://" in printed, "those of the snapshot"
     assert 'metadata.name: Invalid value: "No_Name"' in printed
     assert (
         "The cluster \"quick\" runs. Correct the manifests and `pilothouse load quick -f 'my site.yaml'`, or "
@@ -204,7 +207,9 @@ def test_a_cluster_in_memory_is_deleted_rather_than_stopped(user: User) -> None:
     assert yaml.safe_load(user.run("kubeconfig"))["current-context"] == "pilothouse-quick"
     user.run("kubeconfig", "--merge")
     assert yaml.safe_load(user.kubeconfig.read_text())["current-context"] == "pilothouse-quick"
-    assert "Ctrl-C" not in user.run("logs")
+    log = user.run("logs")
+    assert "`pilothouse delete cluster quick` deletes it." in log
+    assert not any(text in log for text in ("Ctrl-C", "pilothouse stop", "#token="))
     assert 'a cluster "quick" exists already (running)' in user.run("create", "cluster", "quick", code=1)
 
     os.kill(user.process("quick"), signal.SIGKILL)

@@ -148,9 +148,7 @@ async def _up(parsed: Parsed) -> int:
             # With --wait it is deleted when the manifests are ready: too soon to be used.
             line, *_ = running.greeting.split("\n")
             if not parsed["wait"]:
-                background = os.environ.get(CLUSTER_VARIABLE)
-                end = f"`pilothouse stop {background}` stops it." if background else "Ctrl-C stops it."
-                line = f"{running.greeting}\n{end}"
+                line = f"{running.greeting}\n{_way_to_end(parsed)}"
             print(line, flush=True)
             try:
                 code = await apply_manifests.apply_all(
@@ -168,6 +166,16 @@ async def _up(parsed: Parsed) -> int:
         print(_cleanup_message(parsed), flush=True)
         raise
     return code
+
+
+def _way_to_end(parsed: Parsed) -> str:
+    """How it is stopped; in the background a cluster that is in memory is only deleted."""
+    background = os.environ.get(CLUSTER_VARIABLE)
+    if not background:
+        return "Ctrl-C stops it."
+    if parsed["in-memory"]:
+        return f"`pilothouse delete cluster {background}` deletes it."
+    return f"`pilothouse stop {background}` stops it."
 
 
 def _cleanup_message(parsed: Parsed) -> str:
@@ -213,7 +221,8 @@ async def _running(
             path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
             context = await _merge(files, served, parsed)
             await _wait_ready(plane, f"API server {served.url}\n  kubectl --kubeconfig {path} get nodes")
-            link = "" if page is None else page.link(served.url)
+            # The output of a cluster in the background is stored: `pilothouse ui` prints a link.
+            link = "" if page is None or os.environ.get(CLUSTER_VARIABLE) else page.link(served.url)
             yield RunningPlane(plane, path, _ready_message(served, parsed, path, context, link, plane.node_names))
             running.cancel()
             if shown is not None:
@@ -340,9 +349,10 @@ def _ready_message(
     where = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"
     if parsed["etcd-servers"]:
         where = f"in etcd at {', '.join(parsed['etcd-servers'])}"
+    counted = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
     merged = f"  kubectl --context {context} get nodes    # {parsed['write-kubeconfig']}, current\n" if context else ""
     return (
-        f"pilothouse is ready: API server {served.url}, {len(nodes)} nodes, stored {where}\n"
+        f"pilothouse is ready: API server {served.url}, {counted}, stored {where}\n"
         f"  kubectl --kubeconfig {path} get nodes\n"
         f"{merged}"
         f"{f'  {link}    # opens the page; good for one login, within 10 minutes' if link else ''}"

@@ -99,7 +99,7 @@ class Page:
 
     def link(self, url: str) -> str:
         """A link for one login, valid for some minutes. The token is in the fragment, which browsers do not send to
-        servers, so it is in no log."""
+        servers, so it is in no log of a server."""
         return f"{url}{PATH}/#token={self.sessions.new_token()}"
 
     async def run(self) -> None:

@@ -226,14 +226,14 @@ def _create(parsed: Parsed) -> int:
         with cluster.starting(), ended_by_sigterm():
             if user_kubeconfig is not None:
                 contexts.check(cluster, user_kubeconfig)
-            url = _started(cluster)
+            started = _started(cluster)
     except BaseException:
         process.end(cluster)
         with contextlib.suppress(UserError):  # the first error is the one to report
             asyncio.run(contexts.remove(cluster))
         cluster.remove()
         raise
-    _say_ready(cluster, url)
+    _say_ready(cluster, started)
     code = _load(cluster, manifests, parsed["timeout"]) if manifests else 0
     if code and cluster.is_running:
         load, delete = f"`pilothouse load {name} {_shown_sources(parsed)}`", f"`pilothouse delete cluster {name}`"
@@ -243,12 +243,12 @@ def _create(parsed: Parsed) -> int:
     return code
 
 
-def _started(cluster: Cluster) -> str:
-    """The address of the cluster once it is ready, and its context is in the kubeconfig of the user."""
-    url = process.start(cluster, print)
+def _started(cluster: Cluster) -> process.Started:
+    """The cluster once it is ready, and its context is in the kubeconfig of the user."""
+    started = process.start(cluster, print)
     if cluster.record.user_kubeconfig:  # the port or, in memory, the token may be another one
         asyncio.run(contexts.add(cluster, Path(cluster.record.user_kubeconfig)))
-    return url
+    return started
 
 
 def _shown_sources(parsed: Parsed) -> str:
@@ -263,12 +263,10 @@ def _shown_sources(parsed: Parsed) -> str:
     return escaped(" ".join(words))
 
 
-def _say_ready(cluster: Cluster, url: str) -> None:
+def _say_ready(cluster: Cluster, started: process.Started) -> None:
     """The cluster, its address, and the next commands."""
     record = cluster.record
-    nodes = up.flag_set("").parse(record.flags)["nodes"]
-    counted = "1 node" if nodes == 1 else f"{nodes} nodes"
-    print(f'cluster "{cluster.name}" is ready: Kubernetes {KUBERNETES_VERSION}, {counted}, {url}')
+    print(f'cluster "{cluster.name}" is ready: Kubernetes {KUBERNETES_VERSION}, {started.nodes}, {started.url}')
     where = "in memory" if record.in_memory else f"and keeps its data in {_shown(cluster.data)}"
     print(f"It runs in the background, {where}. Next:")
     kubectl = f"kubectl --context {shlex.quote(contexts.name_of(cluster))}"
@@ -352,7 +350,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
 
 def stop(program: str, words: Sequence[str]) -> int:
     """Stop clusters."""
-    return _each(stop_flag_set(program), program, words, _stop)
+    return _each_named(stop_flag_set(program), program, words, _stop)
 
 
 def _stop(cluster: Cluster) -> None:
@@ -367,7 +365,7 @@ def _stop(cluster: Cluster) -> None:
 
 def start(program: str, words: Sequence[str]) -> int:
     """Start clusters."""
-    return _each(start_flag_set(program), program, words, _start)
+    return _each_named(start_flag_set(program), program, words, _start)
 
 
 def _start(cluster: Cluster) -> None:
@@ -378,8 +376,8 @@ def _start(cluster: Cluster) -> None:
         cluster.check_running()
     was_interrupted = cluster.status == "Interrupted"
     with cluster.starting(), ended_by_sigterm():
-        url = _started(cluster)
-    _say_ready(cluster, url)
+        started = _started(cluster)
+    _say_ready(cluster, started)
     if was_interrupted:
         print(
             "note: the command that created it was interrupted. Manifests that were given to it have not been applied: "
@@ -394,15 +392,12 @@ def delete(program: str, words: Sequence[str]) -> int:
         words = _named(program, words)
         flags = delete_flag_set(program)
         parsed = parse(flags, program, words, most=len(words))
-        if not isinstance(parsed, int) and parsed["all"]:
-            if parsed.arguments:
-                raise UserError("--all and names can't be used together", code=2)
-            words = Clusters().names()
-            if not words:
-                return 0
-            code[0] = _each(flags, program, words, _delete, gone=True, damaged=True)
-        else:
-            code[0] = _each(flags, program, words, _delete, damaged=True)
+        if isinstance(parsed, int):
+            return parsed
+        if parsed["all"] and parsed.arguments:
+            raise UserError("--all and names can't be used together", code=2)
+        names = Clusters().names() if parsed["all"] else parsed.arguments or ("",)
+        code[0] = _each(names, program, _delete, gone=parsed["all"], damaged=True)
     return code[0]
 
 
@@ -431,22 +426,24 @@ def _delete(cluster: Cluster) -> None:
     print(f'cluster "{cluster.name}" is deleted')
 
 
+def _each_named(flags: FlagSet, program: str, words: Sequence[str], act: Callable[[Cluster], None]) -> int:
+    """Apply a function to each cluster that the command line names."""
+    parsed = parse(flags, program, words, most=len(words))
+    return parsed if isinstance(parsed, int) else _each(parsed.arguments or ("",), program, act)
+
+
 def _each(
-    flags: FlagSet,
+    names: Sequence[str],
     program: str,
-    words: Sequence[str],
     act: Callable[[Cluster], None],
     *,
     gone: bool = False,
     damaged: bool = False,
 ) -> int:
-    """Apply a function to each named cluster. An error is printed, and the next one follows. ``gone``: a missing
-    cluster is not an error; ``damaged``: neither is a record that cannot be read."""
-    parsed = parse(flags, program, words, most=len(words))
-    if isinstance(parsed, int):
-        return parsed
+    """Apply a function to each cluster. An error is printed, and the next one follows. ``gone``: a missing cluster is
+    not an error; ``damaged``: neither is a record that cannot be read."""
     worst = 0
-    for name in parsed.arguments or ("",):
+    for name in names:
         with _printed(program) as code:
             try:
                 cluster = Clusters().chosen(name)

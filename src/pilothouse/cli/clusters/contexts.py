@@ -38,13 +38,44 @@ def chosen(name: str) -> Cluster:
     if directory is not None and directory.parent == clusters.root.absolute():
         with contextlib.suppress(Missing):  # the context of a deleted cluster
             return clusters.get(directory.name)
-    return clusters.chosen(name)
+    try:
+        return clusters.chosen(name)
+    except Missing as error:
+        context = "" if name else _context_of_foreground()
+        if not context:
+            raise
+        raise Missing(
+            f'the current context "{context}" belongs to `pilothouse up`, and there is no cluster in the background: '
+            "use `kubectl apply -f FILE`, or start it with `pilothouse up -f FILE`. `pilothouse create cluster` makes "
+            "a cluster in the background"
+        ) from error
 
 
 def _current() -> tuple[Path | None, str]:
     """The directory of the cluster to which kubectl's current context belongs, None if it is not known, and the
-    namespace of that context. The first file with a value counts (client-go ``ClientConfigLoadingRules.Load``,
-    v0.36)."""
+    namespace of that context."""
+    found = _current_context()
+    if found is None:
+        return None, ""
+    path, document, current = found
+    owner = kubeconfig_text.owner_of(document, current)
+    # A cluster's own kubeconfig is in its directory.
+    return Path(owner) if owner else path.parent, kubeconfig_text.namespace_of(document, current)
+
+
+def _context_of_foreground() -> str:
+    """The name of kubectl's current context if ``pilothouse up`` or ``apiserver`` has written it, otherwise empty."""
+    found = _current_context()
+    if found is None:
+        return ""
+    _path, document, current = found
+    is_ours = kubeconfig_text.is_marked(document, current) and not kubeconfig_text.owner_of(document, current)
+    return current if is_ours else ""
+
+
+def _current_context() -> tuple[Path, Document, str] | None:
+    """The file with kubectl's current context, its content, and the name of the context; None if there is none. The
+    first file with a value counts (client-go ``ClientConfigLoadingRules.Load``, v0.36)."""
     documents: dict[Path, Document] = {}
     with contextlib.suppress(UserError):  # the home directory is unknown
         for path in _files(""):
@@ -55,11 +86,8 @@ def _current() -> tuple[Path | None, str]:
     )
     for path, document in documents.items():
         if kubeconfig_text.has_context(document, current):
-            owner = kubeconfig_text.owner_of(document, current)
-            namespace = kubeconfig_text.namespace_of(document, current)
-            # A cluster's own kubeconfig is in its directory.
-            return Path(owner) if owner else path.parent, namespace
-    return None, ""
+            return path, document, current
+    return None
 
 
 def check(cluster: Cluster, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import urllib.parse
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pilothouse.cli import kubeconfig_text
 from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE, Cluster, Clusters, Missing
@@ -18,6 +20,8 @@ from pilothouse.cli.program import UserError
 
 READY = "pilothouse is ready:"
 """The start of the line that ``pilothouse up`` prints when it is ready."""
+_NODES = re.compile(r", (\d+ nodes?), stored ")
+"""The number of nodes in that line."""
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 """Seconds until a process that does not stop is killed."""
@@ -31,8 +35,17 @@ _TAIL_LINES = 20
 _READ_BYTES = 1024 * 1024
 
 
-def start(cluster: Cluster, say: Callable[[str], None]) -> str:
-    """Start the process, and return the address of its API server once it is ready.
+class Started(NamedTuple):
+    """A cluster that is ready."""
+
+    url: str
+    """The address of its API server."""
+    nodes: str
+    """How many it has, such as ``3 nodes``: those of a snapshot or a data directory are not in the flags."""
+
+
+def start(cluster: Cluster, say: Callable[[str], None]) -> Started:
+    """Start the process, and return once it is ready.
 
     Its output until then, usually warnings, is passed to ``say``. After an error the process is stopped. A process that
     runs already is waited for: the command that has started it was killed. To be called within ``Cluster.starting``.
@@ -48,7 +61,7 @@ def start(cluster: Cluster, say: Callable[[str], None]) -> str:
             else:
                 process = _spawn(cluster, lock)
                 cluster.write_pid(process.pid)
-        _wait_ready(cluster, process, say)
+        nodes = _wait_ready(cluster, process, say)
         url = _server_of(cluster.kubeconfig)
         cluster.update(started=True, port=urllib.parse.urlsplit(url).port or 443)
     except BaseException as error:
@@ -57,7 +70,7 @@ def start(cluster: Cluster, say: Callable[[str], None]) -> str:
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             raise UserError(f'unable to start cluster "{cluster.name}": {error.strerror or error}') from error
         raise
-    return url
+    return Started(url, nodes)
 
 
 def _spawn(cluster: Cluster, lock: int) -> subprocess.Popen[bytes]:
@@ -110,7 +123,8 @@ def is_free(port: int) -> bool:
     return True
 
 
-def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes] | None, say: Callable[[str], None]) -> None:
+def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes] | None, say: Callable[[str], None]) -> str:
+    """The number of nodes, as the process prints it when it is ready."""
     deadline = time.monotonic() + START_SECONDS
     offset = cluster.offset
     lines, printed = _Lines(cluster.log, offset), list[str]()
@@ -120,7 +134,8 @@ def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes] | None, say: 
             if line.startswith(READY):
                 for warning in printed:
                     say(warning)
-                return
+                found = _NODES.search(line)
+                return found[1] if found else "an unknown number of nodes"
             printed.append(line)
         if has_ended:
             shown = "\n".join(f"  {line}" for line in tail(cluster.log, _TAIL_LINES, offset))
