@@ -200,7 +200,7 @@ async def our_answers(api: Api) -> list[Any]:
         headers = {"Content-Type": content_type(method), "Authorization": f"Bearer {ADMIN}", **more}
         sent = {name.lower(): value for name, value in headers.items() if value}
         raw = b"" if body is None else json.dumps(body).encode()
-        answer = await handler_chain.answer(Request(method, path, sent, raw))
+        answer = await handler_chain.handle(Request(method, path, sent, raw))
         assert isinstance(answer, Response), f"{method} {path} was to be refused"
         result.append(normal(answer.status, _decoded(answer.body.decode())))
     return result

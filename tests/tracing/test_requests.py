@@ -49,7 +49,7 @@ class Server:
         async def read() -> bytes:
             return body
 
-        return await self.chain.answer(request, None, read if body else None)
+        return await self.chain.handle(request, None, read if body else None)
 
     async def create(self, user: str, name: str, **headers: str) -> Response:
         body = msgspec.json.encode({"metadata": {"name": name}})
@@ -237,13 +237,13 @@ async def test_webhook_calls_propagate_their_span(env: Env, kind: str, name: str
     server = Server(env, ALWAYS)
     messages: list[str] = []
 
-    async def answer(target: Target, body: bytes) -> tuple[int, bytes]:
+    async def handle(target: Target, body: bytes) -> tuple[int, bytes]:
         messages.append(target.traceparent)
         review = msgspec.json.decode(body)
         review["response"] = {"uid": review.pop("request")["uid"], "allowed": True}
         return 200, msgspec.json.encode(review)
 
-    server.server.core.send_webhook = answer
+    server.server.core.send_webhook = handle
     webhook = {
         "name": name,
         "clientConfig": {"url": "https://hooks.test"},

@@ -7,10 +7,10 @@ import asyncio
 from typing import Protocol
 
 
-class Sleeper(Protocol):
+class AlarmListener(Protocol):
     """Has the callback of an alarm."""
 
-    def ring(self, now: float) -> None:
+    def on_alarm(self, now: float) -> None:
         """Called when the time has come; ``now`` is that of the running loop."""
         ...
 
@@ -18,34 +18,34 @@ class Sleeper(Protocol):
 class Alarms:
     """The alarms of one server. Sleepers with the same time are called in the order in which they were set."""
 
-    __slots__ = ("_sleepers", "_timers")
+    __slots__ = ("_listeners", "_timers")
 
     def __init__(self) -> None:
-        self._sleepers: dict[float, dict[Sleeper, None]] = {}
+        self._listeners: dict[float, dict[AlarmListener, None]] = {}
         self._timers: dict[float, asyncio.TimerHandle] = {}
 
-    def set(self, due_at: float, sleeper: Sleeper) -> None:
-        """Call ``sleeper.ring`` at this time of the running loop."""
-        sleepers = self._sleepers.get(due_at)
-        if sleepers is None:
-            self._sleepers[due_at] = {sleeper: None}
+    def set(self, due_at: float, listener: AlarmListener) -> None:
+        """Call ``listener.on_alarm`` at this time of the running loop."""
+        listeners = self._listeners.get(due_at)
+        if listeners is None:
+            self._listeners[due_at] = {listener: None}
             self._timers[due_at] = asyncio.get_running_loop().call_at(due_at, self._ring, due_at)
         else:
-            sleepers[sleeper] = None
+            listeners[listener] = None
 
-    def cancel(self, due_at: float, sleeper: Sleeper) -> None:
+    def cancel(self, due_at: float, listener: AlarmListener) -> None:
         """Remove an alarm. Does nothing for one that has rung or was never set."""
-        sleepers = self._sleepers.get(due_at)
-        if sleepers is None or sleeper not in sleepers:
+        listeners = self._listeners.get(due_at)
+        if listeners is None or listener not in listeners:
             return
-        del sleepers[sleeper]
-        if not sleepers:
-            del self._sleepers[due_at]
+        del listeners[listener]
+        if not listeners:
+            del self._listeners[due_at]
             self._timers.pop(due_at).cancel()
 
     def _ring(self, due_at: float) -> None:
-        sleepers = self._sleepers.pop(due_at)
+        listeners = self._listeners.pop(due_at)
         del self._timers[due_at]
         now = asyncio.get_running_loop().time()
-        for sleeper in sleepers:
-            sleeper.ring(now)
+        for listener in listeners:
+            listener.on_alarm(now)

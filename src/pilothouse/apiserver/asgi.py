@@ -96,7 +96,7 @@ class Application:
         try:
             try:
                 _reject_bad_certificate(scope, headers)
-                response = await self._answer(request, scope, receive)
+                response = await self._handle(request, scope, receive)
             except StatusError as error:
                 response = await self._handler_chain.reject(request, error, _remote(scope))
             if isinstance(response, Response):
@@ -123,7 +123,7 @@ class Application:
         )
         self._handler_chain.observe(request, response.status, self._env.perf_counter() - measured_from, size)
 
-    async def _answer(self, request: Request, scope: Scope, receive: Receive) -> Response | Stream:
+    async def _handle(self, request: Request, scope: Scope, receive: Receive) -> Response | Stream:
         if request.method not in _METHODS:
             raise errors.method_not_allowed()
         body = (
@@ -131,7 +131,7 @@ class Application:
         )
         try:
             async with asyncio.timeout(_allowed_seconds(request)):
-                return await self._handler_chain.answer(
+                return await self._handler_chain.handle(
                     request, _certificate(scope), body, partial(mark_authenticated, scope), _remote(scope)
                 )
         except TimeoutError:

@@ -157,16 +157,16 @@ class Core:
             return change.value
         storage = self.metrics.storage
         clock = storage.clock
-        began = clock()
+        started_at = clock()
         try:
             await self.store.commit(staged)
         except Mismatch:  # etcd has rejected it: another server has written first
-            storage.wrote(staged, clock() - began)
+            storage.wrote(staged, clock() - started_at)
             raise
         except StoreError:
-            storage.failed(staged, clock() - began)
+            storage.failed(staged, clock() - started_at)
             raise
-        storage.wrote(staged, clock() - began)
+        storage.wrote(staged, clock() - started_at)
         return change.value
 
     def commit_at_once(self, staged: Staged) -> bytes:
@@ -176,13 +176,13 @@ class Core:
             return staged.change.value
         storage = self.metrics.storage
         clock = storage.clock
-        began = clock()
+        started_at = clock()
         try:
             self.store.commit_at_once(staged)
         except StoreError:
-            storage.failed(staged, clock() - began)
+            storage.failed(staged, clock() - started_at)
             raise
-        storage.wrote(staged, clock() - began)
+        storage.wrote(staged, clock() - started_at)
         return staged.change.value
 
     async def commit_staged(self, stage: Callable[[], Staged | None], *, staged: Staged | None = None) -> None:

@@ -60,7 +60,7 @@ with lazy_imports():
 _IS_IMPERSONATION = re.compile(PREFIX).match
 _DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
 MODES = ("AlwaysAllow", "Node", "RBAC")
-Answer = Callable[[Request, Identity, ReadBody | None], Awaitable[Response | Stream]]
+Handle = Callable[[Request, Identity, ReadBody | None], Awaitable[Response | Stream]]
 _PUBLIC = ("healthz", "livez", "readyz", "version")
 
 
@@ -149,7 +149,7 @@ class HandlerChain:
         )
         register(core, self.authenticator, self.authorizer, self.tokens)
         tracing = server.tracing
-        self._answer: Answer = (
+        self._handle: Handle = (
             self._handle_authenticated
             if tracing is None
             else tracing.served(self._handle_authenticated, core.requests.read)
@@ -207,7 +207,7 @@ class HandlerChain:
         """Report not ready from now on."""
         self._stopping = True
 
-    async def answer(
+    async def handle(
         self,
         request: Request,
         certificate: bytes | None = None,
@@ -222,14 +222,14 @@ class HandlerChain:
         """
         audit = self._server.audit
         if audit is not None:
-            return await self._answer_audited(audit, request, certificate, read_body, authenticated, remote)
+            return await self._handle_audited(audit, request, certificate, read_body, authenticated, remote)
         try:
             identity = self._authenticate(request, certificate, authenticated)
         except StatusError as error:
             return self._server.presenter.fail(request, None, error)
-        return await self._answer(request, identity, read_body)
+        return await self._handle(request, identity, read_body)
 
-    async def _answer_audited(
+    async def _handle_audited(
         self,
         audit: "Audit",
         request: Request,
@@ -248,8 +248,8 @@ class HandlerChain:
             except StatusError as error:
                 await audit.fail(context, request, request_info, error, remote)
                 return self._server.presenter.fail(request, None, error)
-            return await audit.answer(
-                context, request, request_info, identity, lambda: self._answer(request, identity, read_body), remote
+            return await audit.handle(
+                context, request, request_info, identity, lambda: self._handle(request, identity, read_body), remote
             )
         finally:
             reset_audit_context(token)
@@ -272,14 +272,14 @@ class HandlerChain:
     ) -> Identity:
         """The user of a request. Raises ``StatusError`` 401."""
         # Authentication precedes parsing: without credentials a long target takes no time.
-        access, began = self.metrics.access, self._clock()
+        access, started_at = self.metrics.access, self._clock()
         try:
             identity = self.authenticator.identity(request.headers, certificate)
         except StatusError:
             has_credentials = certificate is not None or "authorization" in request.headers
-            access.rejected(self._clock() - began, credentials=has_credentials)
+            access.rejected(self._clock() - started_at, credentials=has_credentials)
             raise
-        access.authenticated(identity.user, self._clock() - began)
+        access.authenticated(identity.user, self._clock() - started_at)
         if authenticated is not None and identity is not ANONYMOUS:
             authenticated()
         if identity is ANONYMOUS and self._allows_all and (not _is_public(request.target) or _impersonates(request)):
@@ -341,9 +341,9 @@ class HandlerChain:
 
     def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
         attributes = Attributes.of(info)
-        began = self._clock()
+        started_at = self._clock()
         decision = self.authorizer.authorize(identity, attributes)
-        self.metrics.access.decided(allowed=decision.allowed, seconds=self._clock() - began)
+        self.metrics.access.decided(allowed=decision.allowed, seconds=self._clock() - started_at)
         if self._server.audit is not None:
             _annotate(decision)
         if not decision.allowed:

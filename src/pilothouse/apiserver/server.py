@@ -182,14 +182,14 @@ class ApiServer:
         self.calling_checks: list[CallingCheck] = []
         """Health checks that make a call."""
         self._events = EventExpiry(self.core)
-        self._group_services = AutoRegistrationController(self.core)
+        self._auto_registration = AutoRegistrationController(self.core)
         self._availability = AvailableConditionController(self.core)
         self._flow_schema_status = FlowSchemaStatus(self.core)
         self.background: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         """Additional tasks of ``run``, by name."""
         self.custom_resources = CustomResources(self.core)
         self.metrics_sources.append(self.custom_resources.metrics)
-        self._unsettled = bootstrap_objects.stage_objects(self.core)
+        self._staged_bootstrap_objects = bootstrap_objects.stage_objects(self.core)
         self._lagging: LaggingReads | None = None
 
     def _authorize_claim(self, call: Call, obj: Object, old: Object | None) -> ErrorList:
@@ -217,7 +217,7 @@ class ApiServer:
         assert self.audit is not None, "checked by the caller"
         request_info = self.core.requests.read(request.method, request.target)
         context = self.audit.begin(request)
-        return await self.audit.answer(context, request, request_info, identity, lambda: self.handle(request, identity))
+        return await self.audit.handle(context, request, request_info, identity, lambda: self.handle(request, identity))
 
     async def run(self) -> None:
         """Run the controllers until cancelled."""
@@ -236,7 +236,7 @@ class ApiServer:
             group.start(self.custom_resources.run(), name="custom resource definitions")
             if not self.store.expires:
                 group.start(self._events.run(), name="event expiry")
-            group.start(self._group_services.run(), name="API services of custom groups")
+            group.start(self._auto_registration.run(), name="API services of custom groups")
             group.start(self._availability.run(), name="availability of API services")
             group.start(self._flow_schema_status.run(), name="status of flow schemas")
             for name, work in self.background.items():
@@ -289,7 +289,7 @@ class ApiServer:
         request_info = self.core.requests.read(request.method, request.target)
         call: Call | None = None
         try:
-            if self._unsettled is not None:
+            if self._staged_bootstrap_objects is not None:
                 await self.settle()
             if self.authorize is not None:
                 self.authorize(identity, request_info)
@@ -305,7 +305,7 @@ class ApiServer:
             if not request_info.resource_request:
                 if self.calling_checks and is_health(request_info.path):
                     await asyncio.gather(*(check.refresh(request_info.path) for check in self.calling_checks))
-                document = self.documents.answer(request, request_info)
+                document = self.documents.handle(request, request_info)
                 if self.audit is not None:
                     self._record_document(request, request_info, document)
                 return document
@@ -350,7 +350,7 @@ class ApiServer:
                 finally:
                     end_writes(origin)
             if isinstance(result, RawResult):
-                return result.answer
+                return result.response
             if self.audit is not None:
                 await self._record_response(request, request_info, result)
             if is_plain:
@@ -423,7 +423,7 @@ class ApiServer:
     def document(self, request: Request, identity: Identity) -> Response | None:
         """``handle`` for a GET of ``/api`` or ``/apis`` that does not wait. None for other requests, for rejected ones,
         and if requests are audited or traced."""
-        if self.audit is not None or self.tracing is not None or self._unsettled is not None:
+        if self.audit is not None or self.tracing is not None or self._staged_bootstrap_objects is not None:
             return None
         request_info = self.core.requests.read(request.method, request.target)
         if request.method != "GET" or request_info.path not in _DISCOVERY or request_info.query is TOO_MANY:
@@ -431,13 +431,13 @@ class ApiServer:
         try:
             if self.authorize is not None:
                 self.authorize(identity, request_info)
-            return self.documents.answer(request, request_info)
+            return self.documents.handle(request, request_info)
         except (StatusError, PlainNotFound):
             return None
 
     async def settle(self) -> None:
         """Commit the bootstrap objects. Concurrent callers wait for the same commit."""
-        staged = self._unsettled
+        staged = self._staged_bootstrap_objects
         if staged is None:
             return
         if self.store.is_shared:
@@ -446,7 +446,7 @@ class ApiServer:
             await self.core.commit_staged(lambda: bootstrap_objects.stage_objects(self.core), staged=pending)
         else:
             await self.store.commit(staged)
-        self._unsettled = None
+        self._staged_bootstrap_objects = None
 
     async def _record_response(self, request: Request, request_info: RequestInfo, result: Result) -> None:
         """Record the object of a response for the audit, as JSON in any format."""
@@ -482,7 +482,7 @@ class ApiServer:
             return
         if document.headers.get("content-type", "").partition(";")[0] != JSON:
             headers = {**request.headers, "accept": JSON}
-            document = self.documents.answer(msgspec.structs.replace(request, headers=headers), request_info)
+            document = self.documents.handle(msgspec.structs.replace(request, headers=headers), request_info)
         context.log_response_object(document.body)
 
     def _record_deprecation(self, request_info: RequestInfo, warnings: Sequence[str]) -> None:

@@ -86,15 +86,15 @@ class LocalTransport:
                 response = renew(renewed)
                 return None if response is None else response.body
             requests = metrics.requests
-            began = requests.clock()
+            started_at = requests.clock()
             response = renew(renewed)
             if response is None:
                 return None
-            requests.writing.enter(began)
+            requests.writing.enter(started_at)
             requests.writing.leave()
             # The request would have had the size of the response.
             observed_request = Request(request.method, request.target, request.headers, response.body)
-            info, seconds = core.requests.read(request.method, request.target), requests.clock() - began
+            info, seconds = core.requests.read(request.method, request.target), requests.clock() - started_at
             requests.observe(observed_request, info, response.status, seconds, len(response.body), self._client)
             return response.body
 
@@ -108,13 +108,13 @@ class LocalTransport:
         if metrics is None:
             return self._find_document(request, self._identity)
         requests = metrics.requests
-        began = requests.clock()
+        started_at = requests.clock()
         response = self._find_document(request, self._identity)
         if response is None:
             return None
-        requests.reading.enter(began)
+        requests.reading.enter(started_at)
         requests.reading.leave()
-        info, seconds = self._core.requests.read(request.method, request.target), requests.clock() - began
+        info, seconds = self._core.requests.read(request.method, request.target), requests.clock() - started_at
         requests.observe(request, info, response.status, seconds, len(response.body), self._client)
         return response
 
@@ -133,19 +133,19 @@ class LocalTransport:
         else:
             requests = metrics.requests
             in_flight = requests.reading if is_read else requests.writing
-            began = requests.clock()
-            in_flight.enter(began)
+            started_at = requests.clock()
+            in_flight.enter(started_at)
             try:
                 response = await self._handle(request, self._identity)
             finally:
                 in_flight.leave()
-            info, seconds = self._core.requests.read(request.method, request.target), requests.clock() - began
+            info, seconds = self._core.requests.read(request.method, request.target), requests.clock() - started_at
             if isinstance(response, Response):
                 requests.observe(request, info, response.status, seconds, len(response.body), self._client)
             elif isinstance(response, ChunkedResponse):
                 requests.observe(request, info, response.status, seconds, response.length, self._client)
             else:
-                response = MeasuredStream(response, requests, request, info, began)
+                response = MeasuredStream(response, requests, request, info, started_at)
                 if self._client is not None:  # for client metrics a request ends with its status
                     code = str(response.status)
                     self._client.request_done(
@@ -163,7 +163,7 @@ class MeasuredStream:
     """A watch that is counted as in progress, and as a request when it is closed."""
 
     def __init__(
-        self, stream: Stream, metrics: RequestMetrics, request: Request, info: RequestInfo, began: float
+        self, stream: Stream, metrics: RequestMetrics, request: Request, info: RequestInfo, started_at: float
     ) -> None:
         self.status = stream.status
         self.headers = stream.headers
@@ -171,7 +171,7 @@ class MeasuredStream:
         self._metrics = metrics
         self._request = request
         self._info = info
-        self._began = began
+        self._started_at = started_at
         self._running: Gauge | None = metrics.long_running(request, info)
         self._running.inc()
         if isinstance(stream, Batches):
@@ -187,7 +187,7 @@ class MeasuredStream:
         if self._running is not None:
             self._running.dec()
             self._running = None
-            seconds = self._metrics.clock() - self._began
+            seconds = self._metrics.clock() - self._started_at
             self._metrics.observe(self._request, self._info, self.status, seconds)
         await self._stream.close()
 

@@ -33,7 +33,7 @@ class AuthenticatedServer:
         headers = {"authorization": f"Bearer {token}"} if token else {}
         raw = b"" if body is None else json.dumps(body).encode()
         method = "GET" if body is None else "POST"
-        response = await self.handler_chain.answer(
+        response = await self.handler_chain.handle(
             Request(method, path, {"content-type": "application/json", **headers}, raw)
         )
         assert isinstance(response, Response)

@@ -22,7 +22,7 @@ ACCEPT = (
 
 
 def get(discovery: Discovery, path: str, **headers: str) -> Response:
-    response = discovery.answer(Request("GET", path, headers), path)
+    response = discovery.handle(Request("GET", path, headers), path)
     assert response is not None
     return response
 
@@ -109,8 +109,8 @@ def test_unserved_paths_are_not_found(discovery: Discovery) -> None:
         with pytest.raises(StatusError, match="could not find the requested resource"):
             get(discovery, path)
     with pytest.raises(StatusError, match="does not allow this method"):
-        discovery.answer(Request("POST", "/apis"), "/apis")
-    assert discovery.answer(Request("GET", "/api/v1/pods"), "/api/v1/pods") is None
+        discovery.handle(Request("POST", "/apis"), "/apis")
+    assert discovery.handle(Request("GET", "/api/v1/pods"), "/api/v1/pods") is None
 
 
 def test_custom_resources_are_added_and_removed() -> None:

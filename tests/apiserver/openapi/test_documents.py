@@ -22,7 +22,7 @@ OPENAPI = OpenApi(ResourceTable())
 
 
 def get(path: str, accept: str = "", **headers: str) -> Response:
-    response = OPENAPI.answer(Request("GET", path, {"accept": accept, **headers}), path, {})
+    response = OPENAPI.handle(Request("GET", path, {"accept": accept, **headers}), path, {})
     assert response is not None
     return response
 

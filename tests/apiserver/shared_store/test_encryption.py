@@ -63,7 +63,7 @@ class Encrypted(Api):
 
     async def health(self, path: str) -> tuple[int, str]:
         """What a probe gets."""
-        answer = await self.chain.answer(Request("GET", path, {}, b""))
+        answer = await self.chain.handle(Request("GET", path, {}, b""))
         assert isinstance(answer, Response)
         return answer.status, answer.body.decode()
 

@@ -196,23 +196,23 @@ class Chain:
     ) -> Awaitable[None] | None:
         """Call the steps and record metrics. If one has to wait, the rest is returned as an awaitable."""
         clock = metrics.clock
-        began, index = clock(), 0
+        started_at, index = clock(), 0
         try:
             for index, step in enumerate(steps):  # the handler below reads the index of the rejecting plugin
                 pending = step(write)
                 if pending is not None:
-                    return self._run_remaining(phase, clock, began, steps[index:], index, pending, write)
+                    return self._run_remaining(phase, clock, started_at, steps[index:], index, pending, write)
         except errors.StatusError:
-            phase.rejected(index, clock() - began)
+            phase.rejected(index, clock() - started_at)
             raise
-        phase.passed(clock() - began)
+        phase.passed(clock() - started_at)
         return None
 
     async def _run_remaining(
         self,
         phase: Phase,
         clock: Callable[[], float],
-        began: float,
+        started_at: float,
         steps: tuple[Step, ...],
         first_index: int,
         pending: Awaitable[None] | None,
@@ -231,9 +231,9 @@ class Chain:
                     await pending
                     waits[index] = clock() - started
         except errors.StatusError:
-            phase.rejected(index, clock() - began, waits)
+            phase.rejected(index, clock() - started_at, waits)
             raise
-        phase.passed(clock() - began, waits)
+        phase.passed(clock() - started_at, waits)
 
     def _steps_of(self, write: AdmissionAttributes) -> Steps:
         # Called for every write: plugins that do not handle the resource must cost nothing.

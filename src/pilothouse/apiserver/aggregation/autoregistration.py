@@ -8,7 +8,7 @@ requests here; clients read them to see what is served.
 import msgspec
 
 from pilothouse.apiserver.controllers.bootstrap_objects import stage_missing
-from pilothouse.apiserver.controllers.followers import Follower
+from pilothouse.apiserver.controllers.derived_objects import DerivedObjectsController
 from pilothouse.apiserver.controllers.post_start_hooks import api_service
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import readable_records, stage_deletion
@@ -49,7 +49,7 @@ _read_definition = msgspec.json.Decoder(_Definition).decode
 _read_service = msgspec.json.Decoder(_Service).decode
 
 
-class AutoRegistrationController(Follower):
+class AutoRegistrationController(DerivedObjectsController):
     """Syncs the APIServices of custom groups with the CustomResourceDefinitions."""
 
     reason = "each group version of the CustomResourceDefinitions has an APIService"

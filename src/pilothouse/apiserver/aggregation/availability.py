@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pilothouse.apiserver.conditions import LOCAL, set_condition
-from pilothouse.apiserver.controllers.followers import Follower
+from pilothouse.apiserver.controllers.derived_objects import DerivedObjectsController
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode, readable_records, stage_object
 from pilothouse.apiserver.resources import storage_prefix
@@ -68,7 +68,7 @@ def _has_endpoint(endpoint_slice: Object, port_name: str) -> bool:
     return ready and any((port.get("name") or "") == port_name and port.get("port") is not None for port in ports)
 
 
-class AvailableConditionController(Follower):
+class AvailableConditionController(DerivedObjectsController):
     """Syncs the conditions when an APIService, or the Service or EndpointSlices of a remote one, change."""
 
     reason = "the Services of the APIServices, and their responses, determine which are available"

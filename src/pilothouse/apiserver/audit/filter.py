@@ -81,7 +81,7 @@ class Audit:
         """The context of a request that was just received (``WithAuditInit``)."""
         return AuditContext(request.headers.get(AUDIT_ID) or self._env.uid(), self._env.now())
 
-    async def answer(
+    async def handle(
         self,
         context: AuditContext,
         request: Request,

@@ -68,7 +68,7 @@ class ClusterAuthenticationTrustController:
                 return
             written = await self._request("PUT", f"{_PATH}/{NAME}", {**stored, "data": data})
         if written.status >= 400:
-            _log.warning("Unable to write the client CA", answer=written.body.decode(errors="replace"))
+            _log.warning("Unable to write the client CA", response=written.body.decode(errors="replace"))
 
     def _data(self, stored: dict[str, str]) -> dict[str, str]:
         blocks = _BLOCK.findall(stored.get("client-ca-file", ""))

@@ -6,7 +6,7 @@ condition with the manager ``api-priority-and-fairness-config-consumer-v1``. Req
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver.controllers.followers import Follower
+from pilothouse.apiserver.controllers.derived_objects import DerivedObjectsController
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode, readable_records, stage_object
 from pilothouse.machinery.go_text import quote
@@ -18,7 +18,7 @@ _CONSUMER = "api-priority-and-fairness-config-consumer-v1"
 _MAX_SYNCS_AT_ONCE = 100
 
 
-class FlowSchemaStatus(Follower):
+class FlowSchemaStatus(DerivedObjectsController):
     """Syncs the FlowSchemas that change, and those whose priority level is created or deleted."""
 
     reason = "the FlowSchema references a PriorityLevelConfiguration, which exists or not"

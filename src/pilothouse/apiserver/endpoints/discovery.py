@@ -213,7 +213,7 @@ class Discovery:
         self._groups: dict[str, dict[str, list[ResourceInfo]]] = {}
         self._aggregated: dict[bool, tuple[bytes, str]] = {}
 
-    def answer(self, request: Request, path: str) -> Response | None:
+    def handle(self, request: Request, path: str) -> Response | None:
         """The response for a path, or None if the path is not part of discovery.
 
         An unknown group, or unknown version of a custom group, is a 404 in plain text.

@@ -1,6 +1,6 @@
 """Non-resource paths: discovery, OpenAPI, health, version, metrics, the documents of the token issuer.
 
-``ApiServer`` passes authorized requests for non-resource paths to ``Documents.answer``. A server with a
+``ApiServer`` passes authorized requests for non-resource paths to ``Documents.handle``. A server with a
 ``HandlerChain`` issues tokens and also serves the issuer's documents.
 """
 
@@ -85,13 +85,13 @@ class Documents:
         self._discovery = Discovery(table, address)
         self._openapi: OpenApi | None = None
 
-    def answer(self, request: Request, info: RequestInfo) -> Response:
+    def handle(self, request: Request, info: RequestInfo) -> Response:
         """The document at a path. Raises ``PlainNotFound`` for an unknown path, ``StatusError`` 405 and 406."""
         path = info.path
         response = (
-            self._discovery.answer(request, path)
-            or self._health.answer(path, info.query)
-            or (self._open_api_documents().answer(request, path, info.query) if path.startswith(_OPENAPI) else None)
+            self._discovery.handle(request, path)
+            or self._health.handle(path, info.query)
+            or (self._open_api_documents().handle(request, path, info.query) if path.startswith(_OPENAPI) else None)
         )
         if response is not None:
             return response

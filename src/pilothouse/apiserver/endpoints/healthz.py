@@ -126,7 +126,7 @@ class Health:
             },
         }
 
-    def answer(self, path: str, query: Mapping[str, Sequence[str]]) -> Response | None:
+    def handle(self, path: str, query: Mapping[str, Sequence[str]]) -> Response | None:
         """The response for a path, or None if it is no health endpoint. An unknown check is 404."""
         endpoint, slash, check_name = path.removeprefix("/").partition("/")
         checks = self._checks.get(endpoint)

@@ -24,11 +24,11 @@ from pilothouse.machinery.causes import HEADER, Origin
 from pilothouse.storage import Mismatch, Record, Staged
 
 _SPEC = b',"spec":{'
-_RENEWED = b'"renewTime":"'
+_RENEW_TIME = b'"renewTime":"'
 _ENTRIES = b',"managedFields":['
-_instant = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z").fullmatch
+_MICRO_TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z").fullmatch
 _MAX_CACHED = 16_384
-_LENGTH = len("2026-01-01T00:00:00.000000Z")
+_TIME_LENGTH = len("2026-01-01T00:00:00.000000Z")
 
 
 class _OwnedSpec(msgspec.Struct, gc=False):
@@ -100,11 +100,11 @@ class RenewalAtOnce:
         self._revision = record.revision
         self._write = _write_of(call)
         self._origin: Origin | None = None
-        self._parts: tuple[bytes, bytes, bytes, bytes] | None = _split(record, owner)
+        self._segments: tuple[bytes, bytes, bytes, bytes] | None = _split_at_changes(record, owner)
 
-    def renew(self, renewed: str) -> bytes | None:
+    def renew(self, renew_time: str) -> bytes | None:
         """Renew with this ``renewTime``. Raises ``StatusError`` from admission."""
-        core, call, segments = self._core, self._call, self._parts
+        core, call, segments = self._core, self._call, self._segments
         record = core.store.staged(self._key)
         if segments is None or record is None or record.revision != self._revision:
             return None
@@ -121,7 +121,7 @@ class RenewalAtOnce:
                 before_time,
                 now.encode(),
                 before_renew_time,
-                renewed.encode(),
+                renew_time.encode(),
                 tail,
             )
 
@@ -156,19 +156,19 @@ def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtO
     return RenewalAtOnce(core, call, record, owner)
 
 
-def _split(record: Record, owner: Owner) -> tuple[bytes, bytes, bytes, bytes] | None:
+def _split_at_changes(record: Record, owner: Owner) -> tuple[bytes, bytes, bytes, bytes] | None:
     """The bytes around resource version, time of the managedFields entry and renewTime."""
     head, version, remaining = record.value.partition(b'"resourceVersion":"%d"' % record.revision)
     before_entries, entries, remaining = remaining.partition(_ENTRIES)
     before_time, time, remaining = remaining.partition(b'"time":"%s"' % owner.time.encode())
-    renew_time_start = remaining.find(_RENEWED, remaining.rfind(_SPEC)) + len(_RENEWED)
-    if not version or not entries or not time or renew_time_start < len(_RENEWED):
+    renew_time_start = remaining.find(_RENEW_TIME, remaining.rfind(_SPEC)) + len(_RENEW_TIME)
+    if not version or not entries or not time or renew_time_start < len(_RENEW_TIME):
         return None
     return (
         head + b'"resourceVersion":"',
         b'"' + before_entries + entries + before_time + b'"time":"',
         b'"' + remaining[:renew_time_start],
-        remaining[renew_time_start + _LENGTH :],
+        remaining[renew_time_start + _TIME_LENGTH :],
     )
 
 
@@ -177,7 +177,7 @@ def _owner_of_renewal(core: Core, call: Call, record: Record, options: WriteOpti
     if options.dry_run or not _is_written_here(core, call, record) or not _is_renewal(call.request.body, record.value):
         return None
     cached = core.renewed.get(record.key)
-    owner = cached[1] if cached is not None and cached[0] == record.revision else _only_owner(record.value)
+    owner = cached[1] if cached is not None and cached[0] == record.revision else _sole_owner(record.value)
     if (
         owner is None
         or owner.manager != manager_or_user_agent(call, options)
@@ -227,20 +227,20 @@ def _is_written_here(core: Core, call: Call, record: Record) -> bool:
 def _is_renewal(body: bytes, value: bytes) -> bool:
     """Whether both are equal but for spec.renewTime, and that is in the stored format."""
     # Strings cannot contain unescaped quotes, and the spec is the last member.
-    start = value.find(_RENEWED, value.rfind(_SPEC)) + len(_RENEWED)
-    end = start + _LENGTH
-    if len(body) != len(value) or start <= len(_RENEWED) or value[end : end + 1] != b'"':
+    start = value.find(_RENEW_TIME, value.rfind(_SPEC)) + len(_RENEW_TIME)
+    end = start + _TIME_LENGTH
+    if len(body) != len(value) or start <= len(_RENEW_TIME) or value[end : end + 1] != b'"':
         return False
-    renewed = body[start:end]
-    if renewed == value[start:end] or not body.startswith(value[:start]) or not body.endswith(value[end:]):
+    renew_time = body[start:end]
+    if renew_time == value[start:end] or not body.startswith(value[:start]) or not body.endswith(value[end:]):
         return False
-    return _is_instant(renewed)
+    return _is_micro_time(renew_time)
 
 
 @lru_cache(maxsize=64)
-def _is_instant(text: bytes) -> bool:
+def _is_micro_time(text: bytes) -> bool:
     """One decision for many nodes that renew at the same time."""
-    if _instant(text) is None:
+    if _MICRO_TIME(text) is None:
         return False
     try:
         datetime.datetime.fromisoformat(text.decode())
@@ -249,7 +249,7 @@ def _is_instant(text: bytes) -> bool:
     return True
 
 
-def _only_owner(value: bytes) -> Owner | None:
+def _sole_owner(value: bytes) -> Owner | None:
     """The manager of the only managedFields entry, an update of spec.renewTime; None if there are other entries, and if
     the object is being deleted."""
     try:

@@ -101,7 +101,7 @@ class Watch:
         if not seconds:
             min_seconds = core.options.min_watch_seconds
             seconds = core.env.stream("apiserver watch timeouts").randrange(min_seconds, 2 * min_seconds)
-        self._began = now
+        self._started_at = now
         self._deadline = now + seconds
         self._bookmarked = -1
         """The revision in the last bookmark."""
@@ -284,20 +284,20 @@ class Watch:
         self.stop()
         raise StopAsyncIteration
 
-    def _next_initial_events(self, first: list[WatchEvent | Record]) -> list[WatchEvent]:
+    def _next_initial_events(self, initial_events: list[WatchEvent | Record]) -> list[WatchEvent]:
         end, size = self._sent_initial_events, 0
         batch: list[WatchEvent] = []
-        while end < len(first) and size < _BATCH_BYTES:
-            item = first[end]
+        while end < len(initial_events) and size < _BATCH_BYTES:
+            item = initial_events[end]
             event = WatchEvent("ADDED", self._core.view(self.info, item.value)) if isinstance(item, Record) else item
             batch.append(event)
             size += len(event.value)
             end += 1
         self._sent_initial_events = end
-        if end == len(first):
+        if end == len(initial_events):
             self._initial_events = []
             if self._options.send_initial_events and self._core.metrics is not None:
-                seconds = self._core.env.monotonic() - self._began
+                seconds = self._core.env.monotonic() - self._started_at
                 self._core.metrics.requests.watch_listed(self._call.request_info, seconds)
         return batch
 
@@ -316,8 +316,8 @@ class Watch:
         if now >= self._last_bookmark:
             self._bookmark_at = self._deadline
         else:
-            passed = (now - self._began) // interval + 1
-            self._bookmark_at = min(self._began + passed * interval, self._last_bookmark)
+            passed = (now - self._started_at) // interval + 1
+            self._bookmark_at = min(self._started_at + passed * interval, self._last_bookmark)
 
     def _set_alarm(self, due_at: float) -> None:
         """One alarm per watch, not one per wait: most waits end with a change."""
@@ -329,7 +329,7 @@ class Watch:
         self._alarm_at = due_at
         alarms.set(due_at, self)
 
-    def ring(self, now: float) -> None:
+    def on_alarm(self, now: float) -> None:
         """A bookmark or the end is due."""
         self._alarm_at = -1.0
         if now < self._deadline and not self._needs_bookmark:

@@ -87,7 +87,7 @@ class OpenApi:
         self._v2_protobuf = b""
         self._second_etag = ""
 
-    def answer(self, request: Request, path: str, query: Mapping[str, list[str]]) -> Response | None:
+    def handle(self, request: Request, path: str, query: Mapping[str, list[str]]) -> Response | None:
         """The response for a path, or None if the path is not part of OpenAPI."""
         path = path.rstrip("/")
         if path not in {"/openapi/v2", "/openapi/v3"} and not path.startswith("/openapi/v3/"):

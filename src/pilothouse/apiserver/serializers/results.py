@@ -47,7 +47,7 @@ class StatusResult(msgspec.Struct, gc=False):
 class RawResult(msgspec.Struct, gc=False):
     """A response that is no object and has one format only (log lines)."""
 
-    answer: Response | Stream
+    response: Response | Stream
 
 
 class WatchEvent(msgspec.Struct, gc=False):

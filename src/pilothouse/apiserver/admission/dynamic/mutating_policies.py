@@ -208,14 +208,14 @@ class MutatingAdmissionPolicy(Plugin):
         if metrics is None:
             yield
             return
-        began, error = clock(), NO_ERROR
+        started_at, error = clock(), NO_ERROR
         try:
             yield
         except ExpressionError as failure:
             error = error_type(str(failure))
             raise
         finally:
-            metrics.policies.mutated(policy, binding, error, clock() - began)
+            metrics.policies.mutated(policy, binding, error, clock() - started_at)
 
 
 def _status_error(write: AdmissionAttributes, failures: list[Decision]) -> errors.StatusError:

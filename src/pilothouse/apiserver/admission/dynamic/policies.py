@@ -175,7 +175,7 @@ class _Evaluation:
         self._write = write
         self._policy = policy
         self._binding = binding
-        self._began = self._clock() if self._metrics is not None else 0.0
+        self._started_at = self._clock() if self._metrics is not None else 0.0
 
     async def decide(self, activation: Activation) -> list[Decision]:
         """Evaluate the validations. Raises ``OutOfBudget``: the budget is shared by all of them."""
@@ -183,7 +183,7 @@ class _Evaluation:
         budget = Budget()
         for index, validation in enumerate(self._policy.validations):
             if self._metrics is not None:
-                self._began = self._clock()
+                self._started_at = self._clock()
             try:
                 if await validation.expression.evaluate(activation, budget) is True:
                     continue
@@ -246,7 +246,7 @@ class _Evaluation:
 
     def _observe(self, message: str, action: str) -> None:
         if self._metrics is not None:
-            seconds = self._clock() - self._began
+            seconds = self._clock() - self._started_at
             self._metrics.policies.validated(
                 self._policy.name, self._binding.name, error_type(message), action, seconds
             )

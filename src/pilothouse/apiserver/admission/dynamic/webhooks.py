@@ -122,11 +122,11 @@ class Webhooks(Plugin):
         if write.dry_run and webhook.has_side_effects:
             raise errors.bad_request(f"admission webhook {quote(webhook.name)} does not support dry run")
         metrics = self._core.metrics
-        began = self._core.env.perf_counter() if metrics is not None else 0.0
+        started_at = self._core.env.perf_counter() if metrics is not None else 0.0
 
         def observe(code: int, *, error: str = "") -> None:
             if metrics is not None:
-                seconds = self._core.env.perf_counter() - began
+                seconds = self._core.env.perf_counter() - started_at
                 if error:
                     metrics.admission.webhook_rejected(webhook.name, self.type, write.operation, error, code)
                 metrics.admission.webhook_called(
@@ -153,10 +153,10 @@ class Webhooks(Plugin):
         observe(200)
         return response
 
-    def _record_wait(self, began: float) -> None:
+    def _record_wait(self, started_at: float) -> None:
         """Exclude the duration of webhook calls from the SLI metrics of requests."""
         if self._core.metrics is not None:
-            self._core.metrics.requests.waited(self._core.env.perf_counter() - began)
+            self._core.metrics.requests.waited(self._core.env.perf_counter() - started_at)
 
     async def _traced_call(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo) -> Object:
         """Call the webhook within a span, whose context is sent in the request header ``Traceparent``
@@ -271,9 +271,9 @@ class ValidatingWebhooks(Webhooks):
                 info = await self._matching(write, webhook)
                 if info is not None:
                     calls.append(self._call_hook(write, webhook, info, f"round_0_index_{len(calls)}"))
-        began = self._core.env.perf_counter()
+        started_at = self._core.env.perf_counter()
         results = await asyncio.gather(*calls, return_exceptions=True)
-        self._record_wait(began)
+        self._record_wait(started_at)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -338,11 +338,11 @@ class MutatingWebhooks(Webhooks):
 
     async def _apply(self, write: AdmissionAttributes, webhook: Webhook, info: ResourceInfo, annotation: str) -> bool:
         """Call the webhook and apply its patch; returns whether the object has changed."""
-        began = self._core.env.perf_counter()
+        started_at = self._core.env.perf_counter()
         try:
             response = await self._call_hook(write, webhook, info, annotation)
         finally:
-            self._record_wait(began)
+            self._record_wait(started_at)
         if response is None or not response.get("patch"):
             return False
         try:

@@ -1,4 +1,4 @@
-"""``Follower``: a loop that restores stored objects when the objects that they are derived from change."""
+"""``DerivedObjectsController``: restores stored objects when the objects that they are derived from change."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from pilothouse.apiserver.origins import own_writes
 from pilothouse.storage import Change, Staged
 
 
-class Follower(ABC):
+class DerivedObjectsController(ABC):
     """Calls ``stage`` once at the start and after each notification. ``run`` until cancelled."""
 
     reason: str
