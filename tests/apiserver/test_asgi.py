@@ -198,8 +198,9 @@ async def test_other_encodings(world: World) -> None:
 
 
 async def test_head_requests(world: World) -> None:
-    """Health and metrics support HEAD; the API does not."""
-    for target, code in (("/healthz", 200), ("/metrics", 200), ("/version", 405), ("/api", 405), (MAPS, 405)):
+    """Health, metrics and groups support HEAD; the API does not."""
+    supported, others = ("/healthz", "/metrics", "/apis", "/apis/apps"), ("/version", "/api", "/apis/apps/v1", MAPS)
+    for target, code in ((target, code) for code, targets in ((200, supported), (405, others)) for target in targets):
         exchange = world.begin("HEAD", target)
         assert await exchange.run() == b""
         assert exchange.status == code, target

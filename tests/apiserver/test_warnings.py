@@ -173,6 +173,12 @@ async def test_failures_keep_the_warnings_from_before(api: Api) -> None:
     )
 
 
+async def test_unreadable_requests_have_the_warnings_of_their_resource(api: Api) -> None:
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    answer = await api.request("GET", CORE + "endpoints?includeObject=nope", accept=accept)
+    assert (answer.status, len(_warnings(answer))) == (400, 1)
+
+
 async def test_deprecated_objects_are_read_with_a_warning(api: Api) -> None:
     await api.create(CORE + "endpoints", {"metadata": {"name": "e"}})
     answer = await api.get(CORE + "endpoints/e")

@@ -310,11 +310,6 @@ class ApiServer:
                     self._record_document(request, request_info, document)
                 return document
             handler, info = self._find(request, request_info)
-            if read_body is not None:
-                request = Request(request.method, request.target, request.headers, await read_body())
-            is_plain = self.presenter.is_plain(request, request_info)
-            if not is_plain:
-                request = await self.core.long_work.run(len(request.body), self.presenter.read, request, request_info)
             namespace = request_info.namespace if info.namespaced else ""
             strategy = self.core.strategy(info)
             call = Call(
@@ -327,6 +322,12 @@ class ApiServer:
                 request_info.name,
                 list(strategy.deprecation_warnings),
             )
+            if read_body is not None:
+                request = Request(request.method, request.target, request.headers, await read_body())
+            is_plain = self.presenter.is_plain(request, request_info)
+            if not is_plain:
+                request = await self.core.long_work.run(len(request.body), self.presenter.read, request, request_info)
+            call.request = request
             if strategy.deprecation_warnings:
                 self._record_deprecation(request_info, strategy.deprecation_warnings)
             core = self.core

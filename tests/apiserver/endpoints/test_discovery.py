@@ -109,7 +109,7 @@ def test_unserved_paths_are_not_found(discovery: Discovery) -> None:
         with pytest.raises(StatusError, match="could not find the requested resource"):
             get(discovery, path)
     with pytest.raises(StatusError, match="does not allow this method"):
-        discovery.handle(Request("POST", "/apis"), "/apis")
+        discovery.handle(Request("POST", "/apis/apps/v1"), "/apis/apps/v1")
     assert discovery.handle(Request("GET", "/api/v1/pods"), "/api/v1/pods") is None
 
 

@@ -221,7 +221,8 @@ class Discovery:
         segments = [segment for segment in path.split("/") if segment]
         if not segments or segments[0] not in ("api", "apis") or len(segments) > 1 + (segments[0] == "apis") + 1:
             return None
-        if request.method != "GET":
+        if request.method != "GET" and (segments[0] == "api" or len(segments) == 3):
+            # The list of groups and groups are served in any method: they are not routed by go-restful.
             raise errors.method_not_allowed()
         self._refresh()
         core = segments[0] == "api"
