@@ -128,19 +128,19 @@ class Events:
 
     async def take(self, count: int) -> list[tuple[str, str, str]]:
         """The next ``count`` events as (type, name, resource version)."""
-        taken = []
+        received = []
         for _ in range(count):
             type_, obj = await self.next()
-            taken.append((type_, obj["metadata"].get("name", ""), obj["metadata"]["resourceVersion"]))
-        return taken
+            received.append((type_, obj["metadata"].get("name", ""), obj["metadata"]["resourceVersion"]))
+        return received
 
     async def rest(self) -> list[tuple[str, Object]]:
         """All events until the stream ends."""
-        left = []
+        remaining = []
         async for line in self._pieces:
             event = json.loads(line)
-            left.append((event["type"], event["object"]))
-        return left
+            remaining.append((event["type"], event["object"]))
+        return remaining
 
 
 @contextlib.asynccontextmanager

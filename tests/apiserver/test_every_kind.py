@@ -125,10 +125,10 @@ async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None
     if "deletecollection" not in info.verbs:
         return
     await api.create(root, sample(info))
-    gone = await api.delete(root + "?propagationPolicy=Background&labelSelector=of%3Dtest")
-    assert gone.status == 200, gone.text
-    assert gone.body["kind"] == info.list_kind
-    assert [item["metadata"]["name"] for item in gone.body["items"]] == [created["metadata"]["name"]]
+    deleted = await api.delete(root + "?propagationPolicy=Background&labelSelector=of%3Dtest")
+    assert deleted.status == 200, deleted.text
+    assert deleted.body["kind"] == info.list_kind
+    assert [item["metadata"]["name"] for item in deleted.body["items"]] == [created["metadata"]["name"]]
     if info.kind != "CustomResourceDefinition":
         # What admission protects while it is in use waits for a controller that is not here.
         await api.patch(one, {"metadata": {"finalizers": None}})

@@ -100,11 +100,11 @@ async def test_existing_watches_end_and_resume_from_the_lagging_cache(api: Api) 
     revision = api.store.revision
     events = await api.watch(CONFIG_MAPS + f"?resourceVersion={revision}")
     api.server.set_lag(1.0)
-    left = len(await events.rest())
+    remaining = len(await events.rest())
     again = await api.watch(CONFIG_MAPS + f"?resourceVersion={revision}")
     await api.create(CONFIG_MAPS, config_map("b"))
     seen = await again.take(1)
-    assert left == 0
+    assert remaining == 0
     assert [name for _type, name, _revision in seen] == ["b"]
 
 

@@ -71,6 +71,6 @@ async def test_full_worker_queue_returns_429(api: Api) -> None:
     worker.is_full = True
     api.server.core.long_work.get_worker = lambda: worker
     rejected = await api.post(CONFIG_MAPS, LARGE)
-    taken = await api.post(CONFIG_MAPS, SMALL)
+    accepted = await api.post(CONFIG_MAPS, SMALL)
     assert (rejected.status, rejected.body["details"]["retryAfterSeconds"]) == (429, 1)
-    assert taken.status == 201
+    assert accepted.status == 201

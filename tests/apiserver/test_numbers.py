@@ -148,11 +148,11 @@ async def test_grace_period_overflows_as_in_go(api: Api) -> None:
     """``time.Duration(seconds) * time.Second`` of int64's largest number is a second less than nothing."""
     await api.create(PODS, pod(spec={}, terminationGracePeriodSeconds=LARGEST, nodeName="n"))
     before = api.env.now()
-    gone = await api.delete(f"{PODS}/p")
-    assert gone.status == 200, gone.text
-    marked = datetime.datetime.fromisoformat(gone.meta["deletionTimestamp"])
+    deleted = await api.delete(f"{PODS}/p")
+    assert deleted.status == 200, deleted.text
+    marked = datetime.datetime.fromisoformat(deleted.meta["deletionTimestamp"])
     assert marked == before - datetime.timedelta(seconds=1)
-    assert gone.meta["deletionGracePeriodSeconds"] == LARGEST
+    assert deleted.meta["deletionGracePeriodSeconds"] == LARGEST
     again = await api.delete(f"{PODS}/p?gracePeriodSeconds=10")
     assert again.status == 200, again.text
     assert (await api.get(f"{PODS}/p")).meta["deletionGracePeriodSeconds"] == 10

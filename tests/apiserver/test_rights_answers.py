@@ -170,8 +170,8 @@ def normal(status: int, body: Any) -> Any:
         return status, str(body)[:40]
     if body.get("kind") == "Status":
         return status, body.get("reason"), body.get("message"), body.get("details") or {}
-    told = body.get("status")
-    return status, told if str(body.get("kind", "")).endswith("Review") else None
+    reported = body.get("status")
+    return status, reported if str(body.get("kind", "")).endswith("Review") else None
 
 
 def _decoded(text: str) -> Any:

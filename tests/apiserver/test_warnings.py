@@ -51,8 +51,8 @@ def _definition(*formats: str) -> Object:
 
 
 def _warnings(answer: Answer) -> list[str]:
-    found = re.findall(r'299 - "((?:[^"\\]|\\.)*)"', answer.headers.get("warning", ""))
-    return [re.sub(r"\\(.)", r"\1", text) for text in found]
+    result = re.findall(r'299 - "((?:[^"\\]|\\.)*)"', answer.headers.get("warning", ""))
+    return [re.sub(r"\\(.)", r"\1", text) for text in result]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ UPDATES: dict[str, tuple[str, Object, str, Object, list[str]]] = {
 async def test_updates_have_upstreams_warnings(
     api: Api, path: str, body: Object, part: str, patch: Object, warnings: list[str]
 ) -> None:
-    made = await api.create(path, {"metadata": {"name": "w"}, **body} if "metadata" not in body else _named(body))
-    answer = await api.patch(f"{path}/{made['metadata']['name']}{part}", patch)
+    created = await api.create(path, {"metadata": {"name": "w"}, **body} if "metadata" not in body else _named(body))
+    answer = await api.patch(f"{path}/{created['metadata']['name']}{part}", patch)
     assert (answer.status, _warnings(answer)) == (200, warnings), answer.text
 
 

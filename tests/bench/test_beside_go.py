@@ -38,8 +38,8 @@ def test_phases_measure_wall_time_cpu_per_pod_and_memory() -> None:
 
 
 def test_wait_ends_when_complete_and_fails_with_the_missing_objects() -> None:
-    left = [2, 1, 0]
-    wait_until(lambda: left.pop(0), patience=60, look=0)
-    assert left == []
+    remaining = [2, 1, 0]
+    wait_until(lambda: remaining.pop(0), patience=60, look=0)
+    assert remaining == []
     with pytest.raises(AssertionError, match="still missing: 1 pod"):
         wait_until(lambda: "1 pod", patience=0, look=0)

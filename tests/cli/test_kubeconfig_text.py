@@ -113,8 +113,8 @@ def test_adding_twice_equals_adding_once(text: str) -> None:
 
 def test_other_lines_are_unchanged() -> None:
     after = with_context(USUAL, addition())
-    left = [line for line in USUAL.splitlines() if line not in after.splitlines()]
-    assert left == ["current-context: prod # really"]
+    remaining = [line for line in USUAL.splitlines() if line not in after.splitlines()]
+    assert remaining == ["current-context: prod # really"]
     assert "current-context: pilothouse # really" in after
     assert without_context(after, "pilothouse") == USUAL
 
@@ -134,18 +134,18 @@ def test_deleted_previous_context_is_not_restored() -> None:
 
 def test_leftover_context_does_not_hide_the_previous_one() -> None:
     """A process that was killed took nothing out: the next one finds its own context as the current one."""
-    left = with_context(USUAL, addition())
-    assert without_context(with_context(left, addition("https://127.0.0.1:7777")), "pilothouse") == USUAL
+    remaining = with_context(USUAL, addition())
+    assert without_context(with_context(remaining, addition("https://127.0.0.1:7777")), "pilothouse") == USUAL
 
 
 def test_context_that_is_added_again_does_not_hide_the_previous_one() -> None:
     first, second = addition(name="a"), addition(name="b")
     text = with_context(with_context(with_context(USUAL, first), second), first)
     for names in (("a", "b"), ("b", "a")):
-        left = text
+        remaining = text
         for name in names:
-            left = without_context(left, name)
-        assert read(left) == read(USUAL)
+            remaining = without_context(remaining, name)
+        assert read(remaining) == read(USUAL)
 
 
 def test_other_clusters_are_not_marked() -> None:

@@ -242,9 +242,9 @@ async def test_leftovers_of_a_killed_process_are_replaced(tmp_path: Path) -> Non
     await killed.__aenter__()
     async with merged_kubeconfig(path, server("https://127.0.0.1:2")) as name:
         assert (name, url_in(path)) == ("pilothouse", "https://127.0.0.1:2")
-    left = path.read_text()
+    remaining = path.read_text()
     await killed.__aexit__(None, None, None)
-    assert path.read_text() == left, "the context was no longer its own"
+    assert path.read_text() == remaining, "the context was no longer its own"
     async with merged_kubeconfig(path, server(GONE)):
         path.write_text(path.read_text() + "# mine\n")
     assert path.read_text() == USUAL + "# mine\n"

@@ -75,10 +75,10 @@ def test_kubectl_is_taken_from_the_path(tmp_path: Path) -> None:
     (own / "kubectl").write_text('#!/bin/sh\necho "kubectl got $*"\n')
     (own / "kubectl").chmod(0o755)
     result = run_pilothouse(tmp_path, "envtest-assets", "--dir", "found", PATH=str(own))
-    said = subprocess.run(
+    output = subprocess.run(
         [Path(result.stdout.strip()) / "kubectl", "get", "pods"], capture_output=True, text=True, check=True
     )
-    assert said.stdout == "kubectl got get pods\n"
+    assert output.stdout == "kubectl got get pods\n"
 
 
 def test_administrator_and_user_certificates_authenticate(environment: Environment) -> None:

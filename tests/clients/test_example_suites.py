@@ -82,9 +82,9 @@ def prepared(language: str, suite: Suite, directory: Path) -> tuple[Path, dict[s
     if language == "go" and not (project / "vendor").is_dir():
         environment["GOFLAGS"] = "-mod=mod"  # go.sum is made from what is in the module cache
     done = run(suite.finds, project, environment)
-    said = re.search(suite.missing, done.stdout + done.stderr)
-    if done.returncode and said:
-        pytest.skip(f"{' '.join(suite.finds)}: {said[0].strip()[:300]}")
+    match = re.search(suite.missing, done.stdout + done.stderr)
+    if done.returncode and match:
+        pytest.skip(f"{' '.join(suite.finds)}: {match[0].strip()[:300]}")
     assert done.returncode == 0, done.stdout + done.stderr
     return project, environment
 

@@ -59,10 +59,10 @@ class Session:
 
     def run(self) -> dict[str, Any]:
         kubectl, hook = self._kubectl, self._webhook
-        given = definition(clientConfig=hook.config)
-        for version in given["spec"]["versions"]:
+        crd = definition(clientConfig=hook.config)
+        for version in crd["spec"]["versions"]:
             del version["selectableFields"]  # v1.20 does not know them
-        kubectl("create", "-f", "-", stdin=given)
+        kubectl("create", "-f", "-", stdin=crd)
         kubectl("wait", "--for=condition=Established", "crd/things.example.com")
         until(lambda: "v2" in self._reading.raw("/apis/example.com")[1], "both versions are discovered")
         self._verbs()

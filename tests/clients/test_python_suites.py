@@ -83,9 +83,9 @@ def test_the_official_client_decodes_a_list_of_every_kind(tmp_path: Path) -> Non
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr[-8000:]
-    told = json.loads(done.stdout)
-    assert told["lists"] > 90
+    decoded = json.loads(done.stdout)
+    assert decoded["lists"] > 90
     assert len(made) > 50
-    assert not {kind for kind in made if not told["items"].get(kind)}, "each is in a list"
+    assert not {kind for kind in made if not decoded["items"].get(kind)}, "each is in a list"
     listed = {f"{info.api_version} {info.kind}" for info in built_in() if "list" in info.verbs}
-    assert not listed - set(told["items"]), "nothing that is served is left out"
+    assert not listed - set(decoded["items"]), "nothing that is served is left out"

@@ -95,11 +95,11 @@ def test_replica_set_life_cycle_with_kubectl(terminal: Terminal) -> None:
     assert len(kubectl("get", "nodes", "--no-headers").splitlines()) == 3
     kubectl("create", "-f", "-", stdin=replica_set())
     first = kubectl.until_ready(3)
-    gone = sorted(first)[0]
-    kubectl("delete", "pod", gone)
+    deleted_pod = sorted(first)[0]
+    kubectl("delete", "pod", deleted_pod)
     healed = kubectl.until_ready(3)
     assert len(healed & first) == 2
-    assert gone not in healed
+    assert deleted_pod not in healed
     kubectl("scale", "rs/web", "--replicas=5")
     kubectl.until_ready(5)
     kubectl("scale", "rs/web", "--replicas=3")
@@ -178,8 +178,8 @@ def test_object_without_a_running_controller_is_reported_immediately(tmp_path: P
     words = ["up", "--port=0", "-f", manifest, "--wait", "--timeout=1s", "--controllers=*,-replicaset"]
     done = run_pilothouse(tmp_path, *words)
     assert done.returncode == 1
-    told = "replicasets.apps/web in default: it will not be reconciled, because replicaset-controller is not running"
-    assert told in done.stdout.splitlines()
+    message = "replicasets.apps/web in default: it will not be reconciled, because replicaset-controller is not running"
+    assert message in done.stdout.splitlines()
     alone = run_pilothouse(tmp_path, *words[:-1], "--no-manager")
     assert "does not run here" not in alone.stdout, "another manager may do that"
 

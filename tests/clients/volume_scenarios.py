@@ -229,8 +229,8 @@ def claim_expansion_and_pod_move(stage: VolumeCluster) -> None:
     stage("patch", "pvc", "data-web-0", "-p", '{"spec":{"resources":{"requests":{"storage":"3Gi"}}}}')
     until(lambda: stage.claims()["data-web-0"]["status"]["capacity"] == {"storage": "3Gi"}, "it has what it asks for")
     assert stage.volumes()[volume]["spec"]["capacity"] == {"storage": "3Gi"}
-    told = {"ExternalExpanding", "Resizing", "VolumeResizeSuccessful"}
-    until(lambda: told <= stage.event_reasons("data-web-0"), "and says how it came to it")
+    reported = {"ExternalExpanding", "Resizing", "VolumeResizeSuccessful"}
+    until(lambda: reported <= stage.event_reasons("data-web-0"), "and says how it came to it")
     stage("cordon", old)
     stage("delete", "pod", "web-0")
     until(lambda: "web-0" in stage.members() and is_ready(stage.get("pod", "web-0")), "it runs again")

@@ -221,8 +221,8 @@ async def test_generated_names_graceful_deletion_and_dry_run(client: Client, ns:
     assert one.metadata.name.startswith("p-")
     assert [item.metadata.name for item in (await client.list(PODS, ns)).items] == [one.metadata.name]
     await client.delete(PODS, one.metadata.name, ns, uid=one.metadata.uid, grace_period_seconds=0)
-    left = await client.get(PODS, one.metadata.name, ns)
-    assert left.metadata.deletion_timestamp is not None
+    remaining = await client.get(PODS, one.metadata.name, ns)
+    assert remaining.metadata.deletion_timestamp is not None
     await client.patch(PODS, one.metadata.name, merge_patch({"metadata": {"finalizers": None}}), ns)
     with pytest.raises(NotFound):
         await client.get(PODS, one.metadata.name, ns)

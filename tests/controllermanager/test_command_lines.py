@@ -72,7 +72,7 @@ def test_program_starts_and_waits_for_the_api_server(tmp_path: Path, line: str) 
         deadline = time.monotonic() + 20
         lines += process.stderr.readlines()
         assert process.wait(deadline - time.monotonic()) == 0, "".join(lines)
-    said = [re.search(r'flag="(\S+)"', logged) for logged in lines]
-    ignored = [item.group(1) for item in said if item]
+    match = [re.search(r'flag="(\S+)"', logged) for logged in lines]
+    ignored = [item.group(1) for item in match if item]
     assert len(ignored) == len(set(ignored)), "one warning for a flag"
     assert not any(logged.startswith("E") for logged in lines), "".join(lines)

@@ -175,8 +175,8 @@ def test_controller_gates_reach_their_options() -> None:
     for descriptor in DESCRIPTORS:
         for spec in descriptor.gate_fields:
             gate = known_gates()[spec.gate]
-            told = options(changed(gate), f"--controllers={descriptor.name}").controller_options[descriptor.name]
-            assert getattr(told, spec.field) is not gate.default, spec
+            reported = options(changed(gate), f"--controllers={descriptor.name}").controller_options[descriptor.name]
+            assert getattr(reported, spec.field) is not gate.default, spec
 
 
 @cases(

@@ -20,8 +20,8 @@ PUBLISHERS = (ROOT_CA.name, TRUST_BUNDLE.name)
 
 
 def read(*words: str) -> Options:
-    known = flag_set("kube-controller-manager")
-    return options_from(known.parse(words), DESCRIPTORS, known)
+    flags = flag_set("kube-controller-manager")
+    return options_from(flags.parse(words), DESCRIPTORS, flags)
 
 
 def root_ca_options(options: Options, name: str) -> tuple[str, str]:

@@ -25,9 +25,9 @@ def functions_in(directory: Path) -> set[str]:
 
 def missing(cases: Cases, directory: Path) -> list[str]:
     """Cases whose function does not exist, and empty reasons."""
-    known = functions_in(directory)
+    functions = functions_in(directory)
     return [
         f"{case}: {target}"
         for case, target in cases.items()
-        if (target not in known if not target.startswith(NOT) else len(target) < len(NOT) + 10)
+        if (target not in functions if not target.startswith(NOT) else len(target) < len(NOT) + 10)
     ]

@@ -154,12 +154,12 @@ def test_log_lines_have_virtual_time() -> None:
     configure(stream=stream)
 
     async def main(env: Env) -> None:
-        told = Log("replicaset")
-        told.info("Began")
+        log = Log("replicaset")
+        log.info("Began")
         await asyncio.sleep(90061.5)
-        told.info("Finished syncing")
+        log.info("Finished syncing")
         configure(stream=stream, json_lines=True)
-        told.info("Again")
+        log.info("Again")
 
     try:
         run(main)

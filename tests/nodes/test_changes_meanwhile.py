@@ -134,8 +134,8 @@ async def test_a_silent_node_sends_no_events(w: World) -> None:
     await w.client.patch(NODES.raw, "n0", merge_patch({"spec": {"unschedulable": True}}))
     w.nodes.press("n0", "memory")
     await asyncio.sleep(30)
-    told = {event.reason for event in (await w.client.list(EVENTS)).items}
-    assert told.isdisjoint({"NodeNotSchedulable", "EvictionThresholdMet", "Evicted"})
+    reported = {event.reason for event in (await w.client.list(EVENTS)).items}
+    assert reported.isdisjoint({"NodeNotSchedulable", "EvictionThresholdMet", "Evicted"})
 
 
 async def test_a_second_pressure_does_not_hurry_the_evictions_and_each_ends_by_itself(w: World) -> None:

@@ -198,8 +198,8 @@ async def test_a_claim_that_asks_for_more_gets_it(world: World) -> None:
     assert not claim["status"].get("allocatedResourceStatuses")
     volume = await world.must_get(f"{VOLUMES}/{claim['spec']['volumeName']}")
     assert volume["spec"]["capacity"] == {"storage": "5Gi"}
-    told = f"External resizer is resizing volume {claim['spec']['volumeName']}"
-    assert f"PersistentVolumeClaim/c {told}" in await world.events("Resizing")
+    message = f"External resizer is resizing volume {claim['spec']['volumeName']}"
+    assert f"PersistentVolumeClaim/c {message}" in await world.events("Resizing")
     assert await world.events("VolumeResizeSuccessful") == ["PersistentVolumeClaim/c Resize volume succeeded"]
 
 
@@ -219,6 +219,6 @@ async def test_attached_volumes_are_not_deleted(world: World) -> None:
     await world.delete(f"{PODS}/p")
     await wait_for_sync()
     assert await attachments(world) == {}
-    left = (await world.must_get(path))["metadata"]
-    assert left["finalizers"] == ["kubernetes.io/pv-protection"], "what is left is another's"
-    assert "deletionTimestamp" in left
+    remaining = (await world.must_get(path))["metadata"]
+    assert remaining["finalizers"] == ["kubernetes.io/pv-protection"], "what is left is another's"
+    assert "deletionTimestamp" in remaining

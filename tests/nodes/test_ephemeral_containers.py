@@ -17,16 +17,16 @@ def debugger(*command: str, name: str = "debugger", **fields: Any) -> dict[str, 
 
 def test_it_starts_in_a_pod_that_runs_and_ends_once() -> None:
     made = runtime_pod(pod(), until=10)
-    given = pod(ephemeralContainers=[debugger("sleep", "5")])
-    update_behaviour(made, behaviour_of(given, PLAIN), 10)
+    pod_object = pod(ephemeralContainers=[debugger("sleep", "5")])
+    update_behaviour(made, behaviour_of(pod_object, PLAIN), 10)
     advance(made, 12)
-    (shown,) = status(given, made, instant(12), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
+    (shown,) = status(pod_object, made, instant(12), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
     assert shown["name"] == "debugger"
     assert shown["state"] == {"running": {"startedAt": "2026-01-01T12:00:10Z"}}
     assert shown["ready"] is False
     assert "started" not in shown
     advance(made, 60)
-    (shown,) = status(given, made, instant(60), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
+    (shown,) = status(pod_object, made, instant(60), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
     assert shown["state"]["terminated"]["exitCode"] == 0
     assert shown["state"]["terminated"]["finishedAt"] == "2026-01-01T12:00:15Z"
     assert shown["restartCount"] == 0

@@ -222,8 +222,8 @@ async def test_under_pressure_pods_are_evicted_one_by_one_until_enough_is_freed(
     await asyncio.sleep(30)
     assert (await conditions(w, "n0"))["MemoryPressure"] == "False"
     assert is_ready(await w.existing("elsewhere"))
-    told = {e.reason for e in await w.node_events()}
-    assert {"EvictionThresholdMet", "NodeHasInsufficientMemory", "NodeHasSufficientMemory"} <= told
+    events = {e.reason for e in await w.node_events()}
+    assert {"EvictionThresholdMet", "NodeHasInsufficientMemory", "NodeHasSufficientMemory"} <= events
 
 
 async def test_critical_pods_stay_and_relief_ends_it(w: World) -> None:

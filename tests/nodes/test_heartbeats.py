@@ -43,8 +43,8 @@ async def test_the_start_taint_is_removed_unless_a_controller_removes_it(w: Worl
     other = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
     await w.create_node("a", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, other])
     await w.start_nodes("a", profile=Profile(events=False, clears_start_taint=clears))
-    left = [taint.effect for taint in (await w.node("a")).spec.taints]
-    assert left == (["NoExecute"] if clears else ["NoSchedule", "NoExecute"])
+    remaining = [taint.effect for taint in (await w.node("a")).spec.taints]
+    assert remaining == (["NoExecute"] if clears else ["NoSchedule", "NoExecute"])
 
 
 async def test_heartbeats_are_leases_and_the_status_is_written_rarely(w: World) -> None:

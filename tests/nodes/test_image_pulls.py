@@ -82,11 +82,11 @@ def test_pulls_are_tried_again_with_pauses() -> None:
 
 
 def test_the_status_and_the_events_are_a_kubelets() -> None:
-    given = pod(**_waiting())
-    made = runtime_pod(given, until=0)
+    pod_object = pod(**_waiting())
+    made = runtime_pod(pod_object, until=0)
 
     def shown() -> tuple[str, str]:
-        (container,) = status(given, made, instant(0), "10.0.0.1", "10.1.0.1")["status"]["containerStatuses"]
+        (container,) = status(pod_object, made, instant(0), "10.0.0.1", "10.1.0.1")["status"]["containerStatuses"]
         return container["state"]["waiting"]["reason"], container["state"]["waiting"]["message"]
 
     failed = f"rpc error: code = NotFound desc = {_NOT_FOUND}"

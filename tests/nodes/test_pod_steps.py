@@ -147,8 +147,8 @@ OVER = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-01-
     },
 )
 def test_existing_containers(container: dict[str, Any] | None, policy: str, expected: tuple[str, int, bool]) -> None:
-    told = [{"name": "a", **container}] if container else []
-    made = pod(policy=policy, status={"startTime": "2026-01-01T12:00:00Z", "containerStatuses": told})
+    reported = [{"name": "a", **container}] if container else []
+    made = pod(policy=policy, status={"startTime": "2026-01-01T12:00:00Z", "containerStatuses": reported})
     result = recover(made, behaviour_of(made, PROFILE), PROFILE, instant(30.0))
     assert result is not None
     (run,) = result.containers

@@ -333,7 +333,7 @@ async def test_events_are_those_of_a_kubelet(w: World) -> None:
     await w.delete()
     await asyncio.sleep(3)
     pulled = "already present on machine and can be accessed by the pod"
-    told = [(e.reason, e.message, e.involved_object.field_path) for e in await w.events()]
+    reported = [(e.reason, e.message, e.involved_object.field_path) for e in await w.events()]
     expected = []
     for path, image in (("initContainers{i}", "init"), ("initContainers{s}", "side"), ("containers{c}", "app:v1")):
         expected += [
@@ -345,6 +345,6 @@ async def test_events_are_those_of_a_kubelet(w: World) -> None:
         ("Killing", "Stopping container s", "spec.initContainers{s}"),
         ("Killing", "Stopping container c", "spec.containers{c}"),
     ]
-    assert [event for event in told if event[2]] == expected
+    assert [event for event in reported if event[2]] == expected
     source = {(e.source.component, e.source.host) for e in await w.events()}
     assert source == {("kubelet", "node-0")}

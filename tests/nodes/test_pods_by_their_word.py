@@ -93,10 +93,10 @@ async def test_a_missing_image_is_replaced_by_an_existing_one(w: World) -> None:
     assert pod["status"]["phase"] == "Pending"
     assert pod["status"]["podIP"]
     assert pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
-    told = {(e.type, e.reason, e.message.partition(":")[0]) for e in await w.events()}
-    assert ("Normal", "Pulling", 'Pulling image "webserver') in told
-    assert ("Warning", "Failed", "Error") in told
-    assert ("Normal", "BackOff", 'Back-off pulling image "webserver') in told
+    events = {(e.type, e.reason, e.message.partition(":")[0]) for e in await w.events()}
+    assert ("Normal", "Pulling", 'Pulling image "webserver') in events
+    assert ("Warning", "Failed", "Error") in events
+    assert ("Normal", "BackOff", 'Back-off pulling image "webserver') in events
     patch = strategic_merge_patch({"spec": {"containers": container(image="webserver:1")}})
     await w.client.patch(PODS.raw, "p", patch, "default")
     await asyncio.sleep(1)

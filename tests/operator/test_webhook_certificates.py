@@ -335,8 +335,8 @@ async def test_a_stopping_process_deletes_its_webhook_configurations(env: Env, t
         if taken_over:
             await second.rotator.sync()
         await first.rotator.withdraw()
-        left = [await cluster.client.list(kind) for kind in CONFIGURATIONS.values()]
-        assert [len(item.items) for item in left] == ([1, 1] if taken_over else [0, 0])
+        remaining = [await cluster.client.list(kind) for kind in CONFIGURATIONS.values()]
+        assert [len(item.items) for item in remaining] == ([1, 1] if taken_over else [0, 0])
 
 
 async def test_the_generated_roles_suffice(env: Env) -> None:

@@ -54,7 +54,7 @@ def test_user_is_not_root() -> None:
 def test_stop_timeout_exceeds_the_shutdown_timeout() -> None:
     assert (
         float(dict(settings())["TimeoutStopSec"])
-        > options_from((known := flag_set("kube-controller-manager")).parse([]), DESCRIPTORS, known).shutdown_timeout
+        > options_from((flags := flag_set("kube-controller-manager")).parse([]), DESCRIPTORS, flags).shutdown_timeout
     )
 
 

@@ -204,19 +204,19 @@ def _lease_events(*, leaps: bool) -> list[tuple[float, str, str, str]]:
 
 
 def test_informers_show_the_same_whether_they_are_woken_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[int] = []
+    received: list[int] = []
     take: Any = Reflector._on_events
 
     def noted(reflector: Any, events: Any) -> None:
-        taken.append(len(events))
+        received.append(len(events))
         take(reflector, events)
 
     monkeypatch.setattr(Reflector, "_on_events", noted)
     with_leaps = _lease_events(leaps=True)
-    assert len(taken) > 40, "nobody was woken for most of them"
-    taken.clear()
+    assert len(received) > 40, "nobody was woken for most of them"
+    received.clear()
     without = _lease_events(leaps=False)
-    assert taken == []
+    assert received == []
     assert with_leaps == without
 
 

@@ -128,8 +128,8 @@ _NOT_IN_V1_20 = frozenset({"message", "details"})
 def _scrubbed(value: Any, without: frozenset[str]) -> Any:
     """Without varying values, and without empty ones, of which v1.20 writes more."""
     if isinstance(value, dict):
-        left = {key: _scrubbed(one, without) for key, one in value.items() if key not in _IDS_AND_TIMES | without}
-        return {key: one for key, one in sorted(left.items()) if one not in (None, {}, [], "")}
+        remaining = {key: _scrubbed(one, without) for key, one in value.items() if key not in _IDS_AND_TIMES | without}
+        return {key: one for key, one in sorted(remaining.items()) if one not in (None, {}, [], "")}
     if isinstance(value, list):
         return [_scrubbed(item, without) for item in value]
     return value
@@ -137,17 +137,17 @@ def _scrubbed(value: Any, without: frozenset[str]) -> Any:
 
 def _compared(event: Event, one: Asked, code: int) -> Event:
     fields = frozenset[str]().union(*(known.fields for known in DIFFERENCES if known.applies(one, code)))
-    left: Event = {}
+    remaining: Event = {}
     for key, value in event.items():
         if key in _IDS_AND_TIMES:
             continue
         is_status = key == "responseStatus" or (isinstance(value, dict) and value.get("kind") == "Status")
-        left[key] = _scrubbed(value, fields | (_NOT_IN_V1_20 if is_status else frozenset()))
+        remaining[key] = _scrubbed(value, fields | (_NOT_IN_V1_20 if is_status else frozenset()))
     reason = event.get("annotations", {}).get("authorization.k8s.io/reason", "")
     if reason.startswith("RBAC: allowed by"):
         # Which of several bindings is found first is a matter of chance there.
-        left["annotations"]["authorization.k8s.io/reason"] = "RBAC"
-    return {key: value for key, value in left.items() if key not in fields and value not in (None, {}, [])}
+        remaining["annotations"]["authorization.k8s.io/reason"] = "RBAC"
+    return {key: value for key, value in remaining.items() if key not in fields and value not in (None, {}, [])}
 
 
 def _asked_alike(sessions: tuple[Session, Session]) -> Iterator[tuple[str, Asked, int]]:

@@ -23,10 +23,10 @@ def test_pods_are_created_and_keep_running(view: View, manager: Program) -> None
     with PodHistory(view) as history:
         view.create(replica_set("web", 3))
         first = three_ready(view)
-        gone = sorted(first)[0]
-        view.kubectl("delete", "pod", gone, "--wait=true")
+        deleted_pod = sorted(first)[0]
+        view.kubectl("delete", "pod", deleted_pod, "--wait=true")
         until(lambda: len(view.ready()) == 3, "the deleted pod is replaced")
-        assert gone not in view.ready()
+        assert deleted_pod not in view.ready()
         assert len(view.ready() & first) == 2
         assert history.most == 3
     until(lambda: len(view.events("SuccessfulCreate")) == 4, "each creation has its event")

@@ -146,7 +146,7 @@ def linearized(history: Sequence[Operation], *, most_steps: int = 1_000_000) -> 
     state: State | None = None
     done = 0
     tried: set[tuple[int, State | None]] = set()
-    taken: list[tuple[_Entry, State | None]] = []
+    received: list[tuple[_Entry, State | None]] = []
     longest: list[Operation] = []
     entry = head.following
     while missing:
@@ -159,18 +159,18 @@ def linearized(history: Sequence[Operation], *, most_steps: int = 1_000_000) -> 
             tried.add((reached, after))
             if len(tried) > most_steps:
                 raise Undecided(f"{len(history)} operations, {most_steps} states")
-            taken.append((entry, state))
+            received.append((entry, state))
             state, done = after, reached
             missing -= entry.returns is not None
             entry.lift()
-            if len(taken) > len(longest):
-                longest = [each.operation for each, _state in taken if each.operation is not None]
+            if len(received) > len(longest):
+                longest = [each.operation for each, _state in received if each.operation is not None]
             entry = head.following
             continue
         # A return: its call must come before. So the last choice was wrong.
-        if not taken:
+        if not received:
             return False, longest
-        entry, state = taken.pop()
+        entry, state = received.pop()
         done ^= 1 << entry.number
         missing += entry.returns is not None
         entry.unlift()

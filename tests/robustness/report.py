@@ -60,9 +60,9 @@ def check(
             result.append(f"undecided: {name}: {error}")
             continue
         if not fits:
-            left = [one for one in resolved(history, stored_by_name[name]) if one not in order]
-            left.sort(key=lambda one: one.end)
+            remaining = [one for one in resolved(history, stored_by_name[name]) if one not in order]
+            remaining.sort(key=lambda one: one.end)
             result.append(
-                f"not linearizable: {name} after {order[-4:]}: one of {left[:4]}; stored {stored_by_name[name]}"
+                f"not linearizable: {name} after {order[-4:]}: one of {remaining[:4]}; stored {stored_by_name[name]}"
             )
     return [*result, *list_violations(stored, snapshots), *violations(stored, watches)]

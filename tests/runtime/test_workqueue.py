@@ -292,12 +292,12 @@ async def test_delayed_key_is_readded_without_a_worker(env: Env) -> None:
         return 5.0 if rests else None
 
     queue.at_rest = at_rest
-    taken: list[float] = []
+    received: list[float] = []
 
     async def work() -> None:
         while True:
             key = await queue.get()
-            taken.append(env.monotonic())
+            received.append(env.monotonic())
             await asyncio.sleep(0)
             queue.done(key)
             queue.add_after(key, 5.0)
@@ -305,18 +305,18 @@ async def test_delayed_key_is_readded_without_a_worker(env: Env) -> None:
     worker = asyncio.create_task(work())
     queue.add("pass")
     await asyncio.sleep(17.0)
-    assert (taken, requests) == ([0.0], [5.0, 10.0, 15.0])
+    assert (received, requests) == ([0.0], [5.0, 10.0, 15.0])
     text = metrics.exposition()
     assert 'workqueue_adds_total{name="passes"} 4' in text
     assert 'workqueue_retries_total{name="passes"} 4' in text
     assert 'workqueue_work_duration_seconds_count{name="passes"} 4' in text
     rests = False
     await asyncio.sleep(10.0)
-    assert taken == [0.0, 20.0, 25.0], "at the times at which it would have been due"
+    assert received == [0.0, 20.0, 25.0], "at the times at which it would have been due"
     rests = True
     queue.add("pass")
     await asyncio.sleep(1.0)
-    assert taken[-1] == 27.0, "who adds it has it worked on"
+    assert received[-1] == 27.0, "who adds it has it worked on"
     worker.cancel()
 
 
@@ -325,12 +325,12 @@ def test_events_during_a_busy_loop_are_merged_into_one_sync() -> None:
 
     async def main() -> tuple[list[str], list[str]]:
         queue: WorkQueue[str] = WorkQueue(Env(), turns=8)
-        taken: list[str] = []
+        received: list[str] = []
 
         async def work() -> None:
             while True:
                 key = await queue.get()
-                taken.append(key)
+                received.append(key)
                 queue.done(key)
 
         worker = asyncio.create_task(work())
@@ -340,11 +340,11 @@ def test_events_during_a_busy_loop_are_merged_into_one_sync() -> None:
         queue.add("other")
         for _turn in range(12):
             await asyncio.sleep(0)
-        first = [*taken]
+        first = [*received]
         queue.add("busy")
         queue.shut_down()
         await asyncio.gather(worker, return_exceptions=True)
-        return first, taken
+        return first, received
 
     first, all_of_them = asyncio.run(main())
     assert first == ["busy", "other"]

@@ -61,8 +61,8 @@ class GraphUser(User):
             try:
                 obj = await self.get(self._path(kind, doc))
                 if obj is not None and FOREIGN in obj["metadata"].get("finalizers", ()):
-                    left = [finalizer for finalizer in obj["metadata"]["finalizers"] if finalizer != FOREIGN]
-                    await self.merge(self._path(kind, doc), {"metadata": {"finalizers": left}})
+                    remaining = [finalizer for finalizer in obj["metadata"]["finalizers"] if finalizer != FOREIGN]
+                    await self.merge(self._path(kind, doc), {"metadata": {"finalizers": remaining}})
             except ApiError:
                 continue
 

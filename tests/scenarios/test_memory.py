@@ -73,9 +73,9 @@ class ChurnUser(User):
         for path, how in zip(sets, ("Orphan", "Foreground", "Background"), strict=False):
             await self.request("DELETE", f"{path}?propagationPolicy={how}")
         await self.request("DELETE", f"/api/v1/namespaces/{suffix}")
-        while left := [pod for pod in await self.items("/api/v1/pods") if suffix in pod["metadata"]["name"]]:
+        while remaining := [pod for pod in await self.items("/api/v1/pods") if suffix in pod["metadata"]["name"]]:
             await asyncio.sleep(5)
-            for pod in left:
+            for pod in remaining:
                 if "ownerReferences" not in pod["metadata"]:
                     await self._delete_pod(pod)
         while await self.get(f"/api/v1/namespaces/{suffix}"):  # noqa: ASYNC110  # it is another process that ends it

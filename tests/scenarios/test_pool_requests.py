@@ -136,8 +136,8 @@ async def check_final_state(simulation: Simulation, user: DriverAndUsers) -> Non
     await asyncio.sleep(1.5 * HOUR)
     # The clock may have been a day ahead when an answer was given.
     past = simulation.env.now() - datetime.timedelta(hours=1, minutes=11)
-    left = [item["status"]["conditions"][0]["lastTransitionTime"] for item in await user.items(REQUESTS)]
-    assert [since for since in left if parse_time(since) < past] == []
+    remaining = [item["status"]["conditions"][0]["lastTransitionTime"] for item in await user.items(REQUESTS)]
+    assert [since for since in remaining if parse_time(since) < past] == []
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (PoolRequests(),))

@@ -125,10 +125,10 @@ class Servers(RandomUser):
         obj = await self.get(f"{VERSIONS}/{resource}")
         if obj is None:
             obj = await self.request("POST", VERSIONS, {**HEAD, "metadata": {"name": resource}, "spec": {}})
-        said = entries(obj)
-        said[server] = {"apiServerID": server, "encodingVersion": version, "decodableVersions": ["v1", "v2"]}
-        versions = {entry["encodingVersion"] for entry in said.values()}
-        status = {**obj.get("status", {}), "storageVersions": list(said.values())}
+        by_server = entries(obj)
+        by_server[server] = {"apiServerID": server, "encodingVersion": version, "decodableVersions": ["v1", "v2"]}
+        versions = {entry["encodingVersion"] for entry in by_server.values()}
+        status = {**obj.get("status", {}), "storageVersions": list(by_server.values())}
         status["commonEncodingVersion"] = versions.pop() if len(versions) == 1 else None
         await self.request("PUT", f"{VERSIONS}/{resource}/status", {**obj, "status": status})
 

@@ -159,8 +159,8 @@ async def delete_accounts(simulation: Simulation, user: Owner) -> None:
     await check(simulation, user)
     await user.delete_all(ACCOUNTS)
     await simulation.settle()
-    left = [item["metadata"] for item in await user.items(SECRETS)]
-    assert [meta for meta in left if meta["annotations"][ACCOUNT_NAME] != "default"] == []
+    remaining = [item["metadata"] for item in await user.items(SECRETS)]
+    assert [meta for meta in remaining if meta["annotations"][ACCOUNT_NAME] != "default"] == []
     for path in (ACCOUNTS, SECRETS, SYSTEM):
         assert not any(item["metadata"].get("finalizers") for item in await user.items(path))
 

@@ -247,11 +247,11 @@ async def check_final_state(simulation: Simulation, user: Owner) -> None:
         if day > 1 + ahead.days:
             await user.merge(f"{SECRETS}/missed-token", {"metadata": {"labels": {INVALID_SINCE: None}}})
             await user.authenticate("missed-token")
-    left = await reasons(user)
-    assert [name for name, why in left.items() if not why] == []
-    assert [left.get(name) for name in ("used-token", "missed-token")] == [["used"], ["used"]]
-    assert [left.get(name) for name in ("mounted-token", "own")] == [["used by a pod"], ["not listed"]]
-    assert "idle-token" not in left
+    remaining = await reasons(user)
+    assert [name for name, why in remaining.items() if not why] == []
+    assert [remaining.get(name) for name in ("used-token", "missed-token")] == [["used"], ["used"]]
+    assert [remaining.get(name) for name in ("mounted-token", "own")] == [["used by a pod"], ["not listed"]]
+    assert "idle-token" not in remaining
 
 
 pytestmark = pytest.mark.simulation(

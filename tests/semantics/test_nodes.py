@@ -64,8 +64,8 @@ def test_comparison_operators(operator: str, toleration: str, taint: str, expect
     tolerations = (Toleration(key="sla", operator=operator, value=toleration),)
     tainted = Taint(key="sla", value=taint, effect="NoExecute")
     assert nodes.tolerates(tolerations[0], tainted, comparison_operators=True) is expected
-    left = nodes.untolerated_taint((tainted,), tolerations, comparison_operators=True)
-    assert (left is None) is expected
+    remaining = nodes.untolerated_taint((tainted,), tolerations, comparison_operators=True)
+    assert (remaining is None) is expected
     assert (nodes.toleration_seconds(tainted, tolerations, comparison_operators=True) is not None) is expected
     assert not nodes.tolerates(tolerations[0], tainted), "only behind a gate"
     assert nodes.untolerated_taint((tainted,), tolerations) == tainted

@@ -351,11 +351,11 @@ def test_connection_limits_depend_on_rlimit_nofile(
 
 
 def test_rlimit_nofile_is_raised() -> None:
-    told = """
+    message = """
 import resource
 from pilothouse.serving.limits import allow_open_files, open_files
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 512))
 allow_open_files()
 print(open_files())
 """
-    assert subprocess.run([sys.executable, "-c", told], capture_output=True, check=True, text=True).stdout == "512\n"
+    assert subprocess.run([sys.executable, "-c", message], capture_output=True, check=True, text=True).stdout == "512\n"

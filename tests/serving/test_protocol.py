@@ -79,8 +79,8 @@ async def test_requests_before_invalid_input_are_answered() -> None:
         writer.write(get("/1") + get("/2") + b"nonsense\r\n\r\n")
         await asyncio.sleep(0.02)
         going.set()
-        said = await rest(reader)
-        assert [said.count(b"\r\n\r\n/1"), said.count(b"\r\n\r\n/2"), said.count(b"HTTP/1.1")] == [1, 1, 2]
+        received = await rest(reader)
+        assert [received.count(b"\r\n\r\n/1"), received.count(b"\r\n\r\n/2"), received.count(b"HTTP/1.1")] == [1, 1, 2]
 
 
 async def test_endless_head_after_a_request_does_not_affect_its_response() -> None:
@@ -98,9 +98,9 @@ async def test_endless_head_after_a_request_does_not_affect_its_response() -> No
         writer.write(b"x" * 3 * HEAD_BYTES)
         await asyncio.sleep(0.05)
         going.set()
-        said = await rest(reader)
-        assert said.endswith(b"\r\n\r\nwhole")
-        assert said.count(b"HTTP/1.1") == 1
+        received = await rest(reader)
+        assert received.endswith(b"\r\n\r\nwhole")
+        assert received.count(b"HTTP/1.1") == 1
 
 
 async def test_pipelined_requests_are_not_a_too_long_head() -> None:

@@ -539,12 +539,12 @@ def test_a_drain_that_a_budget_blocks_is_named(tmp_path: Path) -> None:
     drain = "  timeline: [{name: replacement, at: 1m, drain: {name: web-0}}]\n"
     found = result(tmp_path, f"{BLOCKED}{drain}  until: {{quiet: 5m, time: 2h}}\n")
     assert found.failure is not None
-    said = found.failure.message
-    assert said.startswith(
+    message = found.failure.message
+    assert message.startswith(
         "the cluster was not quiet for 5m within 2h: the timeline has not finished: "
         "replacement: not finished: node web-0: pod default/web-"
     )
-    assert said.count(f"can't be evicted: {BUDGET}") == 2
+    assert message.count(f"can't be evicted: {BUDGET}") == 2
     assert "ADDED /events/" in found.log
     assert "DELETED /events/" not in found.log, "events that expire are no news"
     found = result(tmp_path, f"{BLOCKED}{drain}  until: {{time: 3m}}\n")
@@ -554,6 +554,6 @@ def test_a_drain_that_a_budget_blocks_is_named(tmp_path: Path) -> None:
 
 def test_a_drain_with_a_timeout_names_the_blocking_budget(tmp_path: Path) -> None:
     drain = "  timeline: [{name: replacement, at: 1m, drain: {name: web-0, timeout: 1m}}]\n  until: {time: 3m}\n"
-    said = failure(tmp_path, BLOCKED + drain)
-    assert "node web-0 was not drained within 1m: 2 pods are left: web-" in said
-    assert f"can't be evicted: {BUDGET}" in said
+    message = failure(tmp_path, BLOCKED + drain)
+    assert "node web-0 was not drained within 1m: 2 pods are left: web-" in message
+    assert f"can't be evicted: {BUDGET}" in message

@@ -206,10 +206,10 @@ def kill_writer(directory: Path, revision: int, *, after: int) -> int:
         for _ in range(after):
             child.stdout.readline()
         child.kill()
-        said = child.stdout.read().split(b"\n")
+        output = child.stdout.read().split(b"\n")
         child.wait()
         child.stdout.close()
-    return max((int(line) for line in said[:-1]), default=0)
+    return max((int(line) for line in output[:-1]), default=0)
 
 
 async def test_kill_9_under_load_loses_no_acknowledged_write(env: Env, tmp_path: Path, soak: bool) -> None:

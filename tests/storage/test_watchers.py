@@ -67,13 +67,13 @@ def test_watcher_closed_during_a_dispatch() -> None:
 
 async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env: Env) -> None:
     index = WatcherIndex()
-    taken: list[tuple[str, int]] = []
+    received: list[tuple[str, int]] = []
 
     def taking(name: str, *, takes: bool = True) -> Counting:
         made = watcher(index, "/pods/")
 
         def take(batch: list[Change]) -> bool:
-            taken.append((name, batch[0].revision))
+            received.append((name, batch[0].revision))
             return takes
 
         made.take_at_once = take
@@ -83,9 +83,9 @@ async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env:
     waiting = [asyncio.ensure_future(each.changed()) for each in (first, second)]
     await asyncio.sleep(0)
     index.publish([change("/pods/default/a", 1)], ["/pods/"], at_once=True)
-    assert taken == [], "what was there before they began is not for them"
+    assert received == [], "what was there before they began is not for them"
     index.publish([change("/pods/default/a", 2)], ["/pods/"], at_once=True)
-    assert taken == [("first", 2), ("second", 2)]
+    assert received == [("first", 2), ("second", 2)]
     assert not any(each.done() for each in waiting)
     index.publish([change("/pods/default/a", 3)], ["/pods/"])
     await asyncio.gather(*waiting)
@@ -95,7 +95,7 @@ async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env:
     await asyncio.sleep(0)
     index.publish([change("/pods/default/a", 4)], ["/pods/"], at_once=True)
     await asyncio.gather(*waiting)
-    assert len(taken) == 2, "the first does not wait, so that the second would be ahead of it"
+    assert len(received) == 2, "the first does not wait, so that the second would be ahead of it"
     assert [first.take()[0].revision, second.take()[0].revision] == [4, 4]
 
     third = taking("third", takes=False)

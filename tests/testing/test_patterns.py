@@ -123,9 +123,9 @@ def test_a_correct_operator_passes(capsys: pytest.CaptureFixture[str]) -> None:
         "StaleRestart": 6,
     }
     assert result.runs == 1 + sum(result.faults.values())
-    said = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"explore: seed 0: 18 runs, with a fault at every point, about \d+ s", said[0])
-    assert said[1:] == [f"explore: seed 0: run {number} of 18" for number in range(1, 19)]
+    output = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"explore: seed 0: 18 runs, with a fault at every point, about \d+ s", output[0])
+    assert output[1:] == [f"explore: seed 0: run {number} of 18" for number in range(1, 19)]
 
 
 @cases(

@@ -179,8 +179,8 @@ def test_asks_wrongly(pilothouse):
 def test_a_traceback_ends_in_the_test_that_asked(tmp_path: Path) -> None:
     """Internal frames of pilothouse are hidden from errors of requests and waits. A failing condition is shown with its
     full traceback."""
-    said = _pytest(tmp_path, _FAILS, "--tb=short").stdout
-    refused, in_vain, wrongly = re.split("^___.*$", said, flags=re.MULTILINE)[1:]
+    output = _pytest(tmp_path, _FAILS, "--tb=short").stdout
+    refused, in_vain, wrongly = re.split("^___.*$", output, flags=re.MULTILINE)[1:]
     assert "test_example.py:3: in test_rejected" in refused
     assert "test_example.py:6: in test_waits_in_vain" in in_vain
     assert "src/pilothouse" not in refused + in_vain

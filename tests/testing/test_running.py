@@ -258,19 +258,20 @@ async def test_a_wait_in_vain_shows_conditions_events_and_the_last_error(env: En
         await cluster.apply([thing("ada", "nobody"), thing("eve", "never")])
         with pytest.raises(Timeout) as timeout:
             await cluster.wait_for(*THING, "ada", lambda _found: False, seconds=5)
-        said = str(timeout.value)
-        assert "  condition Ready=False: NobodyThere: there is nobody to greet\n" in said
-        assert "  Thing ada: Waiting: for somebody\n" in said
+        message = str(timeout.value)
+        assert "  condition Ready=False: NobodyThere: there is nobody to greet\n" in message
+        assert "  Thing ada: Waiting: for somebody\n" in message
         assert re.search(
             r"controller greet: default/ada is synced again in \d+\.\d s, its last sync failed \(\d+ in a row\): "
             "ArithmeticError: nobody to greet\n",
-            said,
+            message,
         )
         assert (
-            "default/eve is not queued: nothing has changed since its last sync, its last sync failed for good" in said
+            "default/eve is not queued: nothing has changed since its last sync, its last sync failed for good"
+            in message
         )
-        assert "managedFields" not in said
-        assert "why:" not in said, "the error of the last sync is the reason"
+        assert "managedFields" not in message
+        assert "why:" not in message, "the error of the last sync is the reason"
         with pytest.raises(Timeout, match=r"ConfigMap ada: .* it does not exist\n.*ArithmeticError: nobody to greet"):
             await cluster.wait_for("v1", "ConfigMap", "ada", there, seconds=1)
 

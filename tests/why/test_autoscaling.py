@@ -61,6 +61,6 @@ async def test_metrics_and_limit(cluster: Cluster) -> None:
         )
     await asyncio.sleep(300)
     explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
-    said = texts(explanation.steps)
-    assert any("compares cpu: " in item for item in said), said
-    assert any("is limited: TooManyReplicas: " in item for item in said), said
+    lines = texts(explanation.steps)
+    assert any("compares cpu: " in item for item in lines), lines
+    assert any("is limited: TooManyReplicas: " in item for item in lines), lines

@@ -134,9 +134,9 @@ async def test_similar_pods_with_different_causes(cluster: Cluster) -> None:
     await cluster.user.delete(PODS, before[1], NAMESPACE)
     await asyncio.sleep(60)
     explanation = await cluster.why("deployments.apps", "web")
-    said = roots(explanation)
-    assert any(f"pod/{before[1]} was marked for deletion" in item for item in said), text(explanation)
-    assert any(".image:" in item for item in said), text(explanation)
+    root_causes = roots(explanation)
+    assert any(f"pod/{before[1]} was marked for deletion" in item for item in root_causes), text(explanation)
+    assert any(".image:" in item for item in root_causes), text(explanation)
 
 
 def _service(**spec: Any) -> dict[str, Any]:

@@ -56,8 +56,8 @@ async def test_authorizer_checks_count_towards_the_cost_budget(env: Env) -> None
     check = "authorizer.path('/healthz').check('get').allowed()"
 
     async def asked(times: int) -> Answer:
-        given = policy({"expression": " && ".join([check] * times)})
-        return await post_with_policy(Api(env), config_map(a="1"), given, binding())
+        policy_object = policy({"expression": " && ".join([check] * times)})
+        return await post_with_policy(Api(env), config_map(a="1"), policy_object, binding())
 
     assert (await asked(2)).status == 201
     answer = await asked(3)
@@ -67,8 +67,8 @@ async def test_authorizer_checks_count_towards_the_cost_budget(env: Env) -> None
 
 async def test_unused_authorizer_check_exceeds_the_cost_budget(api: Api) -> None:
     check = "authorizer.path('/healthz').check('get').allowed()"
-    given = policy({"expression": f"{check} && {check} && ({check} || true)"})
-    answer = await post_with_policy(api, config_map(a="1"), given, binding())
+    policy_object = policy({"expression": f"{check} && {check} && ({check} || true)"})
+    answer = await post_with_policy(api, config_map(a="1"), policy_object, binding())
     assert answer.status == 422
 
 
@@ -107,8 +107,8 @@ async def evaluated_by(api: Api, process: Process, given: Object, body: Object) 
 
 async def test_expensive_expressions_are_evaluated_in_a_worker_process(api: Api) -> None:
     process = Process()
-    given = policy(HEAVY_POLICY, {"expression": "object.data.a.size() > 1"}, HEAVY_POLICY)
-    assert (await evaluated_by(api, process, given, LARGE)).status == 201
+    policy_object = policy(HEAVY_POLICY, {"expression": "object.data.a.size() > 1"}, HEAVY_POLICY)
+    assert (await evaluated_by(api, process, policy_object, LARGE)).status == 201
     assert [len(task.values["object"]["data"]["a"]) for task in process.tasks] == [200_000, 200_000]
 
 
@@ -121,17 +121,19 @@ async def test_cheap_expressions_are_evaluated_in_process(api: Api) -> None:
 
 
 async def test_expression_costs_are_summed_per_object(api: Api) -> None:
-    given = policy(*[HEAVY_POLICY] * 20)
+    policy_object = policy(*[HEAVY_POLICY] * 20)
     process = Process(seconds=0.4)
-    answer = await evaluated_by(api, process, given, LARGE)
+    answer = await evaluated_by(api, process, policy_object, LARGE)
     assert (answer.status, answer.body["message"]) == (422, DENIED + OUT_OF_BUDGET)
     assert len(process.tasks) == 13
 
 
 async def test_match_conditions_have_a_lower_cost_limit(api: Api) -> None:
-    given = policy({"expression": "true"}, matchConditions=[{"name": f"m{n}", **HEAVY_POLICY} for n in range(10)])
+    policy_object = policy(
+        {"expression": "true"}, matchConditions=[{"name": f"m{n}", **HEAVY_POLICY} for n in range(10)]
+    )
     process = Process(seconds=0.4)
-    answer = await evaluated_by(api, process, given, LARGE)
+    answer = await evaluated_by(api, process, policy_object, LARGE)
     assert (answer.status, answer.body["message"]) == (422, DENIED + OUT_OF_BUDGET)
     assert len(process.tasks) == 4
 
@@ -166,8 +168,10 @@ async def test_object_size_is_computed_once_for_all_bindings(api: Api, monkeypat
 
     monkeypatch.setattr(expressions, "measure", counting)
     bindings = [{**binding(), "metadata": {"name": f"b{number}"}} for number in range(3)]
-    given = policy({"expression": "variables.v != ''"}, variables=[{"name": "v", "expression": "object.data.a"}])
-    await api.create(POLICIES, given)
+    policy_object = policy(
+        {"expression": "variables.v != ''"}, variables=[{"name": "v", "expression": "object.data.a"}]
+    )
+    await api.create(POLICIES, policy_object)
     for item in bindings:
         await api.create(BINDINGS, item)
     assert (await api.post(CONFIG_MAPS, config_map(a="1"))).status == 201

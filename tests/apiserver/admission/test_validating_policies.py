@@ -172,8 +172,8 @@ async def test_create_with_a_policy(api: Api, given: Object, bound: Object, code
 
 
 async def test_binding_with_warn_action(api: Api) -> None:
-    given = policy({**ONE, "message": "m"})
-    answer = await post_with_policy(api, config_map(a="2"), given, binding(validationActions=["Warn"]))
+    policy_object = policy({**ONE, "message": "m"})
+    answer = await post_with_policy(api, config_map(a="2"), policy_object, binding(validationActions=["Warn"]))
     assert answer.status == 201
     assert "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': m" in answer.headers["warning"]
 
@@ -181,13 +181,13 @@ async def test_binding_with_warn_action(api: Api) -> None:
 async def test_param_ref_by_name_or_selector(api: Api) -> None:
     wanted = config_map("params", a="1")
     await api.create(CONFIG_MAPS, wanted)
-    given = policy(
+    policy_object = policy(
         {"expression": "object.data.a == params.data.a", "messageExpression": "'want ' + params.data.a"},
         paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
         matchConditions=[{"name": "m", "expression": "object.metadata.name != 'params'"}],
     )
     named = {"name": "params", "parameterNotFoundAction": "Deny"}
-    by_name = await post_with_policy(api, config_map(a="2"), given, binding(paramRef=named))
+    by_name = await post_with_policy(api, config_map(a="2"), policy_object, binding(paramRef=named))
     chosen = {"selector": {"matchLabels": {"x": "y"}}, "parameterNotFoundAction": "Deny"}
     obj = (await api.get(BINDINGS + "/b")).body
     obj["spec"]["paramRef"] = chosen
@@ -220,7 +220,7 @@ async def test_updates_and_deletes_are_validated(api: Api) -> None:
 async def test_an_equivalent_version_is_converted(api: Api, match_policy: str, code: int) -> None:
     rule = {"apiGroups": ["autoscaling"], "apiVersions": ["v2"], "operations": ["*"], "resources": ["*"]}
     seen = "has(object.spec.metrics) ? string(object.apiVersion) : 'v1'"
-    given = policy(
+    policy_object = policy(
         {"expression": "false", "messageExpression": seen},
         constraints={"resourceRules": [rule], "matchPolicy": match_policy},
     )
@@ -232,7 +232,7 @@ async def test_an_equivalent_version_is_converted(api: Api, match_policy: str, c
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
         },
     }
-    await api.create(POLICIES, given)
+    await api.create(POLICIES, policy_object)
     await api.create(BINDINGS, binding())
     answer = await api.post(SCALERS, scaler)
     assert answer.status == code
@@ -344,8 +344,8 @@ async def test_invalid_selector_follows_the_failure_policy(
 ) -> None:
     """And only those writes that the rules are about."""
     constraints = {"resourceRules": [RULE], **SELECTED}
-    given = policy({"expression": "true"}, failurePolicy=failure_policy, constraints=constraints)
-    await api.create(POLICIES, given)
+    policy_object = policy({"expression": "true"}, failurePolicy=failure_policy, constraints=constraints)
+    await api.create(POLICIES, policy_object)
     await api.create(BINDINGS, binding(matchResources=SELECTED))
     before = await api.post(CONFIG_MAPS, config_map("before"))
     await api.rewrite(key, '"Exists"', '"Is"')
@@ -379,11 +379,11 @@ async def test_undecodable_policy_at_startup_makes_the_server_unready(api: Api, 
     api.transport = ApiServer(api.env, api.store).transport("admin", ("system:masters",))
     rejected = await api.post(CONFIG_MAPS, config_map(a="1"))
     read = await api.get(CONFIG_MAPS)
-    gone = await api.delete((POLICIES if key == KEY else BINDINGS) + key[key.rindex("/") :])
+    deleted = await api.delete((POLICIES if key == KEY else BINDINGS) + key[key.rindex("/") :])
     granted = await api.post(CONFIG_MAPS, config_map(a="2"))
     assert rejected.status == 403
     assert rejected.message == 'configmaps "c" is forbidden: not yet ready to handle request'
-    assert [read.status, gone.status, granted.status] == [200, 200, 201]
+    assert [read.status, deleted.status, granted.status] == [200, 200, 201]
 
 
 @pytest.mark.parametrize("key", [KEY, BINDING_KEY])

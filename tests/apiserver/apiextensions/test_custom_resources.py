@@ -274,8 +274,8 @@ async def test_unsupported_media_type_error(api: Api) -> None:
     """Protobuf is named although custom objects have none, as by v1.20.2 and v0.36 ``customresource_handler.go``."""
     await api.create(DEFINITIONS, definition())
     answer = await api.request("GET", FOOS, accept="text/html")
-    told = "only the following media types are accepted: application/json, application/yaml, "
-    assert (answer.status, answer.message) == (406, told + "application/vnd.kubernetes.protobuf")
+    message = "only the following media types are accepted: application/json, application/yaml, "
+    assert (answer.status, answer.message) == (406, message + "application/vnd.kubernetes.protobuf")
     assert "details" not in answer.body
 
 
@@ -416,7 +416,7 @@ async def test_definition_deletion_waits_for_object_finalizers(api: Api) -> None
     waiting, rejected = await api.get(DEFINITION), await api.post(FOOS, foo("g"))
     await api.patch(FOOS + "/f", {"metadata": {"finalizers": None}})
     await asyncio.sleep(1)
-    gone = await api.get(DEFINITION)
+    answer = await api.get(DEFINITION)
     running.cancel()
     conditions = {c["type"]: (c["status"], c["reason"]) for c in waiting.body["status"]["conditions"]}
     assert conditions["Terminating"] == ("True", "InstanceDeletionInProgress")
@@ -424,7 +424,7 @@ async def test_definition_deletion_waits_for_object_finalizers(api: Api) -> None
         403,
         'foos.example.com "g" is forbidden: create not allowed while custom resource definition is terminating',
     )
-    assert gone.status == 404
+    assert answer.status == 404
 
 
 async def test_stored_definitions_are_served_at_startup(env: Env) -> None:

@@ -177,9 +177,9 @@ async def test_rules_are_evaluated_after_schema_validation(api: Api) -> None:
 async def test_root_rule_sees_the_stored_object(api: Api) -> None:
     rules = [{"rule": "self.text != 'never'"}]
     text = {"type": "object", "properties": {"text": STRING}, "x-kubernetes-validations": rules}
-    given = definition(STRING)
-    given["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = text
-    await api.create(DEFINITIONS, given)
+    crd = definition(STRING)
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = text
+    await api.create(DEFINITIONS, crd)
     body = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
     answers = [await api.post(THINGS, {**body, "text": word}) for word in ("never", "once")]
     assert [answer.status for answer in [*answers, await api.patch(f"{THINGS}/t", {"text": "never"})]] == [
@@ -228,17 +228,17 @@ RULE = '{"Rule":"%s","Message":"","MessageExpression":"","Reason":null,"FieldPat
 
 
 def test_root_metadata_must_not_be_specified() -> None:
-    told = (
+    reported = (
         "s.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata "
     )
-    told += "is implicitly specified"
+    reported += "is implicitly specified"
 
     def all_errors(metadata: Object) -> list[str]:
         schema = {"type": "object", "properties": {"metadata": {"type": "object", **metadata}}}
         return [str(problem) for problem in validate_schema(schema, "s")]
 
     assert all_errors({"nullable": False, "properties": {"name": {"type": "string", "description": "a"}}}) == []
-    assert all_errors({"description": "a"}) == [told]
+    assert all_errors({"description": "a"}) == [reported]
 
 
 def test_value_validations_require_structural_properties() -> None:
@@ -531,7 +531,7 @@ async def test_whole_numbers_are_stored_without_a_fraction(api: Api) -> None:
 
 
 async def test_unqualified_finalizer_names_return_warnings(api: Api) -> None:
-    told = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
+    message = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
     await api.create(DEFINITIONS, definition({"type": "object"}))
     meta = {"name": "t", "finalizers": ["mine", "a.example.com", "example.com/a", "orphan"]}
     made = await api.post(THINGS, {**thing(), "metadata": meta})
@@ -539,11 +539,11 @@ async def test_unqualified_finalizer_names_return_warnings(api: Api) -> None:
     more = await api.patch(THINGS + "/t", {"metadata": {"finalizers": ["mine", "your"]}})
     made, same, more = [answer.headers.get("warning", "") for answer in (made, same, more)]
     assert made == (
-        f'299 - "metadata.finalizers: \\"a.example.com\\": {told.format(" including a path (/)")}", '
-        f'299 - "metadata.finalizers: \\"mine\\": {told.format("")}"'
+        f'299 - "metadata.finalizers: \\"a.example.com\\": {message.format(" including a path (/)")}", '
+        f'299 - "metadata.finalizers: \\"mine\\": {message.format("")}"'
     )
     assert same == ""
-    assert more == f'299 - "metadata.finalizers: \\"your\\": {told.format("")}"'
+    assert more == f'299 - "metadata.finalizers: \\"your\\": {message.format("")}"'
 
 
 @cases(
@@ -591,8 +591,8 @@ async def test_embedded_resources_require_kind_and_api_version(api: Api) -> None
     await api.create(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nonsense": 1}, "x": 1}
     rejected = await api.post(THINGS, thing(pod={"x": 1}))
-    taken = await api.post(THINGS, thing(pod=pod))
+    accepted = await api.post(THINGS, thing(pod=pod))
     assert rejected.message == (
         'Thing.example.com "t" is invalid: [spec.pod.apiVersion: Required value, spec.pod.kind: Required value]'
     )
-    assert taken.body["spec"]["pod"] == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "x": 1}
+    assert accepted.body["spec"]["pod"] == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "x": 1}

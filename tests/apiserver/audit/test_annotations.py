@@ -102,8 +102,8 @@ async def test_validating_webhook_annotations_on_denial(env: Env) -> None:
 async def test_policy_failures_and_audit_annotations(env: Env) -> None:
     audited = Audited(env)
     annotation = {"key": "value-of-a", "valueExpression": "object.data.a"}
-    given = policy({"expression": "true"}, {**ONE, "message": "must be 1"}, auditAnnotations=[annotation])
-    await audited.api.create(POLICIES, given)
+    policy_object = policy({"expression": "true"}, {**ONE, "message": "must be 1"}, auditAnnotations=[annotation])
+    await audited.api.create(POLICIES, policy_object)
     await audited.api.create(BINDINGS, binding(validationActions=["Audit"]))
     annotations = await audited.annotations(CONFIG_MAPS, MAP)
     failures = json.loads(annotations.pop("validation.policy.admission.k8s.io/validation_failure"))

@@ -86,16 +86,20 @@ async def test_token_claims(door: AuthenticatedServer) -> None:
     token = await door.token()
     user = await door.who(token)
     uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
-    told = claims(token)
+    token_claims = claims(token)
     assert user == {
         "username": "system:serviceaccount:default:sa",
         "uid": uid,
         "groups": ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"],
-        "extra": {f"{PREFIX}/credential-id": [f"JTI={told['jti']}"]},
+        "extra": {f"{PREFIX}/credential-id": [f"JTI={token_claims['jti']}"]},
     }
-    assert (told["iss"], told["aud"], told["sub"]) == (ISSUER, [ISSUER], "system:serviceaccount:default:sa")
-    assert told["exp"] - told["iat"] == 3600
-    assert told["kubernetes.io"] == {"namespace": "default", "serviceaccount": {"name": "sa", "uid": uid}}
+    assert (token_claims["iss"], token_claims["aud"], token_claims["sub"]) == (
+        ISSUER,
+        [ISSUER],
+        "system:serviceaccount:default:sa",
+    )
+    assert token_claims["exp"] - token_claims["iat"] == 3600
+    assert token_claims["kubernetes.io"] == {"namespace": "default", "serviceaccount": {"name": "sa", "uid": uid}}
 
 
 async def test_pod_bound_token_has_pod_and_node_in_extra(door: AuthenticatedServer) -> None:
@@ -194,9 +198,9 @@ async def test_token_for_another_audience_is_rejected(door: AuthenticatedServer)
 async def test_tampered_token_is_rejected(door: AuthenticatedServer) -> None:
     head, body, signature = (await door.token()).split(".")
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
-    told = claims(f".{body}.")
-    told["sub"] = "system:serviceaccount:kube-system:admin"
-    other = base64.urlsafe_b64encode(json.dumps(told).encode()).rstrip(b"=").decode()
+    token_claims = claims(f".{body}.")
+    token_claims["sub"] = "system:serviceaccount:kube-system:admin"
+    other = base64.urlsafe_b64encode(json.dumps(token_claims).encode()).rstrip(b"=").decode()
     assert [
         await door.who(token)
         for token in (f"{head}.{other}.{signature}", f"{none}.{body}.", f"{head}.{body}.", f"{head}.{body}", "x")
@@ -275,15 +279,15 @@ async def test_non_canonical_token_encoding_is_rejected(
 async def test_expiration_of_3607_seconds_is_extended_to_a_year(door: AuthenticatedServer) -> None:
     await a_pod(door)
     token = await door.token(boundObjectRef=reference("Pod", "p"), expirationSeconds=3607)
-    told = claims(token)
-    assert told["exp"] - told["iat"] == 365 * 24 * 3600
-    assert told["kubernetes.io"]["warnafter"] - told["iat"] == 3607
+    token_claims = claims(token)
+    assert token_claims["exp"] - token_claims["iat"] == 365 * 24 * 3600
+    assert token_claims["kubernetes.io"]["warnafter"] - token_claims["iat"] == 3607
 
 
 async def test_legacy_secret_token(door: AuthenticatedServer) -> None:
     uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
     claim = "kubernetes.io/serviceaccount"
-    told = {
+    reported = {
         "iss": "kubernetes/serviceaccount",
         f"{claim}/namespace": "default",
         f"{claim}/secret.name": "s",
@@ -291,7 +295,7 @@ async def test_legacy_secret_token(door: AuthenticatedServer) -> None:
         f"{claim}/service-account.uid": uid,
         "sub": "system:serviceaccount:default:sa",
     }
-    token = signed(told)
+    token = signed(reported)
     secret = {
         "metadata": {"name": "s", "annotations": {"kubernetes.io/service-account.name": "sa"}},
         "type": "kubernetes.io/service-account-token",
@@ -328,7 +332,7 @@ def signed(told: dict[str, Any]) -> str:
 
 
 def bootstrap(**data: str) -> dict[str, Any]:
-    told = {
+    reported = {
         "token-id": "abcdef",
         "token-secret": "0123456789abcdef",
         "usage-bootstrap-authentication": "true",
@@ -337,7 +341,7 @@ def bootstrap(**data: str) -> dict[str, Any]:
     return {
         "metadata": {"name": "bootstrap-token-abcdef"},
         "type": "bootstrap.kubernetes.io/token",
-        "stringData": told,
+        "stringData": reported,
     }
 
 

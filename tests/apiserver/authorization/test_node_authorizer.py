@@ -167,6 +167,6 @@ async def test_whole_cluster_runs_with_node_and_rbac(env: Env) -> None:
     ready = json.loads((await admin.request(Request("GET", f"{path}/r"))).body)["status"]["readyReplicas"]
     await admin.request(Request("DELETE", f"{path}/r"))
     await asyncio.sleep(120)
-    left = json.loads((await admin.request(Request("GET", "/api/v1/namespaces/default/pods"))).body)["items"]
+    remaining = json.loads((await admin.request(Request("GET", "/api/v1/namespaces/default/pods"))).body)["items"]
     work.cancel()
-    assert (ready, left) == (3, [])
+    assert (ready, remaining) == (3, [])

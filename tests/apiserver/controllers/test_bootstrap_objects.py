@@ -141,7 +141,7 @@ async def test_deleted_node_lease_namespace_is_recreated(started_api: Api) -> No
 async def test_flow_control_objects_are_served(started_api: Api) -> None:
     schemas = await items(started_api, f"{_FLOW}/flowschemas")
     levels = await items(started_api, f"{_FLOW}/prioritylevelconfigurations")
-    told = {
+    reported = {
         schema["metadata"]["name"]: (
             schema["spec"]["priorityLevelConfiguration"]["name"],
             schema["spec"]["matchingPrecedence"],
@@ -149,7 +149,7 @@ async def test_flow_control_objects_are_served(started_api: Api) -> None:
         )
         for schema in schemas
     }
-    assert told == {
+    assert reported == {
         "exempt": ("exempt", 1, ""),
         "probes": ("exempt", 2, ""),
         "system-leader-election": ("leader-election", 100, "ByUser"),
@@ -163,7 +163,7 @@ async def test_flow_control_objects_are_served(started_api: Api) -> None:
         "catch-all": ("catch-all", 10000, "ByUser"),
     }
     assert {schema["status"]["conditions"][0]["status"] for schema in schemas} == {"False"}
-    assert sorted(names(levels)) == sorted({level for level, _, _ in told.values()} | {"workload-low"})
+    assert sorted(names(levels)) == sorted({level for level, _, _ in reported.values()} | {"workload-low"})
     assert {level["metadata"]["annotations"]["apf.kubernetes.io/autoupdate-spec"] for level in levels} == {"true"}
 
 

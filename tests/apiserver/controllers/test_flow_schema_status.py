@@ -55,6 +55,6 @@ async def test_many_schemas_are_synced_in_turns(started_api: Api) -> None:
     api = started_api
     await asyncio.gather(*(api.create(SCHEMAS, schema(f"s-{number}", "l")) for number in range(250)))
     await asyncio.sleep(1)
-    found = (await api.get(SCHEMAS)).body["items"]
-    conditions = [item["status"]["conditions"][0]["status"] for item in found if item["metadata"]["name"][:2] == "s-"]
+    obj = (await api.get(SCHEMAS)).body["items"]
+    conditions = [item["status"]["conditions"][0]["status"] for item in obj if item["metadata"]["name"][:2] == "s-"]
     assert conditions == ["True"] * 250

@@ -292,8 +292,10 @@ def test_keys_are_not_printed() -> None:
     assert "key1" in repr(parsed)
     keys = f"{{keys: [{{name: a, secret:{KEY['secret']}}}]}}"
     head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration"
-    said = refused(f"{head}\nresources: [{{resources: [a], providers: [{{aescbc: {keys}}}]}}]".encode())
-    assert said == f'{DECODING}strict decoding error: unknown field "resources[0].providers[0].aescbc.keys[0].REDACTED"'
+    message = refused(f"{head}\nresources: [{{resources: [a], providers: [{{aescbc: {keys}}}]}}]".encode())
+    assert (
+        message == f'{DECODING}strict decoding error: unknown field "resources[0].providers[0].aescbc.keys[0].REDACTED"'
+    )
     misspelt = refused(by({"aesgcm": {"keys": [{**KEY, "secretKey": "a"}]}}))
     assert misspelt.endswith('unknown field "resources[0].providers[0].aesgcm.keys[0].secretKey"')
 

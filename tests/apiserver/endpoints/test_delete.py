@@ -187,10 +187,10 @@ async def test_deletecollection_respects_selectors(api: Api) -> None:
     for name, labels in (("a", {"x": "1"}), ("b", {"x": "2"}), ("c", {"x": "1"})):
         await api.create(CONFIG_MAPS, config_map(name, metadata={"labels": labels}))
     answer = await api.delete(CONFIG_MAPS + "?labelSelector=x%3D1")
-    left = await api.get(CONFIG_MAPS)
+    remaining = await api.get(CONFIG_MAPS)
     assert answer.body["kind"] == "ConfigMapList"
     assert [item["metadata"]["name"] for item in answer.body["items"]] == ["a", "c"]
-    assert [item["metadata"]["name"] for item in left.body["items"]] == ["b"]
+    assert [item["metadata"]["name"] for item in remaining.body["items"]] == ["b"]
 
 
 async def test_force_deleted_pod_removed_by_a_watcher(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

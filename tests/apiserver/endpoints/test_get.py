@@ -92,17 +92,17 @@ async def test_expired_continue_token_returns_an_inconsistent_one(api: Api) -> N
     first = await api.get(CONFIG_MAPS + "?limit=1")
     await api.create(CONFIG_MAPS, config_map("d"))
     api.store.compact(api.store.revision)
-    gone = await api.get(f"{CONFIG_MAPS}?limit=1&continue={first.meta['continue']}")
-    rest = await api.get(f"{CONFIG_MAPS}?continue={gone.meta['continue']}")
-    assert (gone.status, gone.body["reason"]) == (410, "Expired")
-    assert gone.message == (
+    answer = await api.get(f"{CONFIG_MAPS}?limit=1&continue={first.meta['continue']}")
+    rest = await api.get(f"{CONFIG_MAPS}?continue={answer.meta['continue']}")
+    assert (answer.status, answer.body["reason"]) == (410, "Expired")
+    assert answer.message == (
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
         "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
         "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
         "modified, or deleted between the time the first chunk was returned and now may show up in the list."
     )
-    assert _token_of(gone.meta["continue"]) == {"v": "meta.k8s.io/v1", "rv": -1, "start": "/a\0"}
-    assert "details" not in gone.body
+    assert _token_of(answer.meta["continue"]) == {"v": "meta.k8s.io/v1", "rv": -1, "start": "/a\0"}
+    assert "details" not in answer.body
     assert _names(rest) == ["b", "c", "d"]
     assert rest.meta["resourceVersion"] == "10"
 

@@ -28,15 +28,15 @@ _RENEWED = "2026-01-01T00:00:10.000000Z"
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each PUT of an existing Lease, whether it used the fast path."""
-    taken: list[bool] = []
+    received: list[bool] = []
 
     async def noted(*args: object) -> object:
         answer = await renew(*args)  # type: ignore[arg-type]
-        taken.append(answer is not None)
+        received.append(answer is not None)
         return answer
 
     monkeypatch.setattr(update, "renew", noted)
-    return taken
+    return received
 
 
 def _lease(**metadata: object) -> Object:

@@ -156,8 +156,8 @@ async def test_metadata_error_shows_the_whole_metadata(
         '{"manager":"test","operation":"Update","apiVersion":"authorization.k8s.io/v1","time":"TIME",'
         f'"fieldsType":"FieldsV1","fieldsV1":{fields}}}'
     )
-    told = re.sub(r'"time":"[^"]*"', '"time":"TIME"', answer.body["details"]["causes"][0]["message"])
-    assert told == f'Invalid value: {{"name":"x",{namespace}"managedFields":[{owner}]}}: must be empty{but}'
+    message = re.sub(r'"time":"[^"]*"', '"time":"TIME"', answer.body["details"]["causes"][0]["message"])
+    assert message == f'Invalid value: {{"name":"x",{namespace}"managedFields":[{owner}]}}: must be empty{but}'
 
 
 async def test_reviews_are_not_served_as_tables(api: Api) -> None:

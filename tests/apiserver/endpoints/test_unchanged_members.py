@@ -88,13 +88,13 @@ async def test_response_is_identical(
     target = f"{path}/web{subresource}?dryRun=All&fieldValidation=Warn"
     body = write(change(first))
     quick = await api.request("PUT", target, body)
-    taken: list[Any] = []
+    received: list[Any] = []
 
     def read_whole(body: bytes, value: bytes) -> tuple[bytes, dict[str, Any]]:
-        taken.append(split_unchanged(body, value)[1])
+        received.append(split_unchanged(body, value)[1])
         return body, {}
 
     monkeypatch.setattr(update, "split_unchanged", read_whole)
     whole = await api.request("PUT", target, body)
     assert (quick.status, quick.body, quick.headers) == (whole.status, whole.body, whole.headers)
-    assert bool(taken[0]) is ("replicas" not in body.decode() or b'"replicas":"x"' not in body)
+    assert bool(received[0]) is ("replicas" not in body.decode() or b'"replicas":"x"' not in body)

@@ -46,9 +46,9 @@ FAILS = {"expression": "object.data.b == '1'"}
 async def test_validations(
     api: Api, validation: Object, spec: Object, actions: list[str], counted: dict[tuple[str, str], int]
 ) -> None:
-    given = validating.policy(validation, **spec)
+    policy_object = validating.policy(validation, **spec)
     await validating.post_with_policy(
-        api, validating.config_map(a="2"), given, validating.binding(validationActions=actions)
+        api, validating.config_map(a="2"), policy_object, validating.binding(validationActions=actions)
     )
     text = page(api)
     assert total(text, f"{CHECKS}_total") == total(text, f"{CHECKS}_duration_seconds_count") == sum(counted.values())

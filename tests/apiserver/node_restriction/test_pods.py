@@ -38,8 +38,8 @@ def _rows() -> list[Any]:
                 ("pods/eviction", "DELETE", UNEXPECTED),
                 ("pods/eviction unnamed", "CREATE", own),
             ):
-                told = "forbid" if expected else "allow"
-                title = f"{told} {operation.lower()} of {what} for {kind} pod bound to {whose}"
+                message = "forbid" if expected else "allow"
+                title = f"{message} {operation.lower()} of {what} for {kind} pod bound to {whose}"
                 rows.append(pytest.param(operation, what, name, expected, id=title))
     return rows
 

@@ -105,16 +105,16 @@ class Player:
         report.granted += exchange.answer.accepted and ours.accepted
         report.refused += not exchange.answer.accepted and not ours.accepted
         rows: dict[str, Row] = {}
-        left = []
+        remaining = []
         for difference in found:
             row = explain(difference, exchange, ours)
             if row is None:
-                left.append(difference)
+                remaining.append(difference)
             else:
                 rows[row.about] = row
         report.rows.update(list(rows))
-        if left:
-            report.unexplained.append(Found(seed, exchange, ours, tuple(left)))
+        if remaining:
+            report.unexplained.append(Found(seed, exchange, ours, tuple(remaining)))
         return exchange.answer.accepted != ours.accepted
 
     def _ask(self, exchange: Exchange, place: str, translation: Translation) -> Answer:

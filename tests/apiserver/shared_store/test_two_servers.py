@@ -54,8 +54,8 @@ async def test_writes_are_immediately_readable_with_the_same_revision(env: Env) 
             assert (await one.get(f"{CONFIG_MAPS}/c{step}")).body == changed.body
         lists = [await item.get(CONFIG_MAPS) for item in (one, two)]
         assert lists[0].body["items"] == lists[1].body["items"]
-        gone = await one.delete(f"{CONFIG_MAPS}/c0")
-        assert gone.status == 200
+        deleted = await one.delete(f"{CONFIG_MAPS}/c0")
+        assert deleted.status == 200
         assert (await two.get(f"{CONFIG_MAPS}/c0")).status == 404
         assert (await two.delete(f"{CONFIG_MAPS}/c0")).status == 404
 

@@ -48,11 +48,11 @@ def test_every_upstream_case_is_covered() -> None:
 
 def token(number: str = "abc123", **data: str) -> Secret:
     """A token that may sign."""
-    told = {"token-id": number, "token-secret": "tokenSecret", "usage-bootstrap-signing": "true"}
-    told |= {key.replace("_", "-"): value for key, value in data.items()}
+    reported = {"token-id": number, "token-secret": "tokenSecret", "usage-bootstrap-signing": "true"}
+    reported |= {key.replace("_", "-"): value for key, value in data.items()}
     return Secret(
         metadata=ObjectMeta(name=f"bootstrap-token-{number}"),
-        data={key: value.encode() for key, value in told.items()},
+        data={key: value.encode() for key, value in reported.items()},
     )
 
 
@@ -90,8 +90,10 @@ def is_good(text: str, signature: str, secret: str) -> bool:
     head, nothing, mac = signature.split(".")
     payload = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
     computed = hmac.new(secret.encode(), f"{head}.{payload}".encode(), hashlib.sha256).digest()
-    told = json.loads(base64.urlsafe_b64decode(head + "=="))
-    return nothing == "" and told["alg"] == "HS256" and mac == base64.urlsafe_b64encode(computed).decode().rstrip("=")
+    decoded = json.loads(base64.urlsafe_b64decode(head + "=="))
+    return (
+        nothing == "" and decoded["alg"] == "HS256" and mac == base64.urlsafe_b64encode(computed).decode().rstrip("=")
+    )
 
 
 @pytest.fixture
@@ -204,5 +206,5 @@ async def test_token_secrets_do_not_leak_into_metrics_or_requests(
     await asyncio.sleep(2)
     assert is_good("payload", (await cluster_info(world))[KEY], canary)
     encoded: list[Any] = [canary, base64.b64encode(canary.encode()).decode()]
-    told = world.metrics.exposition() + str(world.bodies("update", "configmaps")) + str(await world.events())
-    assert not any(text in told + caplog.text for text in encoded)
+    events = world.metrics.exposition() + str(world.bodies("update", "configmaps")) + str(await world.events())
+    assert not any(text in events + caplog.text for text in encoded)

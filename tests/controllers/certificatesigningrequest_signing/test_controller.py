@@ -335,8 +335,8 @@ async def test_private_keys_do_not_leak_into_logs_events_or_metrics(
         assert (await end_of(world, "s"))[0] is not None
         observed.append(world.metrics.exposition())
         observed.append(str((await world.must_get("/api/v1/events"))["items"]))
-    told = [str(vars(record)) for record in caplog.records]
-    assert any("keeping the old one" in text for text in told)
-    for text in (*observed, *told):
+    reported = [str(vars(record)) for record in caplog.records]
+    assert any("keeping the old one" in text for text in reported)
+    for text in (*observed, *reported):
         assert body not in text
         assert "PRIVATE" not in text

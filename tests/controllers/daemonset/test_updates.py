@@ -136,8 +136,8 @@ async def test_history_limit_keeps_revisions_in_use(world: World) -> None:
     for number in range(2, 6):
         await world.set_image(f"pause:{number}")
         await world.wait_for_sync()
-    left = [number for _hash, number in await world.revisions()]
-    assert left == [1, 5]
+    remaining = [number for _hash, number in await world.revisions()]
+    assert remaining == [1, 5]
     assert (await world.revisions())[0][0] == carried
     for pod in await world.pods():
         await world.remove(pod["metadata"]["name"])

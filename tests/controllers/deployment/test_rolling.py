@@ -101,8 +101,8 @@ def test_every_step_respects_max_surge_and_max_unavailable() -> None:
                         oldest = replica_set("old", old, available=old_available, age=1)
                         grown = reconcile_new_replica_set(owner, newest, [oldest])
                         assert all(old + step.size <= replicas + surge for step in grown)
-                        left = [step.size for step in reconcile_old_replica_sets(owner, newest, [oldest])]
-                        if left:
-                            assert min(old_available, left[-1]) + new_available >= min(
+                        remaining = [step.size for step in reconcile_old_replica_sets(owner, newest, [oldest])]
+                        if remaining:
+                            assert min(old_available, remaining[-1]) + new_available >= min(
                                 least, old_available + new_available
                             )

@@ -328,9 +328,9 @@ async def test_topology_hints_follow_the_annotation_with_events(world: World) ->
     await world.merge(f"{SERVICES}/web", {"metadata": {"annotations": None}})
     await asyncio.sleep(10)
     assert await hints() == [None] * 4
-    told = [event.partition(" ")[2] for event in await world.events()]
-    assert "Topology Aware Hints has been enabled, addressType: IPv4" in told
-    assert "Topology Aware Hints has been disabled, addressType: IPv4" in told
+    events = [event.partition(" ")[2] for event in await world.events()]
+    assert "Topology Aware Hints has been enabled, addressType: IPv4" in events
+    assert "Topology Aware Hints has been disabled, addressType: IPv4" in events
 
 
 async def test_topology_state_of_a_deleted_service_is_removed(world: World) -> None:

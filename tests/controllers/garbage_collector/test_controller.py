@@ -134,9 +134,9 @@ async def test_orphan_deletion_removes_owner_references_first(cluster: Cluster) 
     await asyncio.sleep(1)
     await cluster.delete(f"{CM}/owner", "Orphan")
     await asyncio.sleep(5)
-    left = await cluster.get(CM)
-    assert left is not None
-    children = [item["metadata"] for item in left["items"] if item["metadata"]["name"].startswith("child-")]
+    remaining = await cluster.get(CM)
+    assert remaining is not None
+    children = [item["metadata"] for item in remaining["items"] if item["metadata"]["name"].startswith("child-")]
     assert len(children) == 250
     assert not any(child.get("ownerReferences") for child in children)
     assert await cluster.get(f"{CM}/owner") is None

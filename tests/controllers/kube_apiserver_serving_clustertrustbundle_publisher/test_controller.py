@@ -88,9 +88,9 @@ async def test_sync_creates_and_deletes_bundles(
         await world.start(DESCRIPTOR, TrustBundleOptions(authority=BUNDLE))
         await asyncio.sleep(60)
         assert world.requests() == expected
-        left = {item["metadata"]["name"]: item["spec"] for item in (await world.must_get(BUNDLES))["items"]}
-        assert left.pop(NAME) == {"signerName": KUBE_APISERVER_SERVING_SIGNER, "trustBundle": BUNDLE}
-        assert set(left) == {name for name, signer, _content in bundles if signer != KUBE_APISERVER_SERVING_SIGNER}
+        remaining = {item["metadata"]["name"]: item["spec"] for item in (await world.must_get(BUNDLES))["items"]}
+        assert remaining.pop(NAME) == {"signerName": KUBE_APISERVER_SERVING_SIGNER, "trustBundle": BUNDLE}
+        assert set(remaining) == {name for name, signer, _content in bundles if signer != KUBE_APISERVER_SERVING_SIGNER}
 
 
 async def test_changed_or_deleted_bundle_is_restored(world: World) -> None:

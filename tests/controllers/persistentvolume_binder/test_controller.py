@@ -169,8 +169,8 @@ async def test_host_path_volumes_are_provisioned_bound_and_deleted(env: Env) -> 
         assert volume["spec"]["hostPath"]["path"].startswith("/tmp/hostpath_pv/")
         assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
         assert "kubernetes.io/pv-controller" in volume["metadata"]["finalizers"]
-        told = f"PersistentVolumeClaim/c Successfully provisioned volume {name} using kubernetes.io/host-path"
-        assert await world.events("ProvisioningSucceeded") == [told]
+        message = f"PersistentVolumeClaim/c Successfully provisioned volume {name} using kubernetes.io/host-path"
+        assert await world.events("ProvisioningSucceeded") == [message]
         await remove(world, f"{CLAIMS}/c")
         await wait_for_sync()
         volume = await world.must_get(f"{VOLUMES}/{name}")
@@ -350,8 +350,8 @@ async def test_claim_without_its_volume_is_lost_and_recovers(world: World) -> No
     await wait_for_sync()
     claim = await world.must_get(f"{CLAIMS}/c")
     assert claim["status"] == {"phase": "Lost"}
-    told = "PersistentVolumeClaim/c Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-    assert await world.events("ClaimLost") == [told]
+    message = "PersistentVolumeClaim/c Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    assert await world.events("ClaimLost") == [message]
     again = {"metadata": {"name": "v"}, "spec": bound["spec"]}
     assert created["spec"]["capacity"] == again["spec"]["capacity"]
     await world.request("POST", VOLUMES, again)

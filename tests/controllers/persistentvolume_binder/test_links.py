@@ -120,10 +120,10 @@ def test_phase_without_a_volume_clears_the_status() -> None:
 
 def test_storage_provisioner_annotations() -> None:
     """The older annotation is for older provisioners."""
-    told = links.claim_with_provisioner(a_claim(claim("c")), "vendor.com/x")
-    assert told is not None
-    assert decoded(told)["metadata"]["annotations"] == {
+    reported = links.claim_with_provisioner(a_claim(claim("c")), "vendor.com/x")
+    assert reported is not None
+    assert decoded(reported)["metadata"]["annotations"] == {
         "volume.beta.kubernetes.io/storage-provisioner": "vendor.com/x",
         "volume.kubernetes.io/storage-provisioner": "vendor.com/x",
     }
-    assert links.claim_with_provisioner(decode_object(told, PersistentVolumeClaim), "vendor.com/x") is None
+    assert links.claim_with_provisioner(decode_object(reported, PersistentVolumeClaim), "vendor.com/x") is None

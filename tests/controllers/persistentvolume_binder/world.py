@@ -58,9 +58,9 @@ async def unprotect(world: World, path: str, finalizer: str) -> None:
     """What the controllers do that keep objects which are in use."""
     obj = await world.get(path)
     if obj is not None and "deletionTimestamp" in obj["metadata"]:
-        left = [item for item in obj["metadata"].get("finalizers", ()) if item != finalizer]
+        remaining = [item for item in obj["metadata"].get("finalizers", ()) if item != finalizer]
         with contextlib.suppress(NotFound):
-            await world.merge(path, {"metadata": {"finalizers": left or None}})
+            await world.merge(path, {"metadata": {"finalizers": remaining or None}})
 
 
 async def phases(world: World) -> dict[str, str]:

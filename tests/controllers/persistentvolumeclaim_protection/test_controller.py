@@ -282,8 +282,8 @@ async def test_one_pod_list_per_namespace(env: Env) -> None:
 
     async with protecting(env, before=before) as world:
         await wait_for_sync()
-        left = [item["metadata"]["name"] for item in (await world.must_get(CLAIMS))["items"]]
-        assert left == ["c07", "c08"]
+        remaining = [item["metadata"]["name"] for item in (await world.must_get(CLAIMS))["items"]]
+        assert remaining == ["c07", "c08"]
         assert namespaced_requests(world).count(LIST) == 1
         assert len(namespaced_requests(world)) == 49
         world.seen.clear()

@@ -169,8 +169,8 @@ async def test_gc_unscheduled_terminating(world: World, node: str, leaving: str,
     assert node or all(seconds == 0 for seconds in held if seconds is not None), "unbound pods get no grace"
     await asyncio.sleep(25)
     # An ended pod that is held by finalizers alone is left alone: the API server has deleted it already.
-    told = "".join(name for name in deleted if name in marked)
-    await assert_deleted_and_marked(world, told, marked, "unscheduled")
+    message = "".join(name for name in deleted if name in marked)
+    await assert_deleted_and_marked(world, message, marked, "unscheduled")
 
 
 @cases(

@@ -56,12 +56,12 @@ async def test_replicas_are_created_and_deleted(simulation: Simulation) -> None:
     await simulation.settle()
     assert len(await pods_of(user)) == 1
     events = await user.items(f"{NAMESPACE}/events")
-    told = {
+    reported = {
         (event["reason"], event["source"]["component"])
         for event in events
         if event["involvedObject"]["kind"] == "ReplicationController"
     }
-    assert told == {("SuccessfulCreate", "replication-controller"), ("SuccessfulDelete", "replication-controller")}
+    assert reported == {("SuccessfulCreate", "replication-controller"), ("SuccessfulDelete", "replication-controller")}
 
 
 async def test_pods_are_adopted_and_released_by_the_selector(simulation: Simulation) -> None:

@@ -250,8 +250,8 @@ async def test_prioritized_list_gate(env: Env, enabled: bool) -> None:
         await wait_for_sync()
         assert len(await claims(world)) == (1 if enabled else 0)
         why = "template includes a prioritized list of subrequests, but the feature is disabled"
-        told = set(await world.events("FailedResourceClaimCreation"))
-        assert told == (set() if enabled else {f"Pod/pod PodResourceClaim gpu: {why}"})
+        events = set(await world.events("FailedResourceClaimCreation"))
+        assert events == (set() if enabled else {f"Pod/pod PodResourceClaim gpu: {why}"})
 
 
 async def test_new_manager_with_a_stale_claim_cache_keeps_claim_names(env: Env) -> None:

@@ -226,8 +226,8 @@ async def test_recreated_pod_gets_no_event_for_its_predecessors_label(env: Env) 
             await world.delete(f"{PODS}/a", grace=0)
             await pod(world, "a", OTHER)
         await wait_for_sync()
-        told = [line for line in await world.events() if line.startswith("Pod/a ")]
-        assert (told, pairs(world)) == ([], [])
+        events = [line for line in await world.events() if line.startswith("Pod/a ")]
+        assert (events, pairs(world)) == ([], [])
 
 
 async def test_event_does_not_name_pods_of_other_namespaces(env: Env) -> None:

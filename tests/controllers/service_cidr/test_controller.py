@@ -236,9 +236,9 @@ async def test_every_address_has_a_service_cidr_under_faults(world: World, fault
     world.faults.clear()
     await asyncio.sleep(1200)
     await assert_addresses_have_cidrs(world)
-    left = {item["metadata"]["name"] for item in (await world.must_get(CIDRS))["items"]}
-    assert left == {"kubernetes", *(name for name, alive in cidrs.items() if alive)}
-    for name in sorted(left):
+    remaining = {item["metadata"]["name"] for item in (await world.must_get(CIDRS))["items"]}
+    assert remaining == {"kubernetes", *(name for name, alive in cidrs.items() if alive)}
+    for name in sorted(remaining):
         assert await ready(world, name) == READY
     before = len(world.requests())
     await asyncio.sleep(600)

@@ -132,8 +132,8 @@ async def test_secrets_are_deleted_with_their_account(world: World) -> None:
     await asyncio.sleep(1)
     await world.delete(f"{ACCOUNTS}/bot")
     await asyncio.sleep(1)
-    left = [item["metadata"]["name"] for item in (await world.must_get(SECRETS))["items"]]
-    assert left == ["s3"]
+    remaining = [item["metadata"]["name"] for item in (await world.must_get(SECRETS))["items"]]
+    assert remaining == ["s3"]
 
 
 async def test_recreated_account_does_not_reuse_secrets(world: World) -> None:
@@ -159,8 +159,8 @@ async def test_secret_without_uid_is_kept_for_the_recreated_account(world: World
         uid = await account(world)
         await asyncio.sleep(5)
     await asyncio.sleep(5)
-    left = await world.get(f"{SECRETS}/s")
-    assert left is None or left["metadata"]["annotations"][ACCOUNT_UID] == uid
+    remaining = await world.get(f"{SECRETS}/s")
+    assert remaining is None or remaining["metadata"]["annotations"][ACCOUNT_UID] == uid
 
 
 async def test_account_missing_only_in_the_cache_keeps_its_secrets(world: World) -> None:
@@ -273,9 +273,9 @@ async def test_tokens_and_keys_do_not_leak(world: World, caplog: pytest.LogCaptu
     await asyncio.sleep(5)
     token = (await texts(world))["token"]
     assert token.startswith("eyJhbGciOi")
-    told = world.metrics.exposition() + str(await world.events()) + caplog.text
+    events = world.metrics.exposition() + str(await world.events()) + caplog.text
     pem = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     encoded = base64.b64encode(token.encode()).decode()
     for what in ("eyJhbGciOi", encoded[:20], token.split(".")[2], pem.decode().splitlines()[1], "PRIVATE KEY"):
-        assert what not in told
-    assert "Reconcile failed" in told, "the log is a talkative one"
+        assert what not in events
+    assert "Reconcile failed" in events, "the log is a talkative one"

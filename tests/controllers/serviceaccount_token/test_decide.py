@@ -95,11 +95,11 @@ def test_existing_and_other_data_is_kept() -> None:
 def test_new_token_claims() -> None:
     token = base64.b64decode(written()["data"]["token"]).decode()
     body = token.split(".")[1]
-    told = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    assert told["sub"] == "system:serviceaccount:default:bot"
-    assert told["kubernetes.io/serviceaccount/secret.name"] == "s"
-    assert told["kubernetes.io/serviceaccount/service-account.uid"] == "7"
-    assert not {"exp", "iat", "nbf", "aud"} & set(told)
+    decoded = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    assert decoded["sub"] == "system:serviceaccount:default:bot"
+    assert decoded["kubernetes.io/serviceaccount/secret.name"] == "s"
+    assert decoded["kubernetes.io/serviceaccount/service-account.uid"] == "7"
+    assert not {"exp", "iat", "nbf", "aud"} & set(decoded)
 
 
 def account(uid: str) -> ServiceAccount:

@@ -317,6 +317,6 @@ def test_claim_owner_references_of_condemned_pods_are_updated_before_the_deletio
 )
 def test_stale_claim_of_the_previous_pod_is_awaited(policy: Policy, living: Any, awaited: Any) -> None:
     """TestPodClaimIsStale."""
-    left = claim("data-web-0", by_pod("web-0", "uid of the one before"))
-    plan = decide(observed([], templates=DATA, claims=(left,), policy=policy))
+    remaining = claim("data-web-0", by_pod("web-0", "uid of the one before"))
+    plan = decide(observed([], templates=DATA, claims=(remaining,), policy=policy))
     assert (plan.living, plan.waits_for) == (living, awaited)

@@ -101,9 +101,9 @@ async def test_objects_are_rewritten_in_the_storage_version(world: World) -> Non
     assert after == before, "nothing else is another one, nor has anybody become its manager"
     crd = await world.must_get(DEFINITION)
     assert crd["status"]["storedVersions"] == ["v2"]
-    told = (await world.conditions(DEFINITION))["StorageMigrating"]
-    assert (told["status"], told["reason"]) == ("False", "MigrationSucceeded")
-    assert told["message"] == "The migration has succeeded and the stored versions have been updated"
+    condition = (await world.conditions(DEFINITION))["StorageMigrating"]
+    assert (condition["status"], condition["reason"]) == ("False", "MigrationSucceeded")
+    assert condition["message"] == "The migration has succeeded and the stored versions have been updated"
     requests = [text for text in world.requests() if text.split()[1:]]  # the collector looks at what is served
     assert requests == [
         "get customresourcedefinitions widgets.example.com",
@@ -240,8 +240,8 @@ async def test_rejected_write_fails_the_migration(world: World) -> None:
     assert await outcome_of(world) == ("Failed", "migration encountered unhandled error: not this one")
     crd = await world.must_get(DEFINITION)
     assert crd["status"]["storedVersions"] == ["v1", "v2"], "upstream forgets v1, in which b is stored"
-    told = (await world.conditions(DEFINITION))["StorageMigrating"]
-    assert (told["status"], told["reason"], told["message"]) == (
+    condition = (await world.conditions(DEFINITION))["StorageMigrating"]
+    assert (condition["status"], condition["reason"], condition["message"]) == (
         "False",
         "MigrationFailed",
         "The migration has failed",
@@ -346,9 +346,9 @@ async def test_definition_changed_during_the_migration_keeps_stored_versions(wor
     assert await outcome_of(world) == ("Succeeded", "")
     crd = await world.must_get(DEFINITION)
     assert crd["status"]["storedVersions"] == ["v1", "v2"]
-    told = (await world.conditions(DEFINITION))["StorageMigrating"]
+    condition = (await world.conditions(DEFINITION))["StorageMigrating"]
     text = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
-    assert told["message"] == text
+    assert condition["message"] == text
 
 
 async def test_another_manager_finishes_the_migration(env: Env) -> None:

@@ -115,9 +115,9 @@ def test_failed_group_discovery_is_retried() -> None:
     },
 )
 def test_resources_that_cannot_be_migrated(verbs: tuple[str, ...], expected: str) -> None:
-    said = missing_verbs_reason(Resource("apps", "v1", "deployments", "Deployment", True, verbs))
+    message = missing_verbs_reason(Resource("apps", "v1", "deployments", "Deployment", True, verbs))
     needed = "does not support discovery operations: [update patch list]"
-    assert said == (f'resource "apps/v1, Resource=deployments" {needed}' if expected else "")
+    assert message == (f'resource "apps/v1, Resource=deployments" {needed}' if expected else "")
 
 
 def test_missing_resource_is_awaited_for_a_minute() -> None:
@@ -238,11 +238,11 @@ def test_definition_status_at_the_end(
 ) -> None:
     configuration = migrated_configuration(definition("v2", 1, seen), succeeded=succeeded, now=NOW)
     assert configuration is not None
-    told = configuration["status"]
-    condition = told["conditions"][0]
+    reported = configuration["status"]
+    condition = reported["conditions"][0]
     assert (condition["status"], condition["reason"]) == ("False", reason)
     assert condition["message"] == f"The migration {message}"
-    assert told["storedVersions"] == stored
+    assert reported["storedVersions"] == stored
 
 
 def test_definition_status_at_the_end_is_written_once() -> None:

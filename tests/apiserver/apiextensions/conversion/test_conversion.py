@@ -169,10 +169,10 @@ async def test_updates_in_each_version(api: Api) -> None:
 
 async def test_no_op_update_is_not_written(api: Api) -> None:
     Hook(api)
-    given = definition()
+    crd = definition()
     # A default of a version that the storage version does not know is a change each time, also upstream.
-    del given["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["late"]
-    await api.create(DEFINITIONS, given)
+    del crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["late"]
+    await api.create(DEFINITIONS, crd)
     await api.create(V1, v1_thing(mode="one"))
     seen = await api.get(V2 + "/a")
     for again in (await api.put(V2 + "/a", seen.body), await api.patch(V2 + "/a", {})):
@@ -296,9 +296,9 @@ async def test_admission_gets_the_requested_version(api: Api) -> None:
 
 async def test_storage_version_is_defaulted_without_a_webhook(api: Api) -> None:
     """Fields unknown to the storage version are not stored (``crdConversionRESTOptionsGetter``, v1.36)."""
-    given = definition()
-    given["spec"]["conversion"] = {"strategy": "None"}
-    await api.create(DEFINITIONS, given)
+    crd = definition()
+    crd["spec"]["conversion"] = {"strategy": "None"}
+    await api.create(DEFINITIONS, crd)
     created = await api.create(V2, v2_thing(mode="x"))
     assert created["spec"] == {"mode": "x"}
     assert stored(api)["spec"] == {"mode": "x"}

@@ -196,8 +196,8 @@ async def test_list_of_a_thousand_is_converted_in_few_calls(hooks: Hooks) -> Non
     assert hooks.calls == 1
     assert len((await api.get(V2 + "?limit=500")).body["items"]) == 500
     assert hooks.calls == 1
-    gone = await api.delete(V2)
-    assert (gone.status, len(gone.body["items"])) == (200, 1000)
+    deleted = await api.delete(V2)
+    assert (deleted.status, len(deleted.body["items"])) == (200, 1000)
     assert hooks.calls == 1
     assert (await api.get(V1)).body["items"] == []
     await api.server.close()

@@ -321,11 +321,11 @@ def test_invalid_converted_objects(given: Any, alone: str, among: str) -> None:
 
 
 def test_converted_object_keeps_its_metadata() -> None:
-    given = answered(
+    converted = answered(
         {"resourceVersion": "42", "generation": 42, "finalizers": ["foo"], "garbage": 1, "labels": {"a": "b"}}
     )
-    taken = converted_object(ORIGINAL, given, "example.com/v2", 0, of_list=False)
-    assert taken == {**given, "metadata": {**ORIGINAL["metadata"], "labels": {"a": "b"}}}  # type: ignore[dict-item]
+    taken = converted_object(ORIGINAL, converted, "example.com/v2", 0, of_list=False)
+    assert taken == {**converted, "metadata": {**ORIGINAL["metadata"], "labels": {"a": "b"}}}  # type: ignore[dict-item]
 
 
 def test_webhook_messages_are_truncated() -> None:
