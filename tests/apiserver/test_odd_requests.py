@@ -103,6 +103,15 @@ async def test_answers(api: Api, method: str, target: str, body: Object | None, 
     assert (answer.status, answer.message) == (code, message), answer.text
 
 
+async def test_a_body_that_is_no_protobuf(api: Api) -> None:
+    answer = await api.request("POST", CONFIG_MAPS, b'{"kind":"ConfigMap"}', "application/vnd.kubernetes.protobuf")
+    assert (answer.status, answer.message) == (
+        400,
+        "the object provided is unrecognized (must be of type ConfigMap): provided data does not appear to be a "
+        'protobuf message, expected prefix [107 56 115 0] ({"kind":"ConfigMap"})',
+    )
+
+
 async def test_precondition_of_an_eviction(api: Api) -> None:
     uid = (await api.get(PODS + "/p")).meta["uid"]
     answer = await api.post(PODS + "/p/eviction", {**EVICTION, "deleteOptions": {"preconditions": {"uid": "x"}}})

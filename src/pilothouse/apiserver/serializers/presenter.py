@@ -20,6 +20,7 @@ from pilothouse.apiserver.long_work import LongWork
 from pilothouse.apiserver.request_info import RequestInfo, media_type
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers import negotiation
+from pilothouse.apiserver.serializers.bodies import unrecognized
 from pilothouse.apiserver.serializers.json import PlainPresenter, headers_with, list_body
 from pilothouse.apiserver.serializers.negotiation import JSON, PROTOBUF, YAML, Choice, NotAcceptable
 from pilothouse.apiserver.serializers.partial_metadata import metadata_of, partial_list, partial_object
@@ -85,6 +86,8 @@ class NegotiatingPresenter:
         try:
             document = protobuf.decode_object(request.body, default_kind=default)
         except protobuf.ProtobufError as error:
+            if not request.body.startswith(protobuf.MAGIC):
+                raise unrecognized(default[1], str(error), request.body) from error
             raise errors.bad_request(str(error)) from error
         headers = {**request.headers, "content-type": JSON}
         return msgspec.structs.replace(request, headers=headers, body=_encode(document))
