@@ -26,6 +26,7 @@ from pilothouse.cli.get import Table, set_ages
 from pilothouse.cli.history import Version, described, version_lines, versions, without_values
 from pilothouse.cli.program import UserError
 from pilothouse.cli.resource_arguments import find_resource, type_and_name
+from pilothouse.cli.why import not_found_lines
 from pilothouse.client import Client, merge_patch
 from pilothouse.client.connect import connect
 from pilothouse.client.interceptor import Interceptor, Rule, fail
@@ -33,6 +34,7 @@ from pilothouse.env import Env, TaskGroup, loops
 from pilothouse.machinery.causes import Cause, Origin, Trigger
 from pilothouse.machinery.differences import differences
 from pilothouse.testing import AsyncCluster, async_plane
+from pilothouse.why import Reference
 
 ROLLOUTS = 4
 
@@ -251,9 +253,34 @@ def test_missing_name_and_similar_names(kubeconfig: str, tmp_path: Path) -> None
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "Looked in context x, namespace default.",
-        "Names that begin alike: settings",
-        "`pilothouse get configmaps -n default --at 10m` lists those of ten minutes ago.",
+        "Similar names: settings",
     ]
+
+
+@cases(
+    "age, hint",
+    {
+        "a new cluster": (59.0, ""),
+        "some minutes": (200.0, "`pilothouse get pods -n team --at 2m` lists those of two minutes ago."),
+        "history that has just reached ten minutes": (600.0, "--at 5m"),
+        "an hour": (3600.0, "--at 10m` lists those of ten minutes ago."),
+    },
+)
+def test_a_time_within_the_history_is_proposed(age: float, hint: str) -> None:
+    lines = list(not_found_lines(Reference("pods", "team", "wbe"), "context x", ["web"], age=age))
+    assert lines[:2] == ["Looked in context x, namespace team.", "Similar names: web"]
+    assert len(lines) == (3 if hint else 2)
+    assert hint in lines[-1]
+
+
+def test_writes_since_a_time_before_the_history(kubeconfig: str, tmp_path: Path) -> None:
+    since, everything = (
+        run_pilothouse(tmp_path, "history", "-A", *words, f"--kubeconfig={kubeconfig}")
+        for words in (("--since=10m",), ())
+    )
+    assert since.returncode == 0, since.stderr
+    assert since.stdout == everything.stdout != ""
+    assert re.fullmatch(r"The history that the API server keeps begins at resourceVersion \d+\.\n", since.stderr)
 
 
 def test_objects_of_a_category(kubeconfig: str, tmp_path: Path) -> None:

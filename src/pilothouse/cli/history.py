@@ -13,7 +13,9 @@ from pilothouse.api.kinds import Kind
 from pilothouse.cli.clientside import command_connection, command_flags, common_flags, namespace_flag
 from pilothouse.cli.program import UserError, serve
 from pilothouse.cli.resource_arguments import (
+    BeforeHistory,
     find_resource,
+    history_begin,
     parse_for_object,
     revision_at,
     times_of_revisions,
@@ -107,7 +109,7 @@ async def _print_writes(parsed: Parsed) -> int:
     async with command_connection(parsed, env, "pilothouse-history") as (client, _info, own):
         discovery = await client.discover()
         evidence = ServerEvidence(client, discovery)
-        since = int(await revision_at(client, parsed["since"], env.now())) if parsed["since"] else 0
+        since = await _since(client, parsed["since"], env) if parsed["since"] else 0
         namespace = "" if parsed["all-namespaces"] else own
         try:
             found, older = await user_writes(evidence, discovery, namespace=namespace, since=since)
@@ -132,6 +134,21 @@ async def _print_writes(parsed: Parsed) -> int:
         )
         print(f"There are no writes of users {scope}.", file=sys.stderr)
     return 0
+
+
+async def _since(client: Client, text: str, env: Env) -> int:
+    """The resourceVersion after which writes are printed; 0, with a note, for a time before the history."""
+    try:
+        return int(await revision_at(client, text, env.now()))
+    except BeforeHistory:
+        begin = await history_begin(client)
+        if begin is not None:
+            _print_begin(begin[0])
+        return 0
+
+
+def _print_begin(revision: object) -> None:
+    print(f"The history that the API server keeps begins at resourceVersion {revision}.", file=sys.stderr)
 
 
 def write_lines(writes: Sequence[Write]) -> list[str]:
@@ -164,7 +181,7 @@ async def _run(parsed: Parsed) -> int:
             f"{oldest}"
         )
     if documents[0][0] == "EXISTED":
-        print(f"The history that the API server keeps begins at resourceVersion {oldest}.", file=sys.stderr)
+        _print_begin(oldest)
     for version in described(documents, time_of, origins):
         if parsed["output"] == "json":
             print(json.dumps(_json(version)))

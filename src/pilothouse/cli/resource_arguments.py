@@ -9,7 +9,7 @@ import msgspec
 
 from pilothouse.cli.program import UserError, parse
 from pilothouse.client import Client
-from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.client.errors import ApiError, Gone, NotFound
 from pilothouse.client.requests import with_query
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.durations import parse_duration
@@ -18,6 +18,10 @@ from pilothouse.machinery.times import TimeError, format_micro_time, parse_time
 
 _HISTORY = "/debug/history"
 _FORMATS = ("text", "json")
+
+
+class BeforeHistory(UserError):
+    """A time is before the history of the API server."""
 
 
 class _Mark(msgspec.Struct, rename="camel"):
@@ -83,7 +87,8 @@ def find_resource(discovery: Discovery, text: str) -> Resource:
 
 async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
     """The resourceVersion for ``text``: a resourceVersion, a time (``2026-01-01T00:00:00Z``), or a duration ago
-    (``5m``). Only pilothouse's API server supports times. Raises ``UserError``."""
+    (``5m``). Only pilothouse's API server supports times. Raises ``UserError``, for a time
+    that is too early ``BeforeHistory``."""
     if text.isascii() and text.isdigit() and int(text) > 0:
         return text
     try:
@@ -103,6 +108,8 @@ async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
             "only pilothouse's API server knows which resourceVersion was current at a time; give a resourceVersion",
             code=2,
         ) from error
+    except Gone as error:
+        raise BeforeHistory(str(error)) from error
     except ApiError as error:
         raise UserError(str(error)) from error
     return msgspec.json.decode(response.body, type=_Mark).resource_version
@@ -111,11 +118,7 @@ async def revision_at(client: Client, text: str, now: datetime.datetime) -> str:
 async def times_of_revisions(client: Client) -> Callable[[int], str]:
     """Returns a function that gives the time of a resourceVersion, to a second; "" if the API server has no history of
     times."""
-    try:
-        response = await client.request("GET", _HISTORY)
-    except ApiError:  # Another API server, or forbidden: times are optional.
-        return lambda _revision: ""
-    marks = msgspec.json.decode(response.body, type=_Marks).marks
+    marks = await _marks(client)
     revisions = [int(mark.resource_version) for mark in marks]
 
     def time_of(revision: int) -> str:
@@ -123,3 +126,17 @@ async def times_of_revisions(client: Client) -> Callable[[int], str]:
         return marks[index - 1].time if index else ""
 
     return time_of
+
+
+async def history_begin(client: Client) -> tuple[str, datetime.datetime] | None:
+    """The oldest resourceVersion in the history of the API server, and its time; None if it has no history of times."""
+    marks = await _marks(client)
+    return (marks[0].resource_version, parse_time(marks[0].time)) if marks else None
+
+
+async def _marks(client: Client) -> list[_Mark]:
+    try:
+        response = await client.request("GET", _HISTORY)
+    except ApiError:  # Another API server, or forbidden: times are optional.
+        return []
+    return msgspec.json.decode(response.body, type=_Marks).marks

@@ -2,7 +2,7 @@
 
 import datetime
 import sys
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from pilothouse.cli.clientside import PATHS, command_connection, command_flags, 
 from pilothouse.cli.program import UserError, serve
 from pilothouse.cli.resource_arguments import (
     find_resource,
+    history_begin,
     parse_for_object,
     revision_at,
     times_of_revisions,
@@ -24,7 +25,6 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.machinery.times import parse_time
 from pilothouse.why import NOT_FOUND, Evidence, Reference, ServerEvidence, explain, text_lines
-from pilothouse.why.evidence import NO_ORIGINS
 from pilothouse.why.names import names_alike
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ With kube-apiserver the changes are read from logs: --decision-log of pilothouse
 Usage:
   {program} TYPE/NAME [flags]
 """
+
+
+_MINUTES = {10: "ten minutes", 5: "five minutes", 2: "two minutes", 1: "one minute"}
+"""Times that are proposed for an object that is not found, if the history goes back further."""
 
 
 def flag_set(program: str) -> FlagSet:
@@ -105,7 +109,11 @@ async def _run(parsed: Parsed) -> int:
             revision, time = await _at(parsed, client)
             async with _evidence(parsed, client, discovery, revision) as evidence:
                 explanation = await explain(evidence, reference, time=time)
-                similar = await names_alike(evidence, reference) if explanation.state == NOT_FOUND else []
+                similar, age = list[str](), 0.0
+                if explanation.state == NOT_FOUND:
+                    similar = await names_alike(evidence, reference)
+                    begin = await history_begin(client)
+                    age = (Env().now() - begin[1]).total_seconds() if begin is not None else 0.0
         except ApiError as error:
             raise UserError(str(error)) from error
     if parsed["output"] == "json":
@@ -114,21 +122,21 @@ async def _run(parsed: Parsed) -> int:
         print("\n".join(map(escaped, text_lines(explanation))))
     if explanation.state != NOT_FOUND:
         return 0
-    for line in not_found_lines(reference, info.title, similar, unseen=explanation.unseen):
+    for line in not_found_lines(reference, info.title, similar, age=age):
         print(escaped(line), file=sys.stderr)
     return 1
 
 
-def not_found_lines(
-    reference: Reference, cluster: str, similar: Sequence[str], *, unseen: Collection[str] = ()
-) -> Iterator[str]:
-    """The context and namespace, and how to find the correct name."""
+def not_found_lines(reference: Reference, cluster: str, similar: Sequence[str], *, age: float = 0.0) -> Iterator[str]:
+    """The context and namespace, and how to find the correct name. ``age``: how many seconds the history goes back."""
     yield f"Looked in {cluster}{f', namespace {reference.namespace}' if reference.namespace else ''}."
     if similar:
-        yield f"Names that begin alike: {', '.join(similar)}"
-    if NO_ORIGINS not in unseen:
+        yield f"Similar names: {', '.join(similar)}"
+    # The history may be shortened at its beginning until the command is entered.
+    time = next((minutes for minutes in _MINUTES if age > 60 * (minutes + 1)), None)
+    if time is not None:
         scope = f" -n {reference.namespace}" if reference.namespace else ""
-        yield f"`pilothouse get {reference.resource}{scope} --at 10m` lists those of ten minutes ago."
+        yield f"`pilothouse get {reference.resource}{scope} --at {time}m` lists those of {_MINUTES[time]} ago."
 
 
 async def _at(parsed: Parsed, client: "Client") -> tuple[int, datetime.datetime | None]:

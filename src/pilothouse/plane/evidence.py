@@ -42,6 +42,11 @@ class StoreEvidence:
         """The kind of a group resource, in lower case."""
         return self._kinds.get(resource, resource)
 
+    @property
+    def is_complete(self) -> bool:
+        """Always true: the store has every change since its compaction."""
+        return True
+
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All changes of the object that are known, oldest first."""
         key = _key(reference)

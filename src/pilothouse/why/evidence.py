@@ -86,6 +86,11 @@ class Evidence(Protocol):
         """All namespaced group resources that can be listed."""
         ...
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every change is recorded, as far back as the history goes. False if there is no history."""
+        ...
+
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All recorded changes of the object, oldest first."""
         ...
@@ -176,6 +181,11 @@ class ServerEvidence:
     def namespaced(self) -> list[str]:
         """All namespaced group resources that can be listed."""
         return [name for name, resource in self._resources.items() if resource.namespaced and resource.supports("list")]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the API server records who changed what, as far as is known: False after a failed read."""
+        return self._has_origins
 
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All recorded changes of the object, oldest first."""

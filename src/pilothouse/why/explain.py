@@ -7,7 +7,7 @@ from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Evidence, Reference
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.registry import CHECKS, DEFAULT_CHECKS
-from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, UNKNOWN, Explanation, Step
+from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, Explanation
 from pilothouse.why.view import Finding, View
 
 _MAX_ROOTS = 3
@@ -39,7 +39,7 @@ async def finding(view: View) -> Finding:
             return result
     last = await lifetime.newest_change(view)
     if last is None:
-        last = Step(text=f"{view.title} is older than the history", object=view.title, root=UNKNOWN)
+        last = lifetime.unrecorded(view)
     return Finding(NO_CONDITION if _has_no_conditions(view) else AS_DESIRED, (last,))
 
 

@@ -54,6 +54,11 @@ class LogEvidence:
         """All namespaced group resources that can be listed."""
         return self._server.namespaced
 
+    @property
+    def is_complete(self) -> bool:
+        """Always false: an audit policy may leave out changes, and decision logs have those of some programs."""
+        return False
+
     async def get(self, reference: Reference) -> Document | None:
         """The object now; None if it does not exist."""
         if reference not in self._live:

@@ -1,5 +1,9 @@
 """Steps for objects of all kinds: deletion, creation and last change."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.why.actors import actor
 from pilothouse.why.changes import METADATA, SPEC, summary
 from pilothouse.why.deletions import deletion_request
@@ -45,6 +49,41 @@ async def created(view: View) -> Step | None:
     changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
     creation = next((change for change in changes if change.type == "ADDED"), None)
     return None if creation is None else await view.chain.step(creation)
+
+
+def unrecorded(view: View) -> Step:
+    """The step for an object without recorded changes. If the history is complete, the object is older; otherwise its
+    creation, as far as its metadata shows it."""
+    if view.evidence.is_complete:
+        return view.step("is older than the history", root=UNKNOWN)
+    time = str(view.metadata.get("creationTimestamp") or "")
+    manager = creating_manager(view.metadata)
+    text = "was created" if time or manager else "is there"
+    table = [] if manager else ["who created it is not recorded"]
+    return view.step(text, root=UNKNOWN, time=time, by=manager, table=table)
+
+
+def creating_manager(metadata: Mapping[str, Any]) -> str:
+    """The field manager that created an object, if its ``managedFields`` show it, otherwise empty.
+
+    An entry has the time of the manager's last write, so the creator is known as long as it has not written again. The
+    times of one request may differ by a second.
+    """
+    try:
+        created_at = parse_time(str(metadata.get("creationTimestamp") or ""))
+        entries = [
+            entry
+            for entry in metadata.get("managedFields") or ()
+            if entry.get("manager")
+            and not entry.get("subresource")
+            and abs((parse_time(str(entry.get("time") or "")) - created_at).total_seconds()) <= 1
+        ]
+    except TimeError:
+        return ""
+    # Releases before v1.22 record no subresource; a controller adds the status, or an annotation, within a second.
+    of_content = [entry for entry in entries if set(entry.get("fieldsV1") or ()) - {"f:metadata", "f:status"}]
+    managers = {str(entry["manager"]) for entry in of_content or entries}
+    return managers.pop() if len(managers) == 1 else ""
 
 
 async def last_change(view: View, *, undone: bool = False) -> Step | None:

@@ -40,7 +40,7 @@ async def exceeded_quota(view: View, message: str, name: str) -> list[Step]:
     changed = await lifetime.last_change(quota)
     resource, amounts = _exceeded_resource(message)
     if not resource:
-        return [changed if changed is not None else quota.step("is older than the history", root=STATE)]
+        return [changed if changed is not None else lifetime.unrecorded(quota)]
     top = await workload_of(view) or view
     since = await _last_success(top)
     users = await _quota_users(quota, resource, since, top)

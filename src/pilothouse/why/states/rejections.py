@@ -89,4 +89,4 @@ async def _last_change_of(view: View, resource: str, name: str, namespace: str) 
     if other.now is None:
         return list((await other.finding()).steps)
     step = await lifetime.last_change(other)
-    return [step if step is not None else other.step("is older than the history", root=STATE)]
+    return [step if step is not None else lifetime.unrecorded(other)]
