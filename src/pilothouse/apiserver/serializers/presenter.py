@@ -26,12 +26,11 @@ from pilothouse.apiserver.serializers.negotiation import JSON, PROTOBUF, YAML, C
 from pilothouse.apiserver.serializers.partial_metadata import metadata_of, partial_list, partial_object
 from pilothouse.apiserver.serializers.results import ListResult, ObjectResult, Result, StatusResult
 from pilothouse.apiserver.serializers.streams import EventStream
-from pilothouse.apiserver.serializers.yaml_text import to_yaml
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
     from pilothouse.apiserver.printers import tables
-    from pilothouse.apiserver.serializers import protobuf
+    from pilothouse.apiserver.serializers import protobuf, yaml_text
 
 
 _PLAIN_JSON_ACCEPTS = frozenset(("", "*/*", JSON))
@@ -158,11 +157,11 @@ class NegotiatingPresenter:
         if choice.media != YAML:
             return _in_media_type(choice, list_body(result))
         # Keys are sorted, so only the position of the items has to be found.
-        frame = to_yaml(_decode(list_body(msgspec.structs.replace(result, values=()))))
+        frame = yaml_text.to_yaml(_decode(list_body(msgspec.structs.replace(result, values=()))))
         before_items, _items, after_items = frame.partition(b"items: []\n")
         skip = 0 if resource.custom is not None else len(resource.head)
         items = await self._convert_each(
-            choice, result.values, lambda value: to_yaml([_decode(b"{" + value[skip:] if skip else value)])
+            choice, result.values, lambda value: yaml_text.to_yaml([_decode(b"{" + value[skip:] if skip else value)])
         )
         return b"".join((before_items, b"items:\n", *items, after_items))
 
@@ -333,7 +332,7 @@ def _choice(request: Request, info: RequestInfo) -> Choice:
 def _in_media_type(choice: Choice, body: bytes) -> bytes:
     """A JSON body in the chosen media type. Kinds without protobuf stay JSON."""
     if choice.media == YAML:
-        return to_yaml(_decode(body))
+        return yaml_text.to_yaml(_decode(body))
     if choice.media == PROTOBUF:
         document: Mapping[str, Any] = _decode(body)
         if protobuf.has_protobuf(document.get("apiVersion", ""), document.get("kind", "")):
