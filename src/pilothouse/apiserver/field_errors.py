@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import msgspec
 
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.go_text import Shown, compact_json, quote
+from pilothouse.machinery.go_text import Shown, compact_json, print_float, quote
 
 with lazy_imports():
     from pilothouse.apiserver import internal_types  # only needed for errors
@@ -60,6 +60,8 @@ def shown(value: object) -> str:
     """A value as in messages: strings quoted, numbers plain, everything else as compact JSON with sorted maps."""
     if isinstance(value, str):
         return value if isinstance(value, Shown) else quote(value)
+    if isinstance(value, float):
+        return print_float(value)
     return compact_json(value, in_order=True)
 
 

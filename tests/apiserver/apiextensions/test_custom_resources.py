@@ -186,6 +186,13 @@ async def test_generation_and_status_of_a_custom_object(api: Api) -> None:
     assert observed == [(2, None, 2), (2, None, 2), (2, None, 2), (2, {"replicas": 3}, 2)]
 
 
+async def test_errors_of_a_status_update_have_the_paths_inside_of_the_status(api: Api) -> None:
+    await api.create(DEFINITIONS, definition())
+    obj = await api.create(FOOS, foo())
+    answer = await api.put(f"{FOOS}/f/status", {**obj, "status": {"replicas": "2"}})
+    assert '[status.replicas: Invalid value: "string": replicas in body must be of type integer: "' in answer.message
+
+
 async def test_scale_of_a_custom_object(api: Api) -> None:
     await api.create(DEFINITIONS, definition())
     await api.create(FOOS, foo())

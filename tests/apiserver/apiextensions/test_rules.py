@@ -86,11 +86,11 @@ def run(schema: Object, value: Any, old: Any = ABSENT) -> tuple[list[str], list[
         "rules on values of maps": (
             {"type": "object", "additionalProperties": {**INTEGER, "x-kubernetes-validations": [{"rule": "self < 3"}]}},
             {"x": 4},
-            "spec[x]: Invalid value: failed rule: self < 3"),
+            "spec[x]: Invalid value: 4: failed rule: self < 3"),
         "rules on items": (
             {"type": "array", "items": {**INTEGER, "x-kubernetes-validations": [{"rule": "self < 3"}]}},
             [1, 4],
-            "spec[1]: Invalid value: failed rule: self < 3"),
+            "spec[1]: Invalid value: 4: failed rule: self < 3"),
         "rules in allOf": (
             {**ruled("true"), "allOf": [{"x-kubernetes-validations": [{"rule": "self.b == 1"}]}]},
             {"b": 2},
@@ -127,7 +127,7 @@ NEW_OR_SAME = ruled("!oldSelf.hasValue() || self.b == oldSelf.value().b", option
             ON_SCALAR,
             {"a": "x"},
             {"a": "y"},
-            ["spec.a: Invalid value: failed rule: self == oldSelf"],
+            ['spec.a: Invalid value: "y": failed rule: self == oldSelf'],
             [],
         ),
         "items of map lists are correlated by key": (
@@ -293,7 +293,7 @@ def test_value_validations_require_structural_properties() -> None:
             f"{SPEC}.default.a: Required value"),
         "default violates the rule": (
             {"type": "integer", "default": 1, "x-kubernetes-validations": [{"rule": "self > 1"}]},
-            f"{SPEC}.default: Invalid value: failed rule: self > 1"),
+            f"{SPEC}.default: Invalid value: 1: failed rule: self > 1"),
         "unique items": (
             {"type": "string", "uniqueItems": True},
             f"{SPEC}.uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes "

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from tests.tables import cases
 
-from pilothouse.apiserver.printers.columns import RowBudget, cell, cells, find
+from pilothouse.apiserver.printers.columns import cell, cells
+from pilothouse.apiserver.printers.json_paths import PathError, RowBudget, find
 from pilothouse.apiserver.printers.tables import TableConvertor, has_table
 from pilothouse.apiserver.registry.core.pods.printers import pod_conditions, print_pod
 from pilothouse.apiserver.registry.generic.printers import human_duration, selector_text
@@ -266,22 +267,71 @@ def test_cells_of_a_wrong_type_are_empty() -> None:
     assert cell({"a": 7}, ".a", "boolean", NOW, RowBudget(100)) is None
     assert cell({"a": ["x", 1]}, ".a", "string", NOW, RowBudget(100)) == '["x",1]'
     assert cell({"a": "soon"}, ".a", "date", NOW, RowBudget(100)) == "<invalid>"
+    assert cell({"a": 5}, ".a", "date", NOW, RowBudget(100)) is None
+    assert cell({"a": ""}, ".a", "date", NOW, RowBudget(100)) == "<unknown>"
+    assert cell({"a": "2026-01-01"}, ".a", "date", NOW, RowBudget(100)) == "<invalid>"
+    assert cell({"a": [1, 2]}, ".a[*]", "string", NOW, RowBudget(100)) == "1"
+    assert cell({"a": None}, ".a", "string", NOW, RowBudget(100)) == "<no value>"
+    assert cell({"a": None}, ".a", "integer", NOW, RowBudget(100)) is None
     assert cell({}, ".a.b", "string", NOW, RowBudget(100)) is None
 
 
-def test_json_paths() -> None:
-    value = {"a": {"b.c/d": [1, 2, 3]}, "l": [{"n": "x"}, {"n": "y"}]}
-    assert find(value, r".a.b\.c/d[1]", RowBudget(100)) == [2]
-    assert find(value, ".a['b.c/d'][-1]", RowBudget(100)) == [3]
-    assert find(value, "{.l[*].n}", RowBudget(100)) == ["x", "y"]
-    assert find(value, ".l[5]", RowBudget(100)) == []
+ROBOT = {
+    "a": {"b.c/d": [1, 2, 3]},
+    "l": [{"n": "x", "v": 1}, {"n": "y", "v": 2}, {"n": "z", "f": True}],
+    "s": "text",
+    "none": None,
+}
+
+
+@cases(
+    "path, found",
+    {
+        "an escaped name": (r".a.b\.c/d[1]", [2]),
+        "a quoted name": (r".a['b\.c/d'][-1]", [3]),
+        "all items": ("{.l[*].n}", ["x", "y", "z"]),
+        "a slice": (".l[0:2].n", ["x", "y"]),
+        "a slice with a step": (r".a.b\.c/d[::2]", [1, 3]),
+        "a union of names": (".l[0]['n','v']", ["x", 1]),
+        "a union of indexes": (".l[0,2].n", ["x", "z"]),
+        "equal": ('.l[?(@.n=="y")].v', [2]),
+        "greater": (".l[?(@.v>1)].n", ["y"]),
+        "at most": (".l[?(@.v <= 1)].n", ["x"]),
+        "a present field": (".l[?(@.f)].n", ["z"]),
+        "a bool": (".l[?(@.f==true)].n", ["z"]),
+        "recursive": ("..n", ["x", "y", "z"]),
+        "the object itself": ("$.s", ["text"]),
+        "null": (".none", [None]),
+        "a missing field": (".x.y", []),
+    },
+)
+def test_json_paths(path: str, found: list[object]) -> None:
+    assert find(ROBOT, path, RowBudget(100)) == found
+
+
+@cases(
+    "path",
+    {
+        "an index past the end": ".l[5]",
+        "an item of a text": ".s[0]",
+        "a comparison of different types": ".l[?(@.n>1)]",
+        "an unterminated filter": ".l[?(@.n",
+        "an unterminated array": ".l[",
+        "no index": ".l[a]",
+        "an identifier": "name",
+    },
+)
+def test_cells_of_paths_that_do_not_fit_are_empty(path: str) -> None:
+    with pytest.raises(PathError):
+        find(ROBOT, path, RowBudget(100))
+    assert cell(ROBOT, path, "string", NOW, RowBudget(100)) is None
 
 
 @cases(
     "path, whole",
     {
         "printed": (".spec", '[{"n":0'),
-        "visited": (".spec[*].n", "0 1"),
+        "visited": (".spec[*].n", "0"),
         "visited in vain": (".spec[*].n.m", None),
         "compared": (".spec[?(@.n==1)].n", "1"),
     },

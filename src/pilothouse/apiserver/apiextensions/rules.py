@@ -213,8 +213,7 @@ class RuleEvaluation:
                     unchanged=unchanged if not correlated_by_key else False,
                 )
         elif isinstance(value, dict):
-            correlatable = tree.node.get("x-kubernetes-map-type") != "atomic"
-            old_members = old if isinstance(old, dict) and correlatable else {}
+            old_members = old if isinstance(old, dict) else {}
             for name, member in value.items():
                 child = tree.properties.get(name) or tree.additional
                 if child is None:
@@ -225,7 +224,7 @@ class RuleEvaluation:
                     member,
                     old_members.get(name, ABSENT),
                     member_path,
-                    unchanged=unchanged if not correlatable else False,
+                    unchanged=False,
                 )
 
     def _evaluate_rules(self, tree: RuleNode, value: Any, old: Any, path: str, *, unchanged: bool) -> None:
@@ -256,7 +255,11 @@ class RuleEvaluation:
             detail = self._message(tree, rule, variables, extent, path)
             if self._stopped:
                 return
-            rule_error = _failed_rule_error(error_path or "<nil>", detail, rule.source.get("reason"))
+            reason = rule.source.get("reason")
+            if tree.node.get("type") in ("object", "array"):
+                rule_error = _failed_rule_error(error_path or "<nil>", detail, reason)
+            else:
+                rule_error = _failed_rule_error(error_path or "<nil>", detail, reason, field_errors.shown(value))
             if unchanged and not rule.uses_old_self:
                 self.warnings.append(str(rule_error))
             else:
@@ -298,17 +301,19 @@ class RuleEvaluation:
         return f"failed rule: {rule.text}"
 
 
-def _failed_rule_error(path: str, detail: str, reason: str | None) -> FieldError:
-    """The error of a failed rule, by its ``reason``. It has no value, as upstream's since 1.34."""
+def _failed_rule_error(path: str, detail: str, reason: str | None, value: str = "") -> FieldError:
+    """The error of a failed rule, by its ``reason``. Objects and arrays are not shown (since 1.34)."""
     match reason:
         case "FieldValueForbidden":
             return field_errors.forbidden(path, detail)
         case "FieldValueRequired":
             return field_errors.required(path, detail)
         case "FieldValueDuplicate":
-            return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {detail}")
+            return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {value}" if value else "Duplicate value")
         case _:
-            return FieldError(path, "FieldValueInvalid", f"Invalid value: {detail}")
+            return FieldError(
+                path, "FieldValueInvalid", f"Invalid value: {value}: {detail}" if value else f"Invalid value: {detail}"
+            )
 
 
 def _join_path(path: str, field_path: str) -> str:

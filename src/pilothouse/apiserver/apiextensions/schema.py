@@ -121,7 +121,7 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> Err
     elif isinstance(value, list):
         errors += _validate_list(value, node, path, old if isinstance(old, list) else _MISSING)
     enum = node.get("enum")
-    if enum and not any(json_equal(value, allowed) for allowed in enum if allowed is not None):
+    if enum and not any(_equals_allowed(value, allowed) for allowed in enum if allowed is not None):
         # Upstream reports the enum as strings. It rejects null even if the enum contains it.
         text = [allowed if isinstance(allowed, str) else field_errors.shown(allowed) for allowed in enum]
         errors.append(field_errors.not_supported(path, value, text, plain=True))
@@ -139,6 +139,13 @@ def json_equal(first: Any, second: Any) -> bool:
     if isinstance(first, list):
         return all(map(json_equal, first, second))
     return isinstance(first, bool) == isinstance(second, bool)
+
+
+def _equals_allowed(value: Any, allowed: Any) -> bool:
+    """Whether a value is one of an enum. Upstream converts it to the type of the allowed one: 2.5 to the integer 2."""
+    if isinstance(value, float) and type(allowed) is int:
+        return int(value) == allowed
+    return json_equal(value, allowed)
 
 
 def _validate_type(value: Any, node: Node, path: str) -> ErrorList:
@@ -311,8 +318,15 @@ def _validate_string(value: str, node: Node, path: str) -> ErrorList:
 
 def _validate_number(value: float, node: Node, path: str) -> ErrorList:
     errors = _validate_range(value, node, path)
-    minimum, maximum, factor = node.get("minimum"), node.get("maximum"), node.get("multipleOf")
-    if factor and not _is_multiple(value, factor):
+    bounds = (node.get("minimum"), node.get("maximum"), node.get("multipleOf"))
+    if isinstance(value, int):
+        # Upstream compares integers with the bounds as integers.
+        bounds = tuple(None if bound is None else int(bound) for bound in bounds)
+    minimum, maximum, factor = bounds
+    if factor is not None and factor <= 0:
+        text = f"factor MultipleOf declared for {path} must be positive: {field_errors.shown(factor)}"
+        errors.append(field_errors.invalid(path, factor, text))
+    elif factor is not None and not _is_multiple(value, factor):
         errors.append(field_errors.invalid(path, value, f"{path} in body should be a multiple of {factor}"))
     if minimum is not None and (value <= minimum if node.get("exclusiveMinimum") else value < minimum):
         text = f"greater than {minimum}" if node.get("exclusiveMinimum") else f"greater than or equal to {minimum}"

@@ -210,11 +210,12 @@ def _resource_info(
     trees: list[RuleNode | None] = []
     """The compiled rules, set by the first validation; None if the schema has none."""
 
-    def validate(obj: Object, old: Object | None, warnings: list[str]) -> ErrorList:
+    def validate(obj: Object, old: Object | None, warnings: list[str], status_only: bool) -> ErrorList:
         if not trees:
             trees.append(rule_tree(openapi))
         tree = trees[0]
-        errors = _validate_schema(obj, openapi, old) + validate_scale(obj, scale) + validate_embedded(obj, openapi)
+        validate_fields = _validate_status if status_only else _validate_schema
+        errors = validate_fields(obj, openapi, old) + validate_scale(obj, scale) + validate_embedded(obj, openapi)
         if old is None or not schema.validate_list(old, openapi):
             errors += schema.validate_list(obj, openapi)
         if tree is None:
@@ -288,3 +289,19 @@ def _validate_schema(obj: Object, openapi: dict[str, Any], old: Object | None) -
     # Metadata is excluded from the comparison, as its changes do not change the generation.
     old_with_type_meta = {**old, "kind": obj.get("kind"), "apiVersion": obj.get("apiVersion")}
     return schema.validate(obj, openapi, "", old_with_type_meta)
+
+
+def _validate_status(obj: Object, openapi: dict[str, Any], old: Object | None) -> ErrorList:
+    """The errors of an update of the status, of which upstream validates nothing else. Texts have the paths inside of
+    it."""
+    node = (openapi.get("properties") or {}).get("status")
+    if node is None or "status" not in obj:
+        return []
+    found = schema.validate(obj["status"], node, "", (old or {}).get("status"))
+    return [FieldError(_below_status(error.field), error.reason, error.text) for error in found]
+
+
+def _below_status(path: str) -> str:
+    if path in ("", "<nil>"):
+        return "status"
+    return f"status{path}" if path.startswith("[") else f"status.{path}"

@@ -44,7 +44,7 @@ class CustomStrategy(Strategy):
         *,
         status: bool,
         selectable: Fields,
-        validate: Callable[[Object, Object | None, list[str]], ErrorList],
+        validate: Callable[[Object, Object | None, list[str], bool], ErrorList],
         default: Callable[[Object], None],
         terminating: bool,
     ) -> None:
@@ -65,15 +65,15 @@ class CustomStrategy(Strategy):
 
     def validate(self, obj: Object) -> ErrorList:
         self._validation_warnings.warnings = finalizer_warnings(obj["metadata"], {})
-        return self._validate(obj, None, self._validation_warnings.warnings)
+        return self._validate(obj, None, self._validation_warnings.warnings, False)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         self._validation_warnings.warnings = finalizer_warnings(obj["metadata"], old["metadata"])
-        return self._validate(obj, old, self._validation_warnings.warnings)
+        return self._validate(obj, old, self._validation_warnings.warnings, False)
 
     def validate_status_update(self, obj: Object, old: Object) -> ErrorList:
         self._validation_warnings.warnings = []
-        return self._validate(obj, old, self._validation_warnings.warnings)
+        return self._validate(obj, old, self._validation_warnings.warnings, True)
 
     def warnings_on_create(self, obj: Object) -> Sequence[str]:
         return self._warnings_of_validation()

@@ -516,10 +516,7 @@ class _RuleValidator:
             max_cardinality=cardinality_below,
         )
         for name, property_schema in (node.get("properties") or {}).items():
-            child_uncorrelated = uncorrelated or (path if node.get(_MAP_TYPE) == "atomic" else "")
-            self.visit(
-                property_schema, f"{path}.properties[{name}]", child_uncorrelated, max_cardinality=cardinality_below
-            )
+            self.visit(property_schema, f"{path}.properties[{name}]", uncorrelated, max_cardinality=cardinality_below)
         child_uncorrelated = uncorrelated or ("" if node.get(_LIST_TYPE) == "map" else path)
         self.visit(node.get("items"), f"{path}.items", child_uncorrelated, max_cardinality=cardinality_below)
         if not node.get(_RULES):

@@ -21,7 +21,16 @@ from pilothouse.apiserver.serializers.partial_metadata import metadata_of, parti
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _INCLUDES = ("None", "Metadata", "Object", "")
-_CREATED = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+_CREATED = {
+    "name": "Age",
+    "type": "date",
+    "jsonPath": ".metadata.creationTimestamp",
+    "description": "CreationTimestamp is a timestamp representing the server time when this object was created. It is "
+    "not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It "
+    "is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+}
+"""The column of a definition without columns."""
 _MAX_COLUMNS = 500
 """How many columns of a definition are shown. Upstream has no limit; kubectl's tables have about ten."""
 _WITHOUT_TABLE = ("authentication.k8s.io", "authorization.k8s.io")
