@@ -318,11 +318,7 @@ def _validate_string(value: str, node: Node, path: str) -> ErrorList:
 
 def _validate_number(value: float, node: Node, path: str) -> ErrorList:
     errors = _validate_range(value, node, path)
-    bounds = (node.get("minimum"), node.get("maximum"), node.get("multipleOf"))
-    if isinstance(value, int):
-        # Upstream compares integers with the bounds as integers.
-        bounds = tuple(None if bound is None else int(bound) for bound in bounds)
-    minimum, maximum, factor = bounds
+    minimum, maximum, factor = (_bound(node.get(name), value) for name in ("minimum", "maximum", "multipleOf"))
     if factor is not None and factor <= 0:
         text = f"factor MultipleOf declared for {path} must be positive: {field_errors.shown(factor)}"
         errors.append(field_errors.invalid(path, factor, text))
@@ -335,6 +331,11 @@ def _validate_number(value: float, node: Node, path: str) -> ErrorList:
         text = f"less than {maximum}" if node.get("exclusiveMaximum") else f"less than or equal to {maximum}"
         errors.append(field_errors.invalid(path, value, f"{path} in body should be {text}"))
     return errors
+
+
+def _bound(bound: float | None, value: float) -> float | None:
+    """The bound for a value: upstream compares integers with integers."""
+    return int(bound) if bound is not None and isinstance(value, int) else bound
 
 
 _RANGES = {"int32": 1 << 31, "int64": _MAX_INT, "": _MAX_INT}
