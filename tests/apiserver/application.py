@@ -69,13 +69,13 @@ class World:
     def __init__(self, env: Env, authorization: str = "RBAC") -> None:
         self.env = env
         self.core = ApiServer(env, new_store(env))
-        logins = [
+        token_authenticators = [
             StaticTokenAuthenticator(
                 {"admin": Identity("admin", ("system:masters",)), "jane": Identity("jane", ("crew",), "u1")}
             )
         ]
         self.handler_chain = HandlerChain(
-            self.core, address="10.0.0.1:6443", logins=logins, authorization=authorization
+            self.core, address="10.0.0.1:6443", token_authenticators=token_authenticators, authorization=authorization
         )
         self.application = Application(env, self.handler_chain)
 

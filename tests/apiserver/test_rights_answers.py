@@ -190,7 +190,7 @@ async def our_answers(api: Api) -> list[Any]:
     handler_chain = HandlerChain(
         api.server,
         address="",
-        logins=[tokens],
+        token_authenticators=[tokens],
         authorization="RBAC",
         issuer="https://kubernetes.default.svc",
     )

@@ -73,8 +73,12 @@ class EmbeddedServer:
         self._loop = asyncio.get_running_loop()
         self._finish = asyncio.Event()
         core = ApiServer(self._env, self._store(self._env))
-        logins = [StaticTokenAuthenticator({ADMIN_TOKEN: Identity("admin", ("system:masters",), "admin")})]
-        handler_chain = HandlerChain(core, address="127.0.0.1", logins=logins, authorization="RBAC")
+        token_authenticators = [
+            StaticTokenAuthenticator({ADMIN_TOKEN: Identity("admin", ("system:masters",), "admin")})
+        ]
+        handler_chain = HandlerChain(
+            core, address="127.0.0.1", token_authenticators=token_authenticators, authorization="RBAC"
+        )
         application = Application(self._env, handler_chain)
         pair = issue_server(self._authority, ["127.0.0.1"], self._env.now())
         tls = ServerTls.from_pair(pair, client_authority=self._authority.certificate)

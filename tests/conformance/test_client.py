@@ -68,8 +68,10 @@ async def local(env: Env) -> AsyncIterator[Client]:
 async def over_http(env: Env) -> AsyncIterator[Client]:
     """A client of an embedded server, on a socket of the loopback interface."""
     server = ApiServer(env, new_store(env))
-    logins = [StaticTokenAuthenticator.read('secret,admin,admin,"system:masters"')]
-    handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
+    token_authenticators = [StaticTokenAuthenticator.read('secret,admin,admin,"system:masters"')]
+    handler_chain = HandlerChain(
+        server, address="127.0.0.1", token_authenticators=token_authenticators, authorization="RBAC"
+    )
     edge = Server(Application(env, handler_chain), clock=env.clock)
     await handler_chain.start()
     port = await edge.start()
@@ -368,8 +370,10 @@ async def test_too_large_body_is_rejected(client: Client, ns: str) -> None:
 async def test_authorization(env: Env) -> None:
     """The transport has the identity; over HTTP it is a token, and an invalid one is rejected."""
     server = ApiServer(env, new_store(env))
-    logins = [StaticTokenAuthenticator.read("secret,jane,jane")]
-    handler_chain = HandlerChain(server, address="127.0.0.1", logins=logins, authorization="RBAC")
+    token_authenticators = [StaticTokenAuthenticator.read("secret,jane,jane")]
+    handler_chain = HandlerChain(
+        server, address="127.0.0.1", token_authenticators=token_authenticators, authorization="RBAC"
+    )
     edge = Server(Application(env, handler_chain), clock=env.clock)
     await handler_chain.start()
     endpoint = parse_endpoint(f"http://127.0.0.1:{await edge.start()}", "test")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pilothouse.apiserver.admission.built_in import Unconfigured
+from pilothouse.apiserver.admission.built_in import UnconfiguredPlugin
 from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, Target
 from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
 from pilothouse.operator.webhook_handler import WebhookHandler
@@ -17,7 +17,7 @@ class DirectCalls:
         self.targets: list[Target] = []
         admission: Any = cluster.plane.server.core.admission
         for plugin in list(admission.plugins):
-            if isinstance(plugin, Unconfigured):
+            if isinstance(plugin, UnconfiguredPlugin):
                 plugin.load()
         for plugin in admission.plugins:
             if isinstance(plugin, Webhooks):

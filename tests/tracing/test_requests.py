@@ -38,7 +38,7 @@ class Server:
     def __init__(self, env: Env, rate: int | None) -> None:
         self.spans = Spans(env, rate)
         self.server = ApiServer(self.spans.env, MemoryStore(env))
-        self.chain = HandlerChain(self.server, address="127.0.0.1:6443", logins=[TOKENS], anonymous=False)
+        self.chain = HandlerChain(self.server, address="127.0.0.1:6443", token_authenticators=[TOKENS], anonymous=False)
 
     async def request(
         self, user: str, method: str, target: str, body: bytes = b"", **headers: str

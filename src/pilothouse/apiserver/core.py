@@ -228,7 +228,8 @@ class Core:
             await self.store.store_for(prefix).catch_up()
 
     def is_from_before_start(self, record: Record) -> bool:
-        """Whether a record was stored before this server began, by another process, maybe by other rules."""
+        """Whether a record was stored before this server was constructed: by another process, perhaps of another
+        version."""
         return record.revision <= self._start_revisions[self.store.store_for(record.key)]
 
     def view(self, info: ResourceInfo, value: bytes) -> bytes:

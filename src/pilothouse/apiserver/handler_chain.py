@@ -68,9 +68,9 @@ class HandlerChain:
     """A server with content negotiation, authorization, reviews and token requests.
 
     ``authorization`` has the modes ``AlwaysAllow``, ``Node`` or ``RBAC``, separated by commas. With RBAC, ``start``
-    creates the bootstrap roles; until then only system:masters has permissions. ``logins`` are accepted in addition to
-    the tokens of service accounts. These are signed with ``signing_key``; without one a key is generated, and its
-    tokens are valid until the process ends.
+    creates the bootstrap roles; until then only system:masters has permissions. ``token_authenticators`` are accepted
+    in addition to the tokens of service accounts. These are signed with ``signing_key``; without one a key is
+    generated, and its tokens are valid until the process ends.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class HandlerChain:
         server: ApiServer,
         *,
         address: str,
-        logins: Iterable[TokenAuthenticator] = (),
+        token_authenticators: Iterable[TokenAuthenticator] = (),
         authorization: str = "AlwaysAllow",
         anonymous: bool = True,
         issuer: str = "https://kubernetes.default.svc.cluster.local",
@@ -118,7 +118,7 @@ class HandlerChain:
         bootstrap = BootstrapTokenAuthenticator(
             lambda namespace, name: find_object(core, "secrets", namespace, name), server.env.now
         )
-        self.authenticator = Authenticator((*logins, self.tokens, bootstrap), anonymous=anonymous)
+        self.authenticator = Authenticator((*token_authenticators, self.tokens, bootstrap), anonymous=anonymous)
         self.authorizer: RuleResolvingAuthorizer
         self._allows_all = "AlwaysAllow" in modes
         self._rbac: RbacAuthorizer | None = None

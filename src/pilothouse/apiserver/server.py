@@ -410,7 +410,7 @@ class ApiServer:
 
         def renew(renewed: str) -> Response | None:
             if self.audit is not None or self.tracing is not None or self._lagging is not None:
-                return None  # These are kept per request.
+                return None  # The audit, spans and lagging reads need each request.
             try:
                 if self.authorize is not None:
                     self.authorize(identity, request_info)

@@ -151,13 +151,13 @@ class ServedApiServer:
         self.server.core.long_work.create_sandbox = self._create_sandbox
         self.token = _load_or_create(directory, "admin.token", lambda: secrets.token_urlsafe(32).encode()).decode()
         self.authority = _authority(directory, env) if options.secure else None
-        logins: list[TokenAuthenticator] = [StaticTokenAuthenticator({self.token: ADMIN})]
+        token_authenticators: list[TokenAuthenticator] = [StaticTokenAuthenticator({self.token: ADMIN})]
         if options.token_auth_file:
-            logins.append(StaticTokenAuthenticator.read(read_text(options.token_auth_file)))
+            token_authenticators.append(StaticTokenAuthenticator.read(read_text(options.token_auth_file)))
         self.handler_chain = HandlerChain(
             self.server,
             address=f"{options.host}:{options.port or DEFAULT_PORT}",
-            logins=logins,
+            token_authenticators=token_authenticators,
             authorization=options.authorization,
             anonymous=options.anonymous,
             issuer=options.issuer,

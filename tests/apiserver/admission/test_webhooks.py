@@ -13,7 +13,7 @@ from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
 from tests.env.handshakes import connect_at_once, give_up_at_every_step
 from tests.tables import cases
 
-from pilothouse.apiserver.admission.built_in import Unconfigured
+from pilothouse.apiserver.admission.built_in import UnconfiguredPlugin
 from pilothouse.apiserver.admission.dynamic import webhook_calls
 from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, Target, send
 from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
@@ -52,7 +52,7 @@ class Hooks:
         self.asked: list[tuple[str, Object]] = []
         self._answer = answer
         for plugin in list(api.server.core.admission.plugins):
-            if isinstance(plugin, Unconfigured):
+            if isinstance(plugin, UnconfiguredPlugin):
                 plugin.load()
         for plugin in api.server.core.admission.plugins:
             if isinstance(plugin, Webhooks):

@@ -51,10 +51,15 @@ class AuditedServer:
         policy = Policy(rules or (PolicyRule("RequestResponse"),))
         audit = Audit(env, PolicyRuleEvaluator(policy), self.recorder, self.metrics)
         self.server = ApiServer(env, new_store(env), audit=audit)
-        logins = StaticTokenAuthenticator(
+        token_authenticators = StaticTokenAuthenticator(
             {"admin": Identity("admin", ("system:masters",), "u-1", {"scopes": ("a",)}), "jane": Identity("jane")}
         )
-        self.chain = HandlerChain(self.server, address="127.0.0.1:6443", logins=[logins], authorization=authorization)
+        self.chain = HandlerChain(
+            self.server,
+            address="127.0.0.1:6443",
+            token_authenticators=[token_authenticators],
+            authorization=authorization,
+        )
         self.application = Application(env, self.chain)
 
     async def request(

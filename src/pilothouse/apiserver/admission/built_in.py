@@ -41,7 +41,7 @@ with lazy_imports():
     )  # for servers with node identities
 
 
-class Unconfigured(Plugin):
+class UnconfiguredPlugin(Plugin):
     """A placeholder for a plugin without configuration objects; most servers never have any. The plugin is loaded and
     replaces the placeholder when the first object of its ``resources`` is stored."""
 
@@ -87,20 +87,20 @@ FACTORIES: Mapping[str, Callable[[Core], Plugin]] = {
     "DefaultIngressClass": lambda core: DefaultIngressClass(core.store),
     "PodTopologyLabels": lambda core: PodTopologyLabels(core.store),
     "PodGroupWorkloadExists": lambda core: PodGroupWorkloadExists(core.store),
-    "MutatingAdmissionPolicy": lambda core: Unconfigured.or_plugin(
+    "MutatingAdmissionPolicy": lambda core: UnconfiguredPlugin.or_plugin(
         core,
         lambda core: mutating_policies.MutatingAdmissionPolicy(core),
         ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
     ),
-    "MutatingAdmissionWebhook": lambda core: Unconfigured.or_plugin(
+    "MutatingAdmissionWebhook": lambda core: UnconfiguredPlugin.or_plugin(
         core, lambda core: webhooks.MutatingWebhooks(core), ("mutatingwebhookconfigurations",)
     ),
-    "ValidatingAdmissionPolicy": lambda core: Unconfigured.or_plugin(
+    "ValidatingAdmissionPolicy": lambda core: UnconfiguredPlugin.or_plugin(
         core,
         lambda core: policies.ValidatingAdmissionPolicy(core),
         ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
     ),
-    "ValidatingAdmissionWebhook": lambda core: Unconfigured.or_plugin(
+    "ValidatingAdmissionWebhook": lambda core: UnconfiguredPlugin.or_plugin(
         core, lambda core: webhooks.ValidatingWebhooks(core), ("validatingwebhookconfigurations",)
     ),
     "ResourceQuota": lambda core: ResourceQuota(core.env, core.store, core.table),

@@ -21,7 +21,8 @@ _CONTRIBUTED_TO_TOTAL = "contributed to estimated rule cost total exceeding cost
 
 
 def max_cardinality_below(node: Node, above: int | None) -> int | None:
-    """The maximum number of values below a node of which there are up to ``above``; None for no limit."""
+    """The maximum number of values of a node's items or additional properties, if an object has up to ``above`` values
+    of the node; None for no limit."""
     factor: int | None = 1
     if node.get("type") == "object" and node.get("additionalProperties") is not None:
         factor = node.get("maxProperties")

@@ -109,16 +109,16 @@ def _is_for_clients(certificate: "x509.Certificate") -> bool:
 
 
 class Authenticator:
-    """Tries the certificate, then bearer tokens. ``logins`` are tried in order."""
+    """Tries the certificate, then bearer tokens. ``token_authenticators`` are tried in order."""
 
-    def __init__(self, logins: Iterable[TokenAuthenticator] = (), *, anonymous: bool = True) -> None:
-        self.logins = list(logins)
+    def __init__(self, token_authenticators: Iterable[TokenAuthenticator] = (), *, anonymous: bool = True) -> None:
+        self.token_authenticators = list(token_authenticators)
         self._anonymous = anonymous
 
     def token_identity(self, token: str) -> Identity | None:
         """The user of the token, with the group system:authenticated."""
-        for login in self.logins:
-            identity = login.identity(token)
+        for authenticator in self.token_authenticators:
+            identity = authenticator.identity(token)
             if identity is not None:
                 return authenticated(identity)
         return None

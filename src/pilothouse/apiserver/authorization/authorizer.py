@@ -310,8 +310,8 @@ def _aggregate_errors(errors: Sequence[str]) -> str:
 
 
 class _Decoded:
-    """Decoded roles and bindings by their stored values, those that are still stored taken from the previous state: one
-    of thousands has changed."""
+    """Decoded roles and bindings by their stored values. Values that are still stored are taken from the previous
+    state: mostly only one of thousands has changed."""
 
     def __init__(self, previous: "_Decoded | None" = None) -> None:
         self._previous: dict[tuple[Any, bytes], Any] = {} if previous is None else previous._values
@@ -321,13 +321,13 @@ class _Decoded:
         """The decodable objects. Another program may have written others to etcd: they grant nothing, and do not affect
         the rest."""
         for value in values:
-            found = self._previous.get((decode, value))
-            if found is None:
+            decoded = self._previous.get((decode, value))
+            if decoded is None:
                 with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                    found = decode(value)
-            if found is not None:
-                self._values[decode, value] = found
-                yield found
+                    decoded = decode(value)
+            if decoded is not None:
+                self._values[decode, value] = decoded
+                yield decoded
 
     def close(self) -> None:
         """Forget the previous state."""

@@ -83,7 +83,7 @@ class FlowSchemaStatus(DerivedObjectsController):
         level = _level_name(obj)
         exists = self._core.store.staged(self._level_key("", level)) is not None
         condition = dangling_condition(level, self._core.time.now(), exists=exists)
-        current = next((one for one in _conditions(obj) if one.get("type") == "Dangling"), {})
+        current = next((existing for existing in _conditions(obj) if existing.get("type") == "Dangling"), {})
         if all(current.get(field) == condition[field] for field in ("status", "reason", "message")):
             return None
         config = {

@@ -140,7 +140,7 @@ def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None
 
 
 def _mismatch(call: Call, reason: str) -> errors.StatusError:
-    """The 409 of a precondition. It has the kind where all others have the resource."""
+    """The 409 of a precondition. Its details name the kind instead of the resource, as upstream's."""
     info, group = call.info, call.strategy.error_group(call.info)
     details = {"name": call.name, **({"group": group} if group else {}), "kind": info.kind}
     kind = f"{info.kind}.{group}" if group else info.kind

@@ -111,10 +111,10 @@ class Watch:
         if options.bookmarks:
             self._schedule_bookmark(now)
         core.watches[self] = self.info
-        self.hand_over: Callable[[int], bool] | None = None
+        self.hand_over_bookmark: Callable[[int], bool] | None = None
         """Delivers the revision of a bookmark to a reader in the same process without waking its task; false if the
         reader is not waiting."""
-        self._take_events: Callable[[list[WatchEvent]], bool] | None = None
+        self._receive_events: Callable[[list[WatchEvent]], bool] | None = None
         metrics = core.metrics
         self.event_sizes = metrics.requests.event_sizes(call.info) if metrics is not None else None
         """Observes the size of each event in bytes."""
@@ -343,23 +343,30 @@ class Watch:
 
     def _deliver_bookmark(self, now: float) -> bool:
         """Whether the due bookmark was delivered to the reader directly, with nothing else to send."""
-        watcher, hand_over = self._watcher, self.hand_over
-        if hand_over is None or watcher is None or not watcher.idle or watcher.ended or self._closed or self.converts:
+        watcher, hand_over_bookmark = self._watcher, self.hand_over_bookmark
+        if (
+            hand_over_bookmark is None
+            or watcher is None
+            or not watcher.idle
+            or watcher.ended
+            or self._closed
+            or self.converts
+        ):
             return False
         if now >= self._deadline or now < self._bookmark_at:
             return False
         revision = self._store.revision
-        if not hand_over(revision):
+        if not hand_over_bookmark(revision):
             return False
         self._bookmarked = revision
         self._schedule_bookmark(now)
         self._set_alarm(self._bookmark_at)
         return True
 
-    def hand_events_to(self, take: Callable[[list[WatchEvent]], bool]) -> None:
-        """``Watching.hand_events_to``."""
+    def hand_over_events_to(self, take: Callable[[list[WatchEvent]], bool]) -> None:
+        """``Watching.hand_over_events_to``."""
         if self._watcher is not None and not self.converts:
-            self._take_events = take
+            self._receive_events = take
             self._watcher.take_at_once = self._hand_over_changes
 
     def _hand_over_changes(self, changes: list[Change]) -> bool:
@@ -367,8 +374,8 @@ class Watch:
             events = self._events(changes)
         except StatusError:  # reported when the reader resumes
             return False
-        assert self._take_events is not None, "set by hand_events_to"
-        return not events or self._take_events(events)
+        assert self._receive_events is not None, "set by hand_events_to"
+        return not events or self._receive_events(events)
 
     def notify_written(self) -> None:
         """Called for the first write after an idle time: bookmarks are due again."""

@@ -190,43 +190,44 @@ def event_line(event: WatchEvent) -> bytes:
     return line
 
 
-def handing_over(
-    watching: Watching, take: Callable[[str], bool], show: Callable[[WatchEvent], bytes]
+def bookmark_receiver(
+    watching: Watching, receive: Callable[[str], bool], encode: Callable[[WatchEvent], bytes]
 ) -> Callable[[int], bool]:
-    """The ``Watching.hand_over`` that passes versions to ``take``; ``show`` encodes a bookmark, to observe its size."""
+    """The ``Watching.hand_over_bookmark`` that passes versions to ``receive``; ``encode`` encodes a bookmark, to
+    observe its size."""
     sizes = watching.event_sizes
     if sizes is None:
-        return lambda revision: take(str(revision))
+        return lambda revision: receive(str(revision))
     digits = size = 0
 
-    def hand_over(revision: int) -> bool:
+    def hand_over_bookmark(revision: int) -> bool:
         nonlocal digits, size
         text = str(revision)
-        if not take(text):
+        if not receive(text):
             return False
         if len(text) != digits:  # nothing else in a bookmark differs
-            digits, size = len(text), len(show(watching.bookmark(revision)))
+            digits, size = len(text), len(encode(watching.bookmark(revision)))
         sizes.observe(size)
         return True
 
-    return hand_over
+    return hand_over_bookmark
 
 
-def hand_events_over(
-    watching: Watching, take: Callable[[list[bytes]], bool], show: Callable[[WatchEvent], bytes]
+def hand_over_encoded_events(
+    watching: Watching, receive: Callable[[list[bytes]], bool], encode: Callable[[WatchEvent], bytes]
 ) -> None:
-    """Pass encoded events to ``take`` (``Watching.hand_events_to``); ``show`` encodes them."""
+    """Pass encoded events to ``receive`` (``Watching.hand_over_events_to``); ``encode`` encodes them."""
     sizes = watching.event_sizes
 
-    def hand_over(events: list[WatchEvent]) -> bool:
-        chunks = [show(event) for event in events]
-        if not take(chunks):
+    def hand_over_events(events: list[WatchEvent]) -> bool:
+        chunks = [encode(event) for event in events]
+        if not receive(chunks):
             return False
         if sizes is not None:
             sizes.observe_each(map(len, chunks))
         return True
 
-    watching.hand_events_to(hand_over)
+    watching.hand_over_events_to(hand_over_events)
 
 
 class LineStream:
@@ -253,11 +254,11 @@ class LineStream:
     def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
         """Deliver bookmarks to ``take`` instead of the stream, as long as it returns true: a reader in the same process
         need not be woken for them."""
-        self._watching.hand_over = handing_over(self._watching, take, event_line)
+        self._watching.hand_over_bookmark = bookmark_receiver(self._watching, take, event_line)
 
     def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
         """Deliver the lines of events to ``take`` instead of the stream, as long as it returns true."""
-        hand_events_over(self._watching, take, event_line)
+        hand_over_encoded_events(self._watching, take, event_line)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """All lines that arrived together, instead of single lines.

@@ -69,10 +69,10 @@ class Watching(Protocol):
     warnings: tuple[str, ...]
     event_sizes: Histogram | None
     """The histogram of event sizes; None without metrics."""
-    hand_over: Callable[[int], bool] | None
+    hand_over_bookmark: Callable[[int], bool] | None
     """Delivers the version of a due bookmark to a waiting reader; false if the reader does not take it."""
 
-    def hand_events_to(self, take: Callable[[list[WatchEvent]], bool]) -> None:
+    def hand_over_events_to(self, take: Callable[[list[WatchEvent]], bool]) -> None:
         """Call ``take`` with events that arrive while the reader waits, instead of waking it; false if it does not take
         them."""
         ...

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from pilothouse.apiserver.serializers.json import hand_events_over, handing_over, headers_with
+from pilothouse.apiserver.serializers.json import bookmark_receiver, hand_over_encoded_events, headers_with
 from pilothouse.apiserver.serializers.negotiation import PROTOBUF, Choice
 from pilothouse.apiserver.serializers.partial_metadata import partial_object
 from pilothouse.apiserver.serializers.results import WatchEvent, Watching
@@ -48,11 +48,11 @@ class EventStream:
 
     def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
         """As ``LineStream.hand_over_bookmarks``."""
-        self._watching.hand_over = handing_over(self._watching, take, self._show)
+        self._watching.hand_over_bookmark = bookmark_receiver(self._watching, take, self._show)
 
     def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
         """As ``LineStream.hand_over_events``."""
-        hand_events_over(self._watching, take, self._show)
+        hand_over_encoded_events(self._watching, take, self._show)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """All events that arrived together, instead of single ones."""

@@ -255,7 +255,8 @@ def _is_significant_pod_update(pod: Object, old: Object) -> bool:
     for field in ("containers", "initContainers"):
         new_containers, old_containers = spec.get(field) or (), old_spec.get(field) or ()
         if len(new_containers) != len(old_containers) or any(
-            a.get("image") != b.get("image") for a, b in zip(new_containers, old_containers, strict=True)
+            container.get("image") != old_container.get("image")
+            for container, old_container in zip(new_containers, old_containers, strict=True)
         ):
             return True
     old_images = {
