@@ -1,5 +1,6 @@
 """Expressions: the language, Kubernetes' functions, types from schemas, and error messages."""
 
+import re
 from typing import Any
 
 import pytest
@@ -69,6 +70,8 @@ def value_of(expression: str, **more: Any) -> Any:
         ("'format.named(x).validate(y)'", "format.named(x).validate(y)"),
         ("'format.uuid().validate(x)'", "format.uuid().validate(x)"),
         ("isURL('/path') && !isURL('no url')", True),
+        ("url('ftp://h:21/a%2Fb#frag').getEscapedPath()", "/a%2Fb"),
+        ("url('/a b').getEscapedPath()", "/a%20b"),
         ("{'a': 1, 'b': -1}.transformMap(k, v, v > 0, [v + 1])", {"a": [2]}),
         ("self.list.transformMapEntry(i, v, {string(i): {'v': v}})['1'].v", 2),
     ],
@@ -85,10 +88,33 @@ def test_expressions_have_upstreams_values(expression: str, expected: object) ->
         "a division by zero": ("1 / (self.list[0] - 1)", "division by zero"),
         "incompatible types": ("self.list + 1", "no such overload"),
         "a function that refuses": ("quantity('x')", "quantities must match the regular expression"),
+        "no number": ("int(self.text)", "type conversion error from 'string' to 'int'"),
+        "no time": ("timestamp(self.text)", "type conversion error from 'string' to 'google.protobuf.Timestamp'"),
+        "a negative uint": ("uint(-self.list[0])", "unsigned integer overflow"),
+        "a version with a v": ("semver('v1.2.3')", 'Invalid character(s) found in major number "v1"'),
+        "a version with a zero": ("semver('1.02.3')", 'Minor number must not contain leading zeroes "02"'),
+        "an empty prerelease": ("semver('1.2.3-')", "Prerelease is empty"),
+        "an address with a zero": (
+            "ip('01.2.3.4')",
+            'IP Address "01.2.3.4" parse error during conversion from string: ParseAddr("01.2.3.4"): IPv4 field has '
+            "octet with leading zero",
+        ),
+        "no address": ("ip('x')", 'conversion from string: ParseAddr("x"): unable to parse IP'),
+        "an address with a letter": ("ip('1.a')", 'ParseAddr("1.a"): unexpected character (at "a")'),
+        "a long prefix": (
+            "cidr('10.0.0.0/33')",
+            "network address parse error during conversion from string: network address parse error during conversion "
+            'from string: netip.ParsePrefix("10.0.0.0/33"): prefix length out of range',
+        ),
+        "a mapped prefix": (
+            "cidr('::ffff:1.2.3.4/112')",
+            'network address parse error during conversion from string: IPv4-mapped IPv6 address "::ffff:1.2.3.4/112" '
+            "is not allowed",
+        ),
     },
 )
 def test_evaluation_errors(expression: str, message: str) -> None:
-    with pytest.raises((EvaluationError, CompileError), match=message.replace("(", r"\(")):
+    with pytest.raises((EvaluationError, CompileError), match=re.escape(message)):
         value_of(expression)
 
 

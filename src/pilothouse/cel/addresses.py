@@ -1,9 +1,11 @@
 """``ip()`` and ``cidr()`` (k8s.io/apiserver ``pkg/cel/library/{ip,cidr}.go``, v0.36)."""
 
 import ipaddress
+import re
 from typing import Any
 
 from pilothouse.cel.tagged import CallError, Function, tagged, text_of
+from pilothouse.machinery.go_text import quote
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -13,7 +15,8 @@ def _parse_ip(text: str) -> Address:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise CallError(f'IP Address "{text}" parse error during conversion from string') from None
+        detail = _address_error(text)
+        raise CallError(f"IP Address {quote(text)} parse error during conversion from string: {detail}") from None
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
             raise CallError(f'IP address "{text}" with zone value is not allowed')
@@ -23,13 +26,64 @@ def _parse_ip(text: str) -> Address:
 
 
 def _parse_cidr(text: str) -> tuple[Address, Network]:
+    before, slash, bits = text.rpartition("/")
     try:
-        if "/" not in text or not text.rpartition("/")[2].isdecimal():
-            raise ValueError(text)
-        address, network = _parse_ip(text.rpartition("/")[0]), ipaddress.ip_network(text, strict=False)
-    except (ValueError, CallError):
-        raise CallError(f'network address parse error during conversion from string: "{text}"') from None
-    return address, network
+        address = ipaddress.ip_address(before)
+    except ValueError:
+        detail = _address_error(before) if slash else "no '/'"
+        raise _network_error(text, detail) from None
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+        raise _network_error(text, "IPv6 zones cannot be present in a prefix")
+    if _BITS.fullmatch(bits) is None:
+        raise _network_error(text, f"bad bits after slash: {quote(bits)}")
+    if int(bits) > address.max_prefixlen:
+        raise _network_error(text, "prefix length out of range")
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        raise CallError(f"{_CONVERSION}: IPv4-mapped IPv6 address {quote(text)} is not allowed")
+    return address, ipaddress.ip_network(text, strict=False)
+
+
+_CONVERSION = "network address parse error during conversion from string"
+_BITS = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+def _network_error(text: str, detail: str) -> CallError:
+    return CallError(f"{_CONVERSION}: {_CONVERSION}: netip.ParsePrefix({quote(text)}): {detail}")
+
+
+def _address_error(text: str) -> str:
+    """Why a text is no address (``netip.ParseAddr``)."""
+    first = next((letter for letter in text if letter in ".:%"), "")
+    match first:
+        case "":
+            detail = "unable to parse IP"
+        case "%":
+            detail = "missing IPv6 address"
+        case ".":
+            detail = _octets_error(text)
+        case _:
+            detail = "unable to parse IP"
+    return f"ParseAddr({quote(text)}): {detail}"
+
+
+def _octets_error(text: str) -> str:
+    value = digits = dots = 0
+    for position, letter in enumerate(text):
+        if letter in "0123456789":
+            if digits == 1 and value == 0:
+                return "IPv4 field has octet with leading zero"
+            value, digits = value * 10 + int(letter), digits + 1
+            if value > 255:
+                return "IPv4 field has value >255"
+        elif letter == ".":
+            if position in (0, len(text) - 1) or text[position - 1] == ".":
+                return f"IPv4 field must have at least one digit (at {quote(text[position:])})"
+            if dots == 3:
+                return "IPv4 address too long"
+            dots, value, digits = dots + 1, 0, 0
+        else:
+            return f"unexpected character (at {quote(text[position:])})"
+    return "IPv4 address too short"
 
 
 def _ip(text: str) -> dict[str, Any]:

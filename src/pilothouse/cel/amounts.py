@@ -5,6 +5,7 @@ from functools import cmp_to_key
 from typing import Any
 
 from pilothouse.cel.tagged import CallError, Function, tagged, text_of
+from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quantity
 
 _QUANTITY, _SEMVER = "kubernetes.Quantity", "kubernetes.Semver"
@@ -93,8 +94,42 @@ def _normalized(text: str) -> str:
 def _semver(text: str, normalize: bool = False) -> dict[str, Any]:
     version = _normalized(text) if normalize else text
     if _VERSION.fullmatch(version) is None:
-        raise CallError("No Major.Minor.Patch elements found" if version.count(".") < 2 else f"Invalid version {text}")
+        raise CallError(_version_error(version))
     return tagged("Semver", version)
+
+
+def _version_error(text: str) -> str:
+    """Why a text is no version (github.com/blang/semver/v4 ``Parse``)."""
+    if not text:
+        return "Version string empty"
+    parts = text.split(".", 2)
+    if len(parts) != 3:
+        return "No Major.Minor.Patch elements found"
+    rest, plus, build = parts[2].partition("+")
+    patch, dash, prerelease = rest.partition("-")
+    for number, name in ((parts[0], "major"), (parts[1], "minor"), (patch, "patch")):
+        if not re.fullmatch(r"[0-9]*", number):
+            return f"Invalid character(s) found in {name} number {quote(number)}"
+        if len(number) > 1 and number[0] == "0":
+            return f"{name.capitalize()} number must not contain leading zeroes {quote(number)}"
+        if not number:
+            return 'strconv.ParseUint: parsing "": invalid syntax'
+    for part in prerelease.split(".") if dash else ():
+        if not part:
+            return "Prerelease is empty"
+        if part.isdecimal() and len(part) > 1 and part[0] == "0":
+            return f"Numeric PreRelease version must not contain leading zeroes {quote(part)}"
+        if not _ALPHANUMERIC.fullmatch(part):
+            return f"Invalid character(s) found in prerelease {quote(part)}"
+    for part in build.split(".") if plus else ():
+        if not part:
+            return "Build meta data is empty"
+        if not _ALPHANUMERIC.fullmatch(part):
+            return f"Invalid character(s) found in build meta data {quote(part)}"
+    return f"Invalid version {quote(text)}"
+
+
+_ALPHANUMERIC = re.compile(r"[0-9A-Za-z-]+")
 
 
 def _is_semver(text: str, normalize: bool = False) -> bool:

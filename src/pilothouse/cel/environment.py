@@ -503,6 +503,14 @@ _RUNTIME = (
     (re.compile(r"^Applying SELECT to non-message type$"), "no such overload"),
     (re.compile(r"^.*Iteration budget exceeded.*", re.DOTALL), COST_EXCEEDED),
     (re.compile(r"^double out of int64 range$"), "integer overflow"),
+    (re.compile(r"^cannot convert string to (double|int|uint)$"), r"type conversion error from 'string' to '\1'"),
+    (re.compile(r"^Type conversion error"), "type conversion error"),
+    (
+        re.compile(r"^String to (Duration|Timestamp) conversion failed$"),
+        r"type conversion error from 'string' to 'google.protobuf.\1'",
+    ),
+    (re.compile(r"^int64 out of uint64 range$"), "unsigned integer overflow"),
+    (re.compile(r"^malformed UTF-8 bytes$"), "invalid UTF-8 in bytes, cannot convert to string"),
 )
 _CODE = re.compile(r"^[A-Z_]+: ")
 _CODE_AFTER = re.compile(r" \[[A-Z_]+\]$")

@@ -1,5 +1,6 @@
 """URLs, regular expressions and lists (k8s.io/apiserver ``pkg/cel/library/{urls,regex,lists}.go``, v0.36)."""
 
+import re
 from itertools import pairwise
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
@@ -13,10 +14,11 @@ _URL = "kubernetes.URL"
 def _parse_url(text: str) -> SplitResult:
     """Parse what Go's ``url.ParseRequestURI`` accepts: an absolute URL or an absolute path."""
     text_error = CallError(f'URL parse error during conversion from string: parse "{text}": invalid URI for request')
-    if any(letter <= " " or letter == "\x7f" for letter in text):
+    if any(letter < " " or letter == "\x7f" for letter in text):
         raise text_error
     try:
-        parts = urlsplit(text, allow_fragments=False)
+        # Upstream parses twice: as the URI of a request, which knows no fragments, and then as any URL.
+        parts = urlsplit(text)
         _ = parts.port
     except ValueError:
         raise text_error from None
@@ -90,7 +92,15 @@ def _last_index(items: list[Any], item: Any) -> int:
 
 
 _LIST = ("list", "dyn")
-_UNESCAPED = "/:@!$&'()*+,;=-._~"
+_UNESCAPED = "/:@$&+,;=-._~"
+_VALID_PATH = re.compile(r"(?:[A-Za-z0-9!$&'()*+,;=:@\[\]/._~-]|%[0-9A-Fa-f]{2})*")
+
+
+def _escaped_path(path: str) -> str:
+    """``EscapedPath``: the path as it was written if that is valid."""
+    return path if _VALID_PATH.fullmatch(path) else quote(unquote(path), safe=_UNESCAPED)
+
+
 FUNCTIONS = (
     Function("url", ("string",), _URL, _url, member=False),
     Function("isURL", ("string",), "bool", is_url, member=False),
@@ -98,7 +108,7 @@ FUNCTIONS = (
     Function("getHost", (_URL,), "string", lambda value: _host(_parts(value))),
     Function("getHostname", (_URL,), "string", lambda value: _hostname(_parts(value))),
     Function("getPort", (_URL,), "string", lambda value: _port(_parts(value))),
-    Function("getEscapedPath", (_URL,), "string", lambda value: quote(unquote(_parts(value).path), safe=_UNESCAPED)),
+    Function("getEscapedPath", (_URL,), "string", lambda value: _escaped_path(_parts(value).path)),
     Function(
         "getQuery",
         (_URL,),
