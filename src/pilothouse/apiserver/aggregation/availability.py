@@ -82,7 +82,7 @@ class AvailableConditionController(DerivedObjectsController):
         core.store.follow(_ENDPOINT_SLICES, self._notify_for_remote)
 
     def _notify_for_remote(self, changes: Sequence[Change]) -> None:
-        # Services change often, and hardly any is the backend of an APIService.
+        # Services change often, and few are backends of APIServices.
         if self._has_remote:
             self.notify(changes)
 

@@ -169,7 +169,7 @@ class _LoadShares:
         self._ready: dict[str, dict[str, int]] = {}
 
     def of(self, pod: Object) -> Mapping[str, int]:
-        """Empty for a pod without a loaded workload, and for a pod that is not ready."""
+        """The shares by resource; empty for a pod without a loaded workload, and for a pod that is not ready."""
         owner = _controller(pod)
         if owner is None or not _is_ready(pod):
             return {}

@@ -193,11 +193,10 @@ def _validate_init(container: Object, old_container: Object, path: str) -> Error
 
 
 def _with_new_resources(containers: list[Object], new_containers: list[Object]) -> list[Object]:
-    """The stored containers with the new resources and resize policies; the new containers if they are different
-    ones."""
+    """The stored containers with the new resources and resize policies; the new containers if the names differ."""
     if any(
-        new_container.get("name") != resized.get("name")
-        for resized, new_container in zip(containers, new_containers, strict=True)
+        new_container.get("name") != container.get("name")
+        for container, new_container in zip(containers, new_containers, strict=True)
     ):
         return new_containers
     result = []
@@ -229,7 +228,7 @@ def _not_resizable(resources: Object) -> Object:
 
 
 def _with_comparable_claims(container: Object) -> Object:
-    """The old container, for comparison with ``_without_resizable``."""
+    """The old container in the form of ``_without_resizable``, with its claims or an empty list."""
     return {**container, "resources": {"claims": [], **_not_resizable(container.get("resources") or {})}}
 
 
