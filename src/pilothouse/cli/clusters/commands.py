@@ -96,8 +96,17 @@ def create_flag_set(program: str) -> FlagSet:
         *_source_flags(),
     )
     for group, members in up.flag_set(program).groups.items():
-        flags.add(group, *(flag for flag in members if flag.name not in CHOSEN_HERE))
+        flags.add(group, *(_as_passed_on(flag) for flag in members if flag.name not in CHOSEN_HERE))
     return _common(flags)
+
+
+def _as_passed_on(flag: Flag) -> Flag:
+    """The flag of ``up`` with the default that it has here."""
+    if flag.name != "port":
+        return flag
+    return msgspec.structs.replace(
+        flag, default=0, help=f"{flag.help}; without this flag a free one from 20000 to 29999"
+    )
 
 
 def _source_flags() -> tuple[Flag, ...]:
