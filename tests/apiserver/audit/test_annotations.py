@@ -101,7 +101,7 @@ async def test_validating_webhook_annotations_on_denial(env: Env) -> None:
 
 async def test_policy_failures_and_audit_annotations(env: Env) -> None:
     audited = Audited(env)
-    annotation = {"key": "value-of-a", "valueExpression": "object.data.a"}
+    annotation = {"key": "value-of-a", "valueExpression": "string(object.data.a)"}
     policy_object = policy({"expression": "true"}, {**ONE, "message": "must be 1"}, auditAnnotations=[annotation])
     await audited.api.create(POLICIES, policy_object)
     await audited.api.create(BINDINGS, binding(validationActions=["Audit"]))
@@ -121,7 +121,7 @@ async def test_policy_failures_and_audit_annotations(env: Env) -> None:
 
 async def test_annotations_of_several_bindings_are_joined_and_truncated(env: Env) -> None:
     audited = Audited(env)
-    annotation = {"key": "k", "valueExpression": "object.data.a"}
+    annotation = {"key": "k", "valueExpression": "string(object.data.a)"}
     await audited.api.create(POLICIES, policy({"expression": "true"}, auditAnnotations=[annotation]))
     for name in ("b", "c"):
         await audited.api.create(BINDINGS, {**binding(), "metadata": {"name": name}})
