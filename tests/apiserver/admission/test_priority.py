@@ -88,3 +88,13 @@ async def test_only_one_global_default(api: Api) -> None:
     assert answer.body["message"].endswith(
         "PriorityClass usual is already marked as default. Only one default can exist"
     )
+
+
+async def test_system_classes_cannot_be_deleted(api: Api) -> None:
+    await api.create(CLASSES, a_class("system-node-critical", 2000001000))
+    answer = await api.delete(f"{CLASSES}/system-node-critical")
+    assert (answer.status, answer.message) == (
+        403,
+        'priorityclasses.scheduling.k8s.io "system-node-critical" is forbidden: this is a system priority class and '
+        "cannot be deleted",
+    )

@@ -144,7 +144,7 @@ async def test_aggregation_rules_require_all_rights(api: Api) -> None:
 
 async def test_binding_a_missing_role_is_rejected(api: Api) -> None:
     answer = await as_jane(api, "POST", BINDINGS, binding("b", "Role", "absent"))
-    assert (answer.status, answer.message) == (404, f'roles.{GROUP} "absent" not found')
+    assert (answer.status, answer.message) == (404, f'rolebindings.{GROUP} "absent" not found')
 
 
 @cases(

@@ -53,6 +53,9 @@ class Priority(Plugin):
     def validate(self, write: AdmissionAttributes) -> None:
         if write.info.resource != "priorityclasses" or write.info.group != "scheduling.k8s.io":
             return
+        if write.operation == "DELETE" and write.name in SYSTEM_CLASSES:
+            # Upstream's storage checks it (pkg/registry/scheduling/priorityclass/storage).
+            raise errors.forbidden(write.info, write.name, "this is a system priority class and cannot be deleted")
         if write.operation == "DELETE" or write.obj is None or not write.obj.get("globalDefault"):
             return
         for priority_class in self._defaults():

@@ -80,14 +80,12 @@ class EscalationCheck(Plugin):
             raise errors.plain(f"unsupported role reference kind: {quote(kind)}")
         if self._is_authorized(write, Attributes("bind", group, "*", resource, "", write.namespace, name)):
             return
+        if kind == "Role" and not write.namespace:
+            raise errors.bad_request("Namespace parameter required.")
         rules = self._rbac.role_rules(kind, write.namespace, name)
         if rules is None:
-            raise StatusError(
-                404,
-                "NotFound",
-                f"{resource}.{RBAC_GROUP} {quote(name)} not found",
-                details={"name": name, "group": RBAC_GROUP, "kind": resource},
-            )
+            # Upstream's store names the resource of the request, not that of the role.
+            raise errors.not_found(write.info, name)
         self._confirm_no_escalation(write, obj, rules)
 
     def _is_authorized(self, write: AdmissionAttributes, attributes: Attributes) -> bool:
