@@ -61,7 +61,7 @@ def test_custom_resource_with_cel_rules(kubectl: Kubectl) -> None:
     for change, problem in (
         ('{"replicas": 11}', "spec: Invalid value: no more than 10"),
         ('{"memory": "2Gi"}', "spec.memory: Invalid value: too much"),
-        ('{"schedule": "1 * * * *"}', "spec.schedule: Invalid value: is immutable"),
+        ('{"schedule": "1 * * * *"}', 'spec.schedule: Invalid value: "1 * * * *": is immutable'),
     ):
         refused = kubectl("patch", "ct", "my", "--type=merge", "-p", f'{{"spec": {change}}}', fails=True)
         assert refused.strip() == f'The CronTab "my" is invalid: {problem}'

@@ -56,7 +56,7 @@ def run_session(side: Side) -> Answers:
 
 
 @pytest.fixture(scope="module")
-def event_pods(
+def answers(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config, soak: bool
 ) -> tuple[Answers, Answers]:
     """The answers of both sides."""

@@ -120,7 +120,8 @@ async def test_slow_watcher_of_large_changes_is_terminated(store: Store) -> None
     late = store.watch("/pods/", store.revision)
     group = [store.stage(f"/pods/default/{i}", lambda _revision: value) for i in range(18)]
     await store.commit(group[-1])
-    assert len(late.take()) == 18
+    # On etcd each is a commit of its own.
+    assert len(late.take()) == 18 if not store.is_shared else late.overrun
 
 
 async def test_idle_watcher_is_never_overrun_by_one_commit_or_backlog(store: Store) -> None:

@@ -22,7 +22,7 @@ def test_cache_of_one_argument() -> None:
         "A",
     ]
     assert requests == ["a", "long", "long", "b", "c", "a"]
-    assert (upper.__name__, upper.__doc__) == ("upper", "Says it loudly.")
+    assert (upper.__name__, upper.__doc__) == ("upper", "The text in upper case.")
 
 
 def test_cache_of_two_arguments() -> None:

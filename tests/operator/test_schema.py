@@ -198,7 +198,7 @@ async def test_rules_and_selectable_fields_are_the_api_servers(env: Env) -> None
         details = raised.value.status.details
         assert details is not None
         assert sorted((cause.field, cause.reason, cause.message) for cause in details.causes) == [
-            ("spec.color", "FieldValueInvalid", "Invalid value: no red"),
+            ("spec.color", "FieldValueInvalid", 'Invalid value: "red": no red'),
             ("spec.watts", "FieldValueForbidden", "Forbidden: a new lamp is small"),
         ]
         result = await client.list(LAMPS.kind, "default", field_selector="spec.color=green")

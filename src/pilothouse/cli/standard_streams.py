@@ -67,7 +67,11 @@ def prepare() -> None:
 
 def _end_program_on_errors(stdout: io.TextIOWrapper) -> None:
     stdout.flush()
-    output = _Output(stdout.fileno(), "w", closefd=False)
+    try:
+        number = stdout.fileno()
+    except io.UnsupportedOperation:
+        return  # a program that calls this one reads its output from memory
+    output = _Output(number, "w", closefd=False)
     is_buffered = isinstance(stdout.buffer, io.BufferedWriter)
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(output) if is_buffered else output,  # as `python -u` does

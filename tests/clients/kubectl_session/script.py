@@ -156,7 +156,11 @@ DEPLOYMENT = (
         newer=True,
     ),
     Step("the service as YAML", "get service web -o yaml"),
-    Step("endpoints", "get endpoints web -o jsonpath='{.subsets[*].addresses[*].targetRef.kind} {.subsets[*].ports}'"),
+    Step(
+        "endpoints",
+        "get endpoints web -o jsonpath='{.subsets[*].addresses[*].targetRef.kind} {.subsets[*].ports}'",
+        newer=True,
+    ),
     Step("the service in full", "get service web -o wide"),
     Step("what has been applied", "apply view-last-applied deployment/web -o yaml"),
     Step("what would change", "diff -f web-2.yaml"),

@@ -141,12 +141,12 @@ class NegotiatingPresenter:
     async def _long_list(self, choice: Choice, info: RequestInfo, result: ListResult) -> bytes:
         resource, metadata = result.info, _list_metadata(result)
         if choice.transform == "Table":
-            convertor = _table_convertor(resource, "")
+            converter = _table_converter(resource, "")
             include, now = info.query.first("includeObject") or "Metadata", self._now()
             rows = await self._convert_each(
-                choice, result.values, lambda value: convertor.row(value, include, now, choice.version)
+                choice, result.values, lambda value: converter.row(value, include, now, choice.version)
             )
-            table = tables.table(_encode(metadata), convertor.columns, rows, choice.version)
+            table = tables.table(_encode(metadata), converter.columns, rows, choice.version)
             return await self._work.run(len(table) // _cost_divisor(choice), _in_media_type, choice, table)
         if choice.media == PROTOBUF:
             message = protobuf.message_for(resource.api_version, resource.kind)
@@ -205,9 +205,9 @@ class NegotiatingPresenter:
     def _object(self, choice: Choice, info: RequestInfo, resource: ResourceInfo, value: bytes) -> bytes:
         match choice.transform:
             case "Table":
-                convertor = _table_convertor(resource, _sub_kind(info))
-                row = convertor.row(value, info.query.first("includeObject") or "Metadata", self._now(), choice.version)
-                value = tables.table(tables.single_metadata(value), convertor.columns, [row], choice.version)
+                converter = _table_converter(resource, _sub_kind(info))
+                row = converter.row(value, info.query.first("includeObject") or "Metadata", self._now(), choice.version)
+                value = tables.table(tables.single_metadata(value), converter.columns, [row], choice.version)
             case "PartialObjectMetadata":
                 value = partial_object(value, choice.version)
             case "PartialObjectMetadataList":
@@ -223,11 +223,11 @@ class NegotiatingPresenter:
         resource = result.info
         match choice.transform:
             case "Table":
-                convertor = _table_convertor(resource, "")
+                converter = _table_converter(resource, "")
                 include, now = info.query.first("includeObject") or "Metadata", self._now()
-                rows = [convertor.row(value, include, now, choice.version) for value in result.values]
+                rows = [converter.row(value, include, now, choice.version) for value in result.values]
                 metadata = _encode(_list_metadata(result))
-                return _in_media_type(choice, tables.table(metadata, convertor.columns, rows, choice.version))
+                return _in_media_type(choice, tables.table(metadata, converter.columns, rows, choice.version))
             case "PartialObjectMetadata":
                 raise StatusError(
                     406,
@@ -273,7 +273,7 @@ def _list_metadata(result: ListResult) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=512)
-def _table_convertor(info: ResourceInfo, kind: str) -> "tables.TableConvertor":
+def _table_converter(info: ResourceInfo, kind: str) -> "tables.TableConvertor":
     return tables.TableConvertor(info, kind)
 
 

@@ -34,7 +34,7 @@ class EventStream:
         self._choice = choice
         self._include = include
         self._now = now
-        self._convertor = tables.TableConvertor(watching.info) if choice.transform == "Table" else None
+        self._converter = tables.TableConvertor(watching.info) if choice.transform == "Table" else None
         self._columns_sent = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -68,8 +68,8 @@ class EventStream:
         await self._watching.close()
 
     def _show(self, event: WatchEvent) -> bytes:
-        if self._convertor is not None and event.type != "ERROR":
-            return _line(event.type, self._table(self._convertor, event))
+        if self._converter is not None and event.type != "ERROR":
+            return _line(event.type, self._table(self._converter, event))
         memo = event.memo
         key = (event.type, self._choice)
         if memo is not None:
@@ -87,13 +87,13 @@ class EventStream:
             memo[key] = encoded
         return encoded
 
-    def _table(self, convertor: "tables.TableConvertor", event: WatchEvent) -> bytes:
+    def _table(self, converter: "tables.TableConvertor", event: WatchEvent) -> bytes:
         version = self._choice.version
         if event.type == "BOOKMARK":
-            row = convertor.bookmark_row(event.value, version)
+            row = converter.bookmark_row(event.value, version)
         else:
-            row = convertor.row(event.value, self._include, self._now(), version)
-        columns = None if self._columns_sent else convertor.columns
+            row = converter.row(event.value, self._include, self._now(), version)
+        columns = None if self._columns_sent else converter.columns
         self._columns_sent = True
         return tables.table(tables.single_metadata(event.value), columns, [row], version)
 
