@@ -2,7 +2,8 @@
 
 ``golden/rights.json`` has the answers. They were compared with those of a kube-apiserver v1.20.2 with RBAC; what has
 changed since (values in messages are JSON, the namespace of the path is filled in before a review is validated, a body
-is decoded by Go's own package, impersonation without a user is a bad request) follows the source of v1.36.2.
+is decoded by Go's own package, impersonation without a user is a bad request, the error about a missing role names the
+resource of the binding) is as in v1.36.2.
 """
 
 # ruff: noqa: E501  # a table is read one question to a line
