@@ -1,8 +1,12 @@
 """The condition Dangling of FlowSchemas (apiserver ``pkg/util/flowcontrol``, v0.36)."""
 
 import asyncio
+from collections import Counter
 
+import pytest
 from tests.apiserver.api import Api, Object
+
+from pilothouse.apiserver.controllers import flow_schema_status
 
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1/"
 SCHEMAS, LEVELS = GROUP + "flowschemas", GROUP + "prioritylevelconfigurations"
@@ -58,3 +62,38 @@ async def test_many_schemas_are_synced_in_turns(started_api: Api) -> None:
     obj = (await api.get(SCHEMAS)).body["items"]
     conditions = [item["status"]["conditions"][0]["status"] for item in obj if item["metadata"]["name"][:2] == "s-"]
     assert conditions == ["True"] * 250
+
+
+async def test_other_tasks_run_between_syncs(started_api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = started_api
+    await api.create(LEVELS, {"metadata": {"name": "l"}, "spec": LEVEL_SPEC})
+    await asyncio.gather(*(api.create(SCHEMAS, schema(f"s-{number}", "l")) for number in range(100)))
+    await asyncio.sleep(1)
+    turns: list[int] = []
+    loop_turn = 0
+    condition = flow_schema_status.dangling_condition
+
+    def recorded(level: str, now: str, *, exists: bool) -> Object:
+        turns.append(loop_turn)
+        return condition(level, now, exists=exists)
+
+    monkeypatch.setattr(flow_schema_status, "dangling_condition", recorded)
+    await api.delete(f"{LEVELS}/l")
+    for loop_turn in range(1, 300):  # noqa: B007  # read above
+        await asyncio.sleep(0)
+    assert len(turns) >= 100
+    assert max(Counter(turns).values()) <= 20, "ten are written, and found to be up to date"
+
+
+async def test_condition_is_written_again_after_a_failed_commit(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = flow_schema_status.FlowSchemaStatus(api.server.core)
+    await api.create(SCHEMAS, schema("a", "l"))
+    uncommitted = object()
+    monkeypatch.setattr(flow_schema_status, "stage_object", lambda *_arguments, **_options: uncommitted)
+    assert controller.stage() is uncommitted
+    assert controller.stage() is uncommitted
+    monkeypatch.undo()
+    written = controller.stage()
+    assert written is not None
+    await api.store.commit(written)
+    assert controller.stage() is None

@@ -31,6 +31,7 @@ class DerivedObjectsController(ABC):
             self._changed.clear()
             with own_writes(self._core.env, "", self.reason):
                 await self._core.retry_until_stored(lambda: self._core.commit_staged(self.stage))
+            await asyncio.sleep(0)  # a commit in memory does not wait, and triggers the next sync
 
     @abstractmethod
     def stage(self) -> Staged | None:

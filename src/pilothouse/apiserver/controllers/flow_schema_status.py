@@ -5,6 +5,7 @@ condition with the manager ``api-priority-and-fairness-config-consumer-v1``. Req
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from pilothouse.apiserver.controllers.derived_objects import DerivedObjectsController
 from pilothouse.apiserver.core import Core
@@ -15,7 +16,7 @@ from pilothouse.storage.unreadable import is_readable
 
 _GROUP = "flowcontrol.apiserver.k8s.io"
 _CONSUMER = "api-priority-and-fairness-config-consumer-v1"
-_MAX_SYNCS_AT_ONCE = 100
+_MAX_SYNCS_AT_ONCE = 10
 
 
 class FlowSchemaStatus(DerivedObjectsController):
@@ -68,12 +69,13 @@ class FlowSchemaStatus(DerivedObjectsController):
 
     def stage(self) -> Staged | None:
         staged = None
-        for _ in range(min(len(self._pending), _MAX_SYNCS_AT_ONCE)):
-            key = next(iter(self._pending))
-            del self._pending[key]
+        for key in list(islice(self._pending, _MAX_SYNCS_AT_ONCE)):
             record = self._core.store.staged(key)
-            if record is not None and is_readable(record.value):
-                staged = self._sync(record) or staged
+            written = self._sync(record) if record is not None and is_readable(record.value) else None
+            if written is None:
+                del self._pending[key]
+            else:
+                staged = written  # pending until it is up to date: the commit may fail
         if self._pending:
             self._changed.set()
         return staged
