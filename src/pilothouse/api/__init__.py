@@ -1,5 +1,5 @@
-"""The types: frozen msgspec structs that declare what some code here reads, and no behaviour.
+"""The API types as frozen msgspec structs, which declare the fields that this project reads, and no behavior.
 
-A struct here is a *view*: decoding drops every field it does not declare, so a view must never be written back
-(docs/design/views.md). What is written is a new object, a patch, or raw JSON with named fields replaced.
+A struct here is a *view*: decoding drops every field that it does not declare, so a view must never be written back
+(docs/design/views.md). Writes send a new object, a patch, or raw JSON with named fields replaced.
 """

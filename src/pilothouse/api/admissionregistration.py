@@ -1,4 +1,4 @@
-"""``admissionregistration.k8s.io``: policies that are written as expressions."""
+"""``admissionregistration.k8s.io``: admission policies with CEL expressions."""
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import LabelSelector, ObjectMeta, View
@@ -37,7 +37,7 @@ class ValidatingAdmissionPolicySpec(View, frozen=True):
 
 
 class ValidatingAdmissionPolicyStatus(View, frozen=True):
-    """``observed_generation`` of the type checking."""
+    """The result of type checking; ``observed_generation`` is the generation that was checked."""
 
     observed_generation: int = 0
 

@@ -1,5 +1,4 @@
-"""``apiextensions.k8s.io/v1``: definitions of custom resources, as far as somebody asks in which version they are
-stored."""
+"""``apiextensions.k8s.io/v1``: CustomResourceDefinitions, with the versions in which objects are stored."""
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Condition, ObjectMeta, View
@@ -17,7 +16,7 @@ class CustomResourceDefinitionSpec(View, frozen=True):
 
 
 class CustomResourceDefinitionStatus(View, frozen=True):
-    """``stored_versions`` are those in which objects may be stored."""
+    """``stored_versions`` are the versions in which objects may be stored."""
 
     conditions: tuple[Condition, ...] = ()
     stored_versions: tuple[str, ...] = ()

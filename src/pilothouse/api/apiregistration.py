@@ -1,4 +1,4 @@
-"""``apiregistration.k8s.io/v1``: API groups that the API server serves, or other servers for it."""
+"""``apiregistration.k8s.io/v1``: API groups, served by the API server or by an aggregated one."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""``internal.apiserver.k8s.io``: in which versions API servers store resources. Alpha, off by default."""
+"""``internal.apiserver.k8s.io``: the versions in which API servers store resources. Alpha, off by default."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ class ServerStorageVersion(View, frozen=True):
 
 
 class StorageVersionStatus(View, frozen=True):
-    """How all of them do. ``common_encoding_version`` is None as long as they differ."""
+    """The versions of all API servers. ``common_encoding_version`` is None while they differ."""
 
     storage_versions: tuple[ServerStorageVersion, ...] = ()
     common_encoding_version: str | None = None

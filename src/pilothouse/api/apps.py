@@ -1,4 +1,4 @@
-"""``apps/v1``: Deployments, ReplicaSets, DaemonSets, StatefulSets and the revisions of what they were made from."""
+"""``apps/v1``: Deployments, ReplicaSets, DaemonSets, StatefulSets, and the ControllerRevisions of their templates."""
 
 import datetime
 
@@ -9,10 +9,7 @@ from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 
 
 class ReplicaSetSpec(View, frozen=True):
-    """What a ReplicaSet should be.
-
-    The template stays raw: it is copied into pods as it came, also unknown fields.
-    """
+    """The desired state of a ReplicaSet. The template stays raw, because it is copied into pods with unknown fields."""
 
     replicas: int | None = None
     min_ready_seconds: int = 0
@@ -48,7 +45,7 @@ REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", True, ReplicaSet)
 
 
 class RollingUpdateDeployment(View, frozen=True):
-    """How far a rolling update may go at once: numbers, or percentages as text."""
+    """The limits of a rolling update: numbers, or percentages as text."""
 
     max_unavailable: int | str | None = None
     max_surge: int | str | None = None
@@ -60,7 +57,7 @@ class DeploymentStrategy(View, frozen=True):
 
 
 class DeploymentSpec(View, frozen=True):
-    """What a Deployment should be. The template stays raw, as in ``ReplicaSetSpec``."""
+    """The desired state of a Deployment. The template stays raw, as in ``ReplicaSetSpec``."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
@@ -73,8 +70,8 @@ class DeploymentSpec(View, frozen=True):
 
 
 class DeploymentCondition(View, frozen=True):
-    """A condition of a Deployment. It has been what it is since ``last_transition_time``, and was last found to be so
-    for another reason, or with progress, at ``last_update_time``."""
+    """A condition of a Deployment. ``last_transition_time``: when its status changed; ``last_update_time``: when its
+    reason changed, or progress was made."""
 
     type: str = ""
     status: str = ""
@@ -103,7 +100,7 @@ class Deployment(View, frozen=True):
 
 
 class RollingUpdateDaemonSet(View, frozen=True):
-    """How far a rolling update may go at once: numbers, or percentages as text."""
+    """The limits of a rolling update: numbers, or percentages as text."""
 
     max_unavailable: int | str | None = None
     max_surge: int | str | None = None
@@ -115,7 +112,7 @@ class DaemonSetUpdateStrategy(View, frozen=True):
 
 
 class DaemonSetSpec(View, frozen=True):
-    """What a DaemonSet should be. The template stays raw, as in ``ReplicaSetSpec``."""
+    """The desired state of a DaemonSet. The template stays raw, as in ``ReplicaSetSpec``."""
 
     selector: LabelSelector | None = None
     template: msgspec.Raw = msgspec.Raw(b"{}")
@@ -162,7 +159,7 @@ class PersistentVolumeClaimRetentionPolicy(View, frozen=True):
 
 
 class StatefulSetSpec(View, frozen=True):
-    """What a StatefulSet should be. Templates stay raw, as in ``ReplicaSetSpec``."""
+    """The desired state of a StatefulSet. Templates stay raw, as in ``ReplicaSetSpec``."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
@@ -196,7 +193,7 @@ class StatefulSet(View, frozen=True):
 
 
 class ControllerRevision(View, frozen=True):
-    """One state that the template of a DaemonSet or StatefulSet has had. ``data`` is whatever its owner put there."""
+    """A revision of the template of a DaemonSet or StatefulSet. The owner determines the format of ``data``."""
 
     metadata: ObjectMeta = ObjectMeta()
     data: msgspec.Raw = msgspec.Raw(b"null")

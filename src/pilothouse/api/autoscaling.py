@@ -1,4 +1,4 @@
-"""``autoscaling``: HorizontalPodAutoscalers (v2), and ``Scale``, the size of anything that has one (v1)."""
+"""``autoscaling``: HorizontalPodAutoscalers (v2) and the subresource ``Scale`` (v1)."""
 
 import datetime
 
@@ -18,7 +18,7 @@ class MetricIdentifier(View, frozen=True):
 
 
 class MetricTarget(View, frozen=True):
-    """What a metric is to come to. Quantities as written."""
+    """The target value of a metric. Quantities as written."""
 
     type: str = ""
     value: str | None = None
@@ -54,7 +54,7 @@ class ExternalMetricSource(View, frozen=True):
 
 
 class MetricSpec(View, frozen=True):
-    """One metric to scale on. ``type`` says which of the others is there."""
+    """One metric to scale on. ``type`` determines which of the other fields is set."""
 
     type: str = ""
     object: ObjectMetricSource | None = None
@@ -65,7 +65,7 @@ class MetricSpec(View, frozen=True):
 
 
 class HPAScalingPolicy(View, frozen=True):
-    """How much may change within a period: ``Pods`` or ``Percent``."""
+    """The maximum change within a period: ``Pods`` or ``Percent``."""
 
     type: str = ""
     value: int = 0
@@ -93,7 +93,7 @@ class HorizontalPodAutoscalerSpec(View, frozen=True):
 
 
 class MetricValueStatus(View, frozen=True):
-    """What a metric comes to. Quantities in canonical form."""
+    """The current value of a metric. Quantities in canonical form."""
 
     value: str | None = None
     average_value: str | None = None
@@ -128,7 +128,7 @@ class ExternalMetricStatus(View, frozen=True):
 
 
 class MetricStatus(View, frozen=True):
-    """What one metric came to when it was read last; all of it empty if it could not be read."""
+    """The last read values of one metric; all fields are empty if it could not be read."""
 
     type: str = ""
     object: ObjectMetricStatus | None = None

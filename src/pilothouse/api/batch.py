@@ -10,7 +10,7 @@ from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 
 
 class ExitCodesRequirement(View, frozen=True):
-    """Which exit codes of which container (``container_name`` empty: of any) a rule is about."""
+    """The exit codes that a rule matches, and the container (``container_name`` empty: any)."""
 
     container_name: str | None = None
     operator: str = ""
@@ -42,7 +42,7 @@ class SuccessPolicy(View, frozen=True):
 
 
 class JobSpec(View, frozen=True):
-    """What a Job should do. The template stays raw, as in ``ReplicaSetSpec``."""
+    """The desired state of a Job. The template stays raw, as in ``ReplicaSetSpec``."""
 
     parallelism: int | None = None
     completions: int | None = None
@@ -71,7 +71,7 @@ class JobCondition(View, frozen=True):
 
 
 class UncountedTerminatedPods(View, frozen=True):
-    """Uids of pods that have ended, are not in the counters yet, and may have lost their finalizer."""
+    """UIDs of terminated pods that are not in the counters yet, and may have lost their finalizer."""
 
     succeeded: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()

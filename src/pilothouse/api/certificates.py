@@ -11,7 +11,7 @@ from pilothouse.api.meta import Object, ObjectMeta, View
 
 
 class CertificateSigningRequestSpec(View, frozen=True):
-    """What is wanted. The server writes who asked; nothing of it changes."""
+    """The request, with its creator, which the server sets. Immutable."""
 
     request: bytes = b""
     """PEM."""
@@ -25,7 +25,7 @@ class CertificateSigningRequestSpec(View, frozen=True):
 
 
 class CertificateSigningRequestCondition(View, frozen=True):
-    """``Approved``, ``Denied`` and ``Failed`` are never taken back."""
+    """``Approved``, ``Denied`` and ``Failed`` cannot be removed."""
 
     type: str = ""
     status: str = ""
@@ -42,7 +42,7 @@ class CertificateSigningRequestStatus(View, frozen=True):
 
 
 class CertificateSigningRequest(View, frozen=True):
-    """A request. Who writes one back needs it whole."""
+    """A certificate signing request. To write one back, read the complete object."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CertificateSigningRequestSpec = CertificateSigningRequestSpec()

@@ -1,4 +1,4 @@
-"""``coordination.k8s.io``: leases."""
+"""``coordination.k8s.io``: Leases."""
 
 import datetime
 

@@ -57,7 +57,7 @@ class NodeSelectorRequirement(View, frozen=True):
 
 
 class NodeSelectorTerm(View, frozen=True):
-    """Expressions that must all hold. An empty term selects nothing."""
+    """Expressions that must all match. An empty term matches nothing."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
@@ -92,7 +92,7 @@ class WeightedPodAffinityTerm(View, frozen=True):
 
 
 class PodAffinity(View, frozen=True):
-    """Pods to be near, or as ``podAntiAffinity`` pods to be far from."""
+    """Terms of pods to be co-located with, or for ``podAntiAffinity`` not to be."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
@@ -128,7 +128,7 @@ class PersistentVolumeClaimVolumeSource(View, frozen=True):
 
 
 class EphemeralVolumeSource(View, frozen=True):
-    """A claim that is made for the pod and goes with it: its metadata and its spec, in a dict, as they came."""
+    """A claim that is created for the pod and deleted with it: its metadata and spec, as raw dicts."""
 
     volume_claim_template: Any = msgspec.field(default_factory=dict)
 
@@ -271,7 +271,7 @@ class NodeAddress(View, frozen=True):
 
 
 class NodeStatus(View, frozen=True):
-    """What a node is. ``volumes_attached`` the attach/detach controller says, ``volumes_in_use`` the kubelet."""
+    """The state of a node. The attach/detach controller sets ``volumes_attached``, the kubelet ``volumes_in_use``."""
 
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
@@ -292,7 +292,7 @@ class NamespaceSpec(View, frozen=True):
 
 
 class NamespaceStatus(View, frozen=True):
-    """``Active`` or ``Terminating``, and how far the deletion has come."""
+    """``Active`` or ``Terminating``, and the progress of the deletion."""
 
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -315,7 +315,7 @@ class ObjectReference(View, frozen=True):
 
 
 class EventSource(View, frozen=True):
-    """Who saw it."""
+    """The component that reported the event."""
 
     component: str = ""
     host: str = ""
@@ -341,7 +341,7 @@ class ConfigMap(View, frozen=True):
 
 
 class Secret(View, frozen=True):
-    """``repr`` and ``str`` leave the data out."""
+    """``repr`` and ``str`` omit the data."""
 
     metadata: ObjectMeta = ObjectMeta()
     type: str = ""
@@ -404,8 +404,8 @@ class PortStatus(View, frozen=True):
 
 
 class LoadBalancerIngress(View, frozen=True):
-    """One address of a load balancer. ``ip_mode``: whether nodes answer for it themselves (``VIP``) or not
-    (``Proxy``)."""
+    """One address of a load balancer. ``ip_mode``: whether nodes deliver its traffic themselves (``VIP``) or it
+    arrives with the address of a node (``Proxy``)."""
 
     ip: str = ""
     hostname: str = ""
@@ -453,7 +453,7 @@ class Endpoints(View, frozen=True):
 
 
 class PersistentVolumeClaimSpec(View, frozen=True):
-    """What a volume should be. ``storage_class_name`` is None where nothing was said, which the empty text is not."""
+    """The requested volume. ``storage_class_name`` is None if it is not set; the empty text is a value of its own."""
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
@@ -478,7 +478,7 @@ class PersistentVolumeClaimStatus(View, frozen=True):
 
 
 class PersistentVolumeClaim(View, frozen=True):
-    """Kept whole, so that it can be written back."""
+    """Read completely, so that it can be written back."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
@@ -513,7 +513,7 @@ class ResourceQuota(View, frozen=True):
 
 
 class ReplicationControllerSpec(View, frozen=True):
-    """What a ReplicationController should be. Its template stays raw, as in ``ReplicaSetSpec``."""
+    """The desired state of a ReplicationController. The template stays raw, as in ``ReplicaSetSpec``."""
 
     replicas: int | None = None
     min_ready_seconds: int = 0

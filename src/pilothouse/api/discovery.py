@@ -1,4 +1,4 @@
-"""``discovery.k8s.io/v1``: where a service is reached, in slices."""
+"""``discovery.k8s.io/v1``: EndpointSlices."""
 
 from pilothouse.api.core import ObjectReference
 from pilothouse.api.kinds import Kind
@@ -6,7 +6,7 @@ from pilothouse.api.meta import ObjectMeta, View
 
 
 class EndpointConditions(View, frozen=True):
-    """What may be expected of an endpoint. ``ready``: serving, and not terminating."""
+    """The conditions of an endpoint. ``ready``: serving, and not terminating."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -41,7 +41,7 @@ class EndpointPort(View, frozen=True):
 
 
 class EndpointSlice(View, frozen=True):
-    """A part of a service's endpoints. ``endpoints`` and ``ports`` of a slice without any arrive as null."""
+    """A part of the endpoints of a Service. ``endpoints`` and ``ports`` are null if there are none."""
 
     metadata: ObjectMeta = ObjectMeta()
     address_type: str = ""

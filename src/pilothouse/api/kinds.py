@@ -1,4 +1,4 @@
-"""``Kind``: where a type of object is served, and the view it is read with."""
+"""``Kind``: a served resource, and the view that its objects are decoded to."""
 
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -41,12 +41,12 @@ class Kind(msgspec.Struct, Generic[T], frozen=True, cache_hash=True):
 
     @property
     def raw(self) -> "Kind[msgspec.Raw]":
-        """The same resource, its objects left as the JSON they came as."""
+        """The same resource, with objects as the JSON that was received."""
         return self.read_as(msgspec.Raw)
 
     @property
     def metadata(self) -> "Kind[Object]":
-        """The same resource, only metadata, also on the wire."""
+        """The same resource with metadata only, also on the wire."""
         return _read_as(self, Object, True)
 
 

@@ -1,7 +1,7 @@
-"""The log of a container, as an API server asks the simulated nodes for it.
+"""Container logs, as an API server requests them from the simulated nodes.
 
-Nodes are programs of their own and none of the server's business. ``nodes.logs`` knows what simulated containers write,
-``apiserver.endpoints.logs`` answers requests with it, and ``plane`` hands the one to the other.
+API server and nodes do not import each other. ``nodes.logs`` generates what simulated containers write,
+``apiserver.endpoints.logs`` serves it, and ``plane`` connects the two.
 """
 
 import datetime
@@ -12,17 +12,16 @@ import msgspec
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One line, without its newline, and when it was written."""
+    """One line, without its newline, and the time when it was written."""
 
     at: datetime.datetime
     text: str
 
 
 class ContainerLog(msgspec.Struct, frozen=True, kw_only=True):
-    """The log of one run of a container, as it is at one instant.
+    """The log of one run of a container at one instant. Later logs of the same run begin with the same lines.
 
-    A later look at the same run begins with the same lines. ``refusal`` is set when there is no such log: the words of
-    the 400 that a kubelet answers.
+    ``refusal`` is set if there is no such log: the message of the kubelet's 400.
     """
 
     lines: Sequence[LogLine] = ()

@@ -1,4 +1,4 @@
-"""``meta/v1``: what every object has."""
+"""``meta/v1``: metadata, selectors, conditions and statuses."""
 
 import datetime
 from typing import Generic, TypeVar
@@ -40,7 +40,7 @@ class ObjectMeta(View, frozen=True):
 
 
 class Object(View, frozen=True):
-    """Any object, seen only by its metadata (``PartialObjectMetadata``)."""
+    """Any object, with its metadata only (``PartialObjectMetadata``)."""
 
     api_version: str = ""
     kind: str = ""
@@ -67,14 +67,14 @@ class LabelSelectorRequirement(View, frozen=True):
 
 
 class LabelSelector(View, frozen=True):
-    """``matchLabels`` and ``matchExpressions``, all of which must hold. Empty selects everything."""
+    """``matchLabels`` and ``matchExpressions``, which must all match. An empty selector matches everything."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
 class Condition(View, frozen=True):
-    """A condition as most kinds have it."""
+    """A condition (``metav1.Condition``)."""
 
     type: str = ""
     status: str = ""
@@ -100,7 +100,7 @@ class StatusDetails(View, frozen=True):
 
 
 class Status(View, frozen=True):
-    """What the API server answers instead of an object."""
+    """The response of the API server in place of an object."""
 
     api_version: str = "v1"
     kind: str = "Status"

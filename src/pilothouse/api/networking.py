@@ -1,4 +1,4 @@
-"""``networking.k8s.io/v1``: ranges of service addresses, and the addresses taken of them."""
+"""``networking.k8s.io/v1``: ServiceCIDRs, and the IPAddresses that are allocated from them."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ class ServiceCIDRSpec(View, frozen=True):
 
 
 class ServiceCIDRStatus(View, frozen=True):
-    """``Ready`` says whether addresses are taken of it."""
+    """``Ready``: whether addresses are allocated from it."""
 
     conditions: tuple[Condition, ...] = ()
 

@@ -1,4 +1,4 @@
-"""``node.k8s.io/v1``: how containers of pods are run."""
+"""``node.k8s.io/v1``: RuntimeClasses."""
 
 from pilothouse.api.core import Toleration
 from pilothouse.api.kinds import Kind

@@ -1,6 +1,6 @@
-"""Data that is installed with the package: schemas, tables, roles.
+"""Data files that are installed with the package: schemas, tables, roles.
 
-Read by its path and not by ``importlib.resources``, whose own imports (zipfile, tempfile) would be a part of every
+They are read by path and not by ``importlib.resources``, whose own imports (zipfile, tempfile) would slow every
 start.
 """
 

@@ -1,4 +1,4 @@
-"""``policy/v1``: how many pods of an application may be missing at once."""
+"""``policy/v1``: PodDisruptionBudgets."""
 
 import datetime
 
@@ -7,8 +7,8 @@ from pilothouse.api.meta import Condition, LabelSelector, ObjectMeta, View
 
 
 class PodDisruptionBudgetSpec(View, frozen=True):
-    """Which pods it is about, and how many of them must be there or may be missing: a number, or a percentage as text.
-    At most one of the two is set."""
+    """The pods of the budget, and how many of them must be available or may be unavailable: a number, or a
+    percentage as text. At most one of the two is set."""
 
     selector: LabelSelector | None = None
     min_available: int | str | None = None
@@ -16,7 +16,7 @@ class PodDisruptionBudgetSpec(View, frozen=True):
 
 
 class PodDisruptionBudgetStatus(View, frozen=True):
-    """How many of them may go now. ``disrupted_pods`` were evicted but are not deleted yet, by name."""
+    """The number of allowed disruptions. ``disrupted_pods``, by name, were evicted but are not deleted yet."""
 
     observed_generation: int = 0
     disruptions_allowed: int = 0

@@ -1,4 +1,4 @@
-"""``rbac.authorization.k8s.io/v1``: who may do what, and roles that are made of others."""
+"""``rbac.authorization.k8s.io/v1``: roles, their bindings, and the aggregation of roles."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from pilothouse.api.meta import LabelSelector, ObjectMeta, View
 
 
 class PolicyRule(View, frozen=True):
-    """What one rule allows. The fields are in the order in which upstream sends them."""
+    """One rule. The fields are in the order in which upstream sends them."""
 
     verbs: tuple[str, ...] = ()
     api_groups: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class AggregationRule(View, frozen=True):
 
 
 class ClusterRole(View, frozen=True):
-    """A ClusterRole. With an aggregation rule its rules belong to a controller."""
+    """A ClusterRole. If it has an aggregation rule, a controller sets its rules."""
 
     metadata: ObjectMeta = ObjectMeta()
     rules: tuple[PolicyRule, ...] = ()

@@ -1,4 +1,4 @@
-"""``resource.k8s.io``: claims for devices, the devices that there are, and their taints, as far as they are read."""
+"""``resource.k8s.io``: claims for devices, available devices, and their taints: the fields that are read."""
 
 import datetime
 from typing import Any
@@ -68,7 +68,7 @@ class ConsumerReference(View, frozen=True):
 
 
 class ResourceClaimStatus(View, frozen=True):
-    """What was allocated, and for whom. None: nothing was."""
+    """The allocation and its consumers. ``allocation`` None: not allocated."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ConsumerReference, ...] = ()
@@ -103,8 +103,8 @@ class Device(View, frozen=True):
 
 
 class ResourcePool(View, frozen=True):
-    """The pool that a slice is a part of. Only slices of the highest generation count, and the pool is whole when there
-    are as many as it says."""
+    """The pool of a slice. Only slices of the highest generation count, and the pool is complete if there are
+    ``resource_slice_count`` of them."""
 
     name: str = ""
     generation: int = 0
@@ -151,7 +151,7 @@ class ResourcePoolStatusRequestSpec(View, frozen=True):
 
 
 class ResourcePoolStatusRequestStatus(View, frozen=True):
-    """Only the conditions, which say since when there is an answer."""
+    """Only the conditions, which have the time of the response."""
 
     conditions: tuple[Condition, ...] = ()
 

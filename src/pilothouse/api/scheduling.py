@@ -1,11 +1,11 @@
-"""``scheduling.k8s.io``: groups of pods that are scheduled together. Alpha in v1.36, and off by default."""
+"""``scheduling.k8s.io``: groups of pods that are scheduled together. Alpha in v1.36, off by default."""
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, View
 
 
 class PodGroup(View, frozen=True):
-    """Pods that are scheduled together, or not at all. Who writes one back needs it whole."""
+    """Pods that are scheduled together, or not at all. To write one back, read the complete object."""
 
     metadata: ObjectMeta = ObjectMeta()
 

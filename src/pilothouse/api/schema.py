@@ -1,11 +1,10 @@
-"""The types of the API as data: fields, their types, and how lists merge, for every built-in of the followed release.
+"""The API types as data: fields, their types and merge rules, for every built-in kind of the followed release.
 
-The table is generated (``scripts/generate_schema.py``). It is the source for type checks of bodies, strategic merge,
-server-side apply and OpenAPI; ``load()`` costs about a millisecond because a definition is only read when asked for.
+The table is generated (``scripts/generate_schema.py``). Type checks of bodies, strategic merge, server-side apply and
+OpenAPI use it; ``load()`` takes about a millisecond, because definitions are decoded when they are requested.
 
-What it does not know, because the JSON schema does not: defaults (except those of list map keys), which given values
-Go leaves out when they are empty (``omitted.json``), the order in which Go declares fields, and the names of Go's own
-string types.
+The JSON schema, and so the table, lacks: defaults (except those of list map keys), the values that Go omits when they
+are empty (``omitted.json``), the order in which Go declares fields, and the names of Go's string types.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +38,7 @@ class Type:
     """The type of a value.
 
     ``element`` is set for ``list`` and ``map`` (whose keys are strings), ``definition`` for ``object``. Types are
-    shared and never change; two types are the same when they are one object or compare by their parts.
+    shared and immutable; two types are equal if they are one object, or if their parts are equal.
     """
 
     __slots__ = ("_definition", "element", "name")
@@ -73,8 +72,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     """One field of an object.
 
     ``list_type`` is "atomic", "set", "map" or "" (as atomic); ``map_keys`` are the keys of a list of type "map".
-    ``map_type`` is "atomic" or "" (granular). ``patch_strategies`` (``merge``, ``retainKeys``, ``replace``) and
-    ``merge_key`` are what strategic merge goes by. ``default`` is only known for list map keys.
+    ``map_type`` is "atomic" or "" (granular). Strategic merge uses ``patch_strategies`` (``merge``, ``retainKeys``,
+    ``replace``) and ``merge_key``. ``default`` is only set for list map keys.
     """
 
     name: str
@@ -92,9 +91,9 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Definition:
-    """One object type. ``kinds`` are its (group, version, kind), for those that stand on their own.
+    """One object type. ``kinds`` are its (group, version, kind), if it is a kind.
 
-    The API server also makes definitions of its own, for custom resources.
+    The API server also creates definitions, for custom resources.
     """
 
     __slots__ = ("fields", "kinds", "map_type", "name", "printed")
@@ -130,7 +129,7 @@ class Definition:
 
 
 class Schema:
-    """Every built-in type of one release. Definitions are read when they are asked for, and kept."""
+    """Every built-in type of one release. Definitions are decoded when they are requested, and kept."""
 
     def __init__(self, release: str, kinds: Mapping[str, str], definitions: Mapping[str, msgspec.Raw]) -> None:
         self.release = release
@@ -154,7 +153,7 @@ class Schema:
         return found
 
     def for_kind(self, group: str, version: str, kind: str) -> Definition | None:
-        """The definition of a built-in kind, or ``None`` when it is not one; the core group is ""."""
+        """The definition of a built-in kind, or ``None`` if there is none; the core group is ""."""
         name = self._kinds.get(f"{group}/{version}/{kind}")
         return None if name is None else self.definition(name)
 
@@ -217,7 +216,7 @@ def _printed() -> dict[str, dict[str, Any]]:
 
 @cache
 def load() -> Schema:
-    """The schema of the followed release. Read once in a process."""
+    """The schema of the followed release, loaded once in a process."""
     data = packaged("api/data/schema.json")
     table = msgspec.json.decode(data, type=_Table)
     return Schema(table.kubernetes, table.kinds, table.definitions)

@@ -21,8 +21,8 @@ class DriverSource(View, frozen=True):
 
 
 class MigratedSource(View, frozen=True):
-    """A disk of a plugin whose work a CSI driver does now: of Amazon, OpenStack and Portworx. Others call it
-    differently."""
+    """A volume of an in-tree plugin that was migrated to a CSI driver: AWS EBS, Cinder and Portworx. The fields of the
+    others have different names."""
 
     disk: str = msgspec.field(default="", name="volumeID")
 
@@ -57,7 +57,7 @@ class FibreChannelSource(View, frozen=True):
 
 
 class NfsSource(View, frozen=True):
-    """A folder of a server. That it is one is all that is read."""
+    """An NFS export. Only its presence is read."""
 
 
 class Sources(View, frozen=True):
@@ -92,7 +92,7 @@ class PersistentVolumeStatus(View, frozen=True):
 
 
 class PersistentVolume(View, frozen=True):
-    """A piece of storage. Who writes one back needs it whole."""
+    """A PersistentVolume. To write one back, read the complete object."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
@@ -124,8 +124,8 @@ class VolumeAttributesClass(View, frozen=True):
 
 
 class DriverSpec(View, frozen=True):
-    """What a CSI driver wants. ``attach_required`` None means yes. With ``se_linux_mount`` a volume is mounted with the
-    pod's SELinux label."""
+    """The requirements of a CSI driver. ``attach_required`` None means True. With ``se_linux_mount`` volumes are
+    mounted with the SELinux label of the pod."""
 
     attach_required: bool | None = None
     se_linux_mount: bool | None = None
@@ -137,7 +137,7 @@ class Driver(View, frozen=True):
 
 
 class AttachmentSource(View, frozen=True):
-    """What is to be attached. None if it is described in the attachment itself."""
+    """The volume to attach. None if it is specified inline."""
 
     persistent_volume_name: str | None = None
 

@@ -1,5 +1,4 @@
-"""``storagemigration.k8s.io``: rewriting the objects of a resource in the current storage version. Beta and off by
-default."""
+"""``storagemigration.k8s.io``: rewriting objects in the current storage version. Beta, off by default."""
 
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Condition, ObjectMeta, View
@@ -15,7 +14,7 @@ class StorageVersionMigrationSpec(View, frozen=True):
 
 
 class StorageVersionMigrationStatus(View, frozen=True):
-    """How far it is. ``resource_version`` is the newest that the resource had when the migration was begun."""
+    """The progress. ``resource_version`` is the latest of the resource at the start of the migration."""
 
     conditions: tuple[Condition, ...] = ()
     resource_version: str = ""

@@ -1,7 +1,7 @@
-"""What containers and nodes use of cpu and memory, as an API server asks the simulated nodes for it.
+"""Resource usage of containers and nodes, as an API server requests it from the simulated nodes.
 
-Nodes are programs of their own and none of the server's business. ``nodes.usage`` knows what simulated containers use,
-``apiserver.controllers.resource_metrics`` serves it as metrics.k8s.io, and ``plane`` hands the one to the other.
+API server and nodes do not import each other. ``nodes.usage`` computes what simulated containers use,
+``apiserver.controllers.resource_metrics`` serves it as metrics.k8s.io, and ``plane`` connects the two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class ContainerUsage(msgspec.Struct, frozen=True):
-    """What one container uses."""
+    """The usage of one container."""
 
     name: str
     usage: Usage
@@ -28,12 +28,10 @@ class Metering(Protocol):
     """A program that runs nodes."""
 
     def containers(self, pod: Mapping[str, Any], share: Mapping[str, int]) -> Sequence[ContainerUsage] | None:
-        """What the running containers of a pod use; None for a pod that cannot be measured.
-
-        ``share`` is the pod's part of a load that was put on its workload, in the units of ``Usage``.
-        """
+        """The usage of the running containers of a pod; None for a pod that cannot be measured. ``share`` is the pod's
+        share of a load on its workload, in the units of ``Usage``."""
         ...
 
     def node(self, name: str) -> Usage | None:
-        """What a node uses besides its pods; None for one that cannot be measured."""
+        """The usage of a node apart from its pods; None for a node that cannot be measured."""
         ...

@@ -1,6 +1,7 @@
-"""What crosses between a client and an API server, whichever transport carries it.
+"""Requests and responses between a client and an API server, independent of the transport.
 
-Both ends use these structs and neither imports the other: ``client`` has the protocol, ``apiserver`` satisfies it.
+``client`` and ``apiserver`` use these structs and do not import each other: the client defines the protocol, and the
+server satisfies it.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -19,7 +20,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """One whole answer. Header names are lower-case."""
+    """One complete response. Header names are lower-case."""
 
     status: int
     headers: Mapping[str, str] = {}
@@ -27,10 +28,9 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stream(Protocol):
-    """An answer whose body comes in pieces: a watch.
+    """A response whose body arrives in pieces: a watch. If ``status`` is not 200, the pieces are the error body.
 
-    When ``status`` is not 200 the pieces make up the error body. A piece is a run of whole lines when it comes from the
-    local transport, and any bytes when it comes from a socket.
+    A piece is a sequence of complete lines from the local transport, and any bytes from a socket.
     """
 
     status: int
@@ -47,37 +47,37 @@ class Stream(Protocol):
 
 @runtime_checkable
 class RenewsAtOnce(Protocol):
-    """A transport to a server in the same process, by which Leases can be renewed without requests."""
+    """A transport to a server in the same process that can renew Leases without requests."""
 
     def renewal(self, request: Request) -> Callable[[str], bytes | None] | None:
-        """For a PUT like this one (its body does not matter) of a Lease that was renewed by the last one: what renews
-        it again. It takes the ``renewTime`` and gives the Lease; or None, having done nothing, when somebody else has
-        written it or a request is needed for another reason. None if that is not possible at all."""
+        """For a PUT like this one (its body does not matter) of a Lease that was renewed by the previous one: a
+        function that renews it again.
+
+        It takes the ``renewTime`` and returns the Lease; or None without any effect, if another client has written it
+        or a request is needed for another reason. None if renewals are not possible at all.
+        """
         ...
 
 
 @runtime_checkable
 class AnswersAtOnce(Protocol):
-    """A transport to a server in the same process, which has the documents of discovery at hand."""
+    """A transport to a server in the same process that can return discovery documents without requests."""
 
     def answer_at_once(self, request: Request) -> Response | None:
-        """The answer to a GET of such a document, without waiting; None, having done nothing, where that is not
-        possible."""
+        """The response to a GET of such a document, without waiting; None if that is not possible."""
         ...
 
 
 class Transport(Protocol):
-    """A way to an API server."""
+    """A connection to an API server."""
 
     async def request(self, request: Request) -> Response:
-        """Send and wait for the whole answer.
-
-        Raises ``ConnectionError`` (refused, reset, TLS) or ``TimeoutError``; whether a write happened is then unknown.
-        """
+        """Send, and wait for the complete response. Raises ``ConnectionError`` (refused, reset, TLS) or
+        ``TimeoutError``; whether a write was executed is then unknown."""
         ...
 
     async def open(self, request: Request) -> Stream:
-        """Send and return as soon as the status is known."""
+        """Send, and return as soon as the status is received."""
         ...
 
     async def close(self) -> None:
