@@ -24,6 +24,7 @@ def differences_of(real: Any, ours: Any, step: Step | None = None) -> list[str]:
         "additional line": ("a\n", "a\nb\n", True),
         "standard error": (Answer(0, "", "e"), Answer(0, "", ""), True),
         "the width of a column": ("a     b\n", "a  b\n", False),
+        "a generated name that looks like an age": ("p-zk7xb\n", "p-4567s\n", False),
         "a hash and an age": ("p-7c4fbd5f9d  5s\n", "p-59b8ccf5fb  2m3s\n", False),
     },
 )

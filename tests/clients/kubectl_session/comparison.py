@@ -20,7 +20,8 @@ _MASKS = tuple(
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uid>"),
         (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| \+0000)", "<time>"),
         (r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d \+0000", "<time>"),
-        (r"\b(\d+d)?(\d+h)?(\d+m)?\d+m?s\b( \(x\d+ over [\dhms]+\))?", "<age>"),
+        # Not behind a hyphen: a generated name may end with "-4567s".
+        (r"(?<![\w-])(\d+d)?(\d+h)?(\d+m)?\d+m?s\b( \(x\d+ over [\dhms]+\))?", "<age>"),
         (rf"-{_ALPHABET}{{7,10}}(?=\b)(?!-{_ALPHABET}{{2,4}}\b)", "-<hash>"),
         (rf"-{_ALPHABET}{{5}}\b(?!-)", "-<name>"),
         (rf"(?<=pod-template-hash=){_ALPHABET}+", "<hash>"),
