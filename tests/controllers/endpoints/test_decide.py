@@ -6,6 +6,7 @@ Rows mirror v1.36 ``pkg/controller/endpoint/endpoints_controller_test.go`` and `
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.controllers.endpointslice.builders import HTTP, pod, service
@@ -102,6 +103,14 @@ def test_pod_to_endpoint_address(spec: dict[str, Any], ips: list[str], expected:
     if result is not None:
         assert result.node_name == "n1"
         assert result.target_ref == ObjectReference(kind="Pod", namespace="ns", name="p0001", uid="uid-p0001")
+
+
+def test_node_of_a_pod_that_is_not_scheduled_is_empty() -> None:
+    """v1.36.2's controller sends ``nodeName: ""``, which the API server rejects until the pod has a node."""
+    unscheduled = replace(pod(1), spec=replace(pod(1).spec, node_name=""))
+    result = address_of(service(), unscheduled)
+    assert result is not None
+    assert msgspec.to_builtins(result)["nodeName"] == ""
 
 
 def subsets_of(wanted_service: Service, pods: Iterable[Pod]) -> list[tuple[list[str], list[str], list[int]]]:

@@ -43,7 +43,7 @@ def claims(*found: tuple[str, list[Doc]]) -> dict[str, PersistentVolumeClaim]:
 
 
 def create_claim(volume: str = "scratch", spec: Doc = SPEC, **metadata: Any) -> CreateClaim:
-    meta = {"name": f"p-{volume}", "namespace": "ns", "ownerReferences": [OWNER], **metadata}
+    meta = {"name": f"p-{volume}", "ownerReferences": [OWNER], **metadata}
     return CreateClaim(volume, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
 
 

@@ -126,6 +126,15 @@ def test_out_of_service_nodes(one: Node, expected: bool) -> None:
     assert is_out_of_service(one) is expected
 
 
+def test_patch_of_the_first_condition_has_no_order() -> None:
+    """As v1.36.2 sends it: a list that the pod does not have is added as a whole, not merged."""
+    patch = status_patch(
+        Pod(metadata=ObjectMeta(uid="UID3", generation=1)), EPOCH, condition=disruption_target(Pod(), "r", "m")
+    )
+    assert patch is not None
+    assert list(patch["status"]) == ["conditions"]
+
+
 def test_orphan_condition_patch_is_upstreams() -> None:
     """The body of traces 13b (v1.36.2), field by field."""
     orphan = Pod(

@@ -149,8 +149,13 @@ def test_priority_of_quotas(known: ResourceQuota, expected: bool) -> None:
     assert is_urgent(known, standing_evaluators()) is expected
 
 
+NO_RESOURCES: dict[str, str] = {}
+"""A container that has a status, but no resources in it."""
+
+
 def pod(phase: str = "Running", *, status: Any = None, deadline: int | None = None, **meta: Any) -> Pod:
-    given = () if status is None else (ContainerStatus(name="foo", resources=ResourceRequirements(requests=status)),)
+    resources = ResourceRequirements(requests=status) if status else None
+    given = () if status is None else (ContainerStatus(name="foo", resources=resources),)
     return Pod(
         metadata=ObjectMeta(name="p", **meta),
         spec=PodSpec(active_deadline_seconds=deadline),
@@ -166,7 +171,10 @@ DELETED: dict[str, Any] = {"deletion_timestamp": NOW - datetime.timedelta(second
     {
         "no relevant change": (pod(status={"cpu": "2"}), pod(status={"cpu": "2"}), False),
         "status resources increased": (pod(status={"cpu": "2"}), pod(status={"cpu": "3"}), True),
-        "status resources added": (pod(), pod(status={"cpu": "3"}), True),
+        "status resources added": (pod(status=NO_RESOURCES), pod(status={"cpu": "3"}), True),
+        "status resources removed": (pod(status={"cpu": "3"}), pod(status=NO_RESOURCES), True),
+        "first status of the container": (pod(), pod(status={"cpu": "3"}), False),
+        "status of the container removed": (pod(status={"cpu": "3"}), pod(), False),
         "activeDeadlineSeconds added": (pod(), pod(deadline=5), True),
         "activeDeadlineSeconds changed": (pod(deadline=5), pod(deadline=3), False),
         "Pending to Running": (pod("Pending"), pod("Running"), False),

@@ -1,5 +1,6 @@
 """Order and accounting of slice writes."""
 
+import msgspec
 import pytest
 from tests.controllers.node_world import World
 from tests.tables import cases
@@ -9,7 +10,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.shared.slice_tracker import SliceTracker, StaleSlices
-from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, new_body
+from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, changed_body, new_body
 
 KEY = "default/web"
 
@@ -25,6 +26,13 @@ def again(name: str) -> tuple[EndpointSlice, bytes]:
 def writes_of(world: World, tracker: SliceTracker | None = None) -> SliceWrites:
     changes = world.metrics.counter("changes", "Changes", ("operation",))
     return SliceWrites(Client(world.faults, world.env), tracker or SliceTracker(lambda: ""), changes)
+
+
+def test_empty_lists_are_null() -> None:
+    """As v1.36.2 stores a slice without endpoints, with ``endpoints`` and ``ports`` in nobody's managedFields."""
+    body = msgspec.json.decode(new_body(one("a")))
+    assert (body["endpoints"], body["ports"]) == (None, None)
+    assert msgspec.json.decode(changed_body(new_body(one("a")), one("a")))["endpoints"] is None
 
 
 def verbs(world: World) -> list[str]:

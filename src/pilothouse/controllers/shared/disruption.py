@@ -38,7 +38,8 @@ def status_patch(
             types = [existing.type for existing in pod.status.conditions]
             if condition.type not in types:
                 types.append(condition.type)
-            status["$setElementOrder/conditions"] = [{"type": kind} for kind in types]
+            if pod.status.conditions:  # a list that the pod does not have yet is no merge (``diffMaps``)
+                status["$setElementOrder/conditions"] = [{"type": kind} for kind in types]
             status["conditions"] = [changed]
     if phase:
         if pod.status.observed_generation != pod.metadata.generation:

@@ -26,15 +26,16 @@ def triggered(endpoint_slice: EndpointSlice, trigger_time: str) -> EndpointSlice
 
 
 def new_body(endpoint_slice: EndpointSlice) -> bytes:
-    """The request body of a create."""
+    """The request body of a create. Empty lists are null, as in upstream's protobuf, which does not know empty lists:
+    they have no field in managedFields."""
     return _encode(
         {
             "apiVersion": ENDPOINT_SLICES.api_version,
             "kind": ENDPOINT_SLICES.kind,
             "metadata": endpoint_slice.metadata,
             "addressType": endpoint_slice.address_type,
-            "endpoints": endpoint_slice.endpoints,
-            "ports": endpoint_slice.ports,
+            "endpoints": endpoint_slice.endpoints or None,
+            "ports": endpoint_slice.ports or None,
         }
     )
 
@@ -47,7 +48,7 @@ def changed_body(raw: bytes, endpoint_slice: EndpointSlice) -> bytes:
         {
             "metadata.labels": _encode(endpoint_slice.metadata.labels),
             "metadata.annotations": _encode(annotations) if annotations else None,
-            "endpoints": _encode(endpoint_slice.endpoints),
+            "endpoints": _encode(endpoint_slice.endpoints or None),
         },
     )
 

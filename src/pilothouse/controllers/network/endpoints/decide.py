@@ -89,7 +89,8 @@ def address_of(service: Service, pod: Pod) -> EndpointAddress | None:
             return EndpointAddress(
                 ip=ip[1],
                 hostname=pod.spec.hostname if has_hostname_in(pod, service) else "",
-                node_name=pod.spec.node_name or None,
+                # Also if empty, which the API server rejects: a pod with an address and without a node is an error.
+                node_name=pod.spec.node_name,
                 target_ref=ObjectReference(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid),
             )
     return None

@@ -26,7 +26,7 @@ def as_json(view: View) -> Json:
 
 def has_pod_quota_changed(old: Pod, new: Pod, now: datetime.datetime) -> bool:
     """Its allocated resources or its scope have changed, or it has finished."""
-    if _allocated_resources(old) != _allocated_resources(new):
+    if _have_allocated_resources_changed(old, new):
         return True
     before, after = as_json(old), as_json(new)
     if in_terminating_scope(before) != in_terminating_scope(after):
@@ -34,9 +34,16 @@ def has_pod_quota_changed(old: Pod, new: Pod, now: datetime.datetime) -> bool:
     return not has_ended(before, now) and has_ended(after, now)
 
 
-def _allocated_resources(pod: Pod) -> dict[str, ResourceRequirements]:
+def _have_allocated_resources_changed(old: Pod, new: Pod) -> bool:
+    """Only of containers that had a status before (``hasResourcesChanged``): the first status of a container repeats
+    what the spec requests."""
+    after = _allocated_resources(new)
+    return any(name in after and after[name] != resources for name, resources in _allocated_resources(old).items())
+
+
+def _allocated_resources(pod: Pod) -> dict[str, ResourceRequirements | None]:
     statuses: tuple[ContainerStatus, ...] = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    return {status.name: status.resources for status in statuses if status.resources is not None}
+    return {status.name: status.resources for status in statuses}
 
 
 def has_service_quota_changed(old: Service, new: Service, _now: datetime.datetime) -> bool:

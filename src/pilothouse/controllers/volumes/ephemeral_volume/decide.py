@@ -69,7 +69,6 @@ def new_claim(pod: Pod, volume: Volume) -> dict[str, Any]:
     owner = new_controller_reference(pod.metadata, PODS)
     metadata: dict[str, Any] = {
         "name": ephemeral_claim_name(pod, volume),
-        "namespace": pod.metadata.namespace,
         "ownerReferences": [msgspec.to_builtins(owner)],
     }
     for field in ("labels", "annotations"):
