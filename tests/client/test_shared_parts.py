@@ -99,8 +99,8 @@ def test_nodes_share_equal_parts() -> None:
 
 
 def test_number_of_models_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_parts, "_MODELS", 8)
+    monkeypatch.setattr(shared_parts, "_MAX_PREVIOUS", 8)
     parts = shared_parts.SharedParts(lambda obj: obj.metadata.name)
     for number in range(100):
         parts.share(msgspec.json.decode(pod(number), type=Pod))
-        assert len(parts._models) + len(parts._older) <= 8
+        assert len(parts._recent) + len(parts._older) <= 8

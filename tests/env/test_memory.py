@@ -16,13 +16,13 @@ from pilothouse.env.memory import collecting_rarely
 GLIBC = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt")
 COME_AND_GO = """
 import os
-from pilothouse.env.memory import TLS_BUFFER, give_back_large_blocks
+from pilothouse.env.memory import TLS_BUFFER, return_large_blocks
 
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-give_back_large_blocks(TLS_BUFFER)
+return_large_blocks(TLS_BUFFER)
 before = resident()
 bytearray(1 << 20)  # glibc takes its size as the new threshold when it is freed
 buffers = []

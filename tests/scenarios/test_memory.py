@@ -103,7 +103,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches with limits are filled quickly."""
     monkeypatch.setattr(events, "CACHE_ENTRIES", FEW)
     monkeypatch.setattr(pod_control, "_BODIES", FEW)
-    monkeypatch.setattr(shared_parts, "_MODELS", FEW)
+    monkeypatch.setattr(shared_parts, "_MAX_PREVIOUS", FEW)
     monkeypatch.setattr(attempts.AbsentOwnerCache.__init__, "__defaults__", (FEW,))
 
 

@@ -1,4 +1,4 @@
-"""Revisions by time."""
+"""The revision at a time, and the marks (times with revisions) in the history."""
 
 import asyncio
 
@@ -54,10 +54,10 @@ async def test_listed_marks_are_a_sample(env: Env) -> None:
     for number in range(5000):
         written.append(await _write(store, f"a{number}"))
         await asyncio.sleep(1)
-    shown = store.history_marks()
-    assert len(shown) == 2500
-    assert shown[-1] == (1, written[-1])
-    assert shown[0] == (4999, written[1])
+    marks = store.history_marks()
+    assert len(marks) == 2500
+    assert marks[-1] == (1, written[-1])
+    assert marks[0] == (4999, written[1])
     assert [store.revision_at(seconds) for seconds in range(5000, 0, -1)] == written
 
 

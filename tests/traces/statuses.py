@@ -14,7 +14,7 @@ State = dict[str, Any]
 COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas")
 
 
-def walk(trace: Trace, records: list[Record]) -> list[State]:
+def status_sequence(trace: Trace, records: list[Record]) -> list[State]:
     """The accepted status updates of one object, in order."""
     result: list[State] = []
     for doc in trace.docs(record for record in records if record.is_status and record.code < 400):
@@ -25,7 +25,7 @@ def walk(trace: Trace, records: list[Record]) -> list[State]:
     return result
 
 
-def turns(states: list[State]) -> list[State]:
+def turning_points(states: list[State]) -> list[State]:
     """The sequence without states that lie between two others."""
     kept: list[State] = []
     for index, state in enumerate(states):

@@ -18,7 +18,7 @@ from tests.traces.canonical import Doc, Trace, assert_same
 from tests.traces.kubectl_user import OPTIONS, KubectlUser, Steps, replay
 from tests.traces.records import DATA, Record
 from tests.traces.scenarios import REPLICA_SET
-from tests.traces.statuses import turns, walk
+from tests.traces.statuses import status_sequence, turning_points
 
 from pilothouse.controllers.node.node_lifecycle import NodeLifecycleOptions
 from pilothouse.env import TaskGroup
@@ -242,7 +242,9 @@ def test_writes_are_upstreams(scenario: str, user: str, seed: int) -> None:
 @pytest.mark.parametrize("scenario", STEPS)
 def test_replica_set_status_has_the_same_turning_points(scenario: str, seed: int) -> None:
     ours, theirs = replayed(scenario, seed), upstream(scenario)
-    assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
+    assert turning_points(status_sequence(ours, ours.of(REPLICA_SETS))) == turning_points(
+        status_sequence(theirs, theirs.of(REPLICA_SETS))
+    )
 
 
 def steps(trace: Trace, *resources: str) -> dict[str, list[str]]:

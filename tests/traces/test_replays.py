@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.traces.canonical import Trace, assert_same
 from tests.traces.records import Record, recorded
 from tests.traces.scenarios import QUOTA, SCENARIOS, run
-from tests.traces.statuses import is_between, turns, walk
+from tests.traces.statuses import is_between, status_sequence, turning_points
 
 REPLICA_SETS = "replicaset-controller"
 GARBAGE = "generic-garbage-collector"
@@ -83,13 +83,18 @@ def test_replica_set_scale_and_deletion(seed: int) -> None:
     ours, theirs = replayed("01-replicaset-scale", seed), upstream("01-replicaset-scale")
     for user in (REPLICA_SETS, GARBAGE):
         assert_same(ours.lines(but_statuses(ours.of(user))), theirs.lines(but_statuses(theirs.of(user))))
-    assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
+    assert turning_points(status_sequence(ours, ours.of(REPLICA_SETS))) == turning_points(
+        status_sequence(theirs, theirs.of(REPLICA_SETS))
+    )
 
 
 def assert_same_walk_but_for_the_last_step(ours: Trace, theirs: Trace, seed: int) -> None:
     """The statuses of an owner that is deleted within milliseconds of its pods: how many of the last ones are written
     is a race, their values are not."""
-    walked, expected = turns(walk(ours, ours.of(REPLICA_SETS))), turns(walk(theirs, theirs.of(REPLICA_SETS)))
+    walked, expected = (
+        turning_points(status_sequence(ours, ours.of(REPLICA_SETS))),
+        turning_points(status_sequence(theirs, theirs.of(REPLICA_SETS))),
+    )
     if walked != expected:
         assert seed, "only requests that take time can come in another order"
         assert walked[: len(expected) - 1] == expected[:-1]
@@ -109,7 +114,9 @@ def test_pod_adoption_release_and_orphaning(seed: int) -> None:
 def test_creates_rejected_by_a_quota_are_retried(seed: int) -> None:
     ours, theirs = replayed(QUOTA, seed), upstream(QUOTA)
     assert_same(ours.lines(ours.of(GARBAGE)), theirs.lines(theirs.of(GARBAGE)))
-    assert turns(walk(ours, ours.of(REPLICA_SETS))) == turns(walk(theirs, theirs.of(REPLICA_SETS)))
+    assert turning_points(status_sequence(ours, ours.of(REPLICA_SETS))) == turning_points(
+        status_sequence(theirs, theirs.of(REPLICA_SETS))
+    )
     # How often it is tried is a matter of chance, what is sent each time is not.
     refusals = [record for record in ours.of(REPLICA_SETS) if record.resource == "pods" and record.code == 403]
     assert len(refusals) > 3

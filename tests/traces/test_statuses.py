@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.tables import cases
-from tests.traces.statuses import COUNTS, State, turns
+from tests.traces.statuses import COUNTS, State, turning_points
 
 
 def state(ready: int, terminating: int = 0, **more: Any) -> State:
@@ -11,7 +11,7 @@ def state(ready: int, terminating: int = 0, **more: Any) -> State:
 
 
 @cases(
-    "walked, kept",
+    "statuses, expected",
     {
         "pods that become ready one by one or at once": ([(0,), (1,), (2,), (3,)], [(0,), (3,)]),
         "one step": ([(0,), (3,)], [(0,), (3,)]),
@@ -19,10 +19,10 @@ def state(ready: int, terminating: int = 0, **more: Any) -> State:
         "other count changes": ([(0,), (2,), (2, 1), (2, 0)], [(0,), (2,), (2, 1), (2, 0)]),
     },
 )
-def test_turning_points(walked: list[tuple[int, ...]], kept: list[tuple[int, ...]]) -> None:
-    assert turns([state(*step) for step in walked]) == [state(*step) for step in kept]
+def test_turning_points(statuses: list[tuple[int, ...]], expected: list[tuple[int, ...]]) -> None:
+    assert turning_points([state(*step) for step in statuses]) == [state(*step) for step in expected]
 
 
 def test_non_count_change_is_a_turning_point() -> None:
     states = [state(0, object="generation 1"), state(1, object="generation 2"), state(2, object="generation 2")]
-    assert turns(states) == states
+    assert turning_points(states) == states

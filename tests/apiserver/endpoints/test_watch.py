@@ -1,4 +1,4 @@
-"""watch: start points, transitions, bookmarks, ends (facts from kube-apiserver v1.36.2)."""
+"""watch: initial resource versions, transitions, bookmarks, ends; expectations are those of kube-apiserver v1.36.2."""
 
 import asyncio
 
@@ -12,13 +12,13 @@ from pilothouse.apiserver import ServerOptions
 from pilothouse.env import Env
 
 
-async def _two(api: Api) -> None:
+async def _create_b_and_a(api: Api) -> None:
     for name in ("b", "a"):
         await api.create(CONFIG_MAPS, config_map(name))
 
 
 @cases(
-    "query, seen",
+    "query, expected",
     {
         "unset: existing objects, then events": ("", ["ADDED a 8", "ADDED b 7", "ADDED c 9"]),
         "zero: the same": ("resourceVersion=0", ["ADDED a 8", "ADDED b 7", "ADDED c 9"]),
@@ -43,20 +43,20 @@ async def _two(api: Api) -> None:
         ),
     },
 )
-async def test_start_resource_version(api: Api, query: str, seen: list[str]) -> None:
-    await _two(api)
+async def test_start_resource_version(api: Api, query: str, expected: list[str]) -> None:
+    await _create_b_and_a(api)
     events = await api.watch(f"{CONFIG_MAPS}?timeoutSeconds=5&{query}")
     await api.create(CONFIG_MAPS, config_map("c"))
-    shown = []
+    observed = []
     for type_, obj in await events.rest():
         meta = obj["metadata"]
         end = " end" if meta.get("annotations") == {"k8s.io/initial-events-end": "true"} else ""
-        shown.append(f"{type_} {meta.get('name', '')} {meta['resourceVersion']}{end}")
-    assert shown == seen
+        observed.append(f"{type_} {meta.get('name', '')} {meta['resourceVersion']}{end}")
+    assert observed == expected
 
 
 async def test_watched_objects_have_kind_and_api_version(api: Api) -> None:
-    await _two(api)
+    await _create_b_and_a(api)
     obj = (await (await api.watch(CONFIG_MAPS)).next())[1]
     assert (obj["kind"], obj["apiVersion"]) == ("ConfigMap", "v1")
 
@@ -68,7 +68,7 @@ async def test_label_changes_are_added_and_deleted_events(api: Api) -> None:
     for step, on_ in (("1", "1"), ("2", "1"), ("3", None), ("4", None), ("5", "1")):
         await api.patch(CONFIG_MAPS + "/x", {"metadata": {"labels": {"on": on_}}, "data": {"step": step}})
     await api.delete(CONFIG_MAPS + "/x")
-    # Leaving shows the content that last matched, at the revision at which it left.
+    # A DELETED event has the last content that matched, and the revision of the write that no longer matches.
     assert [(type_, obj["data"]["step"], obj["metadata"]["resourceVersion"]) for type_, obj in await events.rest()] == [
         ("ADDED", "1", "8"),
         ("MODIFIED", "2", "9"),
@@ -89,7 +89,7 @@ async def test_field_changes_are_added_and_deleted_events(api: Api) -> None:
 
 
 async def test_watch_of_a_single_object(api: Api) -> None:
-    await _two(api)
+    await _create_b_and_a(api)
     query = "timeoutSeconds=3&resourceVersion=8"
     watches = [
         await api.watch(f"{CONFIG_MAPS}?fieldSelector=metadata.name%3Da&{query}"),
@@ -127,8 +127,8 @@ async def test_event_is_encoded_once_per_encoding(api: Api, accept: str, query: 
         target = f"{PODS}?watch=true&resourceVersion={api.store.revision}{query}"
         streams.append(await api.transport.open(Request("GET", target, {"accept": accept})))
     await api.create(PODS, pod(labels={"app": "x"}, nodeName="n1"))
-    first, *others = [await stream.__aiter__().__anext__() for stream in streams]
-    assert all(piece is first for piece in others)
+    first, *other_pieces = [await stream.__aiter__().__anext__() for stream in streams]
+    assert all(piece is first for piece in other_pieces)
 
 
 async def test_bookmarks_are_sent_every_minute_and_before_the_end(api: Api) -> None:
@@ -158,7 +158,7 @@ async def test_bookmark_is_not_repeated_without_writes(api: Api) -> None:
 
 async def test_bookmark_has_only_a_resource_version(api: Api) -> None:
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=6&allowWatchBookmarks=true")
-    # A write elsewhere moves the revision on.
+    # A write of another resource increases the revision.
     await api.create(PODS, pod())
     assert await events.next() == (
         "BOOKMARK",
@@ -172,7 +172,7 @@ async def test_default_timeout_is_between_30_and_60_minutes(api: Api) -> None:
 
 
 async def test_compacted_resource_version_is_an_error_event(api: Api) -> None:
-    await _two(api)
+    await _create_b_and_a(api)
     api.store.compact(7)
     [(type_, status)] = await (await api.watch(CONFIG_MAPS + "?resourceVersion=6")).rest()
     assert type_ == "ERROR"
@@ -189,7 +189,7 @@ async def test_watch_waits_for_a_future_resource_version(api: Api) -> None:
 
 
 async def test_watch_of_an_unreached_future_resource_version_ends_without_events(api: Api) -> None:
-    """It has no last bookmark: waiting for that, it woke up again and again in one instant."""
+    """There is no final bookmark to wait for; the wait was a busy loop."""
     events = await api.watch(CONFIG_MAPS + "?resourceVersion=1000&timeoutSeconds=300&allowWatchBookmarks=true")
     assert (await events.rest(), api.env.monotonic()) == ([], 300)
 

@@ -27,8 +27,8 @@ def test_warnings_are_joined_in_one_header(warnings: list[str], header: str | No
 
 
 async def test_warning_headers_escape_any_field_name(world: World) -> None:
-    for name, told in (("\\u0000", None), ("é", '299 - "unknown field \\"é\\""')):
+    for name, expected in (("\\u0000", None), ("é", '299 - "unknown field \\"é\\""')):
         body = f'{{"metadata":{{"name":"c"}},"{name}":1}}'.encode()
         exchange = world.begin("POST", f"{MAPS}?dryRun=All", body, {"content-type": "application/json"})
         await exchange.run()
-        assert (exchange.status, exchange.headers.get("warning")) == (201, told)
+        assert (exchange.status, exchange.headers.get("warning")) == (201, expected)

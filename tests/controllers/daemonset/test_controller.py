@@ -25,7 +25,7 @@ from pilothouse.machinery.template_hash import template_hash
 
 BLUE = {"color": "blue", "speed": "fast"}
 
-# Updates, one sync after the other. A pod that was never bound goes as soon as it is deleted, as upstream's fakes do.
+# Updates, one sync at a time. Pods that were never bound are removed as soon as they are deleted, as upstream's fakes.
 
 
 class Syncs:
@@ -46,11 +46,11 @@ class Syncs:
 
     async def sync_twice(self) -> tuple[int, int]:
         """The actions of two syncs: upstream's fake pods are removed immediately, ours once the event has arrived."""
-        one, other = await self(), await self()
-        return one[0] + other[0], one[1] + other[1]
+        first, second = await self(), await self()
+        return first[0] + second[0], first[1] + second[1]
 
     async def image(self, number: int, **rolling: Any) -> None:
-        """Another template, and how to get there."""
+        """Change the image of the template and the update strategy."""
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0, **rolling}}
         spec = {"template": {"spec": {"containers": [{"name": "main", "image": f"pause:{number}"}]}}}
         await self.world.merge(AGENT, {"spec": {**spec, "updateStrategy": strategy}})
@@ -60,9 +60,9 @@ class Syncs:
         self, count: int = 1000, *, ready: bool = True, which: Callable[[Doc], bool] = lambda _pod: True
     ) -> None:
         """Set this many pods to ready or not ready."""
-        chosen = [pod for pod in await self.world.pods() if is_ready(pod) != ready and which(pod)]
-        for item in chosen[:count]:
-            await self.world.report(item["metadata"]["name"], ready=ready)
+        matching = [pod for pod in await self.world.pods() if is_ready(pod) != ready and which(pod)]
+        for pod in matching[:count]:
+            await self.world.report(pod["metadata"]["name"], ready=ready)
         await self.world.wait_for_sync(0.1)
 
 
@@ -73,11 +73,11 @@ def is_ready(pod: Doc) -> bool:
     )
 
 
-def where(pod: Doc) -> str:
+def node_of(pod: Doc) -> str:
     return target_node(msgspec.convert(pod, Pod))
 
 
-async def no_more_than_may_be_missing(sync: Syncs) -> None:
+async def max_unavailable_is_respected(sync: Syncs) -> None:
     """TestDaemonSetUpdatesPods."""
     await sync.ready()
     await sync.image(2, maxUnavailable=2)
@@ -87,7 +87,7 @@ async def no_more_than_may_be_missing(sync: Syncs) -> None:
     assert await sync() == (0, 0)
 
 
-async def no_more_than_may_be_twice(sync: Syncs) -> None:
+async def max_surge_is_respected(sync: Syncs) -> None:
     """TestDaemonSetUpdatesPodsWithMaxSurge."""
     await sync.ready()
     await sync.image(2, maxSurge=2)
@@ -96,7 +96,7 @@ async def no_more_than_may_be_twice(sync: Syncs) -> None:
         await sync.ready()
 
 
-async def a_node_that_is_no_longer_tolerated(sync: Syncs) -> None:
+async def surge_with_a_node_that_is_no_longer_tolerated(sync: Syncs) -> None:
     """TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge."""
     await sync.world.taint("n0", ("node-role.kubernetes.io/control-plane", "NoSchedule"))
     await sync.ready()
@@ -106,14 +106,14 @@ async def a_node_that_is_no_longer_tolerated(sync: Syncs) -> None:
         await sync.ready()
 
 
-async def new_pods_that_do_not_serve(sync: Syncs) -> None:
+async def unready_new_pods_block_the_update(sync: Syncs) -> None:
     """TestDaemonSetUpdatesWhenNewPodIsNotReady."""
     await sync.ready()
     await sync.image(2, maxUnavailable=3)
     assert [await sync(), await sync(), await sync()] == [(0, 3), (3, 0), (0, 0)]
 
 
-async def the_ones_that_do_not_serve_are_updated_again(sync: Syncs) -> None:
+async def unready_pods_are_updated_first(sync: Syncs) -> None:
     """TestDaemonSetUpdatesSomeOldPodsNotReady."""
     await sync.ready()
     for number in (2, 3):
@@ -122,7 +122,7 @@ async def the_ones_that_do_not_serve_are_updated_again(sync: Syncs) -> None:
     assert sum(is_ready(pod) for pod in await sync.world.pods()) == 3
 
 
-async def those_that_serve_are_kept_through_many_updates(sync: Syncs) -> None:
+async def ready_pods_are_kept_over_many_updates(sync: Syncs) -> None:
     """TestDaemonSetUpdatesSaveOldHealthyPods, with 5 nodes in place of 20."""
     await sync.ready()
     await sync.image(2, maxUnavailable=2)
@@ -137,13 +137,13 @@ async def those_that_serve_are_kept_through_many_updates(sync: Syncs) -> None:
     assert sum(is_ready(pod) for pod in await sync.world.pods()) == 2
 
 
-async def old_pods_that_do_not_serve_all_go(sync: Syncs) -> None:
+async def all_unready_old_pods_are_deleted(sync: Syncs) -> None:
     """TestDaemonSetUpdatesAllOldPodsNotReady."""
     await sync.image(2, maxUnavailable=3)
     assert [await sync(), await sync(), await sync()] == [(0, 5), (5, 0), (0, 0)]
 
 
-async def with_surge_old_pods_that_do_not_serve_are_all_replaced(sync: Syncs) -> None:
+async def all_unready_old_pods_are_replaced_with_surge(sync: Syncs) -> None:
     """TestDaemonSetUpdatesAllOldPodsNotReadyMaxSurge."""
     world = sync.world
     await sync.image(2, maxSurge=3)
@@ -157,9 +157,9 @@ async def with_surge_old_pods_that_do_not_serve_are_all_replaced(sync: Syncs) ->
     def new(pod: Doc) -> bool:
         return bool(pod["spec"]["containers"][0]["image"] == "pause:3")
 
-    surged = {where(pod) for pod in await world.pods() if new(pod)}
+    surged = {node_of(pod) for pod in await world.pods() if new(pod)}
     await sync.ready(2, which=new)
-    await sync.ready(1, ready=False, which=lambda pod: not new(pod) and where(pod) not in surged)
+    await sync.ready(1, ready=False, which=lambda pod: not new(pod) and node_of(pod) not in surged)
     await world.wait_for_sync(10)
     assert await sync() == (1, 0), "the new ones are ready, but not for long enough"
     await world.wait_for_sync(10)
@@ -169,33 +169,33 @@ async def with_surge_old_pods_that_do_not_serve_are_all_replaced(sync: Syncs) ->
     assert [await sync(), await sync()] == [(0, 2), (0, 0)]
 
 
-async def the_same_template(sync: Syncs) -> None:
+async def unchanged_template(sync: Syncs) -> None:
     """TestDaemonSetUpdatesNoTemplateChanged."""
     await sync.image(1, maxUnavailable=3)
     assert await sync() == (0, 0)
 
 
 @pytest.mark.parametrize(
-    "tell",
+    "scenario",
     [
-        no_more_than_may_be_missing,
-        no_more_than_may_be_twice,
-        a_node_that_is_no_longer_tolerated,
-        new_pods_that_do_not_serve,
-        the_ones_that_do_not_serve_are_updated_again,
-        those_that_serve_are_kept_through_many_updates,
-        old_pods_that_do_not_serve_all_go,
-        with_surge_old_pods_that_do_not_serve_are_all_replaced,
-        the_same_template,
+        max_unavailable_is_respected,
+        max_surge_is_respected,
+        surge_with_a_node_that_is_no_longer_tolerated,
+        unready_new_pods_block_the_update,
+        unready_pods_are_updated_first,
+        ready_pods_are_kept_over_many_updates,
+        all_unready_old_pods_are_deleted,
+        all_unready_old_pods_are_replaced_with_surge,
+        unchanged_template,
     ],
 )
-async def test_rolling_update_sync_by_sync(env: Env, tell: Callable[[Syncs], Awaitable[None]]) -> None:
+async def test_rolling_update_sync_by_sync(env: Env, scenario: Callable[[Syncs], Awaitable[None]]) -> None:
     async with idle(env, nodes=5) as world:
         await world.create_set(updateStrategy={"type": "OnDelete"})
         await world.wait_for_sync(0.1)
         sync = Syncs(world)
         assert await sync() == (5, 0)
-        await tell(sync)
+        await scenario(sync)
 
 
 @contextlib.asynccontextmanager
@@ -279,18 +279,18 @@ def existing(node: str, number: int, *, matching: bool = True, count: int = 1) -
 async def test_existing_pods_are_adopted_released_or_deleted(
     env: Env, selector: Doc | None, rolling: Doc | None, pods: list[Doc], expected: Any
 ) -> None:
-    """Missing pods are created, of several the oldest is kept, pods on nodes that should not run are kept. Pods that no
-    longer match are released. Ten nodes, of which the last five are blue."""
+    """Missing pods are created, and of several pods on a node the oldest is kept. Pods on nodes that should not run one
+    are deleted. Pods that no longer match are released. Ten nodes, of which the last five are blue."""
     async with idle(env, nodes=5) as world:
         await world.add_nodes(5, first=5, labels=BLUE)
         strategy = {"type": "OnDelete"} if rolling is None else {"type": "RollingUpdate", "rollingUpdate": rolling}
         template = {} if selector is None else {"nodeSelector": selector}
         owner = await world.create_set(template=template, updateStrategy=strategy)
-        mark = {"controller-revision-hash": template_hash(msgspec.json.encode(owner["spec"]["template"]))}
+        hash_label = {"controller-revision-hash": template_hash(msgspec.json.encode(owner["spec"]["template"]))}
         reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
         for item in pods:
             meta = {**item["metadata"], "ownerReferences": [{**reference, "controller": True}]}
-            meta["labels"] = {**meta["labels"], **mark}
+            meta["labels"] = {**meta["labels"], **hash_label}
             await world.request("POST", PODS, {**item, "metadata": meta})
         await world.wait_for_sync(0.1)
         assert await Syncs(world)() == expected
@@ -304,7 +304,7 @@ async def test_pods_have_node_affinity_and_no_node_name(env: Env) -> None:
         await world.wait_for_sync(0.1)
         assert await Syncs(world)() == (5, 0)
         pods = await world.pods()
-        assert sorted(where(pod) for pod in pods) == ["n0", "n1", "n2", "n3", "n4"]
+        assert sorted(node_of(pod) for pod in pods) == ["n0", "n1", "n2", "n3", "n4"]
         assert not any(pod["spec"].get("nodeName") for pod in pods)
 
 
@@ -317,20 +317,20 @@ async def test_no_pods_without_nodes(env: Env) -> None:
 
 
 async def test_slow_start_stops_when_the_quota_is_exceeded(env: Env) -> None:
-    """Ten pods are allowed, a hundred desired: batches of 1, 2, 4, 3 of 8, and no more. No expectations remain."""
+    """Ten of a hundred pods are allowed: batches of 1, 2, 4, and 3 of 8. No expectations remain."""
     async with idle(env, nodes=100) as world:
         allowed = 10
-        refused = world.faults.add(
-            Rule(fail(403), verb="create", resource="pods", when=lambda _call, _request: len(made()) >= allowed)
+        denied = world.faults.add(
+            Rule(fail(403), verb="create", resource="pods", when=lambda _call, _request: len(created_pods()) >= allowed)
         )
 
-        def made() -> list[Any]:
+        def created_pods() -> list[Any]:
             return world.sent("create", "pods")
 
         await world.create_set()
         await world.wait_for_sync(0.1)
         assert await Syncs(world)() == (allowed, 0)
-        assert refused.hits <= 5
+        assert denied.hits <= 5
         status = await world.status()
         assert status["desiredNumberScheduled"] == 100
         assert status["currentNumberScheduled"] == status["updatedNumberScheduled"] == allowed
@@ -402,13 +402,13 @@ async def test_node_conditions_resources_and_ports_are_ignored(env: Env) -> None
             "ports": [{"containerPort": 666, "hostPort": 666}],
             "resources": {"requests": {"cpu": "500m", "memory": "200M"}},
         }
-        strange = {"metadata": {"name": "strange"}, "spec": {"nodeName": "n0", "containers": [container]}}
-        await world.request("POST", PODS, strange)
+        foreign_pod = {"metadata": {"name": "foreign"}, "spec": {"nodeName": "n0", "containers": [container]}}
+        await world.request("POST", PODS, foreign_pod)
         await world.create_set(template={"containers": [container]})
         await world.wait_for_sync(0.1)
         sync = Syncs(world)
         assert await sync() == (1, 0)
-        assert await sync() == (0, 0), "its own pod on that port is no reason either"
+        assert await sync() == (0, 0), "nor does its own pod on that port matter"
 
 
 async def test_empty_selector_creates_no_pods(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,11 +419,11 @@ async def test_empty_selector_creates_no_pods(env: Env, monkeypatch: pytest.Monk
         owners = world.controller._owners
         owner = owners.get("default/agent")
         assert owner is not None
-        all_of_them = msgspec.structs.replace(owner.spec, selector=LabelSelector())
+        spec_selecting_all = msgspec.structs.replace(owner.spec, selector=LabelSelector())
         raw = owners.raw("default/agent")
-        owners.put("default/agent", msgspec.structs.replace(owner, spec=all_of_them), raw)
+        owners.put("default/agent", msgspec.structs.replace(owner, spec=spec_selecting_all), raw)
         recorded: list[str] = []
-        monkeypatch.setattr(world.controller._recorder, "event", lambda _about, *words: recorded.append(words[1]))
+        monkeypatch.setattr(world.controller._recorder, "event", lambda _obj, *args: recorded.append(args[1]))
         assert await Syncs(world)() == (0, 0)
         assert recorded == ["SelectingAll"]
         assert world.sent("update", "daemonsets/status") == []
@@ -464,7 +464,7 @@ async def test_recreated_set_has_no_expectations_of_its_predecessor(env: Env) ->
 
 
 async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env) -> None:
-    """Own revisions and matching orphans of the namespace; a revision that no longer matches is released."""
+    """Matching orphans in the namespace are adopted; a controlled revision that no longer matches is released."""
     async with idle(env, nodes=0) as world:
         owner = await world.create_set()
         await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
@@ -485,10 +485,10 @@ async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env
         await revision("far", None, namespace="elsewhere")
         await world.wait_for_sync(0.1)
         await world.controller.reconcile("default/agent")
-        obj = (await world.request("GET", "/apis/apps/v1/controllerrevisions"))["items"]
+        revisions = (await world.request("GET", "/apis/apps/v1/controllerrevisions"))["items"]
         owners = {
-            item["metadata"]["name"]: [each["name"] for each in item["metadata"].get("ownerReferences", ())]
-            for item in obj
+            item["metadata"]["name"]: [owner["name"] for owner in item["metadata"].get("ownerReferences", ())]
+            for item in revisions
             if item["data"].get("x")
         }
         assert owners == {
@@ -498,7 +498,7 @@ async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env
 
 @pytest.mark.parametrize("owned", [True, False], ids=["release", "adoption"])
 async def test_revision_deleted_while_being_claimed_is_no_error(env: Env, owned: bool) -> None:
-    """It is not found: nothing to claim, and no error."""
+    """The patch returns NotFound, which is ignored."""
     async with idle(env, nodes=0) as world:
         owner = await world.create_set()
         mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}

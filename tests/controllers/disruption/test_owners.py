@@ -1,4 +1,4 @@
-"""Owners of pods: those missing in the caches, and those without a scale.
+"""Owners of pods that are missing in the caches, or have no scale subresource.
 
 The controller against the embedded API server, in virtual time. Some rows mirror
 ``pkg/controller/disruption/disruption_test.go`` of v1.36.
@@ -37,13 +37,13 @@ async def test_scale_of_a_custom_resource_is_used(world: World) -> None:
 
 
 @cases(
-    "scale, text",
+    "scale, message",
     {
         "the owner is deleted": (True, 'found no controllers for pod "p0"'),
         "the kind has no scale": (False, "widgets.example.com does not implement the scale subresource"),
     },
 )
-async def test_owner_without_a_scale_subresource_is_an_error(world: World, scale: bool, text: str) -> None:
+async def test_owner_without_a_scale_subresource_is_an_error(world: World, scale: bool, message: str) -> None:
     """TestScaleFinderNoResource."""
     await define(world, scale=scale)
     owner = await widget(world)
@@ -52,15 +52,19 @@ async def test_owner_without_a_scale_subresource_is_an_error(world: World, scale
     await budget(world, maxUnavailable=1)
     await pods(world, owner, count=1)
     await asyncio.sleep(1)
-    found = await condition(world)
-    assert (found["status"], found["reason"], found["message"]) == ("False", "SyncFailed", text)
+    disruption_allowed = await condition(world)
+    assert (disruption_allowed["status"], disruption_allowed["reason"], disruption_allowed["message"]) == (
+        "False",
+        "SyncFailed",
+        message,
+    )
     (recorded,) = await world.events("CalculateExpectedPodCountFailed")
-    assert recorded == f"PodDisruptionBudget/web Failed to calculate the number of expected pods: {text}"
+    assert recorded == f"PodDisruptionBudget/web Failed to calculate the number of expected pods: {message}"
 
 
 async def test_owner_of_an_unserved_kind_is_an_error_until_changed(world: World) -> None:
     """TestUnsupportedControllerPod."""
-    stranger = {
+    unserved_owner = {
         "apiVersion": "apps.test.io/v1",
         "kind": "TestWorkload",
         "name": "f",
@@ -68,17 +72,17 @@ async def test_owner_of_an_unserved_kind_is_an_error_until_changed(world: World)
         "controller": True,
     }
     await budget(world, minAvailable="28%")
-    await pods(world, stranger, count=1)
+    await pods(world, unserved_owner, count=1)
     await asyncio.sleep(1)
-    found = await condition(world)
-    assert found["message"] == 'no matches for kind "TestWorkload" in version "apps.test.io/v1"'
+    disruption_allowed = await condition(world)
+    assert disruption_allowed["message"] == 'no matches for kind "TestWorkload" in version "apps.test.io/v1"'
     assert (await status(world))[0] == 0
     requests = len(world.requests())
     await asyncio.sleep(3600)
-    assert len(world.requests()) == requests, "it is not tried again and again"
+    assert len(world.requests()) == requests, "no retries with backoff"
     await world.merge(f"{PODS}/p0", {"metadata": {"annotations": {"a": "b"}}})
     await asyncio.sleep(1)
-    assert len(world.requests()) > requests, "but at the next event of a pod"
+    assert len(world.requests()) > requests, "an event of a pod enqueues the budget"
     owner = await workload(world, "replicasets", "ReplicaSet", 1)
     await world.merge(f"{PODS}/p0", {"metadata": {"ownerReferences": [owner]}})
     await asyncio.sleep(1)

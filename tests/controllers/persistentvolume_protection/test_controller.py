@@ -1,7 +1,7 @@
 """The controller against the embedded API server, in virtual time.
 
-Cases of ``TestPVProtectionController``, ``pkg/controller/volume/pvprotection/pv_protection_controller_test.go`` (read
-in stored public copies, not of v1.36 itself), have its words in their ids.
+Ids of cases from ``TestPVProtectionController``
+(``pkg/controller/volume/pvprotection/pv_protection_controller_test.go``) are upstream's names.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ async def prepare(world: World, *, phase: str, protected: bool, deleted: bool) -
         "PVC with finalizer -> no action": ("Available", True, False, NOTHING),
         "deleted PV with finalizer -> finalizer is removed": ("Available", True, True, WRITE),
         "deleted PVC with finalizer + PV is bound -> it is not removed": ("Bound", True, True, NOTHING),
-        "a bound one that lives is protected, too": ("Bound", False, False, WRITE),
+        "bound PV without finalizer -> finalizer is added": ("Bound", False, False, WRITE),
         "Released": ("Released", True, True, WRITE),
         "failed": ("Failed", True, True, WRITE),
         "Pending": ("Pending", True, True, WRITE),
