@@ -44,8 +44,7 @@ with lazy_imports():
     from pilothouse.plane import served
 
 
-USAGE = """An API server that needs no etcd: it stores objects in memory, or in one SQLite file. It can use one all the
-same.
+USAGE = """An API server that needs no etcd: it stores objects in memory, in one SQLite file, or in etcd.
 
 Usage:
   {program} [flags]
@@ -90,8 +89,8 @@ def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
             "history-max-bytes",
             INT,
             HISTORY_BYTES,
-            "Bytes that the history may hold, of one resource a quarter of it. The resource with the largest history "
-            "loses its oldest changes first",
+            "Maximum size of the history in bytes; one resource may use a quarter. The resource with the largest "
+            "history loses its oldest changes first",
         ),
         Flag(
             "quota-backend-bytes",

@@ -107,7 +107,7 @@ def add_audit_flags(flags: FlagSet) -> None:
             10 * 1024 * 1024,
             "Maximum size of the batch sent to the underlying backend. Actual serialized size can be several hundreds "
             "of bytes greater. If a batch exceeds this limit, it is split into several batches of smaller size.",
-            note="events are written one by one, so that no batch is split",
+            note="events are written one by one, so no batch is ever split",
         ),
         Flag(
             "audit-log-truncate-max-event-size",

@@ -43,7 +43,7 @@ def flag_set(program: str) -> FlagSet:
     flags.add(
         "bugs",
         Flag("all", BOOL, False, "Run all scenarios, with the guard and without"),
-        Flag("unguarded", BOOL, False, "Take the guard away"),
+        Flag("unguarded", BOOL, False, "Run without the guard"),
         Flag("scenario", STRING, "", "Run only the scenarios whose name begins so"),
         Flag("seed", INT32, -1, "The seed of the run, if not the scenario's own"),
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),

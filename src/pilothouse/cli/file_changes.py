@@ -1,6 +1,6 @@
-"""Which files of an operator have changed since the last time.
+"""Detects changed files of an operator.
 
-They are polled. A hundred calls of ``stat`` take a tenth of a millisecond; notifications of the system would need a
+They are polled. A hundred calls of ``stat`` take a tenth of a millisecond; file notifications would need a
 library (watchdog, watchfiles) with compiled parts and do not arrive from network, container and virtual machine mounts.
 """
 
@@ -12,19 +12,19 @@ from pathlib import Path
 import msgspec
 
 MAX_FILES = 1000
-"""How many files are watched, at most."""
+"""Maximum number of watched files."""
 _MAX_ENTRIES = 10_000
-"""How many entries of folders are read to find them: the folder of an operator may be a home folder."""
+"""Maximum number of directory entries that are read to find them: the operator may be in a home directory."""
 _NOT_MODULES = ("__pycache__", "node_modules", "site-packages", "tests")
 _ENVIRONMENT = "pyvenv.cfg"
 _TESTS = ("test_*.py", "*_test.py", "conftest.py")
-"""Files beside the operator that only pytest reads."""
+"""Test modules, which the operator does not import."""
 Stamp = tuple[int, int, int]
 """Inode, modification time in nanoseconds, size."""
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """A file, or the files of a folder whose names have one of the ``endings``.
+    """A file, or the files of a directory whose names have one of the ``endings``.
 
     ``recursive``: including subdirectories, except hidden ones, environments, ``tests`` and those created by
     installers. Test modules are excluded; the file itself is always watched.
@@ -38,8 +38,8 @@ class Watched(msgspec.Struct, frozen=True):
 def stamps(watched: Sequence[Watched]) -> dict[Path, Stamp]:
     """The existing files with their stamps. At most ``MAX_FILES``, in the order of ``watched``."""
     result: dict[Path, Stamp] = {}
-    for each in watched:
-        for path in _files(each):
+    for watched_path in watched:
+        for path in _files(watched_path):
             if len(result) == MAX_FILES:
                 return result
             try:
@@ -59,13 +59,13 @@ def _files(watched: Watched) -> Iterator[Path]:
     if not watched.path.is_dir():
         yield watched.path
         return
-    folders, left = [watched.path], _MAX_ENTRIES
-    while folders and left > 0:
+    folders, remaining = [watched.path], _MAX_ENTRIES
+    while folders and remaining > 0:
         try:
             entries = sorted(os.scandir(folders.pop(0)), key=lambda entry: entry.name)
         except OSError:
             continue  # deleted, or not readable
-        left -= len(entries)
+        remaining -= len(entries)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if watched.recursive and _has_modules(entry):

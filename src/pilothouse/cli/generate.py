@@ -31,12 +31,12 @@ def flag_set(program: str) -> FlagSet:
     flags.add(
         "generate",
         Flag("namespace", STRING, "default", "Namespace that the operator will run in", shorthand="n"),
-        Flag("image", STRING, "", "Image of the Deployment; its entry point must be: pilothouse run FILE"),
+        Flag("image", STRING, "", "Image of the Deployment; its entry point must run: pilothouse run FILE"),
         Flag(
             "webhook-certificates",
             STRING,
             "operator",
-            "Who makes the certificates of webhooks: operator or cert-manager, which must be installed",
+            "Issuer of the webhooks' certificates: operator, or cert-manager, which must be installed",
         ),
     )
     flags.add("global", Flag("help", BOOL, False, "Print this help", shorthand="h"))

@@ -35,8 +35,8 @@ from pilothouse.why.writes import Write, user_writes
 
 USAGE = """Prints the changes of an object, also of a deleted one, as far back as the API server keeps history.
 
-Without an object: what users and their programs wrote in a namespace, or with -A in the cluster, and nothing that
-Kubernetes' components did (with pilothouse's API server only).
+Without an object: the writes of users and their programs, but not of Kubernetes' components, in a namespace, or in the
+cluster with -A (with pilothouse's API server only).
 
 Usage:
   {program} TYPE/NAME [flags]
@@ -83,7 +83,12 @@ def flag_set(program: str) -> FlagSet:
             "as far back as the history goes if empty",
         ),
         Flag("output", STRING, "text", "Output format: text or json (a line for each version)", shorthand="o"),
-        Flag("triggers", BOOL, False, "Print the events that had the controller write, where the API server tells"),
+        Flag(
+            "triggers",
+            BOOL,
+            False,
+            "Print the events that triggered the controller's writes, if the API server records them",
+        ),
         Flag("all-fields", BOOL, False, f"Print all changed fields; without it the first {_SHOWN_FIELDS} of a version"),
     )
     command_flags(flags, qps=200.0, burst=400)

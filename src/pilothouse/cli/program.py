@@ -16,7 +16,7 @@ from typing import Any
 from pilothouse.cli import standard_streams
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
-from pilothouse.env.memory import LARGE, collecting_rarely, end_startup, give_back_large_blocks
+from pilothouse.env.memory import LARGE, collecting_rarely, end_startup, return_large_blocks
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
@@ -92,7 +92,7 @@ def serve(
 
     ``program`` is the name of the command. ``waits``: it waits for a result, so that it fails after a signal, with 128
     and the number of the signal. ``vmodule`` has entries ``pattern=N``, ``streams`` are the targets of the log:
-    standard error, unless it is split. ``large_block``: see ``give_back_large_blocks``.
+    standard error, unless it is split. ``large_block``: see ``return_large_blocks``.
     """
     patterns = [(pattern, int(level)) for pattern, _equals, level in (word.rpartition("=") for word in vmodule)]
     if streams.split and streams.info_buffer:
@@ -105,7 +105,7 @@ def serve(
         info_buffer=streams.info_buffer,
     )
     allow_open_files()
-    give_back_large_blocks(large_block)
+    return_large_blocks(large_block)
     try:
         with collecting_rarely(older=False, new_objects=_NEW_OBJECTS):
             return loops.run(_until_signal(work, waits))

@@ -16,8 +16,8 @@ with lazy_imports():
     from pilothouse.client import errors
     from pilothouse.snapshots import anonymizing, file_format, recording, saving
 
-USAGE = """Records a cluster: saves everything that may be listed, and then records every change, until Ctrl-C, until
---for is over, or until the file is full. The file can be read up to the last second, also if the recorder is killed.
+USAGE = """Records a cluster: saves everything that may be listed, and then records every change, until Ctrl-C, the
+end of --for, or the maximum size. If the recorder is killed, the file can be read up to the last second.
 `replay` serves it; `snapshot` and `up --snapshot` use the state at its beginning.
 
 Usage:

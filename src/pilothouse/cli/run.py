@@ -81,10 +81,13 @@ def flag_set(program: str) -> FlagSet:
             "Metrics and probes are served only at addresses that are given",
         ),
         Flag(
-            "apply", PATHS, (), "With --dev: manifest, or directory of manifests, to apply, and again when it changes"
+            "apply",
+            PATHS,
+            (),
+            "With --dev: manifest or directory of manifests to apply, at the start and after changes",
         ),
         Flag("nodes", INT32, 3, "With --dev: how many simulated nodes"),
-        Flag("data-dir", STRING, "", "With --dev: directory that keeps the cluster; otherwise it is in memory"),
+        Flag("data-dir", STRING, "", "With --dev: directory to store the cluster in; empty: store it in memory"),
     )
     election_flags(
         flags,

@@ -27,7 +27,7 @@ with lazy_imports():
     from pilothouse.simulate.outputs import documents, junit, recordings, replay, reports, text
     from pilothouse.simulate.scenario import json_schema, overrides
 
-USAGE = """Runs a scenario in virtual time: a cluster, what happens to it, and what has to hold.
+USAGE = """Runs a scenario in virtual time: a cluster, actions and faults, and expectations.
 
 Usage:
   {program} SCENARIO.yaml [flags]
@@ -64,7 +64,7 @@ def flag_set(program: str) -> FlagSet:
             _SETTINGS,
             (),
             "Run every seed with each of several values: PATH=VALUE,VALUE. With several of these flags: with every "
-            "combination. All runs are made, and nothing is shrunk",
+            "combination. All runs are executed, and nothing is shrunk",
         ),
         Flag(
             "set", _SETTINGS, (), "Change a value of the scenario, such as manager.flags.node-monitor-grace-period=20s"

@@ -63,17 +63,25 @@ def flag_set(program: str) -> FlagSet:
             "save: replace names, labels, images and all other user-chosen text, and leave out values and events",
         ),
         Flag("exclude", STRINGS, (), "save: resources to leave out, such as events or widgets.example.com"),
-        Flag("data-dir", STRING, "", "restore: the data directory to make, or one without a cluster in it"),
+        Flag(
+            "data-dir", STRING, "", "restore: the data directory to create; an existing one must not contain a cluster"
+        ),
     )
     flags.add(
         "drain",
-        Flag("live", BOOL, False, "Read the cluster that the kubeconfig names, in place of a file"),
-        Flag("selector", STRING, "", "Label selector of nodes to drain, besides those that are named", shorthand="l"),
+        Flag("live", BOOL, False, "Read the cluster of the kubeconfig instead of a file"),
+        Flag(
+            "selector",
+            STRING,
+            "",
+            "Label selector of nodes to drain, in addition to those given by name",
+            shorthand="l",
+        ),
         Flag("timeout", DURATION, 3600.0, "Virtual time that the drain of a node may take"),
-        Flag("grace-period", INT32, -1, "Seconds for each pod to end; -1: as the pod says"),
+        Flag("grace-period", INT32, -1, "Grace period of each pod in seconds; -1: the one of the pod"),
         Flag("force", BOOL, False, "Drain nodes with pods that no controller would create again"),
         Flag("parallel", BOOL, False, "Drain all nodes at once, rather than one after the other"),
-        Flag("seed", INT32, 0, "The seed of the run: what the scheduler and others leave to chance"),
+        Flag("seed", INT32, 0, "The seed of all random choices in the run"),
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
     )
     command_flags(flags, qps=50.0, burst=100)

@@ -38,8 +38,8 @@ def flag_set(program: str) -> FlagSet:
             "at",
             STRING,
             "",
-            "Begin in the past: a resourceVersion, a time such as 2026-01-01T00:00:00Z, or 5m for five minutes ago "
-            "(times with pilothouse's API server only)",
+            "Start with a past state: a resourceVersion, a time such as 2026-01-01T00:00:00Z, or 5m for five minutes "
+            "ago (times with pilothouse's API server only)",
         ),
     )
     command_flags(flags, qps=200.0, burst=400)

@@ -31,13 +31,13 @@ def webhook_flags(flags: FlagSet) -> None:
             "",
             "Namespace of the webhooks' Service and certificates; empty: the pod's own, or default outside of a pod",
         ),
-        Flag("webhook-cert-dir", STRING, "", "Directory with tls.crt and tls.key; empty: certificates are made"),
+        Flag("webhook-cert-dir", STRING, "", "Directory with tls.crt and tls.key; empty: certificates are issued"),
         Flag(
             "webhook-host",
             STRING,
             "",
             "Host name or address at which the API server reaches this machine, outside of a cluster; empty: the "
-            "address on the way to the API server",
+            "local address from which the API server is reached",
         ),
     )
 

@@ -59,15 +59,15 @@ def flag_set(program: str) -> FlagSet:
             "at",
             STRING,
             "",
-            "The time that is asked about: a resourceVersion, a time such as 2026-01-01T00:00:00Z, or 5m for five "
+            "The time of the state to explain: a resourceVersion, a time such as 2026-01-01T00:00:00Z, or 5m for five "
             "minutes ago (with pilothouse's API server only); now if empty",
         ),
         Flag(
             "trusted-users",
             STRINGS,
             (),
-            "Users whose causes are believed, in addition to Kubernetes' components, for example the service accounts "
-            "of operators that are run with pilothouse",
+            "Users whose recorded causes are trusted, in addition to Kubernetes' components, for example the service "
+            "accounts of operators that are run with pilothouse",
         ),
     )
     flags.add(
@@ -79,12 +79,17 @@ def flag_set(program: str) -> FlagSet:
             "A decision log of pilothouse's manager, scheduler, nodes or operators. May be repeated, may be a pattern "
             "such as 'decisions*', and may be compressed with gzip",
         ),
-        Flag("audit-log", PATHS, (), "An audit log of the API server, of format json. As --decision-log"),
+        Flag(
+            "audit-log",
+            PATHS,
+            (),
+            "An audit log of the API server in format json; patterns and compression as for --decision-log",
+        ),
         Flag(
             "log-timeout",
             DURATION,
             60.0,
-            "How long logs are read, beginning with the newest. What could not be read is listed under Not seen",
+            "How long logs are read, beginning with the newest. The rest is listed under Not seen",
         ),
     )
     command_flags(flags, qps=200.0, burst=400)

@@ -198,11 +198,10 @@ bind-address ip 0.0.0.0 | The IP address on which to listen for the --secure-por
 address (0.0.0.0 or ::), all interfaces and IP address families will be used.
 cert-dir string | The directory where the TLS certs are located. If --tls-cert-file and --tls-private-key-file are \
 provided, this flag will be ignored.
-disable-http2-serving bool | If true, HTTP2 serving will be disabled. | HTTP/1.1 is served in any case
+disable-http2-serving bool | If true, HTTP2 serving will be disabled. | only HTTP/1.1 is served
 http2-max-streams-per-connection int | The limit that the server gives to clients for the maximum number of streams in\
  an HTTP/2 connection. | no effect, HTTP/1.1 is served
-permit-address-sharing bool | If true, SO_REUSEADDR will be used when binding the port. | it is used in any \
-case
+permit-address-sharing bool | If true, SO_REUSEADDR will be used when binding the port. | always used
 permit-port-sharing bool | If true, SO_REUSEPORT will be used when binding the port, which allows more than one \
 instance to bind on the same address and port.
 secure-port int 10257 | The port on which to serve HTTPS with authentication and authorization. If 0, don't serve \
@@ -213,7 +212,7 @@ tls-cipher-suites strings | Comma-separated list of cipher suites for the server
 suites will be used.
 tls-curve-preferences int32s | Comma-separated list of numeric Go crypto/tls CurveID values, as the allowed key \
 exchange mechanisms for the server. The order of the list is ignored. If omitted, the default curves will be used. | \
-what OpenSSL does not know is left out
+values that OpenSSL does not support are ignored
 tls-min-version string | Minimum TLS version supported. Possible values: VersionTLS10, VersionTLS11, VersionTLS12, \
 VersionTLS13 | never below VersionTLS12
 tls-private-key-file string | File containing the default x509 private key matching --tls-cert-file.
@@ -274,7 +273,7 @@ allow-metric-labels pairs | The map from metric-label to value allow-list of thi
 <MetricName>,<LabelName>. The value's format is <allowed_value>,<allowed_value>... Other values become "unexpected".
 allow-metric-labels-manifest string | The path to the manifest file that contains the allow-list mapping. The format \
 of the file is the same as the flag --allow-metric-labels. Note that the flag --allow-metric-labels will override the \
-manifest file. | a file that can't be used is an error
+manifest file. | an unusable file is an error
 disabled-metrics strings | This flag provides an escape hatch for misbehaving metrics. You must provide the fully \
 qualified metric name in order to disable it.
 show-hidden-metrics-for-version string | The previous version for which you want to show hidden metrics. Only the \

@@ -53,12 +53,12 @@ LIST_USAGE = """Lists the clusters in the background.
 Usage:
   {program} [flags]
 """
-LOGS_USAGE = """Prints what the process of a cluster has printed.
+LOGS_USAGE = """Prints the output of a cluster's process.
 
 Usage:
   {program} [NAME] [flags]
 """
-KUBECONFIG_USAGE = """Prints the kubeconfig of a cluster, or adds its context to the one of the user.
+KUBECONFIG_USAGE = """Prints the kubeconfig of a cluster, or adds its context to the kubeconfig of the user.
 
 Usage:
   {program} [NAME] [flags]
@@ -73,10 +73,10 @@ _ONE_USAGE = """{what}
 Usage:
   {{program}} {word}[NAME ...] [flags]
 """
-STOP_USAGE = _ONE_USAGE.format(what="Stops a cluster. What is stored of it stays.", word="")
+STOP_USAGE = _ONE_USAGE.format(what="Stops a cluster. Its data is kept.", word="")
 START_USAGE = _ONE_USAGE.format(what="Starts a cluster that was stopped, or whose process has ended.", word="")
 DELETE_USAGE = _ONE_USAGE.format(
-    what="Deletes a cluster: its process, what is stored of it, and its context in the kubeconfig of the user.",
+    what="Deletes a cluster: its process, its data, and its context in the kubeconfig of the user.",
     word="cluster ",
 )
 

@@ -121,7 +121,7 @@ async def part_lines(
         elif part == "history":
             lines = await _history(client, reference)
         elif revision:
-            lines = [Cell("Why an object is as it is can be explained of now, not of the past: press n.", "pending")]
+            lines = [Cell("Why explains the current state only, not past ones: press n.", "pending")]
         else:
             lines = await _why(client, discovery, reference)
     except (ApiError, OSError, ValueError, msgspec.MsgspecError) as error:

@@ -7,7 +7,7 @@ CLOUD_LOOPS = Flag(
     STRING,
     "",
     "Installed cloud provider for which the cloud controllers run (service-lb, node-route, cloud-node-lifecycle), as "
-    "far as it has something for them; empty: they do not run",
+    "far as it supports them; empty: they do not run",
     extra=True,
 )
 CLUSTER_NAME = Flag(
