@@ -11,7 +11,7 @@ from pilothouse.machinery.quantities import Quantity, QuantityError, parse_quant
 _QUANTITY, _SEMVER = "kubernetes.Quantity", "kubernetes.Semver"
 _INT64 = 1 << 63
 _MAX_DIGITS = 19
-"""The digits of a 64-bit number; larger powers of ten are not computed."""
+"""The maximum number of digits in a 64-bit number; larger powers of ten are not computed."""
 
 
 def _quantity(text: str) -> dict[str, Any]:
@@ -21,9 +21,11 @@ def _quantity(text: str) -> dict[str, Any]:
         raise CallError(str(error)) from None
 
 
-def _tag(amount: Quantity) -> dict[str, Any]:
-    # The canonical text is the number: 1Gi and 1024Mi are equal.
-    return tagged("Quantity", f"{amount.mantissa}e{amount.exponent}" if amount else "0e0", canonical=str(amount))
+def _tag(quantity: Quantity) -> dict[str, Any]:
+    # Tagged with the number, so that 1Gi and 1024Mi are equal.
+    return tagged(
+        "Quantity", f"{quantity.mantissa}e{quantity.exponent}" if quantity else "0e0", canonical=str(quantity)
+    )
 
 
 def _quantity_of(value: dict[str, Any]) -> Quantity:
@@ -38,8 +40,8 @@ def _is_quantity(text: str) -> bool:
     return True
 
 
-def _sign(amount: Quantity) -> int:
-    return (amount.mantissa > 0) - (amount.mantissa < 0)
+def _sign(quantity: Quantity) -> int:
+    return (quantity.mantissa > 0) - (quantity.mantissa < 0)
 
 
 def _compare(left: dict[str, Any], right: dict[str, Any]) -> int:
@@ -47,11 +49,15 @@ def _compare(left: dict[str, Any], right: dict[str, Any]) -> int:
 
 
 def _as_int64(value: dict[str, Any]) -> int | None:
-    """The value as an integer; None if it is none or does not fit in 64 bits."""
-    amount = _quantity_of(value)
-    if amount.exponent > _MAX_DIGITS or (amount.exponent < 0 and amount.mantissa % 10**-amount.exponent):
+    """The value as an integer; None if it is not an integer or does not fit in 64 bits."""
+    quantity = _quantity_of(value)
+    if quantity.exponent > _MAX_DIGITS or (quantity.exponent < 0 and quantity.mantissa % 10**-quantity.exponent):
         return None
-    number = amount.mantissa * 10**amount.exponent if amount.exponent >= 0 else amount.mantissa // 10**-amount.exponent
+    number = (
+        quantity.mantissa * 10**quantity.exponent
+        if quantity.exponent >= 0
+        else quantity.mantissa // 10**-quantity.exponent
+    )
     return number if -_INT64 <= number < _INT64 else None
 
 
@@ -63,13 +69,13 @@ def _as_integer(value: dict[str, Any]) -> int:
 
 
 def _as_float(value: dict[str, Any]) -> float:
-    amount = _quantity_of(value)
-    return float(f"{amount.mantissa}e{amount.exponent}")
+    quantity = _quantity_of(value)
+    return float(f"{quantity.mantissa}e{quantity.exponent}")
 
 
 def _add(value: dict[str, Any], other: dict[str, Any] | int, factor: int) -> dict[str, Any]:
-    more = Quantity(other) if isinstance(other, int) else _quantity_of(other)
-    return _tag(_quantity_of(value) + more if factor > 0 else _quantity_of(value) - more)
+    addend = Quantity(other) if isinstance(other, int) else _quantity_of(other)
+    return _tag(_quantity_of(value) + addend if factor > 0 else _quantity_of(value) - addend)
 
 
 _VERSION = re.compile(
@@ -99,7 +105,7 @@ def _semver(text: str, normalize: bool = False) -> dict[str, Any]:
 
 
 def _version_error(text: str) -> str:
-    """Why a text is no version (github.com/blang/semver/v4 ``Parse``)."""
+    """The error of an invalid version (github.com/blang/semver/v4 ``Parse``)."""
     if not text:
         return "Version string empty"
     parts = text.split(".", 2)
@@ -141,20 +147,21 @@ def _is_semver(text: str, normalize: bool = False) -> bool:
 
 
 def _parts(value: dict[str, Any]) -> tuple[tuple[int, ...], list[str]]:
+    """(major, minor, patch) and the prerelease identifiers."""
     match = _VERSION.fullmatch(text_of(value))
-    assert match is not None, "a version is checked when it is made"
+    assert match is not None, "versions are validated when they are created"
     return tuple(int(part) for part in match.groups()[:3]), (match[4] or "").split(".") if match[4] else []
 
 
 def _compare_versions(left: dict[str, Any], right: dict[str, Any]) -> int:
-    (left_version, before), (right_version, other) = _parts(left), _parts(right)
+    (left_version, left_pre), (right_version, right_pre) = _parts(left), _parts(right)
     if left_version != right_version:
         return 1 if left_version > right_version else -1
-    if not before or not other:
-        return bool(other) - bool(before)
+    if not left_pre or not right_pre:
+        return bool(right_pre) - bool(left_pre)
     key = cmp_to_key(_compare_identifiers)
-    ours, others = [key(part) for part in before], [key(part) for part in other]
-    return 0 if before == other else 1 if ours > others else -1
+    left_keys, right_keys = [key(part) for part in left_pre], [key(part) for part in right_pre]
+    return 0 if left_pre == right_pre else 1 if left_keys > right_keys else -1
 
 
 def _compare_identifiers(left: str, right: str) -> int:

@@ -17,68 +17,68 @@ import msgspec
 
 from pilothouse.api.core import Node, Pod
 
-_MODELS = 4096
-"""Maximum number of objects that are kept for comparison."""
-_UNLIKE = frozenset({"uid", "resource_version", "container_id", "pod_ip", "pod_ips"})
-"""Fields that differ in every object: not compared."""
-_EXACT = (str, int, bool, bytes, datetime.datetime, type(None), msgspec.Raw)
+_MAX_PREVIOUS = 4096
+"""Maximum number of previous objects that are kept for comparison."""
+_UNIQUE_FIELDS = frozenset({"uid", "resource_version", "container_id", "pod_ip", "pod_ips"})
+"""Fields that differ in every object, and are not compared."""
+_EXACT_TYPES = (str, int, bool, bytes, datetime.datetime, type(None), msgspec.Raw)
 _set = msgspec.structs.force_setattr
 
 
 class SharedParts:
-    """The objects of one view with which the next ones are compared. Bounded: see ``_MODELS``."""
+    """The previous objects of one view, with which new ones are compared. Keeps at most ``_MAX_PREVIOUS`` of them."""
 
-    __slots__ = ("_key", "_models", "_older")
+    __slots__ = ("_key", "_older", "_recent")
 
     def __init__(self, key: Callable[[Any], Hashable]) -> None:
-        """``key``: the same for objects that are probably alike."""
+        """``key`` returns the same value for objects that are probably similar."""
         self._key = key
-        self._models: dict[Hashable, Any] = {}
+        self._recent: dict[Hashable, Any] = {}
         self._older: dict[Hashable, Any] = {}
 
     def share(self, new: Any) -> None:
-        """Replace parts of ``new``, which nobody else has yet, by equal ones of an earlier object."""
+        """Replace parts of ``new``, which must not be shared yet, by equal parts of a previous object."""
         key = self._key(new)
-        models = self._models
-        like = models.get(key)
-        if like is None:
-            like = self._older.get(key)
-            if len(models) * 2 >= _MODELS:
-                self._older, models = models, {}
-                self._models = models
-        if like is not None:
-            _share(new, like)
-        models[key] = new
+        recent = self._recent
+        previous = recent.get(key)
+        if previous is None:
+            previous = self._older.get(key)
+            if len(recent) * 2 >= _MAX_PREVIOUS:
+                self._older, recent = recent, {}
+                self._recent = recent
+        if previous is not None:
+            _share(new, previous)
+        recent[key] = new
 
 
-def _share(new: Any, like: Any) -> None:
+def _share(new: Any, previous: Any) -> None:
     kind = type(new)
     exact, values_of, mixed = _fields.get(kind) or _fields_of(kind)
-    for name, new_value, like_value in zip(exact, values_of(new), values_of(like), strict=True):
-        if new_value is like_value:
+    for name, new_value, previous_value in zip(exact, values_of(new), values_of(previous), strict=True):
+        if new_value is previous_value:
             continue
-        if new_value == like_value:
-            _set(new, name, like_value)
+        if new_value == previous_value:
+            _set(new, name, previous_value)
         elif isinstance(new_value, msgspec.Struct):
-            if type(like_value) is type(new_value):
-                _share(new_value, like_value)
-        elif type(new_value) is tuple and like_value and len(new_value) == len(like_value):
-            _set(new, name, tuple(map(_shared_item, new_value, like_value)))
+            if type(previous_value) is type(new_value):
+                _share(new_value, previous_value)
+        elif type(new_value) is tuple and previous_value and len(new_value) == len(previous_value):
+            _set(new, name, tuple(map(_shared_item, new_value, previous_value)))
     for name in mixed:
-        new_value, like_value = getattr(new, name), getattr(like, name)
+        new_value, previous_value = getattr(new, name), getattr(previous, name)
         if type(new_value) is tuple:
-            if like_value is not None:
-                for one, other in zip(new_value, like_value, strict=False):
-                    _share(one, other)
-        elif new_value is not None and like_value is not None:
-            _share(new_value, like_value)
+            if previous_value is not None:
+                for new_item, previous_item in zip(new_value, previous_value, strict=False):
+                    _share(new_item, previous_item)
+        elif new_value is not None and previous_value is not None:
+            _share(new_value, previous_value)
 
 
-def _shared_item(new_item: Any, like_item: Any) -> Any:
-    if new_item == like_item:
-        return like_item
-    if isinstance(new_item, msgspec.Struct) and type(like_item) is type(new_item):
-        _share(new_item, like_item)
+def _shared_item(new_item: Any, previous_item: Any) -> Any:
+    if new_item == previous_item:
+        return previous_item
+    if isinstance(new_item, msgspec.Struct) and type(previous_item) is type(new_item):
+        _share(new_item, previous_item)
     return new_item
 
 
@@ -87,20 +87,20 @@ _fields: dict[type, tuple[tuple[str, ...], _Values, tuple[str, ...]]] = {}
 
 
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], _Values, tuple[str, ...]]:
-    """The fields of a struct in which equal values are the same JSON, what reads all of them, and the fields with
-    structs that have such fields and others."""
+    """(exact, values_of, mixed): the fields in which equal values have the same JSON, a function that reads all of
+    them, and the fields whose structs have both such and other fields."""
     hints = typing.get_type_hints(kind)
-    names = [name for name in kind.__struct_fields__ if name not in _UNLIKE]
+    names = [name for name in kind.__struct_fields__ if name not in _UNIQUE_FIELDS]
     exact = tuple(name for name in names if _is_exact(hints[name]))
     mixed = tuple(name for name in names if name not in exact and _has_struct(hints[name]))
-    parts = _fields[kind] = exact, _reader(exact), mixed
-    return parts
+    fields = _fields[kind] = exact, _reader(exact), mixed
+    return fields
 
 
 def _reader(names: tuple[str, ...]) -> _Values:
     if len(names) > 1:
         return operator.attrgetter(*names)  # all of them in one call
-    return lambda of: tuple(getattr(of, name) for name in names)
+    return lambda obj: tuple(getattr(obj, name) for name in names)
 
 
 def _has_struct(hint: Any) -> bool:
@@ -115,22 +115,22 @@ def _is_exact(hint: Any) -> bool:
         return all(argument is ... or _is_exact(argument) for argument in typing.get_args(hint))
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return all(_is_exact(type_hint) for type_hint in typing.get_type_hints(hint).values())
-    return hint in _EXACT
+    return hint in _EXACT_TYPES
 
 
-def _like_pod(pod: Pod) -> Hashable:
+def _pod_key(pod: Pod) -> Hashable:
     owners = pod.metadata.owner_references
     return owners[0].uid if owners else pod.metadata.namespace, pod.status.phase
 
 
-def _like_node(_node: Node) -> Hashable:
+def _node_key(_node: Node) -> Hashable:
     return None
 
 
 def shared_parts_of(view: type[Any]) -> SharedParts | None:
     """Shares the parts of objects of a view; None for views with few objects, or objects that change often."""
     if issubclass(view, Pod):
-        return SharedParts(_like_pod)
+        return SharedParts(_pod_key)
     if issubclass(view, Node):
-        return SharedParts(_like_node)
+        return SharedParts(_node_key)
     return None

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from pilothouse.controllermanager.client_trust import ClientTrust, FrontProxies
+from pilothouse.controllermanager.client_trust import ClientTrust, RequestHeaderConfig
 from pilothouse.controllermanager.delegation import ReviewFailed, TokenReviews, User
 from pilothouse.env import Env, Log
 from pilothouse.serving.client_certificates import Authorities
@@ -130,7 +130,7 @@ class _RequestHeaders:
         scheme, _space, token = self._first(("authorization",)).strip().partition(" ")
         return token.strip().partition(" ")[0] if scheme.lower() == "bearer" else ""
 
-    def user(self, proxies: FrontProxies) -> User | None:
+    def user(self, proxies: RequestHeaderConfig) -> User | None:
         """The user in the headers of a front proxy (``authentication/request/headerrequest``, v0.36)."""
         name = self._first(proxies.username_headers)
         if not name:

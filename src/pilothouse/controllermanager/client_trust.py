@@ -39,8 +39,8 @@ class ConfigMap(Object, frozen=True):
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 
 
-class FrontProxies(msgspec.Struct, frozen=True, kw_only=True):
-    """A client with a certificate of these CAs, under an allowed name, may specify the user in headers."""
+class RequestHeaderConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Front proxies: clients with a certificate of these CAs and an allowed common name may set the user in headers."""
 
     authorities: Authorities
     allowed_names: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class FrontProxies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientTrust:
-    """The current CAs. ``on_change`` is called with all of them, as PEM, when they have changed."""
+    """The current CAs. ``on_change`` is called with all CAs (PEM) after a change."""
 
     def __init__(self, env: Env, serving: Serving, on_change: Callable[[bytes], object] = lambda _pem: None) -> None:
         """Raises ``ConfigError`` if a file is invalid."""
@@ -69,7 +69,7 @@ class ClientTrust:
         self.on_change = on_change
         self.clients: Authorities | None = None
         """The CAs of users' certificates."""
-        self.proxies: FrontProxies | None = None
+        self.proxies: RequestHeaderConfig | None = None
         self._stamps: dict[str, object] = {}
         self._checked_at = float("-inf")
         for flag, path in self._files.items():
@@ -116,13 +116,13 @@ class ClientTrust:
         if flag == "--client-ca-file":
             self.clients = authorities
         else:
-            self.proxies = _proxies(authorities, self._settings)
+            self.proxies = _request_header_config(authorities, self._settings)
 
     # ConfigMap
 
     def apply_config_map(self, config: ConfigMap) -> None:
-        """Use the ConfigMap's CAs for those that no file specifies. Invalid settings are ignored."""
-        before = self.pem, self._front_proxy_settings()
+        """Use the ConfigMap's bundles where no file is set. Invalid bundles are logged and ignored."""
+        old_settings = self.pem, self._front_proxy_settings()
         if "--client-ca-file" not in self._files and config.data.get("client-ca-file", "").strip():
             try:
                 self.clients = Authorities(config.data["client-ca-file"].encode())
@@ -130,10 +130,10 @@ class ClientTrust:
                 self._log_failure("client-ca-file", error)
         if "--requestheader-client-ca-file" not in self._files:
             try:
-                self.proxies = _proxies_of(config.data) or self.proxies
+                self.proxies = _request_header_config_from(config.data) or self.proxies
             except ValueError as error:
                 self._log_failure("requestheader-client-ca-file", error)
-        if (self.pem, self._front_proxy_settings()) != before:
+        if (self.pem, self._front_proxy_settings()) != old_settings:
             _log.info("Using the client CA of the cluster", configmap=f"{NAMESPACE}/{NAME}")
             self.on_change(self.pem)
 
@@ -169,8 +169,8 @@ def _stamp(path: Path) -> object:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _proxies(authorities: Authorities, settings: RequestHeader) -> FrontProxies:
-    return FrontProxies(
+def _request_header_config(authorities: Authorities, settings: RequestHeader) -> RequestHeaderConfig:
+    return RequestHeaderConfig(
         authorities=authorities,
         allowed_names=settings.allowed_names,
         username_headers=settings.username_headers,
@@ -180,19 +180,19 @@ def _proxies(authorities: Authorities, settings: RequestHeader) -> FrontProxies:
     )
 
 
-def _proxies_of(data: Mapping[str, str]) -> FrontProxies | None:
+def _request_header_config_from(data: Mapping[str, str]) -> RequestHeaderConfig | None:
     pem = data.get("requestheader-client-ca-file", "")
     if not pem.strip():
         return None
 
-    def listed(key: str) -> tuple[str, ...]:
+    def deserialize_strings(key: str) -> tuple[str, ...]:
         return msgspec.json.decode(data.get(f"requestheader-{key}") or "[]", type=tuple[str, ...])
 
-    return FrontProxies(
+    return RequestHeaderConfig(
         authorities=Authorities(pem.encode()),
-        allowed_names=listed("allowed-names"),
-        username_headers=listed("username-headers"),
-        group_headers=listed("group-headers"),
-        uid_headers=listed("uid-headers"),
-        extra_headers_prefix=listed("extra-headers-prefix"),
+        allowed_names=deserialize_strings("allowed-names"),
+        username_headers=deserialize_strings("username-headers"),
+        group_headers=deserialize_strings("group-headers"),
+        uid_headers=deserialize_strings("uid-headers"),
+        extra_headers_prefix=deserialize_strings("extra-headers-prefix"),
     )

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 _KEYS = ("name", "type", "uid", "containerPort", "port", "key", "ip")
-"""Fields that identify list entries, in the order in which they are tried."""
-_OF_EVERY_WRITE = frozenset({"managedFields", "resourceVersion"})
+"""Fields that identify list entries; the first one that all entries have is used."""
+_CHANGED_BY_EVERY_WRITE = frozenset({"managedFields", "resourceVersion"})
 
 
 class Absent:
@@ -21,11 +21,11 @@ class Absent:
 ABSENT = Absent()
 
 _MAX_DEPTH = 100
-"""Deeper differences are not separated: custom objects may be nested to the limit of the JSON decoder."""
+"""Below this depth only one difference is reported: custom objects may be as deep as the JSON decoder allows."""
 _DEEP = "…"
 _MAX_VISITS = 20_000
-"""How many values are compared one by one. In larger objects the rest is compared as a whole: an object of 3 MB would
-take seconds, and have a hundred thousand differences."""
+"""How many values are compared individually. The remaining lists and maps of a larger object are compared as a whole:
+an object of 3 MB would take seconds, and have a hundred thousand differences."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -38,13 +38,13 @@ class Difference(msgspec.Struct, frozen=True):
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Difference]:
     """The changed fields, in the order of their paths, without those that every write changes (``resourceVersion`` and
-    ``managedFields``). Something added or removed as a whole is one difference, and so is what differs in a list or map
-    after many thousand other values."""
+    ``managedFields``). A subtree that was added or removed is one difference. After ``_MAX_VISITS`` values, so is a
+    list or map that differs."""
     old, new = (
-        {**obj, "metadata": {k: v for k, v in (obj.get("metadata") or {}).items() if k not in _OF_EVERY_WRITE}}
+        {**obj, "metadata": {k: v for k, v in (obj.get("metadata") or {}).items() if k not in _CHANGED_BY_EVERY_WRITE}}
         for obj in (before, after)
     )
-    return list(_of_maps("", old, new, 0, _Visits()))
+    return list(_map_differences("", old, new, 0, _Visits()))
 
 
 def is_public_in_secrets(path: str) -> bool:
@@ -62,7 +62,7 @@ def short_json(value: Any, length: int) -> str:
     """A value as JSON, truncated to this many characters."""
     text = ""
     try:
-        # In pieces: of a value of megabytes the beginning is needed.
+        # Encoded in pieces, because only the beginning of a large value is needed.
         for piece in _pieces(value):
             text += piece
             if len(text) > length:
@@ -73,27 +73,27 @@ def short_json(value: Any, length: int) -> str:
 
 
 class _Visits:
-    """How many values have still to be compared one by one."""
+    """How many more values are compared individually."""
 
     __slots__ = ("remaining",)
 
     def __init__(self) -> None:
         self.remaining = _MAX_VISITS
 
-    def take(self, before: Sized, after: Sized) -> bool:
-        """Whether the entries of both are compared one by one."""
+    def count(self, before: Sized, after: Sized) -> bool:
+        """Count the entries of both. Returns whether they are compared individually."""
         self.remaining -= len(before) + len(after)
         return self.remaining >= 0
 
 
-def _of_values(path: str, before: Any, after: Any, depth: int, visits: _Visits) -> Iterator[Difference]:
+def _value_differences(path: str, before: Any, after: Any, depth: int, visits: _Visits) -> Iterator[Difference]:
     if depth > _MAX_DEPTH:
         if not _are_equal(before, after):
             yield Difference(path, _DEEP, _DEEP)
-    elif isinstance(before, dict) and isinstance(after, dict) and visits.take(before, after):
-        yield from _of_maps(path + ".", before, after, depth, visits)
-    elif isinstance(before, list) and isinstance(after, list) and visits.take(before, after):
-        yield from _of_lists(path, before, after, depth, visits)
+    elif isinstance(before, dict) and isinstance(after, dict) and visits.count(before, after):
+        yield from _map_differences(path + ".", before, after, depth, visits)
+    elif isinstance(before, list) and isinstance(after, list) and visits.count(before, after):
+        yield from _list_differences(path, before, after, depth, visits)
     elif not _are_equal(before, after) or isinstance(before, bool) is not isinstance(after, bool):
         yield Difference(path, before, after)
 
@@ -105,18 +105,20 @@ def _are_equal(before: Any, after: Any) -> bool:
         return False
 
 
-def _of_maps(
+def _map_differences(
     prefix: str, before: dict[str, Any], after: dict[str, Any], depth: int, visits: _Visits
 ) -> Iterator[Difference]:
     for name in sorted({*before, *after}):
         path = f'{prefix.removesuffix(".")}["{name}"]' if "." in name or "/" in name else prefix + name
-        yield from _of_values(path, before.get(name, ABSENT), after.get(name, ABSENT), depth + 1, visits)
+        yield from _value_differences(path, before.get(name, ABSENT), after.get(name, ABSENT), depth + 1, visits)
 
 
-def _of_lists(path: str, before: list[Any], after: list[Any], depth: int, visits: _Visits) -> Iterator[Difference]:
+def _list_differences(
+    path: str, before: list[Any], after: list[Any], depth: int, visits: _Visits
+) -> Iterator[Difference]:
     old, new = _by_key(before, after)
     for key in [*old, *(added for added in new if added not in old)]:
-        yield from _of_values(f"{path}[{key}]", old.get(key, ABSENT), new.get(key, ABSENT), depth + 1, visits)
+        yield from _value_differences(f"{path}[{key}]", old.get(key, ABSENT), new.get(key, ABSENT), depth + 1, visits)
 
 
 def _by_key(before: list[Any], after: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:

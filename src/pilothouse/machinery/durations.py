@@ -28,7 +28,7 @@ def whole_seconds(seconds: float) -> float:
 
 
 class DurationError(ValueError):
-    """Text that is no duration, with the message of Go's ``time.ParseDuration``."""
+    """The text is not a duration. The message is that of Go's ``time.ParseDuration``."""
 
 
 def parse_duration(text: str) -> float:

@@ -1,14 +1,14 @@
-"""The simulated container runtime: the state of the containers of one pod, and when it changes.
+"""The simulated container runtime: the containers of one pod, their states, and the times of state changes.
 
 ``advance`` executes all changes that are due, each at its own time, so that a node that was silent for an hour reports
 the right times afterwards. ``behaviour`` configures the containers, ``pod_status`` builds the status. Times are loop
 times.
 
-Rules: init containers one by one, sidecars (restartPolicy Always) started before the next, then all others; restarts by
-policy, the first at once, then after 10 s doubling to 5 min, from the start again after 10 min without a restart;
-sidecars end after the others; ephemeral containers start as soon as there is a sandbox, run once, and end with the
-rest (kubelet v1.36 ``pkg/kubelet/kuberuntime``, client-go ``util/flowcontrol/backoff.go``). A container whose
-image cannot be pulled waits (``image_pulls``).
+Rules: init containers run one by one; a sidecar (restartPolicy Always) must have started before the next one; then all
+other containers start. Restarts follow the policy, the first at once, further ones with a backoff of 10 s doubling to 5
+min, which is reset after 10 min without a restart. Sidecars end after the other containers. Ephemeral containers start
+when there is a sandbox, run once, and end with the pod (kubelet v1.36 ``pkg/kubelet/kuberuntime``, client-go
+``util/flowcontrol/backoff.go``). A container whose image cannot be pulled waits (``image_pulls``).
 """
 
 import math
@@ -25,13 +25,13 @@ with lazy_imports():
     from pilothouse.nodes import image_pulls
 
 BACKOFF_SECONDS = (10.0, 300.0)
-"""First and longest wait before a restart that is not the first."""
+"""Initial and maximum backoff of restarts; the first restart has none."""
 BACKOFF_RESET_SECONDS = 600.0
 
 WAITING, RUNNING, TERMINATED = "waiting", "running", "terminated"
 KILLED_CODE = 137
 LOST_CODE = 255
-"""The exit code of containers that were terminated by a reboot."""
+"""The exit code of containers that were terminated by a reboot of the node."""
 CRASH_LOOP = "CrashLoopBackOff"
 CONFIG_ERROR = "CreateContainerConfigError"
 
@@ -74,7 +74,7 @@ class RuntimeContainer(msgspec.Struct, kw_only=True):
     state: str = WAITING
     since: float = 0.0
     reason: str = ""
-    """Why it waits, if not for creation or initialization."""
+    """Why it waits, if that is not ContainerCreating or PodInitializing."""
     message: str = ""
     """The message of ``reason``."""
     restarts: int = 0
@@ -120,13 +120,13 @@ class RuntimePod(msgspec.Struct, kw_only=True):
     ephemeral: Sequence[RuntimeContainer] = ()
     inits: int
     starts_at: float
-    """When the first container may start: images are there, volumes mounted."""
+    """When the first container may start: images are pulled and volumes are mounted."""
     gap: float
     """The delay from the end of a container to its restart."""
     stop_delay: float
     sandbox: bool = False
     stopping: bool = False
-    """Nothing starts any more."""
+    """The pod is being stopped, and no container starts."""
     events: list[ContainerEvent] = msgspec.field(default_factory=list)
 
     @property
@@ -151,14 +151,16 @@ def new_runtime_pod(pod: NodePod, behaviour: Behaviour, profile: Profile, starts
     containers = []
     for index, spec in enumerate((*pod.spec.init_containers, *pod.spec.containers)):
         init, sidecar = index < inits, index < inits and spec.restart_policy == "Always"
-        own = spec.restart_policy or policy or "Always"
+        container_policy = spec.restart_policy or policy or "Always"
         if init and not spec.restart_policy:
-            # The pod's Always is for the containers that run; an init container has to succeed once.
-            own = "Never" if policy == "Never" else "OnFailure"
+            # An init container only has to succeed once, also if the pod's policy is Always.
+            container_policy = "Never" if policy == "Never" else "OnFailure"
         script = behaviour.scripts[index]
         pulled = behaviour.pull_seconds[index] if behaviour.pull_seconds else 0.0
         containers.append(
-            RuntimeContainer(name=spec.name, script=script, init=init, sidecar=sidecar, policy=own, pull_seconds=pulled)
+            RuntimeContainer(
+                name=spec.name, script=script, init=init, sidecar=sidecar, policy=container_policy, pull_seconds=pulled
+            )
         )
     runtime_pod = RuntimePod(
         containers=containers,
@@ -184,12 +186,12 @@ def _add_ephemeral(pod: RuntimePod, behaviour: Behaviour, now: float) -> None:
 
 
 _MAX_VISITS = 50_000
-"""How many containers ``advance`` looks at: a pod of 3 MB may have 100,000."""
+"""Limit of the containers that one ``advance`` visits: a pod of 3 MB may have 100,000 containers."""
 
 
 def advance(pod: RuntimePod, now: float) -> None:
-    """Execute all changes that are due by ``now``, in order. Of a pod with many containers, which change at many
-    different times, those of some of these times: the next change is then still due."""
+    """Execute all changes that are due by ``now``, in order. For a pod with very many containers it may return early
+    (``_MAX_VISITS``); then the next change is still due."""
     visits = 0
     while True:
         index, at = _next(pod)
@@ -203,13 +205,13 @@ def advance(pod: RuntimePod, now: float) -> None:
 
 
 def _change_from(pod: RuntimePod, first: int, at: float) -> None:
-    """Execute the changes that are due at the same time: of this container, which is the first, and of those after it.
-    No change affects containers before it, so the order is the one of finding the next change each time."""
+    """Execute the changes that are due at ``at``, beginning with the container at ``first``. A change does not affect
+    earlier containers, so the order is the same as if the next change were searched after each one."""
     may_start_at = pod.starts_at
     for index, container in enumerate(pod.all_containers):
         if index >= first:
             earliest = max(pod.starts_at, container.added_at) if container.ephemeral else may_start_at
-            while _due(pod, container, earliest) <= at:
+            while _due_at(pod, container, earliest) <= at:
                 _change(pod, index, at)
         if index < pod.inits:
             may_start_at = max(may_start_at, _passed_at(container))
@@ -296,13 +298,13 @@ def _next(pod: RuntimePod) -> tuple[int, float]:
     next_index, soonest = 0, math.inf
     may_start_at = pod.starts_at
     for index, container in enumerate(pod.containers):
-        at = _due(pod, container, may_start_at)
+        at = _due_at(pod, container, may_start_at)
         if at < soonest:
             next_index, soonest = index, at
         if index < pod.inits:
             may_start_at = max(may_start_at, _passed_at(container))
     for index, container in enumerate(pod.ephemeral, len(pod.containers)):
-        at = _due(pod, container, max(pod.starts_at, container.added_at))
+        at = _due_at(pod, container, max(pod.starts_at, container.added_at))
         if at < soonest:
             next_index, soonest = index, at
     if (pod.inits or pod.ephemeral) and not pod.stopping:
@@ -312,7 +314,7 @@ def _next(pod: RuntimePod) -> tuple[int, float]:
     return next_index, soonest
 
 
-def _due(pod: RuntimePod, container: RuntimeContainer, may_start_at: float) -> float:
+def _due_at(pod: RuntimePod, container: RuntimeContainer, may_start_at: float) -> float:
     if container.state == RUNNING:
         return min(container.ends_at, container.startup_at, container.probe_at, container.unhealthy_at)
     if pod.stopping:
@@ -332,7 +334,7 @@ def _due(pod: RuntimePod, container: RuntimeContainer, may_start_at: float) -> f
 
 
 def _passed_at(container: RuntimeContainer) -> float:
-    """When an init container lets the next one start."""
+    """When the next container may start after this init container."""
     if container.sidecar:
         return container.started_at if container.started else math.inf
     return (
@@ -382,10 +384,10 @@ def _change(pod: RuntimePod, index: int, at: float) -> None:
 
 
 def _pull(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:
-    """Pull an image in vain, or wait for the next try, as ``pkg/kubelet/images/image_manager.go`` does."""
+    """A failing image pull, or the backoff before the next one, as in ``pkg/kubelet/images/image_manager.go``."""
     failure = container.script.pull
     assert failure is not None, "its image cannot be pulled"
-    pod.sandbox = True  # precedes pulling images, and assigns the pod's address
+    pod.sandbox = True  # created before images are pulled; it has the pod's address
     failed, back_off = image_pulls.ERR_IMAGE_PULL, image_pulls.IMAGE_PULL_BACK_OFF
 
     def record(reason: str, message: str, warning: bool = True) -> None:
@@ -400,7 +402,7 @@ def _pull(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -
         return
     container.reason, container.message, container.since = failure.reason, failure.message, at
     if failure.reason == failed:
-        first, longest = BACKOFF_SECONDS  # the same for pulls: ``imageBackOffPeriod``, ``MaxImageBackOff``
+        first, longest = BACKOFF_SECONDS  # the same as for pulls: ``imageBackOffPeriod``, ``MaxImageBackOff``
         container.pull_backoff = min(2 * container.pull_backoff, longest) if container.pull_backoff else first
         container.pull_at, container.next_pull_at = at + pod.gap, at + container.pull_backoff
         record("Pulling", f'Pulling image "{failure.image}"', warning=False)

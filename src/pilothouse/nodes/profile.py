@@ -5,7 +5,7 @@ import msgspec
 from pilothouse.api.core import Taint
 
 EVENTFUL_NODES = 20
-"""By default simulators of up to so many nodes record events."""
+"""By default, simulators with up to this many nodes send events."""
 
 
 KUBELET = "kubelet"
@@ -13,7 +13,8 @@ KUBELET = "kubelet"
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of one kind of simulated node. The defaults are quick but in a kubelet's order."""
+    """The properties of one kind of simulated node. With the defaults everything is fast, and in the order of a
+    kubelet."""
 
     cpu: str = "32"
     memory: str = "256Gi"
@@ -21,12 +22,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     pods: int = 110
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
-    """Those that the node registers with, as ``--register-with-taints``."""
+    """The taints that the node registers with, as the kubelet's ``--register-with-taints``."""
     clears_start_taint: bool = True
     """Remove the taint that admission adds to every new node, instead of a node lifecycle controller."""
     adopts: bool = False
-    """A Node of this name that is there when the simulator starts is kept as it is, but for its heartbeats: it is of a
-    snapshot, with the addresses, capacity and labels of the real one."""
+    """Keep an existing Node of this name except for its heartbeats: it comes from a snapshot, and has the addresses,
+    capacity and labels of the real node."""
     events: bool | None = None
     """Send a kubelet's events of pods and nodes (Pulled, Created, Started, Killing, NodeReady, ...). They double the
     writes per pod. None: in clusters of up to ``EVENTFUL_NODES``."""
@@ -34,16 +35,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     accept_delay: float = 0.0
     """From the binding to the first status (Pending, ContainerCreating)."""
     start_delay: float = 0.3
-    """From there to all containers running."""
+    """From the first status to the start of all containers."""
     ready_delay: float = 0.0
     """From running to Ready. At 0 both are one write, as for a pod without readiness probes."""
     stop_delay: float = 1.0
-    """From the deletion to the end of the containers. If the pod's grace period is shorter, they are killed then."""
+    """From the deletion to the end of the containers, which are killed when the pod's grace period is over."""
     remove_delay: float = 0.0
     """From the terminal phase to the final delete."""
     init_run_time: float = 0.0
-    """How long each init container runs that is not a sidecar. With 0 they end at the moment in which the others
-    start."""
+    """How long each init container runs that is not a sidecar. At 0 they end when the next containers start."""
     job_run_time: float = 1.0
     """How long the containers of a Job's pods run before they exit with code 0."""
     commands: bool = True
@@ -54,7 +54,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """From the end of a container to the next step: a kubelet relists the containers once a second."""
 
     eviction_period: float = 10.0
-    """Under pressure one pod is evicted per so many seconds."""
+    """Under pressure, one pod is evicted in each of these periods."""
     pressure_transition: float = 300.0
     """How long the condition of a node remains after the pressure has ended."""
 
@@ -68,7 +68,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Periods are extended by a random share of up to this."""
 
     def sends_events(self, nodes: int) -> bool:
-        """Whether a simulator of so many nodes sends events."""
+        """Whether a simulator with this number of nodes sends events."""
         return nodes <= EVENTFUL_NODES if self.events is None else self.events
 
 
@@ -79,4 +79,4 @@ PROFILES = {
         accept_delay=0.05, start_delay=2.5, ready_delay=1.0, stop_delay=2.0, init_run_time=1.5, job_run_time=10.0
     ),
 }
-"""By name, as ``--pod-profile`` takes them."""
+"""The values of ``--pod-profile``."""

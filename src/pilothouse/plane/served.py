@@ -1,4 +1,4 @@
-"""The embedded API server on a port: store, certificates, tokens and HTTP put together.
+"""The embedded API server on a port, with its store, certificates, tokens and HTTP server.
 
 For ``pilothouse up``, ``pilothouse apiserver`` and test fixtures over HTTP. What must survive the process (store, CA,
 keys, token) is in the data directory; without one it is created in memory at each start.
@@ -65,19 +65,20 @@ ADMIN = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
 DEFAULT_PORT = 6443
 _MORE_PORTS = 100
 _LEASES = storage_prefix("coordination.k8s.io", "leases")
-_ANYWHERE = ("", "0.0.0.0", "::", "localhost")  # noqa: S104  # compared only
+_LOOPBACK_OR_ALL = ("", "0.0.0.0", "::", "localhost")  # noqa: S104  # compared only
 
 
 class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How an API server is put on a port."""
+    """The options of a served API server."""
 
     host: str = "127.0.0.1"
     port: int | None = None
-    """None is 6443 or the next free port, 0 any free port."""
+    """None: 6443 or the next free port; 0: any free port."""
     data_dir: str = ""
-    """Empty keeps everything in memory."""
+    """If empty, everything is kept in memory."""
     secure: bool = True
-    """Off: plain HTTP, and every client is the administrator, not web pages (``plain_http``). For tests on loopback."""
+    """If false, plain HTTP for tests on loopback: every client is the administrator, except web pages of other origins
+    (``plain_http``)."""
     authorization: str = "AlwaysAllow"
     token_auth_file: str = ""
     extra_hosts: tuple[str, ...] = ()
@@ -89,9 +90,9 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long changes are kept, in seconds: a watch from an older resource version gets 410. Changes of Leases are
     kept for at most five minutes, unless this is infinite."""
     history_bytes: int = Retention().total_bytes
-    """How many bytes of changes are remembered, of one resource a quarter of it."""
+    """The size limit of all remembered changes in bytes; one resource may use a quarter of it."""
     quota: int = DEFAULT_QUOTA_BYTES
-    """How many bytes all keys and values may have; etcd has a quota of its own."""
+    """The size limit of all keys and values in bytes; not used with etcd, which has its own quota."""
     certificate: tuple[str, str] | None = None
     """Files with the serving certificate and its key, instead of an issued one."""
     client_authority: str = ""
@@ -115,7 +116,7 @@ class ServedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mounted(Protocol):
-    """An application that is served beside the API server, on its port."""
+    """An application that is served on the same port as the API server."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -127,10 +128,10 @@ class Mounted(Protocol):
 
 
 class ServedApiServer:
-    """One API server with its port. Call ``start``, then ``run`` the core in a task group, and ``stop`` at the end."""
+    """An API server with its port. Call ``start``, then run ``server.run`` in a task group, and ``stop`` at the end."""
 
     def __init__(self, env: Env, options: ServedOptions, records: Sequence[Record] = ()) -> None:
-        """``records`` are in the store from the beginning, if it is in memory."""
+        """``records`` are the initial objects of a store in memory."""
         self.env = env
         self.options = options
         directory = Path(options.data_dir) if options.data_dir else None
@@ -175,7 +176,7 @@ class ServedApiServer:
         self._application = Application(env, self.handler_chain)
         self._mounted: dict[str, Mounted] = {}
         self._http = Server(
-            self._serve if options.secure else self._for_tests(),
+            self._serve if options.secure else self._plain_http_application(),
             host=options.host,
             port=DEFAULT_PORT if options.port is None else options.port,
             more_ports=_MORE_PORTS if options.port is None else 0,
@@ -185,7 +186,7 @@ class ServedApiServer:
 
     @property
     def url(self) -> str:
-        """Where it is served."""
+        """The URL of the server."""
         return self._http.url
 
     @property
@@ -219,7 +220,9 @@ class ServedApiServer:
             await self._authentication.sync()
         self.server.set_lag(self.options.replica_lag)
         await self._http.start()
-        self.handler_chain.publish("127.0.0.1" if self.options.host in _ANYWHERE else self.options.host, self.port)
+        self.handler_chain.publish(
+            "127.0.0.1" if self.options.host in _LOOPBACK_OR_ALL else self.options.host, self.port
+        )
 
     async def stop(self) -> None:
         """Stop listening, end watches cleanly, close the store. Safe to call without ``start``."""
@@ -230,7 +233,7 @@ class ServedApiServer:
         await self._http.stop()
         await self.server.close()
         if self.audit is not None:
-            await self.audit.close()  # after all that there is to record
+            await self.audit.close()  # last, so that it records everything
         if self._worker is not None:
             self._worker.stop()
         if self._sandbox is not None:
@@ -251,7 +254,7 @@ class ServedApiServer:
         if encryption.controller is not None:
             self.server.background["encryption configuration"] = encryption.controller.run
 
-    def _for_tests(self) -> "App":
+    def _plain_http_application(self) -> "App":
         return plain_http.everyone_is_admin(
             self._application, self.token, (self.options.host, *self.options.extra_hosts)
         )
@@ -331,7 +334,7 @@ def _open_etcd(env: Env, options: ServedOptions, etcd: "EtcdOptions", encryption
 
 
 def _open_audit(env: Env, options: "AuditLogOptions | None") -> "Audit | None":
-    """The audit that the options describe, if they name a policy and a log. Raises ``AuditLogError``."""
+    """The audit backend; None unless the options set a policy and a log. Raises ``AuditLogError``."""
     if options is None or not options.policy_file:
         return None
     try:
@@ -385,15 +388,15 @@ def _load_or_create(directory: Path | None, name: str, make: Callable[[], bytes]
 
 
 def _process_metrics(gates: Iterable[str]) -> Callable[[], str]:
-    """Metrics of the process, its release and its gates, from the first request on."""
+    """Metrics of the process, its version and feature gates. They are installed at the first request."""
     registries: list[Registry] = []
 
-    def show() -> str:
+    def exposition() -> str:
         if not registries:
             registries.append(Registry())
             process_metrics.install(registries[0])
-            chosen = {name: True for name in gates if name in feature_gates.known_gates()}
-            build_metrics.install(registries[0], feature_gates.FeatureGates(chosen))
+            enabled_gates = {name: True for name in gates if name in feature_gates.known_gates()}
+            build_metrics.install(registries[0], feature_gates.FeatureGates(enabled_gates))
         return registries[0].exposition()
 
-    return show
+    return exposition

@@ -1,4 +1,4 @@
-"""Verifies client certificates as Go's ``x509.Certificate.Verify``, as far as clients need it.
+"""Verifies client certificates like Go's ``x509.Certificate.Verify``.
 
 ``tls`` accepts any client certificate in the handshake; ``Authorities`` verifies it for requests. The rules are those
 of Go 1.24 ``crypto/x509`` with the key usage ``ClientAuth``: signatures and dates of the chain, basic constraints and
@@ -23,9 +23,8 @@ with lazy_imports():
 
 _MAX_DEPTH = 8
 _MAX_SIGNATURE_CHECKS = 20
-"""The number of signatures verified for one certificate (Go's ``maxChainSignatureChecks`` is 100), for keys of up to
-4,096 bits. With others it is lower: the time of RSA is quadratic in the modulus and proportional to the exponent's
-length."""
+"""The number of signatures verified for one certificate (Go's ``maxChainSignatureChecks`` is 100). Larger RSA keys than
+usual count more than once: the time is quadratic in the modulus and proportional to the length of the exponent."""
 _USUAL_BITS, _USUAL_EXPONENT_BITS = 4096, 17
 _MAX_RSA_KEY_SIZE = 8192
 """The maximum RSA modulus in a chain (``maxRSAKeySize`` of Go's ``crypto/tls``)."""
@@ -44,7 +43,7 @@ class Authorities:
             raise ValueError(f"the client CA is not a PEM certificate: {pem_errors.error_text(error)}") from error
 
     def verification_error(self, chain: Sequence[bytes], now: datetime.datetime) -> str | None:
-        """Why the certificate, first in the client's chain (DER), is not trusted; None if it is."""
+        """Why the client's certificate, the first of the chain (DER), is not trusted; None if it is trusted."""
         if not chain:
             return "no certificate was sent"
         try:
@@ -92,8 +91,8 @@ class _Search:
         )
 
     def _issued(self, issuer: "x509.Certificate", certificate: "x509.Certificate", below: int) -> bool:
-        """Whether the issuer may have signed it, has done so, and is valid itself. ``below`` is the number of
-        certificates below it."""
+        """Whether the issuer has signed the certificate, and is a valid CA. ``below`` is the number of certificates
+        below the issuer."""
         if issuer.subject != certificate.issuer or self._signatures >= _MAX_SIGNATURE_CHECKS:
             return False
         try:
@@ -155,12 +154,12 @@ def _is_authority(certificate: "x509.Certificate") -> bool:
 
 
 def _ca_error(issuer: "x509.Certificate", below: int) -> str | None:
-    """A root of version 1 has no extensions and may sign; otherwise extensions must permit it."""
+    """Why the issuer must not sign certificates, or None. A root of X.509 version 1 has no extensions and may sign."""
     constraints = _constraints(issuer)
     if constraints is not None:
         if not constraints.ca:
-            return "it is no CA"
-        # Example: with path length 0 only a client's certificate may be below it: 1 - 1 intermediate CAs.
+            return "it is not a CA"
+        # The client's certificate is not counted: with path length 0, ``below`` may be 1.
         if constraints.path_length is not None and below - 1 > constraints.path_length:
             return "too many intermediates"
     try:

@@ -14,19 +14,19 @@ from pilothouse.testing.shrinking import FailedRun
 _TERMINAL_SECONDS = 0.5
 _FILE_SECONDS = 30.0
 _FIRST_SECONDS = 3.0
-"""The time after which a command says what it does."""
+"""A command that ends earlier prints no progress."""
 _ERASE = "\r\x1b[K"
 
 
 @contextlib.contextmanager
 def phases(stream: TextIO) -> Iterator[Callable[[str, Callable[[], float]], None]]:
-    """Print what the block does, once it has taken some seconds. It calls the result with each of its phases and a
+    """Print the progress of the block after some seconds. The block calls the result with the name of each phase and a
     function that returns the current virtual time.
 
-    A thread prints, because the block may never wait in real time.
+    A thread prints, because the block does not yield in real time.
     """
     phase: tuple[str, Callable[[], float]] = ("", lambda: 0.0)
-    ended, began = threading.Event(), stopwatch_seconds()
+    ended, started_at = threading.Event(), stopwatch_seconds()
 
     def begin(what: str, virtual_seconds: Callable[[], float]) -> None:
         nonlocal phase
@@ -38,10 +38,10 @@ def phases(stream: TextIO) -> Iterator[Callable[[str, Callable[[], float]], None
             wait = _TERMINAL_SECONDS if is_terminal else _FILE_SECONDS
             what, virtual_seconds = phase
             if what:
-                line = f"{what}: {_times(virtual_seconds(), stopwatch_seconds() - began)}"
+                line = f"{what}: {_times(virtual_seconds(), stopwatch_seconds() - started_at)}"
                 stream.write(f"{_ERASE}{line[:118]}" if is_terminal else f"{line}\n")
                 stream.flush()
-        if is_terminal and stopwatch_seconds() - began >= _FIRST_SECONDS:
+        if is_terminal and stopwatch_seconds() - started_at >= _FIRST_SECONDS:
             stream.write(_ERASE)
             stream.flush()
 
@@ -66,7 +66,7 @@ class Progress:
         self._stream = stream
         self._total = total
         self._is_terminal = stream.isatty()
-        self._began = self._last = stopwatch_seconds()
+        self._started_at = self._last = stopwatch_seconds()
         self._runs = self._failed = 0
         self._virtual = 0.0
         self._shrinking: FailedRun[int, Result] | None = None
@@ -93,7 +93,7 @@ class Progress:
         if now - self._last < (_TERMINAL_SECONDS if self._is_terminal else _FILE_SECONDS):
             return
         self._last = now
-        line = self.line(now - self._began, running)
+        line = self.line(now - self._started_at, running)
         self._stream.write(f"{_ERASE}{line[:118]}" if self._is_terminal else f"{line}\n")
         self._stream.flush()
         self._shown = True

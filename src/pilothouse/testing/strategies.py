@@ -32,9 +32,9 @@ with lazy_imports():
 Schema = Mapping[str, Any]
 """A schema of a CustomResourceDefinition (``openAPIV3Schema``)."""
 _MAX_ITEMS = 3
-"""Elements of lists and maps, unless a schema requires more."""
+"""Maximum number of elements in lists and maps, unless a schema requires more."""
 _MAX_DEPTH = 8
-"""Level below which optional fields are omitted."""
+"""The depth from which on optional fields are omitted."""
 _LARGEST = {"int32": 2**31 - 1, "int64": 2**63 - 1}
 _RULES = "x-kubernetes-validations"
 _IMPLIED = ("apiVersion", "kind", "metadata")
@@ -91,9 +91,9 @@ def objects(
     version.
     """
     _require_hypothesis()
-    # Only the schemas count, not where conversions are served.
-    nowhere = client_config.ClientConfig(url="https://conversions.invalid")
-    definition, *others = definitions_of(resource, nowhere, argument="resource")
+    # Only the schemas are used; the address of the conversion webhook is a placeholder.
+    placeholder = client_config.ClientConfig(url="https://conversions.invalid")
+    definition, *others = definitions_of(resource, placeholder, argument="resource")
     if others:
         raise ValueError(f"expected one CustomResourceDefinition, got {len(others) + 1}")
     spec = definition["spec"]
@@ -103,9 +103,9 @@ def objects(
     if selected is None:
         raise ValueError(f"{definition['metadata']['name']} has no version {version!r}; it has {', '.join(versions)}")
     root = selected["schema"]["openAPIV3Schema"]
-    left_out = {*_IMPLIED, *(["status"] if "status" in (selected.get("subresources") or {}) else [])}
-    fields = {field: below for field, below in root.get("properties", {}).items() if field not in left_out}
-    required = [field for field in root.get("required", ()) if field not in left_out]
+    omitted = {*_IMPLIED, *(["status"] if "status" in (selected.get("subresources") or {}) else [])}
+    fields = {field: subschema for field, subschema in root.get("properties", {}).items() if field not in omitted}
+    required = [field for field in root.get("required", ()) if field not in omitted]
     plain = {key: value for key, value in root.items() if key != _RULES}
     body = _values({**plain, "properties": fields, "required": required}, 0)
     head = {"apiVersion": f"{spec['group']}/{selected['name']}", "kind": spec["names"]["kind"]}
@@ -137,9 +137,9 @@ class _Accepted:
             self._tree.append(rules.rule_tree(self._node))
         if self._tree[0] is None:
             return True
-        run = rules.RuleEvaluation()
-        run.validate(self._tree[0], obj)
-        return not run.all_errors
+        evaluation = rules.RuleEvaluation()
+        evaluation.validate(self._tree[0], obj)
+        return not evaluation.all_errors
 
 
 def _copied(value: Any) -> Any:
@@ -200,7 +200,7 @@ def _branches(node: Schema) -> list[Schema]:
 
 
 def _merged(node: Schema, branch: Schema) -> dict[str, Any]:
-    """A schema with the constraints of one branch in it, and without its junctions."""
+    """The schema merged with the constraints of one branch, without its own ``allOf``, ``anyOf`` and ``oneOf``."""
     result = {key: value for key, value in node.items() if key not in _JUNCTIONS}
     for key, value in branch.items():
         match key:
@@ -208,7 +208,7 @@ def _merged(node: Schema, branch: Schema) -> dict[str, Any]:
                 result[key] = list(dict.fromkeys([*result.get(key, ()), *value]))
             case "properties":
                 own = result.get(key, {})
-                result[key] = own | {name: _merged(own.get(name, {}), below) for name, below in value.items()}
+                result[key] = own | {name: _merged(own.get(name, {}), subschema) for name, subschema in value.items()}
             case "items":
                 result[key] = _merged(result.get(key, {}), value)
             case _:
@@ -221,12 +221,12 @@ def _merged(node: Schema, branch: Schema) -> dict[str, Any]:
 
 def _strings(node: Schema) -> "Strategy":
     least, most = node.get("minLength", 0), node.get("maxLength")
-    form, pattern = node.get("format", ""), node.get("pattern")
+    format_, pattern = node.get("format", ""), node.get("pattern")
     strategy: Strategy
-    if form in _FORMATTED:
-        strategy = _FORMATTED[form]()
-    elif form in _SAMPLES:
-        strategy = st.sampled_from(_SAMPLES[form])
+    if format_ in _FORMATTED:
+        strategy = _FORMATTED[format_]()
+    elif format_ in _SAMPLES:
+        strategy = st.sampled_from(_SAMPLES[format_])
     elif pattern is not None and _is_python(pattern):
         strategy = st.from_regex(pattern) | st.from_regex(pattern, fullmatch=True)
     else:
@@ -332,11 +332,13 @@ def _mappings(node: Schema, depth: int) -> "Strategy":
             fixed if required or not is_open else st.dictionaries(st.text("abc", min_size=1), _anything(), max_size=2)
         )
     required_schemas = {name: properties.get(name, {}) for name in required}
-    wanted = {name: _below(below, depth) for name, below in required_schemas.items()}
+    wanted = {name: _deferred(subschema, depth) for name, subschema in required_schemas.items()}
     optional = (
         {}
         if depth >= _MAX_DEPTH
-        else {name: _below(below, depth) for name, below in properties.items() if name not in required_schemas}
+        else {
+            name: _deferred(subschema, depth) for name, subschema in properties.items() if name not in required_schemas
+        }
     )
     strategy = st.fixed_dictionaries(wanted, optional=optional)
     least, most = node.get("minProperties", 0), node.get("maxProperties", len(properties))
@@ -345,22 +347,22 @@ def _mappings(node: Schema, depth: int) -> "Strategy":
     return strategy
 
 
-def _below(node: Schema, depth: int) -> "Strategy":
-    """Created at the first use: large definitions have thousands of fields, of which an object has few."""
+def _deferred(node: Schema, depth: int) -> "Strategy":
+    """Values of a field, created at the first use: large definitions have thousands of fields."""
     return st.deferred(lambda: _values(node, depth + 1))
 
 
 def _embedded(node: Schema, depth: int) -> "Strategy":
-    properties = {name: below for name, below in (node.get("properties") or {}).items() if name not in _IMPLIED}
+    properties = {name: subschema for name, subschema in (node.get("properties") or {}).items() if name not in _IMPLIED}
     rest = [name for name in node.get("required", ()) if name not in _IMPLIED]
-    below = {key: value for key, value in node.items() if key != "x-kubernetes-embedded-resource"}
+    plain = {key: value for key, value in node.items() if key != "x-kubernetes-embedded-resource"}
     head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "embedded"}}
-    strategy = _mappings({**below, "properties": properties, "required": rest}, depth)
+    strategy = _mappings({**plain, "properties": properties, "required": rest}, depth)
     return strategy.map(lambda value: {**value, **head})
 
 
 def _anything() -> "Strategy":
-    """Values where a schema has no type. Objects in lists lose their fields there, objects in objects do not."""
+    """Values where a schema has no type. Lists have only scalars, because objects in lists would be pruned."""
     scalars = st.booleans() | st.integers(-(2**53), 2**53) | st.text("abc", max_size=5)
     names = st.text("abc", min_size=1)
     nested = st.recursive(

@@ -1,4 +1,4 @@
-"""The current tables, maintained while there are readers.
+"""The current tables of the web page, maintained while there are readers.
 
 Commits only record the changed keys. Every tenth of a second the rows of those keys are computed again, in slices, and
 rows that differ are encoded once and sent to every reader. So the work grows with the number of changed objects, a
@@ -64,17 +64,17 @@ class Reader:
         self._ready = asyncio.Event()
         self._closed = False
         self.resyncs = -1
-        """How often it lost its queue and got all rows again."""
-        self._anew = True
+        """How often its queue was dropped and all rows were sent again."""
+        self._needs_snapshot = True
 
     def offer(self, frame: bytes) -> None:
         """Queue a frame; if the buffer is full, drop it and send all rows again."""
-        if self._anew:
+        if self._needs_snapshot:
             return
         self._pending.append(frame)
         self._size += len(frame)
         if self._size > _PENDING_BYTES or len(self._pending) > _PENDING_FRAMES:
-            self._pending, self._size, self._anew = [], 0, True
+            self._pending, self._size, self._needs_snapshot = [], 0, True
         self._ready.set()
 
     def close(self) -> None:
@@ -86,8 +86,8 @@ class Reader:
         """First all rows, then the changes."""
         await self._live.wait_built()
         while not self._closed:
-            if self._anew:
-                self._anew = False
+            if self._needs_snapshot:
+                self._needs_snapshot = False
                 self.resyncs += 1
                 async for frame in self._live.snapshot():
                     yield frame
@@ -195,8 +195,8 @@ class Live:
                 self._changed.clear()
                 await self._tick()
                 await asyncio.sleep(TICK_SECONDS)
-        except Exception as error:  # noqa: BLE001  # the page fails, the API server goes on
-            _log.exception("The rows of the page cannot be kept up", error)
+        except Exception as error:  # noqa: BLE001  # only the page fails, not the API server
+            _log.exception("Updating the rows of the web page failed", error)
             # Readers are disconnected; when they reconnect, everything is rebuilt.
             for reader in list(self._readers):
                 reader.close()
@@ -277,7 +277,7 @@ class Live:
         self.publish(self._time_mark())
 
     def _newest(self, table: Table, keys: list[str]) -> list[str]:
-        """Of the changed keys of a table with a limit, those that may be among the newest."""
+        """The changed keys whose rows may be shown: in a table with a limit, only the newest and deleted ones."""
         if not table.most or len(keys) <= table.most:
             return keys
         changed = [(record.revision, key) for key in keys if (record := self._store.get(key)) is not None]
@@ -290,7 +290,7 @@ class Live:
         return frame({"revision": str(self._store.revision), "time": now.timestamp(), "at": format_time(now)})
 
     async def snapshot(self) -> AsyncIterator[bytes]:
-        """All rows as frames. Rows are replaced, never edited, so concurrent changes follow in later frames."""
+        """All rows as frames. Rows are never changed in place, so concurrent changes only appear in later frames."""
         tables = [(rows.table, rows.current()) for rows in self._tables.values()]
         mark = self._time_mark()
         async for frame_ in table_frames(tables, self._env):

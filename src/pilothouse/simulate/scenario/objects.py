@@ -22,12 +22,12 @@ _KUSTOMIZE_SECONDS = 60.0
 
 
 class ObjectsError(ValueError):
-    """Objects that cannot be loaded; the message has source, reason and solution."""
+    """Objects cannot be loaded; the message has the source, the reason and the solution."""
 
 
 def objects_of(entry: str | Object, folder: Path) -> list[Object]:
     """The objects of one entry; paths are relative to ``folder``. Raises ``ObjectsError``."""
-    objects = [obj for obj, _place in _placed(entry, folder)]
+    objects = [obj for obj, _place in _with_positions(entry, folder)]
     if len(objects) > MAX_OBJECTS:
         raise ObjectsError(f"more than {MAX_OBJECTS} objects")
     return objects
@@ -38,10 +38,10 @@ def place_of(entries: Sequence[str | Object], folder: Path, wanted: Object) -> s
     objects. Reads the files again; only used for error messages."""
     for entry in entries:
         try:
-            placed = [] if isinstance(entry, dict) else _placed(entry, folder)
+            objects_with_positions = [] if isinstance(entry, dict) else _with_positions(entry, folder)
         except ObjectsError:
             continue  # the file has changed since it was loaded
-        for obj, place in placed:
+        for obj, place in objects_with_positions:
             if _identity(obj) == _identity(wanted):
                 return place
     return ""
@@ -52,7 +52,7 @@ def _identity(obj: Object) -> tuple[Any, ...]:
     return obj["apiVersion"], obj["kind"], meta.get("namespace"), meta.get("name"), meta.get("generateName")
 
 
-def _placed(entry: str | Object, folder: Path) -> list[tuple[Object, str]]:
+def _with_positions(entry: str | Object, folder: Path) -> list[tuple[Object, str]]:
     return list(_checked([(entry, "inline")])) if isinstance(entry, dict) else _of_path(entry, folder)
 
 
@@ -71,7 +71,7 @@ def _of_path(text: str, folder: Path) -> list[tuple[Object, str]]:
             raise ObjectsError(f"{path}: there are no manifests in this folder; their names end with .yaml or .json")
         if len(files) > MAX_FILES:
             raise ObjectsError(f"{path}: more than {MAX_FILES} files")
-        return [placed for file in files for placed in _of_file(file)]
+        return [objects_with_positions for file in files for objects_with_positions in _of_file(file)]
     return _of_file(path)
 
 
@@ -102,16 +102,16 @@ def _kustomized(path: Path) -> str:
         raise ObjectsError(f"{path}: a kustomization needs kubectl or kustomize in the PATH; install one of them")
     command = [kubectl, "kustomize", str(path)] if kubectl is not None else [str(kustomize), "build", str(path)]
     try:
-        done = subprocess.run(  # noqa: S603  # the user's own kubectl, and no shell
+        completed = subprocess.run(  # noqa: S603  # the user's own kubectl, and no shell
             command, capture_output=True, timeout=_KUSTOMIZE_SECONDS, check=False, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ObjectsError(f"{path}: kustomize: {error}") from error
-    if done.returncode:
-        raise ObjectsError(f"{path}: kustomize: {done.stderr.decode('utf-8', 'replace').strip()[:2000]}")
-    if len(done.stdout) > MAX_FILE_BYTES:
+    if completed.returncode:
+        raise ObjectsError(f"{path}: kustomize: {completed.stderr.decode('utf-8', 'replace').strip()[:2000]}")
+    if len(completed.stdout) > MAX_FILE_BYTES:
         raise ObjectsError(f"{path}: the output of kustomize has more than {MAX_FILE_BYTES} bytes")
-    return done.stdout.decode("utf-8", "replace")
+    return completed.stdout.decode("utf-8", "replace")
 
 
 def _checked(documents: Iterable[tuple[Any, str]]) -> Iterator[tuple[Object, str]]:

@@ -123,25 +123,25 @@ def range_end(prefix: bytes) -> bytes:
 
 
 def equal_version(key: bytes, version: int) -> Any:
-    """Whether the key was written so often since it was created."""
+    """A comparison: the key has been written this many times since its creation."""
     return Compare(result=EQUAL, target=VERSION, key=key, version=version)
 
 
 def unchanged(key: bytes, revision: int) -> Any:
-    """Whether that was the last change of the key; 0 for a key that is not there."""
+    """A comparison: ``revision`` is the mod revision of the key; 0: the key does not exist."""
     return Compare(result=EQUAL, target=MODIFIED, key=key, mod_revision=revision)
 
 
 def get(key: bytes) -> Any:
-    """Read one key, in a transaction."""
+    """An operation of a transaction: read one key."""
     return RequestOp(request_range=RangeRequest(key=key))
 
 
 def put(key: bytes, value: bytes, lease: int = 0) -> Any:
-    """Write one key, in a transaction."""
+    """An operation of a transaction: write one key."""
     return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
 
 
 def delete(key: bytes) -> Any:
-    """Remove one key, in a transaction."""
+    """An operation of a transaction: delete one key."""
     return RequestOp(request_delete_range=DeleteRangeRequest(key=key))

@@ -63,7 +63,7 @@ _decode_namespace = msgspec.json.Decoder(_Namespace).decode
 
 
 class PodSecurity(Plugin):
-    """Validates only: it changes no object."""
+    """Validating admission; objects are not changed."""
 
     resources = frozenset(
         {"pods", "namespaces", *(f"{name}.{group}" if group else name for group, name in _TEMPLATE_PATHS)},
@@ -136,7 +136,7 @@ class PodSecurity(Plugin):
             )
 
     def _policy(self, write: AdmissionAttributes) -> Policy | None:
-        """The policy for the write; None if it is exempt."""
+        """The policy of the write's namespace; None if the write is exempt or the namespace does not exist."""
         options = self._options
         if write.namespace in options.exempt_namespaces:
             add_audit_annotation(_EXEMPT, "namespace")
@@ -269,7 +269,7 @@ def _is_significant_pod_update(pod: Object, old: Object) -> bool:
 
 
 def _prioritize_pods(pods: Iterable[Object], exempt: frozenset[str]) -> list[Object]:
-    """First the pods without a controller and one pod of each controller: the others are likely the same."""
+    """Sort pods without a controller and one pod of each controller first: pods of one controller are mostly alike."""
     prioritized: list[Object] = []
     remaining: list[Object] = []
     evaluated_controllers = set()

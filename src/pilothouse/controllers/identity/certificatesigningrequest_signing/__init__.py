@@ -32,7 +32,7 @@ YEAR = 8760 * 3600.0
 
 
 class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of one CA for all signers, or of some signers; then the others do not run. Duration in seconds."""
+    """The files of one CA for all signers, or CAs of single signers, which disable the others. Duration in seconds."""
 
     cert_file: str = ""
     key_file: str = ""
@@ -46,7 +46,7 @@ class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
     legacy_unknown_cert_file: str = ""
     legacy_unknown_key_file: str = ""
     pair: "Pair | None" = None
-    """The CA of all signers where there are no files: that of an embedded server."""
+    """The CA of all signers if no file is set: the CA of an embedded server."""
 
     def own_files(self) -> Mapping[str, tuple[str, str]]:
         """The files of each signer, by the signer's name in flags."""
@@ -58,12 +58,13 @@ class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     @property
-    def names_some(self) -> bool:
+    def has_own_files(self) -> bool:
+        """Whether a signer has files of its own."""
         return any(certificate or key for certificate, key in self.own_files().values())
 
     @property
     def can_sign(self) -> bool:
-        return bool(self.cert_file and self.key_file) or self.names_some or self.pair is not None
+        return bool(self.cert_file and self.key_file) or self.has_own_files or self.pair is not None
 
     def validate(self) -> list[str]:
         """Files that cannot be combined (v1.36 ``cmd/kube-controller-manager/app/options/csrsigningcontroller.go``)."""
@@ -73,7 +74,7 @@ class SigningOptions(msgspec.Struct, frozen=True, kw_only=True):
                 errors.append(f'"cluster-signing-{signer}": cannot specify cert without key')
             if key and not certificate:
                 errors.append(f'"cluster-signing-{signer}": cannot specify key without cert')
-        if self.names_some and (self.cert_file or self.key_file):
+        if self.has_own_files and (self.cert_file or self.key_file):
             errors.append(
                 "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same "
                 "time"

@@ -1,4 +1,4 @@
-"""The CAs of the signers: read from files, and again when those change.
+"""The CAs of the signers: read from files, and reloaded when the files change.
 
 If a new pair does not match or cannot be read, the old one stays in use, as upstream (apiserver
 ``dynamiccertificates/dynamic_serving_content.go``, v0.36). Errors never include the content of a file.
@@ -38,19 +38,19 @@ _SIGNERS = {
 
 
 class InvalidAuthority(Exception):
-    """Files that no certificate can be signed with."""
+    """The files do not contain a usable CA."""
 
 
 def authorities(options: SigningOptions, log: Log) -> dict[str, Source]:
-    """The CA of each signer that runs. Raises ``CannotRun``."""
+    """The CA of each enabled signer, by its name. Raises ``CannotRun`` if a CA is unusable."""
     sources: dict[str, Source] = {}
     by_files: dict[tuple[str, str], Source] = {}
     if options.pair is not None:
-        # Used like the content of files, for all signers.
+        # Used in place of the default files, for all signers.
         by_files["", ""] = _fixed(authority_of(options.pair))
     for signer_flag, file_pairs in options.own_files().items():
         signer = _SIGNERS[signer_flag]
-        files = file_pairs if options.names_some else (options.cert_file, options.key_file)
+        files = file_pairs if options.has_own_files else (options.cert_file, options.key_file)
         if not any(files) and files not in by_files:
             log.info("Skipping a CSR signer because files were specified for others and not for it", signer=signer)
             continue
@@ -74,16 +74,16 @@ def authority_of(pair: Pair) -> Authority:
         raise ValueError(f"expected 1 certificate, found {len(certificates)}")
     key = serialization.load_pem_private_key(pair.key, None)
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey):
-        raise ValueError("unsupported type of private key for signing certificates")  # noqa: TRY004  # of a file's content
+        raise ValueError("unsupported type of private key for signing certificates")  # noqa: TRY004  # about the content of a file
     return Authority(certificates[0], key)
 
 
 class AuthorityFiles:
-    """A certificate and its key in two files. Raises ``InvalidAuthority`` if they cannot be used at first."""
+    """A certificate and its key in two files. The constructor raises ``InvalidAuthority`` if they are unusable."""
 
     def __init__(self, certificate: str, key: str, log: Log) -> None:
         self._certificate, self._key, self._log = Path(certificate), Path(key), log
-        # Before they are read: a later change is noticed the next time.
+        # Taken before reading, so that a change in between is noticed at the next call.
         self._stamp = self._stamp_now()
         try:
             self._authority = self._read()
@@ -92,7 +92,7 @@ class AuthorityFiles:
             raise InvalidAuthority(f'error reading CA cert file "{certificate}": {reason}') from error
 
     def current(self) -> Authority:
-        """The content of the files when they could last be used."""
+        """The CA of the last successful load. Reloads the files if they have changed."""
         stamp = self._stamp_now()
         if stamp != self._stamp:
             self._stamp = stamp

@@ -55,7 +55,7 @@ def desired_endpoints(service: Service, pods: Iterable[Pod]) -> DesiredEndpoints
 
 
 def _subsets(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
-    """One subset for each pod and port."""
+    """One subset for each pod and port, before ``repack``."""
     subsets: list[EndpointSubset] = []
     publish_not_ready = service.spec.publish_not_ready_addresses
     for pod in pods:
@@ -72,15 +72,15 @@ def _subsets(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
         for port in service.spec.ports:
             number = port_of(pod, port)
             if number is not None:
-                host_name = EndpointsPort(
+                endpoint_port = EndpointsPort(
                     name=port.name, port=number, protocol=port.protocol or "TCP", app_protocol=port.app_protocol
                 )
-                subsets.append(EndpointSubset(addresses=ready, not_ready_addresses=not_ready, ports=(host_name,)))
+                subsets.append(EndpointSubset(addresses=ready, not_ready_addresses=not_ready, ports=(endpoint_port,)))
     return subsets
 
 
 def address_of(service: Service, pod: Pod) -> EndpointAddress | None:
-    """The pod's address of the Service's family; ``None`` if it has none (``podToEndpointAddressForService``)."""
+    """The pod's address in the Service's IP family; ``None`` if it has none (``podToEndpointAddressForService``)."""
     family = _family(service, pod)
     for pod_ip in pod.status.pod_ips:
         ip = canonical_ip(pod_ip.ip)
@@ -115,12 +115,12 @@ def truncate(subsets: Subsets, capacity: int = CAPACITY) -> tuple[Subsets, bool]
     if ready + not_ready <= capacity:
         return subsets, False
     cut_ready = ready > capacity
-    room, total = (capacity, ready) if cut_ready else (capacity - ready, not_ready)
-    remaining = room
+    limit, total = (capacity, ready) if cut_ready else (capacity - ready, not_ready)
+    remaining = limit
     truncated_subsets: list[EndpointSubset] = []
     for subset in subsets:
         addresses = subset.addresses if cut_ready else subset.not_ready_addresses
-        share = addresses[: min(remaining, math.ceil(len(addresses) / total * room))]
+        share = addresses[: min(remaining, math.ceil(len(addresses) / total * limit))]
         remaining -= len(share)
         if cut_ready:
             truncated_subsets.append(replace(subset, addresses=share, not_ready_addresses=()))

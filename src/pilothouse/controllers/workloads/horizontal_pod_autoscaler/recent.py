@@ -14,21 +14,21 @@ from pilothouse.api.autoscaling import HorizontalPodAutoscalerBehavior, HPAScali
 
 
 class Recommendation(msgspec.Struct, frozen=True):
-    """A recommendation from the metrics, before limits."""
+    """A recommendation computed from the metrics, before stabilization and limits."""
 
     replicas: int
     at: float
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A scaling by this controller; ``by`` is positive in both directions."""
+    """A change of the size by this controller; ``replica_change`` is positive in both directions."""
 
     by: int
     at: float
 
 
 class RecentScaling(msgspec.Struct, kw_only=True):
-    """The memory of one autoscaler."""
+    """The recommendations and scale events of one autoscaler."""
 
     uid: str = ""
     recommendations: list[Recommendation] = []
@@ -36,32 +36,32 @@ class RecentScaling(msgspec.Struct, kw_only=True):
     downs: list[Change] = []
 
     def record_initial_recommendation(self, replicas: int, now: float) -> None:
-        """Before the first sync the current size is recommended, so that a restart scales nothing down
+        """Record the current size before the first sync, so that a restart scales nothing down
         (kubernetes#68826)."""
         if not self.recommendations:
             self.recommendations.append(Recommendation(replicas, now))
 
     def recommend(self, replicas: int, now: float, outdated: float) -> None:
-        """Store it; entries older than ``outdated`` may be replaced."""
+        """Record a recommendation. Entries older than ``outdated`` may be replaced."""
         _store(self.recommendations, Recommendation(replicas, now), outdated)
 
     def store_scale_event(
         self, behavior: HorizontalPodAutoscalerBehavior | None, before: int, after: int, now: float
     ) -> None:
-        """The size was changed. Not needed without policies."""
+        """Record a change of the size; without ``behavior`` it is not needed."""
         if behavior is None:
             return
         up = after > before
         rules = behavior.scale_up if up else behavior.scale_down
-        _store(self.ups if up else self.downs, Change(abs(after - before), now), now - longest_period(rules))
+        _store(self.ups if up else self.downs, Change(abs(after - before), now), now - longest_policy_period(rules))
 
     def replicas_before(self, current: int, seconds: int, now: float) -> int:
-        """The size so many seconds ago, without changes by others."""
+        """The size ``seconds`` ago, if only this controller has changed it (``getReplicasChangePerPeriod``)."""
         since = now - seconds
         return current - _sum_since(self.ups, since) + _sum_since(self.downs, since)
 
 
-def longest_period(rules: HPAScalingRules | None) -> int:
+def longest_policy_period(rules: HPAScalingRules | None) -> int:
     return max((policy.period_seconds for policy in rules.policies), default=0) if rules is not None else 0
 
 
@@ -74,9 +74,9 @@ E = TypeVar("E", Recommendation, Change)
 
 def _store(entries: list[E], entry: E, outdated: float) -> None:
     slot = None
-    for at, recorded in enumerate(entries):
+    for index, recorded in enumerate(entries):
         if recorded.at < outdated:
-            slot = at
+            slot = index
     if slot is None:
         entries.append(entry)
     else:

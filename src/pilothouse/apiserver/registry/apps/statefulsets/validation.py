@@ -68,11 +68,13 @@ _CLAIMS = PersistentVolumeClaimStrategy()
 
 
 def validate_stateful_set_on_update(obj: Object, old: Object) -> ErrorList:
+    """The part of the spec's validation that an update repeats."""
     if obj["spec"] == old["spec"]:
         return []
     errors = validate_stateful_set(obj["spec"], is_update=True)
     if errors and validate_stateful_set(old["spec"], is_update=True):
-        # The template of an invalid stored object is not validated: it may be older than this validation.
+        # The template of an invalid stored object is not validated: it may have been stored before this validation
+        # existed.
         errors = validate_stateful_set(obj["spec"], is_update=True, template=False)
     return errors
 
@@ -94,6 +96,7 @@ def validate_stateful_set_status_update(obj: Object, old: Object) -> ErrorList:
 
 
 def validate_stateful_set_update(obj: Object, old: Object) -> ErrorList:
+    """Immutable fields (``ValidateStatefulSetUpdate``)."""
     if obj["spec"] == old["spec"]:
         return []
     immutable, old_immutable = ({k: v for k, v in o["spec"].items() if k not in _MUTABLE_FIELDS} for o in (obj, old))
@@ -101,8 +104,8 @@ def validate_stateful_set_update(obj: Object, old: Object) -> ErrorList:
 
 
 def validate_stateful_set(spec: Object, *, is_update: bool = False, template: bool = True) -> ErrorList:
-    """``ValidateStatefulSetSpec``. ``is_update``: immutable fields of the stored object may be older than their
-    validation, and are not validated. ``template``: whether the template is validated (its labels always are)."""
+    """``ValidateStatefulSetSpec``. ``is_update``: immutable fields are not validated, because they may have been stored
+    before their validation existed. ``template``: whether the template is validated (its labels always are)."""
     errors = validate_stateful_set_policies(spec)
     for position, claim in enumerate(() if is_update else spec.get("volumeClaimTemplates") or ()):
         errors += [
