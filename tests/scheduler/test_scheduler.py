@@ -159,9 +159,24 @@ async def test_events_that_cannot_help_cause_no_attempt(world: World) -> None:
     for number in range(5):
         await world.create_node(f"small{number}", cpu="1")
         await world.create_pod(f"q{number}", node="a", cpu="100m")
-        await world.delete(f"q{number}", grace=0)
+        labels = merge_patch({"metadata": {"labels": {"number": str(number)}}})
+        await world.client.patch(NODES.raw, "a", labels)
         await asyncio.sleep(1)
     assert [e.count for e in await world.events()] == [1]
+
+
+async def test_the_condition_is_up_to_date_after_a_pod_was_deleted_from_a_node(world: World) -> None:
+    # NodeResourcesFit has pods tried again after any such pod (``isSchedulableAfterPodEvent``).
+    await world.create_node("a", cpu="1")
+    room = merge_patch({"status": {"allocatable": {"pods": "1"}}})
+    await world.client.patch(NODES.raw, "a", room, subresource="status")
+    await world.create_pod("q", node="a", cpu="100m")
+    await world.create_pod(cpu="2")
+    await asyncio.sleep(20)
+    assert "1 Too many pods" in (await world.existing()).status.conditions[0].message
+    await world.delete("q", grace=0)
+    await asyncio.sleep(1)
+    assert "1 Too many pods" not in (await world.existing()).status.conditions[0].message
 
 
 async def test_new_labels_of_a_namespace_help_only_after_five_minutes(world: World) -> None:
@@ -225,11 +240,12 @@ async def test_pods_of_other_schedulers_and_terminating_pods_are_not_scheduled(w
 
 
 async def test_the_pod_of_highest_priority_is_scheduled_first(world: World) -> None:
+    await world.create_node("a", unschedulable=True)
     for number, priority in enumerate((0, 100, 50)):
         await create_priority_class(world, f"c{number}", priority)
         await world.create_pod(f"p{number}", cpu="3", priorityClassName=f"c{number}")
     await asyncio.sleep(60)
-    await world.create_node("a")
+    await world.client.patch(NODES.raw, "a", merge_patch({"spec": {"unschedulable": None}}))
     await asyncio.sleep(60)
     assert [name for name, node in (await assigned_nodes(world)).items() if node] == ["p1"]
 

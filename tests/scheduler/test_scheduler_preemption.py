@@ -13,7 +13,7 @@ from tests.tables import cases
 
 from pilothouse.api.core import NODES, PODS
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS
-from pilothouse.client import merge_patch
+from pilothouse.client import Patch, merge_patch
 from pilothouse.client.interceptor import Rule, conflict, delay, fail
 from pilothouse.scheduler.plugins.default_selector import SERVICES
 
@@ -313,17 +313,46 @@ async def test_the_room_of_a_preemptor_being_deleted_is_given_to_others(world: W
 
 async def test_the_room_is_given_to_others_when_another_program_clears_the_nomination(world: World) -> None:
     await world.create_node("a")
-    await world.create_pod("low", cpu="3", metadata=HOLD)
+    await high(world, "other")
     await asyncio.sleep(1)
     await high(world, cpu="4")
-    await asyncio.sleep(1)
+    await _nominate(world, "a")
     await world.create_pod("late", cpu="1")
     await asyncio.sleep(20)
-    await world.client.patch(
-        PODS.raw, "p", merge_patch({"status": {"nominatedNodeName": None}}), "default", subresource="status"
-    )
+    assert (await assigned_nodes(world))["late"] == ""
+    await _nominate(world, None)
     await asyncio.sleep(1)
     assert (await assigned_nodes(world))["late"] == "a"
+
+
+async def _nominate(w: World, node: str | None) -> None:
+    patch = merge_patch({"status": {"nominatedNodeName": node}})
+    await w.client.patch(PODS.raw, "p", patch, "default", subresource="status")
+
+
+@cases(
+    "event",
+    {
+        "the node is uncordoned": merge_patch({"spec": {"unschedulable": None}}),
+        "its taint is removed": merge_patch({"spec": {"taints": None}}),
+        "it gets the label": merge_patch({"metadata": {"labels": {"disk": "ssd"}}}),
+    },
+)
+async def test_an_event_of_a_full_node_has_preemption_tried_again(world: World, event: Patch) -> None:
+    await world.create_node("a", unschedulable=True)
+    await world.create_node("b", taints=[{"key": "t", "effect": "NoSchedule"}])
+    await world.create_node("c")
+    for name in "abc":
+        labels = {"disk": "ssd" if name != "c" else "hdd"}
+        await world.client.patch(NODES.raw, name, merge_patch({"metadata": {"labels": labels}}))
+        await world.create_pod(f"low-{name}", node=name, cpu="3", metadata=HOLD)
+    await high(world, nodeSelector={"disk": "ssd"})
+    await asyncio.sleep(60)
+    assert await events(world, "Preempted") == []
+    for name in "abc":
+        await world.client.patch(NODES.raw, name, event)
+    await asyncio.sleep(1)
+    assert len(await events(world, "Preempted")) == 1
 
 
 @cases(

@@ -10,14 +10,14 @@ from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.backend.cache import Cache
 from pilothouse.scheduler.backend.scheduling_queue import PriorityQueue, QueuedPodInfo
 from pilothouse.scheduler.framework.runtime import Framework
-from pilothouse.scheduler.framework.types import NodeChange, NodeInfo, PodInfo, PodState, node_change
+from pilothouse.scheduler.framework.types import NodeChange, PodInfo, PodState, node_change
 from pilothouse.scheduler.plugins import volume_binding
 from pilothouse.scheduler.plugins.volume_binder import VolumeBinder
 from pilothouse.scheduler.queueing_hints import (
-    NodeHint,
     is_schedulable_after_node_change,
     is_schedulable_after_pod_added,
     is_schedulable_after_pod_removed,
+    is_schedulable_after_pod_update,
 )
 from pilothouse.semantics.pods import is_terminal
 
@@ -129,29 +129,28 @@ class EventHandlers:
 
     def delete_nomination(self, key: str) -> None:
         """Remove the nomination of a pod: the room may help others (``hasNominatedNodeNameChanged``)."""
-        nominator = self._cache.nominator
-        node_name = nominator.nominated_node_name(key)
-        if node_name:
-            nominator.delete_nominated_pod_if_exists(key)
-            self._move_pods_for_node(self._cache.nodes.get(node_name), "UnschedulablePodUpdate")
+        nominated = self._cache.nominator.delete_nominated_pod_if_exists(key)
+        if nominated is not None and self._queue.has_unschedulable_pods():
+            # Only for pods of lower or equal priority it counted as if it were on the node.
+            self._move_pods(
+                lambda pod_info, rejected_by: (
+                    pod_info.priority <= nominated.priority
+                    and is_schedulable_after_pod_removed(pod_info, rejected_by, nominated, self._framework.namespaces)
+                ),
+                "UnschedulablePodUpdate",
+            )
 
     # Nodes
 
     def _update_node(self, old: Node | None, node: Node) -> None:
         if self._cache.update_node(node):
-            event = "NodeAdd" if old is None else "NodeUpdate"
-            self._move_pods_for_node(self._cache.nodes[node.metadata.name], event, node_change(old, node))
+            self._move_pods_for_node("NodeAdd" if old is None else "NodeUpdate", node_change(old, node))
 
     def _delete_node(self, node: Node) -> None:
         self._volume_binder.node_deleted()
         node_info = self._cache.remove_node(node.metadata.name)
-        if node_info is not None and self._queue.has_unschedulable_pods(cluster_wide=True):
-            change = node_change(node_info.node, None)
-            self._move_pods(
-                lambda pod_info, rejected_by: is_schedulable_after_node_change(pod_info, rejected_by, change),
-                "NodeDelete",
-                cluster_wide=True,
-            )
+        if node_info is not None:
+            self._move_pods_for_node("NodeDelete", node_change(node_info.node, None))
 
     # Moving unschedulable pods
 
@@ -166,18 +165,11 @@ class EventHandlers:
 
         self._queue.move_all_to_active_or_backoff_queue(is_worth_requeuing, event=event, cluster_wide=cluster_wide)
 
-    def _move_pods_for_node(self, node_info: NodeInfo | None, event: str, change: NodeChange | None = None) -> None:
-        """There may be room on the node that was not there before."""
-        if node_info is None or not self._queue.has_unschedulable_pods():
-            return
-        node_hint = NodeHint(self._framework, node_info)
-        self._move_pods(
-            lambda pod_info, rejected_by: (
-                node_hint.is_schedulable(pod_info, rejected_by)
-                or (change is not None and is_schedulable_after_node_change(pod_info, rejected_by, change))
-            ),
-            event,
-        )
+    def _move_pods_for_node(self, event: str, change: NodeChange) -> None:
+        if self._queue.has_unschedulable_pods():
+            self._move_pods(
+                lambda pod_info, rejected_by: is_schedulable_after_node_change(pod_info, rejected_by, change), event
+            )
 
     def move_pods_for_assigned_pod(self, before: PodState | None, after: PodState | None) -> None:
         """A pod was added to a node (``before`` is None), removed from it (``after`` is None), or changed on it."""
@@ -186,19 +178,14 @@ class EventHandlers:
         if not self._queue.has_unschedulable_pods(cluster_wide=cluster_wide):
             return
         namespaces = self._framework.namespaces
-        node_info = self._cache.nodes.get(before.node_name) if before is not None else None
-        node_hint = NodeHint(self._framework, node_info) if node_info is not None else None
 
         def hint(pod_info: PodInfo, rejected_by: frozenset[str]) -> bool:
-            if node_hint is not None and node_hint.is_schedulable(pod_info, rejected_by):
-                return True
-            if before is not None and is_schedulable_after_pod_removed(
-                pod_info, rejected_by, before.pod_info, namespaces
-            ):
-                return True
-            return after is not None and is_schedulable_after_pod_added(
-                pod_info, rejected_by, after.pod_info, namespaces
-            )
+            if before is None:
+                assert after is not None, "a pod that was added has a state"
+                return is_schedulable_after_pod_added(pod_info, rejected_by, after.pod_info, namespaces)
+            if after is None:
+                return is_schedulable_after_pod_removed(pod_info, rejected_by, before.pod_info, namespaces)
+            return is_schedulable_after_pod_update(pod_info, rejected_by, before.pod_info, after.pod_info, namespaces)
 
         event = "AssignedPodAdd" if before is None else "AssignedPodDelete" if after is None else "AssignedPodUpdate"
         self._move_pods(hint, event, cluster_wide=cluster_wide)

@@ -1,64 +1,46 @@
 """Whether an event may make an unschedulable pod schedulable. Pure.
 
-A pod is scheduled again only for events that may change the result of a plugin that rejected it (kube-scheduler v1.36,
-``EventsToRegister`` of each plugin). An event on one node is decided by filtering that node. PodTopologySpread and
-InterPodAffinity also depend on pods and labels of other nodes; their hints are functions of the plugins.
+A pod is scheduled again only for events that may change the result of a plugin that rejected it: the queueing hints of
+kube-scheduler v1.36 (``EventsToRegister`` of each plugin). A hint looks only at the event, not at the room on the node:
+a pod that does not fit may have victims there now. A pod that no plugin rejected is scheduled again for every event.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Mapping
 
-from pilothouse.scheduler.framework.runtime import Framework
-from pilothouse.scheduler.framework.status import NODE_NOT_IN_PRE_FILTER_RESULT, Status
-from pilothouse.scheduler.framework.types import NodeChange, NodeInfo, PodInfo
-from pilothouse.scheduler.plugins import interpod_affinity, pod_topology_spread
+from pilothouse.scheduler.framework.types import NodeChange, PodInfo
+from pilothouse.scheduler.plugins import (
+    interpod_affinity,
+    node_affinity,
+    node_name,
+    node_ports,
+    node_resources_fit,
+    node_unschedulable,
+    pod_topology_spread,
+    taint_toleration,
+    volume_binding,
+)
 from pilothouse.scheduler.plugins.interpod_affinity import NamespaceLister
 
 CLUSTER_WIDE_PLUGINS = (pod_topology_spread.NAME, interpod_affinity.NAME)
-"""The plugins whose result for a node depends on pods of other nodes."""
+"""The plugins whose result for a node depends on pods of other nodes. Only they have hints for pods that are added."""
 
-
-class NodeHint:
-    """The hint for an event on one node. Created per event: pods with the same signature share a result."""
-
-    def __init__(self, framework: Framework, node_info: NodeInfo) -> None:
-        self._framework = framework
-        self._node_info = node_info
-        self._known: dict[Hashable, Status | None] = {}
-
-    def is_schedulable(self, pod_info: PodInfo, rejected_by: frozenset[str]) -> bool:
-        """Whether the node fits now; or is rejected by a cluster-wide plugin that did not reject the pod before,
-        because another plugin rejected the node first. The next attempt lets the pod wait for events of that plugin."""
-        status = self._status(pod_info)
-        return status is None or (status.plugin in CLUSTER_WIDE_PLUGINS and status.plugin not in rejected_by)
-
-    def _status(self, pod_info: PodInfo) -> Status | None:
-        cache = self._framework.cache
-        if (
-            pod_info.affinity_terms is not None
-            or pod_info.hard_constraints
-            or pod_info.claim_names
-            or cache.existing_anti_affinity
-            or cache.nominator.nominated_node_name(pod_info.key)
-        ):
-            return self._filter(pod_info)
-        key = (pod_info.signature, pod_info.priority) if cache.nominator.nominated_pods else pod_info.signature
-        if key not in self._known:
-            self._known[key] = self._filter(pod_info)
-        return self._known[key]
-
-    def _filter(self, pod_info: PodInfo) -> Status | None:
-        if pod_info.node_names is not None and self._node_info.name not in pod_info.node_names:
-            return NODE_NOT_IN_PRE_FILTER_RESULT
-        return self._framework.filter_node(pod_info, self._node_info)
+_NODE_HINTS: Mapping[str, Callable[[PodInfo, NodeChange], bool]] = {
+    node_unschedulable.NAME: node_unschedulable.is_schedulable_after_node_change,
+    node_name.NAME: node_name.is_schedulable_after_node_change,
+    taint_toleration.NAME: taint_toleration.is_schedulable_after_node_change,
+    node_affinity.NAME: node_affinity.is_schedulable_after_node_change,
+    node_ports.NAME: node_ports.is_schedulable_after_node_change,
+    node_resources_fit.NAME: node_resources_fit.is_schedulable_after_node_change,
+    volume_binding.NAME: volume_binding.is_schedulable_after_node_change,
+    pod_topology_spread.NAME: pod_topology_spread.is_schedulable_after_node_change,
+    interpod_affinity.NAME: interpod_affinity.is_schedulable_after_node_change,
+}
 
 
 def is_schedulable_after_node_change(pod_info: PodInfo, rejected_by: frozenset[str], change: NodeChange) -> bool:
-    """Whether a node that was added, updated or deleted may help through topology domains."""
-    return (
-        pod_topology_spread.NAME in rejected_by
-        and pod_topology_spread.is_schedulable_after_node_change(pod_info, change)
-    ) or (
-        interpod_affinity.NAME in rejected_by and interpod_affinity.is_schedulable_after_node_change(pod_info, change)
+    """Whether a node that was added, updated or deleted may help."""
+    return not rejected_by or any(
+        plugin in rejected_by and hint(pod_info, change) for plugin, hint in _NODE_HINTS.items()
     )
 
 
@@ -77,7 +59,33 @@ def is_schedulable_after_pod_added(
 def is_schedulable_after_pod_removed(
     pod_info: PodInfo, rejected_by: frozenset[str], removed: PodInfo, namespaces: NamespaceLister
 ) -> bool:
-    """Whether a pod that was removed from a node or relabeled there may help, on any node."""
+    """Whether a pod that was removed from its node, or is not nominated for a node any more, may help, on any node."""
+    return (
+        not rejected_by
+        # Its resources, or its place among the pods of the node.
+        or node_resources_fit.NAME in rejected_by
+        or (node_ports.NAME in rejected_by and node_ports.is_schedulable_after_pod_removed(pod_info, removed))
+        or _is_schedulable_without_labels(pod_info, rejected_by, removed, namespaces)
+    )
+
+
+def is_schedulable_after_pod_update(
+    pod_info: PodInfo, rejected_by: frozenset[str], before: PodInfo, after: PodInfo, namespaces: NamespaceLister
+) -> bool:
+    """Whether a pod on a node that has other labels or requests less may help, on any node."""
+    if node_resources_fit.NAME in rejected_by and node_resources_fit.is_schedulable_after_pod_update(
+        pod_info, before, after
+    ):
+        return True
+    return before.labels != after.labels and (
+        _is_schedulable_without_labels(pod_info, rejected_by, before, namespaces)
+        or is_schedulable_after_pod_added(pod_info, rejected_by, after, namespaces)
+    )
+
+
+def _is_schedulable_without_labels(
+    pod_info: PodInfo, rejected_by: frozenset[str], removed: PodInfo, namespaces: NamespaceLister
+) -> bool:
     return (
         pod_topology_spread.NAME in rejected_by
         and pod_topology_spread.is_schedulable_after_pod_change(pod_info, removed)

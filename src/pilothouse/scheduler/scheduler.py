@@ -215,7 +215,7 @@ class Scheduler:
         self.decisions.add(self._env.now().timestamp(), key, node=node_name, feasible_nodes=result.feasible_nodes)
         assumed_volumes = self._assume_pod_volumes(pod_info, node_name)
         pod_state = self._cache.assume_pod(pod_info, node_name)
-        self._handlers.delete_nomination(key)
+        self._cache.nominator.delete_nominated_pod_if_exists(key)
         self._handlers.move_pods_for_assigned_pod(None, pod_state)
         group.start(self._binding_cycle(queued_pod, pod_info, result, assumed_volumes, began), name=f"bind {key}")
 

@@ -29,9 +29,9 @@ async def now_ready(queue: PriorityQueue) -> list[str]:
             return keys
 
 
-async def park(queue: PriorityQueue, key: str, *, attempts: int = 1) -> QueuedPodInfo:
+async def park(queue: PriorityQueue, key: str, *, attempts: int = 1, priority: int = 0) -> QueuedPodInfo:
     """An unschedulable pod after that many attempts."""
-    queue.add(key, "u", 0)
+    queue.add(key, "u", priority)
     entry = await queue.pop()
     assert entry.key == key
     entry.attempts = attempts
@@ -112,6 +112,37 @@ async def test_a_moved_pod_is_popped_from_backoff_when_no_other_pod_is_ready(que
     queue.move_all_to_active_or_backoff_queue(always)
     queue.add("b", "u", -1)
     assert await now_ready(queue) == ["b", "a"], "but pods without backoff come first"
+
+
+async def test_pods_whose_backoff_ends_in_the_same_second_are_ordered_by_priority(queue: PriorityQueue) -> None:
+    await asyncio.sleep(0.1)
+    for key, priority in (("a", 0), ("b", 10), ("c", 0)):
+        await asyncio.sleep(0.1)
+        await park(queue, key, priority=priority)
+    await park(queue, "d", attempts=3, priority=20)
+    queue.move_all_to_active_or_backoff_queue(always)
+    assert await now_ready(queue) == ["b", "a", "c", "d"]
+
+
+async def test_a_pod_that_was_tried_before_another_one_was_added_comes_first(queue: PriorityQueue) -> None:
+    await park(queue, "a")
+    await asyncio.sleep(60)
+    queue.add("b", "u", 0)
+    queue.move_all_to_active_or_backoff_queue(always)
+    assert await now_ready(queue) == ["a", "b"]
+
+
+async def test_pods_in_backoff_do_not_overtake_one_of_higher_priority_whose_report_is_being_written(
+    queue: PriorityQueue,
+) -> None:
+    queue.add("high", "u", 10)
+    high = await queue.pop()
+    queue.mark_unschedulable(high, frozenset())
+    await park(queue, "low")
+    queue.move_all_to_active_or_backoff_queue(always)
+    assert await now_ready(queue) == []
+    queue.add_unschedulable(high)
+    assert await now_ready(queue) == ["high", "low"]
 
 
 @pytest.mark.parametrize(("attempts", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (100, 10)])

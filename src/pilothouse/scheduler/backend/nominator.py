@@ -28,14 +28,16 @@ class Nominator:
             self._nominated_pod_to_node[pod_info.key] = node_name
             self._nominated_pods.setdefault(node_name, {})[pod_info.key] = pod_info
 
-    def delete_nominated_pod_if_exists(self, key: str) -> None:
-        """Remove the nomination of the pod."""
+    def delete_nominated_pod_if_exists(self, key: str) -> PodInfo | None:
+        """Remove the nomination of the pod. Returns the pod that was nominated."""
         node_name = self._nominated_pod_to_node.pop(key, None)
-        if node_name is not None:
-            pods = self._nominated_pods[node_name]
-            del pods[key]
-            if not pods:
-                del self._nominated_pods[node_name]
+        if node_name is None:
+            return None
+        pods = self._nominated_pods[node_name]
+        pod_info = pods.pop(key)
+        if not pods:
+            del self._nominated_pods[node_name]
+        return pod_info
 
     def nominated_node_name(self, key: str) -> str:
         """The node that the pod is nominated for, or an empty name."""

@@ -2,7 +2,7 @@
 
 A pod is in one of these states:
 
-* *activeQ*: to be scheduled next; higher priority first, then in the order in which they were added.
+* *activeQ*: to be scheduled next; higher priority first, then the pod that was added, or last tried, first.
 * *in flight*: ``pop`` returned it, and the decision is being carried out.
 * *reporting*: no node fits, and this is being written. An event that may help is remembered until
   ``add_unschedulable`` (upstream's in-flight events).
@@ -31,6 +31,8 @@ from pilothouse.scheduler.metrics import SchedulerMetrics
 
 BACKOFF_SECONDS = (1.0, 10.0)
 """First and longest backoff (``podInitialBackoffSeconds``, ``podMaxBackoffSeconds``)."""
+BACKOFF_ORDERING_WINDOW_SECONDS = 1.0
+"""Pods whose backoff ends in the same window are ordered as in activeQ (``backoffQOrderingWindowDuration``)."""
 POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS = 300.0
 """After this long a pod is scheduled again without an event."""
 
@@ -51,7 +53,7 @@ class QueuedPodInfo:
 
     __slots__ = (
         "added_at", "attempts", "backoff_until", "flushed", "key", "move_requested", "pod_info", "priority", "sequence",
-        "state", "taken", "triggers", "uid", "unschedulable_at", "unschedulable_plugins",
+        "state", "taken", "timestamp", "triggers", "uid", "unschedulable_plugins",
     )  # fmt: skip
 
     def __init__(self, key: str, uid: str, priority: int, added_at: float = 0.0) -> None:
@@ -69,7 +71,8 @@ class QueuedPodInfo:
         self.pod_info: PodInfo | None = None
         self.unschedulable_plugins: frozenset[str] = frozenset()
         """The plugins that rejected it in the last attempt."""
-        self.unschedulable_at = 0.0
+        self.timestamp = 0.0
+        """When it was added, or its last attempt ended. Among pods of one priority the earliest is scheduled first."""
         self.backoff_until = 0.0
         self.sequence = 0
         self.triggers: Triggers | None = None
@@ -97,8 +100,8 @@ class QueuedPodInfo:
         return self.pod_info
 
 
-_Item = tuple[float, int, QueuedPodInfo]
-"""In a heap: priority or time, sequence number, pod."""
+_Item = tuple[float, float, float, int, QueuedPodInfo]
+"""In a heap: end of the backoff, negative priority, timestamp, sequence number, pod."""
 
 
 class PriorityQueue:
@@ -112,6 +115,7 @@ class PriorityQueue:
         """The pods in the states reporting and unschedulable, which an event may help."""
         self._cluster_wide: dict[str, QueuedPodInfo] = {}
         """Those of them that an event on any node may help."""
+        self._reporting: dict[str, QueuedPodInfo] = {}
         # A pod that changes its state leaves an entry in the heap, which is skipped by its state and sequence number.
         self._active_q: list[_Item] = []
         self._pod_error_backoff_q: list[_Item] = []
@@ -128,7 +132,9 @@ class PriorityQueue:
         queued_pod = self._pods.get(key)
         if queued_pod is None or queued_pod.uid != uid:
             self._delete_unschedulable(key)
+            self._reporting.pop(key, None)
             queued_pod = self._pods[key] = QueuedPodInfo(key, uid, priority, self._metrics.clock())
+            queued_pod.timestamp = self._env.monotonic()
             queued_pod.note()
             self._activate(queued_pod, metrics.POD_ADD)
             return
@@ -143,6 +149,8 @@ class PriorityQueue:
         """Remove a pod in any state."""
         self._pods.pop(key, None)
         self._delete_unschedulable(key)
+        if self._reporting.pop(key, None) is not None:
+            self._notify()
 
     def has_unschedulable_pods(self, *, cluster_wide: bool = False) -> bool:
         """Whether ``move_all_to_active_or_backoff_queue`` could find a pod."""
@@ -166,8 +174,9 @@ class PriorityQueue:
                 return queued_pod
             self._waiter = asyncio.get_running_loop().create_future()
             timer = None
-            if self._pod_error_backoff_q:
-                timer = asyncio.get_running_loop().call_at(self._pod_error_backoff_q[0][0], self._notify)
+            backoffs = [heap[0][0] for heap in (self._pod_error_backoff_q, self._pod_backoff_q) if heap]
+            if backoffs:
+                timer = asyncio.get_running_loop().call_at(min(backoffs), self._notify)
             try:
                 await self._waiter
             finally:
@@ -182,6 +191,7 @@ class PriorityQueue:
         reported. With ``cluster_wide`` pods on any node may help it."""
         if self._pods.get(queued_pod.key) is queued_pod:
             queued_pod.state = _State.REPORTING
+            self._reporting[queued_pod.key] = queued_pod
             queued_pod.unschedulable_plugins = rejected_by
             self._unschedulable_pods[queued_pod.key] = queued_pod
             if cluster_wide:
@@ -191,9 +201,10 @@ class PriorityQueue:
         """Move the pod that was marked to unschedulablePods."""
         if self._pods.get(queued_pod.key) is not queued_pod:
             return
+        self._reporting.pop(queued_pod.key, None)
         queued_pod.state = _State.UNSCHEDULABLE
-        queued_pod.unschedulable_at = self._env.monotonic()
-        queued_pod.backoff_until = queued_pod.unschedulable_at + self._backoff_seconds(queued_pod)
+        queued_pod.timestamp = self._env.monotonic()
+        queued_pod.backoff_until = queued_pod.timestamp + self._backoff_seconds(queued_pod)
         if queued_pod.move_requested:
             self._requeue(queued_pod, metrics.SCHEDULE_ATTEMPT_FAILURE)
         else:
@@ -203,10 +214,12 @@ class PriorityQueue:
         """The attempt failed with an error: schedule the pod again after its backoff."""
         if self._pods.get(queued_pod.key) is queued_pod:
             self._delete_unschedulable(queued_pod.key)
+            self._reporting.pop(queued_pod.key, None)
             if queued_pod.triggers is None and queued_pod.taken is not None:
                 queued_pod.triggers = queued_pod.taken.retried()
             queued_pod.state = _State.BACKOFF
-            self._push(self._pod_error_backoff_q, self._env.monotonic() + self._backoff_seconds(queued_pod), queued_pod)
+            queued_pod.timestamp = self._env.monotonic()
+            self._push(self._pod_error_backoff_q, queued_pod.timestamp + self._backoff_seconds(queued_pod), queued_pod)
             self._metrics.added_to("backoff", metrics.SCHEDULE_ATTEMPT_FAILURE).inc()
             self._notify()
 
@@ -228,7 +241,7 @@ class PriorityQueue:
         """Schedule pods again that no event has moved for ``POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS``."""
         limit = self._env.monotonic() - POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS
         for queued_pod in list(self._unschedulable_pods.values()):
-            if queued_pod.state is _State.UNSCHEDULABLE and queued_pod.unschedulable_at <= limit:
+            if queued_pod.state is _State.UNSCHEDULABLE and queued_pod.timestamp <= limit:
                 queued_pod.note()
                 queued_pod.flushed = True
                 self._requeue(queued_pod, metrics.UNSCHEDULABLE_TIMEOUT)
@@ -260,20 +273,22 @@ class PriorityQueue:
             self._activate(queued_pod, event)
         else:
             queued_pod.state = _State.BACKOFF
-            self._push(self._pod_backoff_q, queued_pod.backoff_until, queued_pod)
+            window = queued_pod.backoff_until // BACKOFF_ORDERING_WINDOW_SECONDS
+            self._push(self._pod_backoff_q, (window + 1) * BACKOFF_ORDERING_WINDOW_SECONDS, queued_pod)
             self._metrics.added_to("backoff", event).inc()
             self._notify()
 
     def _activate(self, queued_pod: QueuedPodInfo, event: str) -> None:
         self._metrics.added_to("active", event).inc()
         queued_pod.state = _State.ACTIVE
-        self._push(self._active_q, -queued_pod.priority, queued_pod)
+        self._push(self._active_q, 0.0, queued_pod)
         self._notify()
 
-    def _push(self, heap: list[_Item], order: float, queued_pod: QueuedPodInfo) -> None:
+    def _push(self, heap: list[_Item], backoff_end: float, queued_pod: QueuedPodInfo) -> None:
         self._sequence += 1
         queued_pod.sequence = self._sequence
-        heapq.heappush(heap, (order, self._sequence, queued_pod))
+        order = backoff_end, -queued_pod.priority, queued_pod.timestamp
+        heapq.heappush(heap, (*order, self._sequence, queued_pod))
 
     def _next_pod(self) -> QueuedPodInfo | None:
         now = self._env.monotonic()
@@ -281,18 +296,24 @@ class PriorityQueue:
             while heap and (heap[0][0] <= now or self._is_stale(heap[0])):
                 item = heapq.heappop(heap)
                 if not self._is_stale(item):
-                    self._activate(item[2], metrics.BACKOFF_COMPLETE)
+                    self._activate(item[-1], metrics.BACKOFF_COMPLETE)
         for heap in (self._active_q, self._pod_backoff_q):
             while heap:
+                if heap is self._pod_backoff_q and self._is_overtaken(heap[0][-1]):
+                    return None
                 item = heapq.heappop(heap)
                 if not self._is_stale(item):
                     if heap is self._pod_backoff_q:
                         self._metrics.added_to("active", metrics.POP_FROM_BACKOFF_Q).inc()
-                    return item[2]
+                    return item[-1]
         return None
 
+    def _is_overtaken(self, queued_pod: QueuedPodInfo) -> bool:
+        """Whether a pod of higher priority will be scheduled before its backoff ends, once its report is written."""
+        return any(other.move_requested and other.priority > queued_pod.priority for other in self._reporting.values())
+
     def _is_stale(self, item: _Item) -> bool:
-        _order, sequence, queued_pod = item
+        *_order, sequence, queued_pod = item
         return (
             queued_pod.sequence != sequence
             or queued_pod.state in _POPPED

@@ -333,8 +333,7 @@ class NodeInfo:
         self.do_not_schedule_taints = tuple(t for t in taints if t.effect != PREFER_NO_SCHEDULE)
         self.prefer_no_schedule_taints = tuple(t for t in taints if t.effect == PREFER_NO_SCHEDULE)
         if resources:
-            allocatable = {name: _parse_resource(name, text) for name, text in node.status.allocatable.items()}
-            self.allocatable = allocatable
+            self.allocatable = allocatable = _parse_resources(node.status.allocatable)
             self.allocatable_cpu = allocatable.get("cpu", 0)
             self.allocatable_memory = allocatable.get("memory", 0)
             self.allowed_pod_number = allocatable.get("pods", 0)
@@ -366,10 +365,10 @@ class NodeInfo:
             _update_count(self.used_ports, port, sign)
 
 
-def _parse_resource(name: str, text: str) -> int:
+def _parse_resources(resources: Mapping[str, str]) -> dict[str, int]:
     """Thousandths for cpu, whole units for everything else."""
-    quantity = parse_quantity(text)
-    return quantity.milli_value if name == "cpu" else quantity.value
+    quantities = {name: parse_quantity(text) for name, text in resources.items()}
+    return {name: one.milli_value if name == "cpu" else one.value for name, one in quantities.items()}
 
 
 def _update_count(counts: dict[K, int], key: K, sign: int) -> None:
@@ -381,19 +380,39 @@ def _update_count(counts: dict[K, int], key: K, sign: int) -> None:
 
 
 class NodeChange(msgspec.Struct, frozen=True):
-    """The change of a node that was added, updated or deleted. ``labels`` are the keys that it has or had,
-    ``changed_labels`` those whose value is different."""
+    """A node that was added (``old`` is None), updated, or deleted (``new`` is None), and what an update changed
+    (``NodeSchedulingPropertiesChange`` of upstream's ``framework/events.go``)."""
 
-    labels: frozenset[str]
-    changed_labels: frozenset[str]
-    taints_changed: bool
+    old: Node | None
+    new: Node | None
+    allocatable: bool = False
+    old_allocatable: Mapping[str, int] = {}
+    new_allocatable: Mapping[str, int] = {}
+    """Parsed if the node was added or its allocatable resources changed."""
+    labels: bool = False
+    taints: bool = False
+    """Also true if the node was uncordoned."""
+
+    @property
+    def added(self) -> bool:
+        """Whether the node is new."""
+        return self.old is None
 
 
 def node_change(old: Node | None, new: Node | None) -> NodeChange:
     """The change from ``old`` (None: the node was added) to ``new`` (None: it was deleted)."""
-    before = old.metadata.labels if old is not None else {}
-    after = new.metadata.labels if new is not None else {}
-    labels = frozenset(before) | frozenset(after)
-    changed = frozenset(key for key in labels if before.get(key) != after.get(key))
-    taints_changed = old is not None and new is not None and old.spec.taints != new.spec.taints
-    return NodeChange(labels, changed, taints_changed)
+    if new is None:
+        return NodeChange(old, new)
+    if old is None:
+        return NodeChange(old, new, new_allocatable=_parse_resources(new.status.allocatable))
+    allocatable = old.status.allocatable != new.status.allocatable
+    uncordoned = old.spec.unschedulable and not new.spec.unschedulable
+    return NodeChange(
+        old,
+        new,
+        allocatable=allocatable,
+        old_allocatable=_parse_resources(old.status.allocatable) if allocatable else {},
+        new_allocatable=_parse_resources(new.status.allocatable) if allocatable else {},
+        labels=old.metadata.labels != new.metadata.labels,
+        taints=uncordoned or old.spec.taints != new.spec.taints,
+    )

@@ -182,8 +182,18 @@ def is_schedulable_after_pod_removed(pod_info: PodInfo, removed: PodInfo, namesp
 
 
 def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> bool:
-    """Whether the change moves a domain of a required term."""
+    """Whether the node joins another domain of an affinity term, or leaves one of an anti-affinity term."""
     terms = pod_info.affinity_terms
-    return terms is not None and any(
-        term.topology_key in change.changed_labels for term in (*terms.required_affinity, *terms.required_anti_affinity)
+    if terms is None or change.new is None or not (change.added or change.labels):
+        return False
+    after = change.new.metadata.labels
+    if change.old is None:
+        return bool(terms.required_anti_affinity) or any(t.topology_key in after for t in terms.required_affinity)
+    before = change.old.metadata.labels
+    return any(
+        term.topology_key in after and before.get(term.topology_key) != after[term.topology_key]
+        for term in terms.required_affinity
+    ) or any(
+        term.topology_key in before and before[term.topology_key] != after.get(term.topology_key)
+        for term in terms.required_anti_affinity
     )

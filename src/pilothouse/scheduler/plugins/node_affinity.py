@@ -4,13 +4,12 @@ As kube-scheduler v1.36 ``plugins/nodeaffinity``. Its PreFilter is ``PodInfo.nod
 """
 
 from pilothouse.scheduler.framework.status import Status
-from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+from pilothouse.scheduler.framework.types import NodeChange, NodeInfo, PodInfo
 from pilothouse.semantics.node_affinity import matches_node_selection, matches_node_selector_term
 
-NODE_AFFINITY_NOT_MATCH = Status(
-    "NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",), unresolvable=True
-)
-CONFLICT = Status("NodeAffinity", ("pod affinity terms conflict",), unresolvable=True)
+NAME = "NodeAffinity"
+NODE_AFFINITY_NOT_MATCH = Status(NAME, ("node(s) didn't match Pod's node affinity/selector",), unresolvable=True)
+CONFLICT = Status(NAME, ("pod affinity terms conflict",), unresolvable=True)
 """On all nodes, for a pod with a term that requires one node to have several names."""
 
 
@@ -25,4 +24,14 @@ def score_node(pod_info: PodInfo, node_info: NodeInfo) -> int:
         term.weight
         for term in pod_info.preferred_node_affinity_terms
         if term.weight and matches_node_selector_term(term.preference, node_info.node)
+    )
+
+
+def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> bool:
+    """Whether selector and required affinity match the node now, and did not before."""
+    if change.new is None or not (change.added or change.labels):
+        return False
+    spec = pod_info.pod.spec
+    return matches_node_selection(spec, change.new) and (
+        change.old is None or not matches_node_selection(spec, change.old)
     )

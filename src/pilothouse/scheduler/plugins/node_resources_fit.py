@@ -6,9 +6,10 @@ As kube-scheduler v1.36 ``plugins/noderesources/fit.go`` and ``least_allocated.g
 from functools import lru_cache
 
 from pilothouse.scheduler.framework.status import Status
-from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+from pilothouse.scheduler.framework.types import NodeChange, NodeInfo, PodInfo
 from pilothouse.scheduler.plugins.normalize_score import MAX_NODE_SCORE
 
+NAME = "NodeResourcesFit"
 _ORDER = {"cpu": 0, "memory": 1, "ephemeral-storage": 2}
 
 
@@ -38,7 +39,7 @@ def _insufficient_resources(pod_info: PodInfo, node_info: NodeInfo) -> Status:
 
 @lru_cache(maxsize=1024)
 def _status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
-    return Status("NodeResourcesFit", reasons, unresolvable)
+    return Status(NAME, reasons, unresolvable)
 
 
 def _rank(request: tuple[str, int]) -> tuple[int, str]:
@@ -63,3 +64,25 @@ def least_allocated(pod_info: PodInfo, node_info: NodeInfo) -> int:
         if left > 0:
             total += left * MAX_NODE_SCORE // node_info.allocatable_memory
     return total // weights if weights else 0
+
+
+def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> bool:
+    """Whether the pod would fit the node if it were empty, and the node was added or has more of what the pod requests,
+    or more room for pods."""
+    if change.new is None or not (change.added or change.allocatable):
+        return False
+    before, after = change.old_allocatable, change.new_allocatable
+    if after.get("pods", 0) < 1 or any(amount > after.get(name, 0) for name, amount in pod_info.positive_requests):
+        return False
+    return (
+        change.added
+        or after.get("pods", 0) > before.get("pods", 0)
+        or any(after.get(name, 0) > before.get(name, 0) for name, _amount in pod_info.positive_requests)
+    )
+
+
+def is_schedulable_after_pod_update(pod_info: PodInfo, before: PodInfo, after: PodInfo) -> bool:
+    """Whether a pod on a node requests less of something that the rejected pod requests."""
+    return any(
+        before.requests.get(name, 0) > after.requests.get(name, 0) for name, _amount in pod_info.positive_requests
+    )

@@ -220,10 +220,18 @@ def is_schedulable_after_pod_change(pod_info: PodInfo, other: PodInfo) -> bool:
 
 
 def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> bool:
-    """Whether the change may move a domain of a hard constraint. Which nodes count can depend on any of their labels,
-    and on their taints."""
-    return any(
-        constraint.topology_key in change.labels
-        and (bool(change.changed_labels) or (change.taints_changed and constraint.honor_node_taints))
-        for constraint in pod_info.hard_constraints
+    """Whether the node has or had all topology keys of the hard constraints, and was added or deleted, or has another
+    value of one or other taints."""
+    keys = [constraint.topology_key for constraint in pod_info.hard_constraints]
+    before = change.old.metadata.labels if change.old is not None else {}
+    after = change.new.metadata.labels if change.new is not None else {}
+    matched, matches = all(key in before for key in keys), all(key in after for key in keys)
+    if change.old is None or change.new is None:
+        return matches if change.old is None else matched
+    if not (change.labels or change.taints):
+        return False
+    if matched != matches:
+        return True
+    return matches and (
+        any(before[key] != after[key] for key in keys) or change.old.spec.taints != change.new.spec.taints
     )

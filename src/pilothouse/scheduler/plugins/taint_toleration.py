@@ -3,11 +3,13 @@
 As kube-scheduler v1.36 ``plugins/tainttoleration``.
 """
 
+from pilothouse.api.core import Node
 from pilothouse.scheduler.framework.status import Status
-from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+from pilothouse.scheduler.framework.types import NodeChange, NodeInfo, PodInfo
 from pilothouse.semantics.nodes import tolerates, untolerated_taint
 
-UNTOLERATED_TAINT = Status("TaintToleration", ("node(s) had untolerated taint(s)",), unresolvable=True)
+NAME = "TaintToleration"
+UNTOLERATED_TAINT = Status(NAME, ("node(s) had untolerated taint(s)",), unresolvable=True)
 
 
 def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
@@ -22,3 +24,14 @@ def count_intolerable_taints_prefer_no_schedule(pod_info: PodInfo, node_info: No
         not any(tolerates(toleration, taint) for toleration in pod_info.tolerations)
         for taint in node_info.prefer_no_schedule_taints
     )
+
+
+def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> bool:
+    """Whether all taints of the node are tolerated now, and were not before."""
+    if change.new is None or not (change.added or change.taints):
+        return False
+    return _is_tolerated(pod_info, change.new) and (change.old is None or not _is_tolerated(pod_info, change.old))
+
+
+def _is_tolerated(pod_info: PodInfo, node: Node) -> bool:
+    return untolerated_taint(node.spec.taints, pod_info.tolerations) is None

@@ -12,6 +12,7 @@ import msgspec
 from pilothouse.api.core import Node, PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume, StorageClass
 from pilothouse.scheduler.framework.status import Status
+from pilothouse.scheduler.framework.types import NodeChange, PodInfo
 from pilothouse.semantics.volumes import (
     NO_PROVISIONER,
     find_match,
@@ -135,3 +136,8 @@ def can_provision(storage_class: StorageClass, labels: Mapping[str, str]) -> boo
 def _status(reasons: tuple[str, ...]) -> Status:
     # Fewer pods on the node would not make a volume available there.
     return Status(NAME, reasons, unresolvable=True)
+
+
+def is_schedulable_after_node_change(_pod_info: PodInfo, change: NodeChange) -> bool:
+    """Whether a node was added or has other labels."""
+    return change.added or change.labels
