@@ -104,6 +104,7 @@ def test_virtual_run_raises_and_restores_the_threshold(threshold: None) -> None:
 PROGRAM = """
 import gc, sys
 from pilothouse.env import memory
+gc.set_threshold(700, 10, 10)
 found = [gc.get_threshold()]
 memory.begin_startup()
 found.append(gc.get_threshold())
@@ -120,6 +121,7 @@ print(found)
 STAYS = """
 import gc
 from pilothouse.env import memory
+gc.set_threshold(700, 10, 10)
 found = []
 gc.callbacks.append(lambda phase, info: found.append(phase))
 with memory.creating_permanent_objects():

@@ -12,7 +12,9 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make on
 
 
 def make(directory: Path, *words: str) -> str:
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    # Not the flags and variables of a make that runs these tests.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "VENV"))}
+    environment = {**inherited, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         ["make", "-f", str(ROOT / "Makefile"), *words],
         cwd=directory, env=environment, capture_output=True, text=True, timeout=60, check=False,

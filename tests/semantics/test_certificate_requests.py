@@ -2,8 +2,6 @@
 ``TestIsKubeletServingCSR``, ``pkg/apis/certificates/helpers_test.go`` of v1.36, and ``TestHasTrueCondition`` of
 ``pkg/controller/certificates/certificate_controller_utils_test.go``."""
 
-import ipaddress
-
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
@@ -163,6 +161,5 @@ def test_is_kubelet_serving_csr(requested: RequestedNames, usages: tuple[str, ..
 
 
 def test_ip_addresses_are_text() -> None:
-    assert requested_names(parse_request(request_pem(ips=["::ffff:1.2.3.4"]))).ip_addresses == (
-        str(ipaddress.ip_address("::ffff:1.2.3.4")),
-    )
+    texts = requested_names(parse_request(request_pem(ips=["::ffff:1.2.3.4", "2001:db8::1"]))).ip_addresses
+    assert texts == ("1.2.3.4", "2001:db8::1"), "as Go's net.IP.String"

@@ -1,4 +1,4 @@
-"""IP ranges as in flags and objects: ``10.0.0.0/16``, ``2001:db8::/48``."""
+"""IP addresses and ranges as in flags and objects: ``10.0.0.0/16``, ``2001:db8::/48``."""
 
 import ipaddress
 import re
@@ -24,6 +24,12 @@ def parse_cidr(text: str) -> Network:
         return ipaddress.ip_network(f"{address}/{length}", strict=False)
     except ValueError:
         raise ValueError(f"invalid CIDR address: {text}") from None
+
+
+def address_text(address: Address) -> str:
+    """Go's text of an address (``net.IP.String``): an IPv4-mapped one is IPv4. Python's depends on its version."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(address if mapped is None else mapped)
 
 
 def prefixes_overlap(a: Network, b: Network) -> bool:

@@ -19,7 +19,7 @@ from pilothouse.machinery import durations
 with lazy_imports():
     import ipaddress
 
-    from pilothouse.machinery import quantities
+    from pilothouse.machinery import cidrs, quantities
 
 
 class FlagType(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ def _float(text: str) -> float:
 def _ip(text: str) -> str:
     try:
         # net.ParseIP rejects zones ("%eth0").
-        return str(ipaddress.ip_address("" if "%" in text else text.strip()))
+        return cidrs.address_text(ipaddress.ip_address("" if "%" in text else text.strip()))
     except ValueError:
         raise ValueError(f"failed to parse IP: {quoted(text)}") from None
 

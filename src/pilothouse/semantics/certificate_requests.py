@@ -12,6 +12,7 @@ import msgspec
 
 from pilothouse.api.certificates import CertificateSigningRequest
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.cidrs import Address, address_text
 from pilothouse.machinery.go_text import quote
 
 with lazy_imports():
@@ -103,7 +104,11 @@ def requested_names(request: "x509.CertificateSigningRequest") -> RequestedNames
         organizations=tuple(organizations),
         dns_names=tuple(names.get_values_for_type(x509.DNSName)),
         email_addresses=tuple(names.get_values_for_type(x509.RFC822Name)),
-        ip_addresses=tuple(str(address) for address in names.get_values_for_type(x509.IPAddress)),
+        ip_addresses=tuple(
+            address_text(address)
+            for address in names.get_values_for_type(x509.IPAddress)
+            if isinstance(address, Address)  # never a network, which only name constraints have
+        ),
         uris=tuple(names.get_values_for_type(x509.UniformResourceIdentifier)),
     )
 

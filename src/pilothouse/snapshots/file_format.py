@@ -13,6 +13,7 @@ objects.
 """
 
 import os
+import zlib
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,11 @@ MAX_LINE = 8 * 1024 * 1024
 MAX_OBJECTS = 1_000_000
 MAX_BYTES = 2 * 1024 * 1024 * 1024
 """The limit of all lines, uncompressed: a restored cluster is kept in memory."""
+
+
+def gzip_compressor() -> "zlib._Compress":
+    """A stream of gzip. Its header has neither name nor time, so that the same lines give the same bytes."""
+    return zlib.compressobj(6, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
 
 
 class SnapshotError(ValueError):

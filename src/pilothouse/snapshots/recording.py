@@ -7,7 +7,6 @@ any client. The file is readable up to the last second, however the recorder end
 
 import asyncio
 import contextlib
-import gzip
 import os
 import zlib
 from pathlib import Path
@@ -33,12 +32,12 @@ from pilothouse.snapshots.file_format import (
     ResourceLine,
     SnapshotError,
     encode,
+    gzip_compressor,
 )
 from pilothouse.snapshots.resource_order import DEFINITIONS, listed_resources
 from pilothouse.snapshots.saving import SaveOptions, Saving, line_of
 
 FLUSH_SECONDS = 1.0
-_LEVEL = 6
 _RETRY_SECONDS = (1.0, 30.0)
 _WATCH_SECONDS = 300
 _DISCOVERY_SECONDS = 2.0
@@ -60,7 +59,7 @@ class RecordingWriter:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
         self._path = path
         self._raw = os.fdopen(os.open(path, flags, 0o600), "wb")
-        self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=self._raw, mtime=0)
+        self._compressor = gzip_compressor()
         self.size = 0
         """Bytes of all lines, uncompressed."""
         self.changes = 0
@@ -74,7 +73,7 @@ class RecordingWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._file.close()
+            self._raw.write(self._compressor.flush())
         finally:
             self._raw.close()
 
@@ -105,11 +104,12 @@ class RecordingWriter:
 
     def flush(self) -> None:
         """Flush everything written so far."""
-        self._file.flush(zlib.Z_SYNC_FLUSH)
+        self._raw.write(self._compressor.flush(zlib.Z_SYNC_FLUSH))
+        self._raw.flush()
 
     def _write(self, line: bytes) -> None:
         self.size += len(line) + 1
-        self._file.write(line + b"\n")
+        self._raw.write(self._compressor.compress(line + b"\n"))
 
 
 class RecordOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,15 +1,12 @@
 """``SnapshotWriter``: writes a snapshot file atomically, readable only by its owner."""
 
-import gzip
 import os
 import secrets
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pilothouse.snapshots.file_format import End, Header, ResourceLine, Totals, encode
-
-_LEVEL = 6
+from pilothouse.snapshots.file_format import End, Header, ResourceLine, Totals, encode, gzip_compressor
 
 
 class SnapshotWriter:
@@ -25,8 +22,7 @@ class SnapshotWriter:
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(path)) from None
         self._raw = os.fdopen(descriptor, "wb")
-        # Without name and time in the gzip header the same objects give the same file.
-        self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=self._raw, mtime=0)
+        self._compressor = gzip_compressor()
         self._finished = False
         self.size = 0
         """Bytes of all lines, uncompressed."""
@@ -58,7 +54,7 @@ class SnapshotWriter:
     def finish(self, totals: Totals) -> int:
         """Write the end, sync the file and rename it. Returns its size."""
         self._write(encode(End(totals)))
-        self._file.close()
+        self._raw.write(self._compressor.flush())
         self._raw.flush()
         os.fsync(self._raw.fileno())
         size = self._raw.tell()
@@ -69,5 +65,5 @@ class SnapshotWriter:
 
     def _write(self, line: bytes) -> None:
         self.size += len(line) + 1
-        self._file.write(line)
-        self._file.write(b"\n")
+        self._raw.write(self._compressor.compress(line))
+        self._raw.write(self._compressor.compress(b"\n"))

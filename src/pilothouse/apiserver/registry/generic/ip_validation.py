@@ -13,10 +13,8 @@ from collections.abc import Container, Iterator
 from pilothouse.apiserver.field_errors import ErrorList, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.bounded_cache import bounded_cache
+from pilothouse.machinery.cidrs import Address, Network, address_text
 from pilothouse.machinery.go_text import quote
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _INVALID_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _INVALID_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
@@ -120,7 +118,7 @@ def warnings_for_ip(value: str, path: str) -> Iterator[str]:
     if ip is None:
         return
     if _without_zeros(value) != value or is_ipv4_mapped(ip):
-        yield f"{path}: non-standard IP address {quote(value)} is invalid: use {quote(_go_text(ip))}"
+        yield f"{path}: non-standard IP address {quote(value)} is invalid: use {quote(address_text(ip))}"
     elif str(ip) != value:
         yield f"{path}: IPv6 address {quote(value)} should be in RFC 5952 canonical format ({quote(str(ip))})"
 
@@ -135,7 +133,7 @@ def warnings_for_cidr(value: str, path: str) -> Iterator[str]:
     preferred = quote(_go_network(network))
     is_ambiguous = ip != network.network_address
     if is_ambiguous:
-        single = quote(f"{_go_text(ip)}/{network.max_prefixlen}")
+        single = quote(f"{address_text(ip)}/{network.max_prefixlen}")
         yield f"{path}: CIDR value {quote(value)} is ambiguous in this context (should be {preferred} or {single}?)"
     if _without_zeros(address) != address or (len(bits) > 1 and bits[0] == "0") or is_ipv4_mapped(ip):
         yield f"{path}: non-standard CIDR value {quote(value)} is invalid: use {preferred}"
@@ -143,15 +141,9 @@ def warnings_for_cidr(value: str, path: str) -> Iterator[str]:
         yield f"{path}: IPv6 CIDR value {quote(value)} should be in RFC 5952 canonical format ({quote(str(network))})"
 
 
-def _go_text(ip: Address) -> str:
-    """``net.IP.String``: an IPv4-mapped address is IPv4."""
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return str(ip if mapped is None else mapped)
-
-
 def _go_network(network: Network) -> str:
     """``net.IPNet.String``."""
-    address = _go_text(network.network_address)
+    address = address_text(network.network_address)
     if ":" not in address and network.version == 6:
         return f"{address}/{max(network.prefixlen - 96, 0)}"
     return f"{address}/{network.prefixlen}"
