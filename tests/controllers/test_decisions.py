@@ -136,8 +136,8 @@ async def test_scheduling_and_preemption(env: Env) -> None:
     assert decisions(store, "pods", "second", "default-scheduler")[0] == "node-0 chosen, the only feasible node of 2"
     unschedulable = "Unschedulable: 0/2 nodes are available: "
     assert decisions(store, "pods", "zone", "default-scheduler") == [
-        f"{unschedulable}2 node(s) didn't match Pod's node affinity/selector. preemption: 0/2 nodes are available: 2 "
-        "Preemption is not helpful for scheduling."
+        f"{unschedulable}2 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: "
+        "0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     ]
     third = decisions(store, "pods", "third", "default-scheduler")
     assert third[0] == f"nominated for node-0, {unschedulable}2 Insufficient cpu."

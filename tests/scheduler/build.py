@@ -33,12 +33,12 @@ class Namespaces:
 
 
 def node(name: str = "n", *, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **parts: Any) -> Node:
-    """A node; ``parts`` are its labels, taints, unschedulable, and more resources."""
+    """A node; ``parts`` are its labels, taints, unschedulable, images, and more resources."""
     allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **parts.get("more", {})}
     document = {
         "metadata": {"name": name, "labels": parts.get("labels", {})},
         "spec": {"taints": parts.get("taints", []), "unschedulable": parts.get("unschedulable", False)},
-        "status": {"allocatable": allocatable},
+        "status": {"allocatable": allocatable, "images": parts.get("images", [])},
     }
     return msgspec.convert(document, Node)
 

@@ -69,7 +69,7 @@ async def test_condition_and_event_of_an_unschedulable_pod_are_written_once(worl
     await asyncio.sleep(1)
     message = (
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. "
-        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+        "no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     )
     (condition,) = (await world.existing()).status.conditions
     assert (condition.type, condition.status, condition.reason, condition.message) == (

@@ -109,7 +109,8 @@ async def test_a_pod_with_preemption_policy_never_waits(world: World) -> None:
     await asyncio.sleep(30)
     (message,) = await events(world, "FailedScheduling")
     assert message[1] == (
-        "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to "
+        "preemptionPolicy=Never."
     )
     assert (await world.existing("low")).metadata.deletion_timestamp is None
 
@@ -248,8 +249,8 @@ async def test_anti_affinity_holds_and_the_pod_without_a_node_waits(world: World
     assert Counter(placed.values()) == {"a1": 1, "a2": 1, "b1": 1, "": 1}
     (event,) = await events(world, "FailedScheduling")
     assert event[1] == (
-        "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. preemption: 0/3 nodes are "
-        "available: 3 No preemption victims found for incoming pod."
+        "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. no new claims to deallocate, "
+        "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
     )
     world.scheduler_faults.clear()
     await world.delete("p0" if placed["p0"] else "p1", grace=0)

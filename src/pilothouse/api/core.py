@@ -133,12 +133,17 @@ class EphemeralVolumeSource(View, frozen=True):
     volume_claim_template: Any = msgspec.field(default_factory=dict)
 
 
+class ImageVolumeSource(View, frozen=True):
+    reference: str = ""
+
+
 class Volume(View, frozen=True):
-    """A volume of a pod. ``persistent_volume_claim`` and ``ephemeral`` are None for those of other kinds."""
+    """A volume of a pod. ``persistent_volume_claim``, ``ephemeral`` and ``image`` are None for those of other kinds."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
+    image: ImageVolumeSource | None = None
 
 
 class PodResourceClaim(View, frozen=True):
@@ -270,6 +275,11 @@ class NodeAddress(View, frozen=True):
     address: str = ""
 
 
+class ContainerImage(View, frozen=True):
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
 class NodeStatus(View, frozen=True):
     """The state of a node. The attach/detach controller sets ``volumes_attached``, the kubelet ``volumes_in_use``."""
 
@@ -279,6 +289,7 @@ class NodeStatus(View, frozen=True):
     volumes_attached: tuple[AttachedVolume, ...] = ()
     volumes_in_use: tuple[str, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
 
 
 class Node(View, frozen=True):

@@ -21,7 +21,7 @@ from pilothouse.scheduler.framework.runtime import CycleState, Framework
 from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.types import NodeInfo, PodInfo, take
 from pilothouse.scheduler.metrics import SchedulerMetrics
-from pilothouse.scheduler.plugins import interpod_affinity, node_affinity, pod_topology_spread
+from pilothouse.scheduler.plugins import image_locality, interpod_affinity, node_affinity, pod_topology_spread
 from pilothouse.scheduler.plugins.normalize_score import default_normalize_score
 from pilothouse.scheduler.plugins.taint_toleration import count_intolerable_taints_prefer_no_schedule
 
@@ -221,6 +221,8 @@ class SchedulingAlgorithm:
         if pod_info.affinity_terms is not None or cache.existing_score_terms:
             affinity = interpod_affinity.score_nodes(cache, pod_info, self._framework.namespaces, feasible)
             add("InterPodAffinity", INTERPOD_AFFINITY_WEIGHT, affinity)
+        if cache.image_states:
+            add("ImageLocality", 1, image_locality.score_nodes(cache, pod_info, feasible))
         return totals
 
 

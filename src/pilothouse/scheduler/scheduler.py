@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pilothouse.api.core import NAMESPACES, NODES, PODS, Pod
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget
 from pilothouse.client import Client
@@ -38,6 +40,7 @@ from pilothouse.scheduler.framework.types import PodInfo
 from pilothouse.scheduler.metrics import ERROR, FAILED, REJECTED, SCHEDULED, SUCCESS, UNSCHEDULABLE, SchedulerMetrics
 from pilothouse.scheduler.plugins import volume_binding
 from pilothouse.scheduler.plugins.default_selector import DefaultSelectors
+from pilothouse.scheduler.plugins.dynamic_resources import NO_CLAIMS_TO_DEALLOCATE, STATE_NOT_FOUND
 from pilothouse.scheduler.plugins.volume_binder import AssumedVolumes, BindingError, VolumeBinder
 from pilothouse.scheduler.queueing_hints import CLUSTER_WIDE_PLUGINS
 from pilothouse.scheduler.schedule_one import ScheduleResult, SchedulingAlgorithm
@@ -260,8 +263,15 @@ class Scheduler:
         # Imported when a pod first fits no node, which does not happen in most short-lived clusters.
         if not fit_error.num_all_nodes:
             return default_preemption.PostFilterResult()
+        if fit_error.diagnosis.pre_filter_status is not None:
+            return default_preemption.PostFilterResult(message=STATE_NOT_FOUND, keep_nomination=True)
         pdbs = self._pdbs.cache.list() if self._pdbs is not None else []
-        return default_preemption.post_filter(self._framework, pod_info, fit_error, pdbs, self._env.now(), self._random)
+        result = default_preemption.post_filter(
+            self._framework, pod_info, fit_error, pdbs, self._env.now(), self._random
+        )
+        if result.candidate is not None:
+            return result
+        return msgspec.structs.replace(result, message=f"{NO_CLAIMS_TO_DEALLOCATE}, {result.message}")
 
     def _update_nomination(self, pod_info: PodInfo, result: "PostFilterResult") -> list[PodInfo]:
         """Nominate the pod for the candidate's node. Returns the pods of lower priority whose nomination for that node
@@ -337,6 +347,8 @@ class Scheduler:
         point, started = "PreBind", metrics.clock()
         try:
             if assumed_volumes is not None:
+                # Binding may take long: others see where the pod is expected (``NominatedNodeNameForExpectation``).
+                await self._api_calls.nominate(pod, node_name)
                 await self._bind_volumes(queued_pod, assumed_volumes)
                 now = metrics.clock()
                 metrics.point("PreBind", SUCCESS).observe(now - started)
@@ -392,4 +404,7 @@ class Scheduler:
             message = f'binding rejected: running Bind plugin "DefaultBinder": {error}'
         else:
             return  # without a response the pod may be bound nevertheless
+        newest = self._pods.cache.get(queued_pod.key)
+        if newest is not None and newest.metadata.uid == queued_pod.uid:
+            pod = newest
         await self._api_calls.update_pod_condition(pod, "SchedulerError", message, nominated="")

@@ -15,7 +15,9 @@ from pilothouse.client.interceptor import Rule, conflict
 from pilothouse.semantics.volumes import BIND_COMPLETED, SELECTED_NODE
 
 Doc = dict[str, Any]
-NOT_HELPFUL = "preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
+NOT_HELPFUL = (
+    "no new claims to deallocate, preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
+)
 LATER = {"volumeBindingMode": "WaitForFirstConsumer"}
 
 
@@ -84,12 +86,12 @@ async def test_a_pod_waits_for_its_claim_and_for_its_volume(world: World) -> Non
     await create_class(world, "now")
     await make_pod(world)
     await asyncio.sleep(1)
-    message = f'0/2 nodes are available: persistentvolumeclaim "c" not found. {NOT_HELPFUL.format(2)}'
+    message = '0/2 nodes are available: persistentvolumeclaim "c" not found. not found'
     assert await why(world) == message
     await create_claim(world, class_name="now")
     await asyncio.sleep(5)
     text = "pod has unbound immediate PersistentVolumeClaims"
-    assert await why(world) == f"0/2 nodes are available: {text}. {NOT_HELPFUL.format(2)}"
+    assert await why(world) == f"0/2 nodes are available: {text}. not found"
     await create_volume(world, on="b", storageClassName="now")
     await bind(world)
     await asyncio.sleep(12)
@@ -200,9 +202,11 @@ async def test_a_provisioner_that_removes_the_selected_node(world: World) -> Non
     await create_claim(world)
     await make_pod(world)
     await asyncio.sleep(1)
+    assert (await world.existing()).status.nominated_node_name == await selected(world)
     nothing = merge_patch({"metadata": {"annotations": {SELECTED_NODE: None}}})
     await world.client.patch(PERSISTENT_VOLUME_CLAIMS.raw, "c", nothing, "default")
     await asyncio.sleep(0.5)
+    assert (await world.existing()).status.nominated_node_name == ""
     text = 'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "c"'
     assert await why(world) == text
     await asyncio.sleep(3)

@@ -26,6 +26,16 @@ _MAX_LABELS = 64
 K = TypeVar("K", bound=Hashable)
 
 
+class ImageState:
+    """The nodes that have an image, and its size as the first of them reported it."""
+
+    __slots__ = ("nodes", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.nodes: set[str] = set()
+
+
 class Cache:
     """All nodes by name, the pods on them, and the match counts of these pods."""
 
@@ -36,6 +46,8 @@ class Cache:
         self.topology_version = 0
         self.prefer_no_schedule_nodes = 0
         """The number of nodes with PreferNoSchedule taints."""
+        self.image_states: dict[str, ImageState] = {}
+        """The images on nodes by name."""
         self._node_infos: tuple[NodeInfo, ...] | None = ()
         self._node_names: list[str] = []
         self._changes: list[int] = []
@@ -131,10 +143,12 @@ class Cache:
             self._invalidate_node_order()
             self._invalidate_topologies()
             self.prefer_no_schedule_nodes += bool(node_info.prefer_no_schedule_taints)
+            self._update_image_states(None, node)
             for pod_state in self._pods_without_node.pop(node_info.name, {}).values():
                 node_info.update(pod_state, 1)
             return True
         zone, had_taints = node_info.zone, bool(node_info.prefer_no_schedule_taints)
+        self._update_image_states(node_info.node, node)
         topology, resources = node_info.set_node(node)
         if topology:
             self._invalidate_topologies()
@@ -152,9 +166,29 @@ class Cache:
             self._invalidate_node_order()
             self._invalidate_topologies()
             self.prefer_no_schedule_nodes -= bool(node_info.prefer_no_schedule_taints)
+            self._update_image_states(node_info.node, None)
             if node_info.pods:
                 self._pods_without_node[name] = node_info.pods
         return node_info
+
+    def _update_image_states(self, old: Node | None, new: Node | None) -> None:
+        states = self.image_states
+        before = old.status.images if old is not None else ()
+        after = new.status.images if new is not None else ()
+        if before == after:
+            return
+        if old is not None:
+            for image in before:
+                for name in image.names:
+                    state = states.get(name)
+                    if state is not None:
+                        state.nodes.discard(old.metadata.name)
+                        if not state.nodes:
+                            del states[name]
+        if new is not None:
+            for image in after:
+                for name in image.names:
+                    states.setdefault(name, ImageState(image.size_bytes)).nodes.add(new.metadata.name)
 
     # Pods
 

@@ -80,6 +80,12 @@ class ApiCalls:
             record_decision(f"{f'nominated for {nominated}, ' if nominated else ''}{reason}: {message}")
             await self._patch_status(pod, {"metadata": {"uid": meta.uid}, "status": status}, "Error updating pod")
 
+    async def nominate(self, pod: Pod, node_name: str) -> None:
+        """Write the nominated node of a pod that is about to be bound. A failure does not stop the binding."""
+        if pod.status.nominated_node_name != node_name:
+            patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node_name}}
+            await self._patch_status(pod, patch, "Failed to update the nominated node name in the binding cycle")
+
     async def clear_nominated_node_name(self, pod: Pod, preemptor: Pod) -> None:
         """Clear the nomination of a pod whose room a pod of higher priority gets."""
         if pod.status.nominated_node_name:

@@ -21,7 +21,10 @@ _MAX_NODE_CHANGES = 3
 _MAX_SEARCHED = 50
 """Nodes whose history is read."""
 _NOT_SELECTED = "don't have what the pod selects"
-_AVAILABLE = re.compile(r"^\d+/\d+ nodes are available: (.*?)\.?( preemption: .*)?$", re.DOTALL)
+_AVAILABLE = re.compile(
+    r"^\d+/\d+ nodes are available: (.*?)\.?(?:(?: no new claims to deallocate,)?( preemption: .*)|\. not found)?$",
+    re.DOTALL,
+)
 _ENTRY = re.compile(r"^(\d+) (.*)$", re.DOTALL)
 _COMPUTED_REASONS = (
     "had untolerated taint",
