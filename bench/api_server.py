@@ -25,7 +25,7 @@ import msgspec
 from tests.etcd import Etcd
 from tests.real_cluster import missing_programs, running
 
-from bench.durable_creates import AT_ONCE, pod
+from bench.durable_creates import CONCURRENCY, pod
 from bench.processes import cpu_seconds, pilothouse, resident_bytes, started, wait_for_line
 from bench.report import Figure, figure
 from pilothouse.api.wire import Request, Response
@@ -95,7 +95,7 @@ def _checked(response: Response, status: int) -> bytes:
 
 
 async def _spread(works: Sequence[Callable[[], Awaitable[None]]]) -> float:
-    """Do all of it, ``AT_ONCE`` at a time; the seconds it took."""
+    """Do all of it, ``CONCURRENCY`` at a time; the seconds it took."""
     left = iter(works)
 
     async def worker() -> None:
@@ -103,7 +103,7 @@ async def _spread(works: Sequence[Callable[[], Awaitable[None]]]) -> float:
             await work()
 
     began = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
     return time.perf_counter() - began
 
 
@@ -268,7 +268,7 @@ def _measure(sides: Sequence[_Side], pods: int, rounds: int) -> None:
 
     chunk = pods // rounds
     for side in sides:
-        side.run("warming up", _creating([f"warm-{number}" for number in range(AT_ONCE)]), AT_ONCE)
+        side.run("warming up", _creating([f"warm-{number}" for number in range(CONCURRENCY)]), CONCURRENCY)
         side.latest.clear()
     before = {side.name: side.resident for side in sides}
     in_turn("creates", lambda number: _creating([f"pod-{number}-{one}" for one in range(chunk)]), chunk)

@@ -58,18 +58,18 @@ def _serve(pipe: "multiprocessing.connection.Connection") -> None:
     loops.run(main())
 
 
-async def _measure(count: int, call: Callable[[], Awaitable[object]], at_once: int) -> tuple[float, float]:
+async def _measure(count: int, call: Callable[[], Awaitable[object]], concurrency: int) -> tuple[float, float]:
     """Microseconds of CPU per request, and requests per second."""
 
     async def worker(times: int) -> None:
         for _ in range(times):
             await call()
 
-    await asyncio.gather(*(worker(20) for _ in range(at_once)))  # connections are made, caches are warm
+    await asyncio.gather(*(worker(20) for _ in range(concurrency)))  # connections are made, caches are warm
     cpu, wall = time.process_time(), time.perf_counter()
-    await asyncio.gather(*(worker(count // at_once) for _ in range(at_once)))
+    await asyncio.gather(*(worker(count // concurrency) for _ in range(concurrency)))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    done = count // at_once * at_once
+    done = count // concurrency * concurrency
     return cpu / done * 1e6, done / wall
 
 
@@ -86,9 +86,9 @@ async def _main(port: int, count: int) -> dict[str, tuple[float, float]]:
         "Client.create, raw answer": lambda: client.create(PODS.raw, _POD, "default"),
     }
     found = {}
-    for at_once in (1, 32, 200):
+    for concurrency in (1, 32, 200):
         for name, call in calls.items():
-            found[f"{name}, {at_once} at once"] = await _measure(count, call, at_once)
+            found[f"{name}, {concurrency} at once"] = await _measure(count, call, concurrency)
     await client.close()
     return found
 

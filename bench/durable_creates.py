@@ -24,7 +24,7 @@ from pilothouse.client import Client
 from pilothouse.client.connect import connect
 from pilothouse.env import Env, loops
 
-AT_ONCE = 32
+CONCURRENCY = 32
 PODS_PER_RUN = 3000
 ROUNDS = 5
 
@@ -49,19 +49,19 @@ def pod(name: str) -> dict[str, Any]:
 
 
 async def _create(kubeconfig: Path, count: int) -> float:
-    """Create pods on ``AT_ONCE`` connections; the seconds it took."""
+    """Create pods on ``CONCURRENCY`` connections; the seconds it took."""
     env = Env()
     client = Client(connect(env, kubeconfig=str(kubeconfig)), env)
-    bodies = [pod(f"pod-{next(_names)}") for _ in range(count + AT_ONCE)]
+    bodies = [pod(f"pod-{next(_names)}") for _ in range(count + CONCURRENCY)]
 
     async def worker() -> None:
         while bodies:
             await client.create(PODS.raw, bodies.pop(), "default")
 
-    warm = [client.create(PODS.raw, bodies.pop(), "default") for _ in range(AT_ONCE)]
+    warm = [client.create(PODS.raw, bodies.pop(), "default") for _ in range(CONCURRENCY)]
     await asyncio.gather(*warm)
     began = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
     took = time.perf_counter() - began
     await client.close()
     return took

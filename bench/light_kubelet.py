@@ -19,7 +19,7 @@ from pilothouse.machinery.times import format_time
 from pilothouse.runtime import SharedInformer
 
 READY = "light kubelet is ready"
-_AT_ONCE = 32
+_CONCURRENCY = 32
 _SIZE = {"cpu": "32", "memory": "256Gi", "pods": "110"}
 
 
@@ -42,12 +42,12 @@ class LightKubelet:
 
     async def run(self) -> None:
         """Register and serve until cancelled."""
-        for first in range(0, len(self._names), _AT_ONCE):
-            await asyncio.gather(*(self._register(name) for name in self._names[first : first + _AT_ONCE]))
+        for first in range(0, len(self._names), _CONCURRENCY):
+            await asyncio.gather(*(self._register(name) for name in self._names[first : first + _CONCURRENCY]))
         async with TaskGroup("light kubelet") as group:
             self._pods.start(group)
             await self._pods.wait_synced()
-            for number in range(_AT_ONCE):
+            for number in range(_CONCURRENCY):
                 group.start(self._work(), name=f"worker {number}")
             print(READY, flush=True)
 

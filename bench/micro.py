@@ -26,7 +26,7 @@ from pilothouse.storage import MemoryStore, Store
 from pilothouse.storage.sqlite import SqliteStore
 
 _ROUNDS = 5
-_AT_ONCE = 50
+_CONCURRENCY = 50
 
 
 def _best(run: Callable[[], object], operations: int) -> float:
@@ -106,8 +106,8 @@ async def _storage(store: Store, count: int) -> float:
         await store.commit(store.stage(key, lambda _revision: value, expected=0))
 
     async def burst() -> None:
-        for _ in range(count // _AT_ONCE):
-            await asyncio.gather(*(write() for _ in range(_AT_ONCE)))
+        for _ in range(count // _CONCURRENCY):
+            await asyncio.gather(*(write() for _ in range(_CONCURRENCY)))
 
     return await _best_async(burst, count)
 

@@ -47,7 +47,7 @@ PODS_PER_NODE = 100
 """A simulated node takes 110."""
 EXAMPLE = ROOT / "examples" / "website_operator.py"
 WITH_KOPF = Path(__file__).with_name("website_kopf.py")
-_AT_ONCE = 16
+_CONCURRENCY = 16
 _START_SECONDS = 5.0
 """Until an operator that has just started is at rest."""
 _OURS_ALONE = ("websites", "websites/status", "configmaps", "services", "deployments")
@@ -167,8 +167,8 @@ async def _run(who: str, kubeconfig: Path, log: Path, count: int, rest_seconds: 
             await changed.start(group)
 
             async def change_all() -> None:
-                for first in range(0, count, _AT_ONCE):
-                    await asyncio.gather(*map(change, names[first : first + _AT_ONCE]))
+                for first in range(0, count, _CONCURRENCY):
+                    await asyncio.gather(*map(change, names[first : first + _CONCURRENCY]))
                 await changed.reach(count)
 
             await phase.measure("one change of all", change_all(), sent=count)

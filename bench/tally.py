@@ -21,7 +21,7 @@ from pilothouse.runtime.cache import Cached
 
 T = TypeVar("T", bound=Cached)
 
-AT_ONCE = 16
+CONCURRENCY = 16
 _PATIENCE_SECONDS = 600.0
 
 
@@ -81,8 +81,8 @@ async def connected(cluster: RealCluster) -> AsyncIterator[tuple[Client, Env, Ta
 
 async def create_all(client: Client, kind: Kind[T], bodies: Sequence[dict[str, Any]], namespace: str = "") -> None:
     """Make them, a few at once, so that a manager has something to keep up with."""
-    for first in range(0, len(bodies), AT_ONCE):
-        some = bodies[first : first + AT_ONCE]
+    for first in range(0, len(bodies), CONCURRENCY):
+        some = bodies[first : first + CONCURRENCY]
         await asyncio.gather(*(client.create(kind.raw, body, namespace) for body in some))
 
 

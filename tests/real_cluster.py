@@ -95,11 +95,11 @@ class RealCluster:
         self._stop_processes()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def stop_api_server(self, *, at_once: bool = False) -> None:
-        """Stop the API server and keep etcd running, as in a restart or an outage. ``at_once`` as in a crash."""
+    def stop_api_server(self, *, kill: bool = False) -> None:
+        """Stop the API server and keep etcd running, as in a restart or an outage. ``kill`` as in a crash."""
         self._connections.close()
         process = self._processes.pop()
-        if at_once:
+        if kill:
             process.kill()
         _end(process)
         process.wait()

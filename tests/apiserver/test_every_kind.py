@@ -12,7 +12,7 @@ from tests.apiserver.samples import KINDS, collection, create, every_kind, kind_
 from pilothouse.apiserver import field_errors, internal_types
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.resources import STANDARD_VERBS, ResourceInfo, built_in
-from pilothouse.machinery.go_text import Shown
+from pilothouse.machinery.go_text import FormattedValue
 
 _NAMED_BY_CONTENT = {"IPAddress", "APIService", "CustomResourceDefinition"}
 """Kinds whose names the server cannot generate, since they say something."""
@@ -52,7 +52,7 @@ async def test_accepted_requests_format_no_value_of_an_internal_type(
 ) -> None:
     """Only errors show them, and formatting them takes time."""
 
-    def formatted(*_arguments: object) -> Shown:
+    def formatted(*_arguments: object) -> FormattedValue:
         raise AssertionError("no error shows a value")
 
     for module, name in (

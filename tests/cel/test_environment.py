@@ -271,7 +271,7 @@ def test_bind_is_not_available() -> None:
 
 def test_result_type_is_checked() -> None:
     with pytest.raises(CompileError, match="int"):
-        DYNAMIC.compile("1 + 1", gives=("bool",))
+        DYNAMIC.compile("1 + 1", return_types=("bool",))
 
 
 @pytest.mark.parametrize(

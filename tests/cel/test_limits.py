@@ -39,7 +39,7 @@ def doubled(times: int, doubling: str) -> str:
 
 
 @cases(
-    "expression, value, at_once",
+    "expression, value, inline",
     {
         "a plain rule": ("object.spec.containers.all(c, c.image.startsWith('example.com/'))", POD, True),
         "a loop in a loop over a small object": (
@@ -70,9 +70,9 @@ def doubled(times: int, doubling: str) -> str:
         "findAll": ("object.findAll('a').size()", "a" * 5_000, False),
     },
 )
-def test_long_evaluations_are_estimated_before(expression: str, value: Any, *, at_once: bool) -> None:
+def test_long_evaluations_are_estimated_before(expression: str, value: Any, *, inline: bool) -> None:
     work = DYNAMIC.compile(expression).work({"object": value}, measure(value))
-    assert (work <= MAX_INLINE_WORK) is at_once, work
+    assert (work <= MAX_INLINE_WORK) is inline, work
 
 
 def test_estimates_are_cached_for_similar_sizes() -> None:

@@ -95,7 +95,7 @@ LARGE = f"[{','.join(['1'] * 45_000)}].size() == object"
 
 @pytest.mark.real_loop
 async def test_large_expression_is_compiled_and_evaluated_in_the_process(sandbox: Sandbox) -> None:
-    compiling = asyncio.ensure_future(DYNAMIC.compile_in_background(LARGE, lambda: sandbox, gives=["bool"]))
+    compiling = asyncio.ensure_future(DYNAMIC.compile_in_background(LARGE, lambda: sandbox, return_types=["bool"]))
     slowest, before = 0.0, time.perf_counter()
     while not compiling.done():
         await asyncio.sleep(0.001)
@@ -154,4 +154,4 @@ def test_compile_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.real_loop
 async def test_result_of_an_unsupported_type_is_an_error(sandbox: Sandbox) -> None:
     with pytest.raises(CompileError, match=r"^int$"):
-        await DYNAMIC.compile_in_background("1" + " " * 5000, lambda: sandbox, gives=["bool"])
+        await DYNAMIC.compile_in_background("1" + " " * 5000, lambda: sandbox, return_types=["bool"])

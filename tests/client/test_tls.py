@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.client.certificates import Authority
 from tests.client.scripted_server import ReceivedRequest, ScriptedServer
-from tests.env.handshakes import connect_at_once, give_up_at_every_step
+from tests.env.handshakes import connect_immediately, give_up_at_every_step
 from tests.tables import cases
 
 from pilothouse.api import wire
@@ -221,7 +221,7 @@ async def test_reset_during_the_handshake_leaks_no_socket(
 async def test_handshake_can_be_cancelled_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a program that is stopped while its watches connect."""
     authority = Authority()
-    monkeypatch.setattr(dial, "connect", connect_at_once)
+    monkeypatch.setattr(dial, "connect", connect_immediately)
 
     async def watch(port: int) -> None:
         transport = RemoteTransport(

@@ -25,7 +25,7 @@ from pilothouse.controllers.policy.resourcequota import DESCRIPTOR as RESOURCEQU
 from pilothouse.controllers.policy.resourcequota.counting import Counter
 from pilothouse.controllers.volumes.persistentvolume_binder import DESCRIPTOR as BINDER
 from pilothouse.controllers.volumes.persistentvolume_binder import BinderOptions
-from pilothouse.controllers.volumes.persistentvolume_binder.operations import AT_ONCE
+from pilothouse.controllers.volumes.persistentvolume_binder.operations import CONCURRENCY
 from pilothouse.controllers.volumes.persistentvolumeclaim_protection import DESCRIPTOR as PVC_PROTECTION
 from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRONJOB
 from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
@@ -213,7 +213,7 @@ async def a_claim_being_provisioned(world: World) -> Gone:
         "resources": {"requests": {"storage": "1Gi"}},
         "storageClassName": "paths",
     }
-    for number in range(AT_ONCE + 1):
+    for number in range(CONCURRENCY + 1):
         last = await world.request("POST", VOLUME_CLAIMS, {"metadata": {"name": f"c{number:02}"}, "spec": spec})
     await asyncio.sleep(1)
     name = last["metadata"]["name"]

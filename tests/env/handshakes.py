@@ -13,7 +13,7 @@ from typing import Any
 STEPS = 12
 
 
-async def connect_at_once(
+async def connect_immediately(
     _loop: asyncio.AbstractEventLoop, addresses: Iterable[tuple[Any, ...]], prepare: Callable[[socket.socket], None]
 ) -> socket.socket:
     """Replaces ``env.dialing.connect``, without a step."""

@@ -38,9 +38,9 @@ async def test_work_takes_no_virtual_time(env: Env) -> None:
     before = env.perf_counter()
     for _ in range(1000):
         await asyncio.sleep(0)
-    at_once = env.perf_counter()
+    same_turn = env.perf_counter()
     await asyncio.sleep(3)
-    assert (at_once - before, env.perf_counter() - before) == (0.0, 3.0)
+    assert (same_turn - before, env.perf_counter() - before) == (0.0, 3.0)
 
 
 def test_follows_an_advanced_clock() -> None:

@@ -15,7 +15,7 @@ from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.coordination import LEASES, Lease
 from pilothouse.api.core import CONFIG_MAPS, NODES, RESOURCE_QUOTAS
-from pilothouse.apiserver.endpoints.renewal import RenewalAtOnce
+from pilothouse.apiserver.endpoints.renewal import DirectRenewal
 from pilothouse.client import merge_patch
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.controllers.shared.monitors import ResourceMonitors
@@ -135,19 +135,19 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def direct_renewals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The times of the renewals that were made without a request: in this thread, for a plane that other tests share
     may still be running in its own."""
     result: list[str] = []
     thread = threading.get_ident()
-    renew = RenewalAtOnce.renew
+    renew = DirectRenewal.renew
 
-    def noted(renewal: RenewalAtOnce, renewed: str) -> bytes | None:
+    def noted(renewal: DirectRenewal, renewed: str) -> bytes | None:
         if threading.get_ident() == thread:
             result.append(renewed)
         return renew(renewal, renewed)
 
-    monkeypatch.setattr(RenewalAtOnce, "renew", noted)
+    monkeypatch.setattr(DirectRenewal, "renew", noted)
     return result
 
 
@@ -155,15 +155,15 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     "what",
     {"no work": _rest, "pods, unreachable and deleted nodes": _work, "definitions, quotas": _definitions},
 )
-def test_the_writes_are_the_same(what: Any, at_once: list[str], passes: list[str]) -> None:
+def test_the_writes_are_the_same(what: Any, direct_renewals: list[str], passes: list[str]) -> None:
     with_leaps = _writes(what, leaps=True)
-    assert len(at_once) > 300
+    assert len(direct_renewals) > 300
     assert passes.count("WorkQueue") > 40
     assert passes.count("ResourceMonitors") > 5
-    at_once.clear()
+    direct_renewals.clear()
     passes.clear()
     without = _writes(what, leaps=False)
-    assert at_once == passes == []
+    assert direct_renewals == passes == []
     for one, other in zip(with_leaps, without, strict=False):
         assert one == other
     assert len(with_leaps) == len(without)
@@ -220,16 +220,16 @@ def test_informers_show_the_same_whether_they_are_woken_or_not(monkeypatch: pyte
     assert with_leaps == without
 
 
-def test_a_simulation_has_the_same_story(at_once: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulation_has_the_same_story(direct_renewals: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     async def rest(_simulation: Simulation) -> None:
         await asyncio.sleep(300)
 
     options = SimulationOptions(nodes=3)
     with_leaps = simulate(rest, seed=7, options=options)
-    assert len(at_once) > 10
-    at_once.clear()
+    assert len(direct_renewals) > 10
+    direct_renewals.clear()
     monkeypatch.setattr(virtual.VirtualLoop, "is_alone", lambda _loop: False)
     monkeypatch.setattr(virtual.VirtualLoop, "is_reading_alone", lambda _loop: False)
     without = simulate(rest, seed=7, options=options)
-    assert at_once == []
+    assert direct_renewals == []
     assert (with_leaps.writes, with_leaps.digest) == (without.writes, without.digest)

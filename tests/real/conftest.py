@@ -38,9 +38,9 @@ def swept(real_cluster: RealCluster) -> None:
         for item in real_cluster.request("GET", f"/{path}")["items"]:
             meta = item["metadata"]
             namespace = f"namespaces/{meta['namespace']}/" if "namespace" in meta else ""
-            at_once = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+            options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
             try:
-                real_cluster.request("DELETE", f"/{prefix}/{namespace}{resource}/{meta['name']}", at_once)
+                real_cluster.request("DELETE", f"/{prefix}/{namespace}{resource}/{meta['name']}", options)
             except RequestFailed as error:
                 if error.status != 404:
                     raise

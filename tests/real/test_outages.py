@@ -32,7 +32,7 @@ def test_manager_survives_a_crashed_and_a_hanging_api_server(
         view.create(replica_set("web", 2, grace=0))
         until(lambda: len(view.pods()) == 2, "pods come")
         for round_ in range(1 + soak):
-            real_cluster.stop_api_server(at_once=True)
+            real_cluster.stop_api_server(kill=True)
             time.sleep(1)
             real_cluster.start_api_server()
             view.scale("web", 3 + round_)

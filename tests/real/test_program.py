@@ -110,7 +110,7 @@ def test_startup_waits_for_the_api_server(real_cluster: RealCluster, directory: 
     with start(real_cluster, directory, "--controllers=replicaset", *flags) as early:
         view.create(replica_set("web", 2, grace=0))
         until(lambda: len(view.pods()) == 2, "pods come")
-        real_cluster.stop_api_server(at_once=True)
+        real_cluster.stop_api_server(kill=True)
         try:
             late = start(real_cluster, directory, "--controllers=garbagecollector", *flags)
             late.until("Waiting for the API server")

@@ -249,7 +249,7 @@ class Soak:
         alive = [manager for manager in self.managers if manager.program.code is None]
         before = sum(manager.unknown() for manager in alive)
         since = _now()
-        self.soak_cluster.cluster.stop_api_server(at_once=self.restarts % 4 != 1)
+        self.soak_cluster.cluster.stop_api_server(kill=self.restarts % 4 != 1)
         self._rotate()
         self.soak_cluster.cluster.start_api_server()
         ready = _now()

@@ -19,10 +19,10 @@ WEB = object_reference(REPLICA_SETS, ObjectMeta(name="web", namespace="default",
 
 
 @contextlib.asynccontextmanager
-async def recording(env: Env, *, at_once: int = 1) -> AsyncIterator[tuple[Cluster, EventRecorder]]:
+async def recording(env: Env, *, concurrency: int = 1) -> AsyncIterator[tuple[Cluster, EventRecorder]]:
     """A server and a recorder, whose events are all sent at the end."""
     server = Cluster(env)
-    recorder = EventRecorder(server.client(), env, "replicaset-controller", at_once=at_once)
+    recorder = EventRecorder(server.client(), env, "replicaset-controller", concurrency=concurrency)
     sending = asyncio.create_task(recorder.run())
     yield server, recorder
     await recorder.flush(10_000)
@@ -185,7 +185,7 @@ def pods(count: int) -> list[ObjectReference]:
 
 
 async def test_concurrent_sending_if_configured(env: Env) -> None:
-    async with recording(env, at_once=4) as (server, recorder):
+    async with recording(env, concurrency=4) as (server, recorder):
         server.delay = 1.0
         for about in pods(20):
             recorder.event(about, "Normal", "R", "m")
@@ -195,7 +195,7 @@ async def test_concurrent_sending_if_configured(env: Env) -> None:
 
 
 async def test_repetitions_of_one_event_keep_their_order(env: Env) -> None:
-    async with recording(env, at_once=4) as (server, recorder):
+    async with recording(env, concurrency=4) as (server, recorder):
         server.delay = 1.0
         for _ in range(3):
             recorder.event(WEB, "Normal", "R", "m")

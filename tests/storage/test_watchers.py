@@ -76,15 +76,15 @@ async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env:
             received.append((name, batch[0].revision))
             return takes
 
-        made.take_at_once = take
+        made.handler = take
         return made
 
     first, second = taking("first"), taking("second")
     waiting = [asyncio.ensure_future(each.changed()) for each in (first, second)]
     await asyncio.sleep(0)
-    index.publish([change("/pods/default/a", 1)], ["/pods/"], at_once=True)
+    index.publish([change("/pods/default/a", 1)], ["/pods/"], direct=True)
     assert received == [], "what was there before they began is not for them"
-    index.publish([change("/pods/default/a", 2)], ["/pods/"], at_once=True)
+    index.publish([change("/pods/default/a", 2)], ["/pods/"], direct=True)
     assert received == [("first", 2), ("second", 2)]
     assert not any(each.done() for each in waiting)
     index.publish([change("/pods/default/a", 3)], ["/pods/"])
@@ -93,7 +93,7 @@ async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env:
 
     waiting = [asyncio.ensure_future(second.changed())]
     await asyncio.sleep(0)
-    index.publish([change("/pods/default/a", 4)], ["/pods/"], at_once=True)
+    index.publish([change("/pods/default/a", 4)], ["/pods/"], direct=True)
     await asyncio.gather(*waiting)
     assert len(received) == 2, "the first does not wait, so that the second would be ahead of it"
     assert [first.take()[0].revision, second.take()[0].revision] == [4, 4]
@@ -101,7 +101,7 @@ async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env:
     third = taking("third", takes=False)
     waiting = [asyncio.ensure_future(each.changed()) for each in (first, second, third)]
     await asyncio.sleep(0)
-    index.publish([change("/pods/default/a", 5)], ["/pods/"], at_once=True)
+    index.publish([change("/pods/default/a", 5)], ["/pods/"], direct=True)
     await waiting[2]
     assert third.take()[0].revision == 5, "it could not, and gets it the other way"
     assert not waiting[0].done()

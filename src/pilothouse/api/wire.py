@@ -60,11 +60,11 @@ class RenewsAtOnce(Protocol):
 
 
 @runtime_checkable
-class AnswersAtOnce(Protocol):
+class LocalDiscovery(Protocol):
     """A transport to a server in the same process that can return discovery documents without requests."""
 
-    def answer_at_once(self, request: Request) -> Response | None:
-        """The response to a GET of such a document, without waiting; None if that is not possible."""
+    def request_nowait(self, request: Request) -> Response | None:
+        """The response to a GET of a discovery document, without waiting; None if that is not possible."""
         ...
 
 

@@ -169,16 +169,16 @@ class Core:
         storage.wrote(staged, clock() - started_at)
         return change.value
 
-    def commit_at_once(self, staged: Staged) -> bytes:
+    def commit_nowait(self, staged: Staged) -> bytes:
         """``commit``, if the store can do that without waiting."""
         if self.metrics is None:
-            self.store.commit_at_once(staged)
+            self.store.commit_nowait(staged)
             return staged.change.value
         storage = self.metrics.storage
         clock = storage.clock
         started_at = clock()
         try:
-            self.store.commit_at_once(staged)
+            self.store.commit_nowait(staged)
         except StoreError:
             storage.failed(staged, clock() - started_at)
             raise
@@ -232,8 +232,8 @@ class Core:
         version."""
         return record.revision <= self._start_revisions[self.store.store_for(record.key)]
 
-    def view(self, info: ResourceInfo, value: bytes) -> bytes:
-        """A stored object in the version of ``info``; no webhook may be needed to convert it. Objects are stored once,
+    def from_storage_nowait(self, info: ResourceInfo, value: bytes) -> bytes:
+        """``from_storage`` without waiting: the conversion must not need a webhook. Objects are stored once,
         whatever the served versions."""
         if info.custom is not None:
             assert not self.needs_webhook(info, value), "`from_storage` calls the webhook"
@@ -254,7 +254,7 @@ class Core:
         """A stored object in the version of ``info``. ``bypass_cache``: call a conversion webhook even if the
         conversion is cached. Raises ``StatusError`` if it cannot be converted."""
         if not self.needs_webhook(info, value):
-            return self.view(info, value)
+            return self.from_storage_nowait(info, value)
         if why_unreadable(value) is not None:
             raise errors.unreadable(value, "", "")
         converted: list[bytes] = await info.custom.converter.from_storage(info, [value], bypass_cache=bypass_cache)
@@ -266,14 +266,14 @@ class Core:
             errors.check_readable(values)
             converted: list[bytes] = await info.custom.converter.from_storage(info, values)
             return converted
-        viewed, size = list[bytes](), 0
+        objects, size = list[bytes](), 0
         for value in values:
-            viewed.append(self.view(info, value))
+            objects.append(self.from_storage_nowait(info, value))
             size += len(value)
             if size >= _BYTES_PER_TURN:
                 size = 0
                 await asyncio.sleep(0)  # let other requests run
-        return viewed
+        return objects
 
     async def to_storage(self, info: ResourceInfo, obj: Object, size: int) -> Object:
         """An object in the version of ``info``, converted to the storage version. May share parts with ``obj``, of

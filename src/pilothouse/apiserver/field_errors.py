@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import msgspec
 
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.go_text import Shown, compact_json, print_float, quote
+from pilothouse.machinery.go_text import FormattedValue, compact_json, print_float, quote
 
 with lazy_imports():
     from pilothouse.apiserver import internal_types  # only needed for errors
@@ -35,20 +35,20 @@ def repeated(values: Sequence[Hashable]) -> frozenset[int]:
     return frozenset(position for position, value in enumerate(values) if first_positions[value] < position)
 
 
-def internal_value(type_: str, value: object) -> Shown:
+def internal_value(type_: str, value: object) -> FormattedValue:
     """A value of one of upstream's internal types, as ``internal_types`` formats it."""
     return internal_types.internal_value(type_, value)
 
 
-def named(value: object) -> Shown:
+def of_named_type(value: object) -> FormattedValue:
     """A string of a named type (``core.Protocol``), or a pointer to one: Go formats it as JSON, and quotes only plain
     strings."""
-    return value if isinstance(value, Shown) else Shown(compact_json(value, in_order=True))
+    return value if isinstance(value, FormattedValue) else FormattedValue(compact_json(value, in_order=True))
 
 
-def shown_struct(fields: Iterable[tuple[str, object]]) -> Shown:
+def struct_value(fields: Iterable[tuple[str, object]]) -> FormattedValue:
     """A struct that is not part of an object, with Go's field names."""
-    return Shown(compact_json(dict(fields)))
+    return FormattedValue(compact_json(dict(fields)))
 
 
 def internal_diff(type_: str, old: object, new: object) -> str:
@@ -56,10 +56,10 @@ def internal_diff(type_: str, old: object, new: object) -> str:
     return internal_types.internal_diff(type_, old, new)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as in messages: strings quoted, numbers plain, everything else as compact JSON with sorted maps."""
     if isinstance(value, str):
-        return value if isinstance(value, Shown) else quote(value)
+        return value if isinstance(value, FormattedValue) else quote(value)
     if isinstance(value, float):
         return print_float(value)
     return compact_json(value, in_order=True)
@@ -67,7 +67,7 @@ def shown(value: object) -> str:
 
 def invalid(field: str, value: object, detail: str) -> FieldError:
     """``Invalid value``."""
-    text = f"Invalid value: {shown(value)}"
+    text = f"Invalid value: {format_value(value)}"
     return FieldError(field, "FieldValueInvalid", f"{text}: {detail}" if detail else text)
 
 
@@ -83,7 +83,7 @@ def invalid_omitting_value(field: str, detail: str) -> FieldError:
 
 def type_invalid(field: str, value: object, detail: str) -> FieldError:
     """``Invalid value``, because of its type."""
-    return FieldError(field, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
+    return FieldError(field, "FieldValueTypeInvalid", f"Invalid value: {format_value(value)}: {detail}")
 
 
 def required(field: str, detail: str = "") -> FieldError:
@@ -96,8 +96,8 @@ def not_supported(field: str, value: object, supported: Iterable[str], *, plain:
 
     The values mostly have a named type, so that the value is formatted as JSON; it is quoted if it is a plain string.
     """
-    text = shown(value) if plain else named(value)
-    supported_texts = ", ".join(shown(supported_value) for supported_value in supported)
+    text = format_value(value) if plain else of_named_type(value)
+    supported_texts = ", ".join(format_value(supported_value) for supported_value in supported)
     return FieldError(
         field, "FieldValueNotSupported", f"Unsupported value: {text}: supported values: {supported_texts}"
     )
@@ -105,7 +105,7 @@ def not_supported(field: str, value: object, supported: Iterable[str], *, plain:
 
 def duplicate(field: str, value: object) -> FieldError:
     """``Duplicate value``."""
-    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {format_value(value)}")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
@@ -126,4 +126,4 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
 
 def not_found(field: str, value: object) -> FieldError:
     """``Not found``: a reference to something that does not exist."""
-    return FieldError(field, "FieldValueNotFound", f"Not found: {shown(value)}")
+    return FieldError(field, "FieldValueNotFound", f"Not found: {format_value(value)}")

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.packaged import packaged
-from pilothouse.machinery.go_text import Shown, compact_json, html_escaped, quote
+from pilothouse.machinery.go_text import FormattedValue, compact_json, html_escaped, quote
 from pilothouse.machinery.quantities import canonical
 
 Json = Any
@@ -54,17 +54,17 @@ class Field(msgspec.Struct, frozen=True):
     """Whether it is omitted when empty."""
 
 
-def internal_value(type_: str, value: Json) -> Shown:
+def internal_value(type_: str, value: Json) -> FormattedValue:
     """A value of the served version as in an error about a field.
 
     Plain strings are quoted as by ``%q``. Those of a named type (``named``), or behind a pointer, are JSON.
     """
     if type_ == "string":
-        return Shown(quote(value or ""))
+        return FormattedValue(quote(value or ""))
     try:
-        return Shown(compact_json(_Printer().value(type_, value)))
+        return FormattedValue(compact_json(_Printer().value(type_, value)))
     except _TooMuchWork:
-        return Shown("(too large to be shown)")
+        return FormattedValue("(too large to be shown)")
 
 
 def internal_diff(type_: str, old: Json, new: Json) -> str:

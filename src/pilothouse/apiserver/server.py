@@ -223,7 +223,7 @@ class ApiServer:
         """Run the controllers until cancelled."""
         core = self.core
         self.store.start()
-        await core.retry_until_stored(self.settle)
+        await core.retry_until_stored(self.commit_bootstrap_objects)
         await core.retry_until_stored(
             lambda: core.commit_staged(lambda: bootstrap_objects.stage_optional_objects(core))
         )
@@ -290,7 +290,7 @@ class ApiServer:
         call: Call | None = None
         try:
             if self._staged_bootstrap_objects is not None:
-                await self.settle()
+                await self.commit_bootstrap_objects()
             if self.authorize is not None:
                 self.authorize(identity, request_info)
                 if (
@@ -380,7 +380,7 @@ class ApiServer:
 
     def renewal(self, request: Request, identity: Identity) -> Renew | None:
         """The renewal of the Lease of such a PUT without a request, for a program in this process: see
-        ``renewal.RenewalAtOnce``. None if that is not possible."""
+        ``renewal.DirectRenewal``. None if that is not possible."""
         core = self.core
         request_info = core.requests.read(request.method, request.target)
         info = request_info.info
@@ -403,7 +403,7 @@ class ApiServer:
             return None
         strategy, namespace = core.strategy(info), request_info.namespace
         call = Call(request, request_info, info, strategy, identity, namespace, request_info.name, [])
-        renewal = renewals.renewal_at_once(core, call, options)
+        renewal = renewals.direct_renewal(core, call, options)
         if renewal is None:
             return None
         renewing = renewal.renew
@@ -436,7 +436,7 @@ class ApiServer:
         except (StatusError, PlainNotFound):
             return None
 
-    async def settle(self) -> None:
+    async def commit_bootstrap_objects(self) -> None:
         """Commit the bootstrap objects. Concurrent callers wait for the same commit."""
         staged = self._staged_bootstrap_objects
         if staged is None:

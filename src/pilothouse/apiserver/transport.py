@@ -30,12 +30,12 @@ class Batches(Protocol):
         """The chunks, in batches as they arrived."""
         ...
 
-    def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
-        """Deliver the versions of bookmarks to ``take`` instead of the stream, as long as it returns true."""
+    def deliver_bookmarks_to(self, handler: Callable[[str], bool]) -> None:
+        """Deliver the versions of bookmarks to ``handler`` instead of the stream, as long as it returns true."""
         ...
 
-    def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
-        """Deliver chunks to ``take`` instead of the stream, as long as it returns true."""
+    def deliver_events_to(self, handler: Callable[[list[bytes]], bool]) -> None:
+        """Deliver chunks to ``handler`` instead of the stream, as long as it returns true."""
         ...
 
 
@@ -100,8 +100,8 @@ class LocalTransport:
 
         return counted
 
-    def answer_at_once(self, request: Request) -> Response | None:
-        """``wire.AnswersAtOnce``."""
+    def request_nowait(self, request: Request) -> Response | None:
+        """``wire.LocalDiscovery``."""
         if self._agent and "user-agent" not in request.headers:
             request = Request(request.method, request.target, {**request.headers, **self._agent}, request.body)
         metrics = self._core.metrics
@@ -176,8 +176,8 @@ class MeasuredStream:
         self._running.inc()
         if isinstance(stream, Batches):
             self.batches = stream.batches
-            self.hand_over_bookmarks = stream.hand_over_bookmarks
-            self.hand_over_events = stream.hand_over_events
+            self.deliver_bookmarks_to = stream.deliver_bookmarks_to
+            self.deliver_events_to = stream.deliver_events_to
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._stream.__aiter__()

@@ -87,24 +87,24 @@ class Environment:
         self._checkers: dict[bool, Any] = {}
 
     def compile(
-        self, source: str, *, gives: Iterable[str] = (), optional_variable: str = "", uniform: bool = True
+        self, source: str, *, return_types: Iterable[str] = (), optional_variable: str = "", uniform: bool = True
     ) -> "Program":
-        """Compile an expression; ``gives`` are the allowed result types, by default any. ``uniform``: the elements of
-        a list or map must have one type, as upstream; not for initializers that are compiled as maps.
+        """Compile an expression; ``return_types`` are the allowed result types, by default any. ``uniform``: the
+        elements of a list or map must have one type, as upstream; not for initializers that are compiled as maps.
 
         ``optional_variable`` names a variable that is optional in the expression: it is bound to ``optional.of`` its
         value, or to ``optional.none()`` if the evaluation has none. Large expressions are compiled by
         ``blocking_evaluator``. Raises ``CompileError``, and ``WouldBlock`` on the event loop.
         """
         compiled = self._compiled(self._source(source, optional_variable, uniform=uniform))
-        return _program(source, compiled, gives, optional_variable)
+        return _program(source, compiled, return_types, optional_variable)
 
     async def compile_in_background(
         self,
         source: str,
         get_evaluator: GetEvaluator,
         *,
-        gives: Iterable[str] = (),
+        return_types: Iterable[str] = (),
         optional_variable: str = "",
         uniform: bool = True,
     ) -> "Program":
@@ -113,7 +113,7 @@ class Environment:
         compiling = self._compiled_in_background(
             self._source(source, optional_variable, uniform=uniform), get_evaluator
         )
-        return _program(source, await compiling, gives, optional_variable)
+        return _program(source, await compiling, return_types, optional_variable)
 
     def check(self, source: str) -> str:
         """Only type-check. Returns the name of the expression's type in lower case. Raises ``CompileError``."""
@@ -168,8 +168,8 @@ class Environment:
         return Compiled(serialized, kind)
 
 
-def _program(source: str, compiled: Compiled, gives: Iterable[str], optional_variable: str) -> "Program":
-    kind, desired = _kind(compiled), tuple(gives)
+def _program(source: str, compiled: Compiled, return_types: Iterable[str], optional_variable: str) -> "Program":
+    kind, desired = _kind(compiled), tuple(return_types)
     if desired and kind not in desired:
         raise CompileError(output_type(compiled.checked))
     return Program(source, optional_variable, compiled.checked)
@@ -353,8 +353,8 @@ def _extension(functions: Iterable[Function], **implementation: str) -> Any:
         overloads.setdefault(function.name, []).append(
             cel.Overload(
                 function.overload,
-                return_type=_type(function.gives),
-                parameters=[_type(kind) for kind in function.takes],
+                return_type=_type(function.result_type),
+                parameters=[_type(kind) for kind in function.argument_types],
                 is_member=function.member,
                 **{name: getattr(function, attribute) for name, attribute in implementation.items()},
             )
@@ -367,7 +367,9 @@ def _extension(functions: Iterable[Function], **implementation: str) -> Any:
 @lru_cache(maxsize=1)
 def _runner() -> Any:
     """The environment in which every expression runs."""
-    return cel.NewEnv(config=_declaration_config(True), extensions=[_extension(run_overloads(hold_nulls), impl="does")])
+    return cel.NewEnv(
+        config=_declaration_config(True), extensions=[_extension(run_overloads(hold_nulls), impl="implementation")]
+    )
 
 
 def _pool(messages: bytes | None) -> Any:
@@ -376,7 +378,7 @@ def _pool(messages: bytes | None) -> Any:
     pool = descriptor_pool.DescriptorPool()
     for standard_messages in (duration_pb2, struct_pb2, timestamp_pb2):
         pool.AddSerializedFile(standard_messages.DESCRIPTOR.serialized_pb)
-    named = {kind for function in FUNCTIONS for kind in function.takes if isinstance(kind, str)}
+    named = {kind for function in FUNCTIONS for kind in function.argument_types if isinstance(kind, str)}
     for package in ("kubernetes", "kubernetes.authorization"):
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
         for kind in sorted(named):

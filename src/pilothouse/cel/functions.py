@@ -9,7 +9,7 @@ from copy import copy
 from typing import Any
 
 from pilothouse.cel import addresses, amounts, authorizers, formats, texts
-from pilothouse.cel.tagged import TAG, CallError, Does, Function, Type
+from pilothouse.cel.tagged import TAG, CallError, Function, Implementation, Type
 
 __all__ = ["FUNCTIONS", "TAG", "Function", "run_overloads"]
 
@@ -57,21 +57,21 @@ def run_overloads(convert: Callable[[Any], Any]) -> Iterator[Function]:
     """
     grouped: dict[tuple[str, tuple[Type, ...], bool], list[Function]] = {}
     for function in (*FUNCTIONS, *_MACRO_FUNCTIONS):
-        for takes in _expand_dyn(tuple(_run_type(kind) for kind in function.takes)):
-            grouped.setdefault((function.name, takes, function.member), []).append(function)
-    for (name, takes, member), candidates in grouped.items():
-        gives = {_run_type(candidate.gives) for candidate in candidates}
-        assert len(gives) == 1, f"overloads of {name} that differ in what they give cannot be distinguished"
-        yield Function(name, takes, gives.pop(), _choose(name, candidates, convert), member=member)
+        for argument_types in _expand_dyn(tuple(_run_type(kind) for kind in function.argument_types)):
+            grouped.setdefault((function.name, argument_types, function.member), []).append(function)
+    for (name, argument_types, member), candidates in grouped.items():
+        result_types = {_run_type(candidate.result_type) for candidate in candidates}
+        assert len(result_types) == 1, f"overloads of {name} with different result types cannot be distinguished"
+        yield Function(name, argument_types, result_types.pop(), _choose(name, candidates, convert), member=member)
 
 
-def _expand_dyn(takes: tuple[Type, ...]) -> Iterator[tuple[Type, ...]]:
-    if "dyn" not in takes:
-        yield takes
+def _expand_dyn(argument_types: tuple[Type, ...]) -> Iterator[tuple[Type, ...]]:
+    if "dyn" not in argument_types:
+        yield argument_types
         return
-    at = takes.index("dyn")
+    at = argument_types.index("dyn")
     for kind in _KINDS:
-        yield from _expand_dyn((*takes[:at], kind, *takes[at + 1 :]))
+        yield from _expand_dyn((*argument_types[:at], kind, *argument_types[at + 1 :]))
 
 
 _last_result: list[Any] = []
@@ -79,15 +79,15 @@ _last_result: list[Any] = []
 it has read them."""
 
 
-def _choose(name: str, candidates: list[Function], convert: Callable[[Any], Any]) -> Does:
+def _choose(name: str, candidates: list[Function], convert: Callable[[Any], Any]) -> Implementation:
     def call(*arguments: Any) -> Any:
         _clear(_last_result)
         for argument in arguments:
             convert(argument)
         for candidate in candidates:
-            if all(_fits(kind, argument) for kind, argument in zip(candidate.takes, arguments, strict=True)):
-                assert candidate.does is not None, "what is run has something to do"
-                result = candidate.does(*arguments)
+            if all(_fits(kind, argument) for kind, argument in zip(candidate.argument_types, arguments, strict=True)):
+                assert candidate.implementation is not None, "what is run has something to do"
+                result = candidate.implementation(*arguments)
                 _last_result.append(result)
                 for argument in arguments:
                     if argument is not result:

@@ -112,21 +112,23 @@ class Scope:
             self._environment = environment.Environment(names, types.serialized())
         return self._environment
 
-    def compile(self, source: str, gives: Iterable[str], *, uniform: bool = True) -> Any:
+    def compile(self, source: str, return_types: Iterable[str], *, uniform: bool = True) -> Any:
         """Compile. Raises ``ExpressionError`` with the message of the 422 response."""
-        desired = tuple(gives)
+        desired = tuple(return_types)
         with _in_words_of_a_422(desired):
-            return self.environment.compile(source, gives=self._allowed(desired), uniform=uniform)
+            return self.environment.compile(source, return_types=self._allowed(desired), uniform=uniform)
 
     async def compile_in_background(
-        self, source: str, gives: Iterable[str], evaluator: GetEvaluator, *, uniform: bool = True
+        self, source: str, return_types: Iterable[str], evaluator: GetEvaluator, *, uniform: bool = True
     ) -> Any:
         """Compile on the event loop; a large expression is compiled in another process. Raises ``ExpressionError`` and
         ``Busy``."""
-        desired = tuple(gives)
+        desired = tuple(return_types)
         with _in_words_of_a_422(desired):
             allowed = self._allowed(desired)
-            return await self.environment.compile_in_background(source, evaluator, gives=allowed, uniform=uniform)
+            return await self.environment.compile_in_background(
+                source, evaluator, return_types=allowed, uniform=uniform
+            )
 
     def _allowed(self, desired: tuple[str, ...]) -> tuple[str, ...]:
         return (*desired, "dyn") if desired and not self._exact else desired

@@ -8,23 +8,23 @@ import msgspec
 TAG = "@kubernetes"
 """The key that marks a value of Kubernetes' types. Schemas do not allow such names."""
 
-Does = Callable[..., Any]
+Implementation = Callable[..., Any]
 Type = str | tuple[str, Any]
 
 
 class Function(msgspec.Struct, frozen=True):
-    """One overload for the checker; the receiver of a member function is the first of ``takes``."""
+    """One overload for the checker; the receiver of a member function is the first of ``argument_types``."""
 
     name: str
-    takes: tuple[Type, ...]
-    gives: Type
-    does: Does | None
+    argument_types: tuple[Type, ...]
+    result_type: Type
+    implementation: Implementation | None
     member: bool = True
 
     @property
     def overload(self) -> str:
         """The unique ID of the overload."""
-        types = "_".join(str(kind).translate(_PLAIN) for kind in self.takes)
+        types = "_".join(str(kind).translate(_PLAIN) for kind in self.argument_types)
         return f"kubernetes_{self.name.translate(_PLAIN)}_{types}_{int(self.member)}"
 
 

@@ -81,7 +81,7 @@ def _warnings(parsed: Parsed, flags: FlagSet, options: Options) -> Iterator[tupl
         yield "Controller is not part of this release and does not run", {"controller": name}
 
 
-def _end_at_once(lost: Exception) -> None:
+def _exit_immediately(lost: Exception) -> None:
     """Exit without waiting for running syncs: nothing may be written any more, and another process is about to start.
     ``klog.FlushAndExit`` in ``OnStoppedLeading`` (``cmd/kube-controller-manager/app/controllermanager.go``, v1.36)."""
     Log("controllermanager").error("leaderelection lost", error=lost)
@@ -97,7 +97,7 @@ async def _manage(options: Options, warnings: Sequence[tuple[str, dict[str, str]
     for message, values in warnings:
         log.warning(message, **values)
     try:
-        await app.run(Env(zone=local_zone()), options, DESCRIPTORS, on_lost=_end_at_once)
+        await app.run(Env(zone=local_zone()), options, DESCRIPTORS, on_lost=_exit_immediately)
     except* (
         errors.ApiError,
         runtime_errors.CannotRun,

@@ -82,7 +82,7 @@ async def _serve(served: "ServedApiServer", parsed: Parsed, replay: "replaying.R
             await start(served)
             running = group.start(served.server.run(), name="API server")
             path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
-            await served.server.settle()
+            await served.server.commit_bootstrap_objects()
             count = len(replay.restored.records)
             print(f"replaying from {count:,} objects at {served.url}", flush=True)
             print(f"  kubectl --kubeconfig {path} get pods -A --watch", flush=True)

@@ -39,7 +39,7 @@ class Calls:
     ) -> None:
         self._transport = transport
         self._renewing = transport if isinstance(transport, wire.RenewsAtOnce) else None
-        self._answering = transport if isinstance(transport, wire.AnswersAtOnce) else None
+        self._local_discovery = transport if isinstance(transport, wire.LocalDiscovery) else None
         self._env = env
         # client-go rest.RESTClientForConfigAndClient: a qps without a burst means the default burst, 10.
         self._limiter = RateLimiter(env, qps, burst or 10) if qps > 0 else None
@@ -65,7 +65,7 @@ class Calls:
         other = copy(self)
         other._transport = transport
         other._renewing = transport if isinstance(transport, wire.RenewsAtOnce) else None
-        other._answering = transport if isinstance(transport, wire.AnswersAtOnce) else None
+        other._local_discovery = transport if isinstance(transport, wire.LocalDiscovery) else None
         return other
 
     async def send(self, method: str, target: str, headers: FixedHeaders, body: bytes = b"") -> bytes:
@@ -81,15 +81,15 @@ class Calls:
             target = f"{target}{'&' if '?' in target else '?'}{self._limit}"
         return transport.renewal(wire.Request("PUT", target, headers))
 
-    def answer_at_once(self, target: str, headers: FixedHeaders) -> wire.Response | None:
+    def get_nowait(self, target: str, headers: FixedHeaders) -> wire.Response | None:
         """The response to a GET of a document of a server in this process, without waiting; None if that needs a
         request."""
-        transport = self._answering
+        transport = self._local_discovery
         if transport is None or self._limiter is not None or self._metrics is not None:
             return None
         if self._limit:
             target = f"{target}{'&' if '?' in target else '?'}{self._limit}"
-        response = transport.answer_at_once(wire.Request("GET", target, headers))
+        response = transport.request_nowait(wire.Request("GET", target, headers))
         return response if response is not None and 200 <= response.status < 300 else None
 
     async def exchange(self, method: str, target: str, headers: FixedHeaders, body: bytes) -> wire.Response:

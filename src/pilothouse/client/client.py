@@ -410,10 +410,10 @@ class Client:
         ``failures``."""
         return await discovery.discover(self)
 
-    def discover_at_once(self) -> "Discovery | None":
+    def discover_nowait(self) -> "Discovery | None":
         """``discover`` without waiting, from a server in this process; None if that needs requests."""
         headers = self._header_set(discovery.ACCEPT, "")
-        return discovery.discover_at_once(lambda path: self._calls.answer_at_once(path, headers))
+        return discovery.discover_nowait(lambda path: self._calls.get_nowait(path, headers))
 
     async def server_version(self) -> dict[str, str]:
         """``/version``: ``gitVersion``, ``major``, ``minor`` and more."""

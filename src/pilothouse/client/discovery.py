@@ -59,7 +59,7 @@ async def discover(client: Requester) -> Discovery:
     return Discovery(tuple(versions), failures)
 
 
-def discover_at_once(response_of: Callable[[str], wire.Response | None]) -> Discovery | None:
+def discover_nowait(response_of: Callable[[str], wire.Response | None]) -> Discovery | None:
     """``discover`` without waiting, if ``answer`` returns the documents at ``/api`` and ``/apis`` and nothing else is
     needed; else None."""
     core = response_of("/api")

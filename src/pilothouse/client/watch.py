@@ -145,29 +145,29 @@ class Watch(Generic[T]):
         if isinstance(pieces, AsyncGenerator) and self._waiting is None:
             await pieces.aclose()  # the garbage collector would close it at an arbitrary moment
 
-    def hand_over_bookmarks(self, take: Callable[[str], object]) -> None:
-        """Call ``take`` with the versions of bookmarks that arrive while this waits, if the server is in the same
+    def deliver_bookmarks_to(self, handler: Callable[[str], object]) -> None:
+        """Call ``handler`` with the versions of bookmarks that arrive while this waits, if the server is in the same
         process; they are not delivered as events then."""
-        hand_over: Callable[[Callable[[str], bool]], None] | None = getattr(self._stream, "hand_over_bookmarks", None)
+        deliver_to: Callable[[Callable[[str], bool]], None] | None = getattr(self._stream, "deliver_bookmarks_to", None)
 
-        def take_while_waiting(version: str) -> bool:
+        def handle_while_waiting(version: str) -> bool:
             if self._waiting is None or self._overdue:
                 return False
-            take(version)
+            handler(version)
             return True
 
-        if hand_over is not None:
-            hand_over(take_while_waiting)
+        if deliver_to is not None:
+            deliver_to(handle_while_waiting)
 
-    def hand_over_events(self, take: Callable[[list[WatchEvent[T]]], object]) -> None:
-        """Call ``take``, in the context of the caller, with events that arrive while this waits and that need no
+    def deliver_events_to(self, handler: Callable[[list[WatchEvent[T]]], object]) -> None:
+        """Call ``handler``, in the context of the caller, with events that arrive while this waits and that need no
         wakeup, if the server is in the same process; they are in no batch then."""
-        hand_over: Callable[[Callable[[list[bytes]], bool]], None] | None = getattr(
-            self._stream, "hand_over_events", None
+        deliver_to: Callable[[Callable[[list[bytes]], bool]], None] | None = getattr(
+            self._stream, "deliver_events_to", None
         )
         context = contextvars.copy_context()
 
-        def take_while_waiting(lines: list[bytes]) -> bool:
+        def handle_while_waiting(lines: list[bytes]) -> bool:
             if self._waiting is None or self._overdue:
                 return False
             events = []
@@ -180,11 +180,11 @@ class Watch(Generic[T]):
                     self._failure = None
                     return False
                 events.append(event)
-            context.run(take, events)
+            context.run(handler, events)
             return True
 
-        if hand_over is not None:
-            hand_over(take_while_waiting)
+        if deliver_to is not None:
+            deliver_to(handle_while_waiting)
 
     def __aiter__(self) -> Self:
         return self

@@ -118,7 +118,7 @@ def html_escaped(text: str) -> str:
     return text
 
 
-class Shown(str):
+class FormattedValue(str):
     """A value that is already formatted for a message, for example by its Go type."""
 
     __slots__ = ()

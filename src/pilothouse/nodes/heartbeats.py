@@ -470,7 +470,7 @@ class Heartbeats:
         renewed = 0
         if self._env.is_alone() and all(map(self._only_renews, states)):
             for node_state in states:
-                if not self._renew_at_once(node_state):
+                if not self._renew_nowait(node_state):
                     break
                 renewed += 1
             self._env.mark_what_follows()
@@ -496,7 +496,7 @@ class Heartbeats:
             and not self._queue.is_taken(name)
         )
 
-    def _renew_at_once(self, node_state: _NodeState) -> bool:
+    def _renew_nowait(self, node_state: _NodeState) -> bool:
         name = node_state.name
         if node_state.renew is None:
             node_state.renew = self._clients[name].renewal(LEASES.raw, name, node_object.LEASE_NAMESPACE)

@@ -262,7 +262,7 @@ class Plane:
 
     async def wait_ready(self) -> None:
         """Return once the first objects are there, nodes have registered and the controllers run with filled caches."""
-        await self.server.settle()
+        await self.server.commit_bootstrap_objects()
         if self.nodes is not None:
             await self.nodes.ready.wait()
         if self.provisioner is not None:

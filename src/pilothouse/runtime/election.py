@@ -190,7 +190,7 @@ class LeaderElector:
         self._cached: bytes = b""
         self._sent = b""
         """The spec of the last request."""
-        self._at_once: Callable[[str], bytes | None] | None = None
+        self._renewal: Callable[[str], bytes | None] | None = None
         """Renews the Lease without a request."""
         self._moment: Moment | None = None
         """The origin of renewals without a request."""
@@ -348,7 +348,7 @@ class LeaderElector:
             if due.done():
                 return
             try:
-                renewed = self._renew_at_once()
+                renewed = self._renew_nowait()
             except Exception as error:  # noqa: BLE001  # it is raised where the renewals are awaited
                 due.set_exception(error)
                 return
@@ -369,14 +369,14 @@ class LeaderElector:
         finally:
             timer.cancel()
 
-    def _renew_at_once(self) -> bool:
+    def _renew_nowait(self) -> bool:
         """``_try_acquire_or_renew`` as far as it is the usual renewal and does not wait; False: nothing was done."""
         now, observed = self._env.monotonic(), self._observed
         if observed is None or not self._is_fast_path() or not self._env.is_alone():
             return False
-        renew = self._at_once
+        renew = self._renewal
         if renew is None:
-            renew = self._at_once = self._client.renewal(LEASES.raw, self.name, self.namespace)
+            renew = self._renewal = self._client.renewal(LEASES.raw, self.name, self.namespace)
             if renew is None:
                 return False
         wall = self._env.now()
@@ -389,7 +389,7 @@ class LeaderElector:
             return_to(self._moment)
         lease = renew(format_micro_time(wall))
         if lease is None:
-            self._at_once = None
+            self._renewal = None
             return False
         self._cached, self._sent = lease, b""
         self._record_success(record, now)
@@ -484,7 +484,7 @@ class LeaderElector:
     # Requests
 
     def _keep(self, raw: msgspec.Raw) -> None:
-        self._at_once = None
+        self._renewal = None
         self._cached = bytes(raw)
         self._meta = _lease.decode(self._cached).metadata
 

@@ -205,12 +205,12 @@ class EventNames:
 class EventRecorder:
     """Records events of one ``component`` (``replicaset-controller``).
 
-    ``event`` returns at once and never raises. Events are sent in order, one at a time; with ``at_once`` in parallel,
-    except for repetitions. An event is lost if a thousand are waiting, if the server rejects it, or after two minutes
-    without a response. Callers that record many events wait for ``room`` first.
+    ``event`` returns at once and never raises. Events are sent in order, one at a time; with ``concurrency`` in
+    parallel, except for repetitions. An event is lost if a thousand are waiting, if the server rejects it, or after two
+    minutes without a response. Callers that record many events wait for ``room`` first.
     """
 
-    def __init__(self, client: Client, env: Env, component: str, *, host: str = "", at_once: int = 1) -> None:
+    def __init__(self, client: Client, env: Env, component: str, *, host: str = "", concurrency: int = 1) -> None:
         self._client = client
         self._env = env
         self._component = component
@@ -221,7 +221,7 @@ class EventRecorder:
         self._notify: asyncio.Event = asyncio.Event()
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
-        self._at_once = at_once
+        self._concurrency = concurrency
         self._sending: dict[str, asyncio.Task[None]] = {}
         """By the name of the event, where several are sent at once."""
         self._room: asyncio.Event = asyncio.Event()
@@ -287,10 +287,10 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Send until cancelled. Events that are waiting then are lost; see ``flush``."""
-        if self._at_once == 1:
+        if self._concurrency == 1:
             await self._follow_queue(self._deliver)
             return
-        paths = asyncio.Semaphore(self._at_once)
+        paths = asyncio.Semaphore(self._concurrency)
         async with TaskGroup("events") as group:
 
             async def start(event: Occurrence) -> None:

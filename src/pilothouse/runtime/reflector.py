@@ -390,8 +390,8 @@ class Reflector(Generic[T]):
         seen_other = False
         error: Exception | None = None
         if live.ordered:
-            live.watch.hand_over_bookmarks(self._on_bookmark)
-            live.watch.hand_over_events(self._on_events)
+            live.watch.deliver_bookmarks_to(self._on_bookmark)
+            live.watch.deliver_events_to(self._on_events)
         try:
             async for batch in live.watch:
                 self._seen += len(batch)

@@ -63,7 +63,7 @@ class Expression:
         if for_each:
             variables |= {"object": "dyn", "key": "string"}
         try:
-            self._program: Program = Environment(variables).compile(source, gives=("bool", "dyn"))
+            self._program: Program = Environment(variables).compile(source, return_types=("bool", "dyn"))
         except CompileError as error:
             text = str(error)
             raise ExpressionError(

@@ -234,7 +234,7 @@ class _Run:
         try:
             await timeline.actions.administrator.apply(self._scenario.objects)
         except (ActionError, TimeoutError) as error:
-            place = self._scenario.place_of(self._scenario.spec.objects, getattr(error, "document", None))
+            place = self._scenario.position_of(self._scenario.spec.objects, getattr(error, "document", None))
             raise ScenarioError(f"{self._scenario.source}: spec.objects: {place}{error}") from error
 
     async def _until_end(self, simulation: Simulation, timeline: Timeline) -> None:

@@ -153,7 +153,7 @@ class Timeline:
             at = self._simulation.env.monotonic() - self._began
             name = entry.name or path.removeprefix("spec.")
             applied = entry.apply if isinstance(entry.apply, tuple) else (entry.apply,)
-            place = self._scenario.place_of([obj for obj in applied if obj is not None], error.document)
+            place = self._scenario.position_of([obj for obj in applied if obj is not None], error.document)
             message = f"{self._scenario.where(path)}: {place}{error}"
             self._on_failure(Failure(kind="action", name=name, message=message, at=at))
         finally:

@@ -11,30 +11,30 @@ from pilothouse.storage.store import Store
 class MemoryStore(Store):
     """Commits inline: ``commit`` makes all staged writes visible and returns without yielding to the loop."""
 
-    commits_at_once = True
+    supports_commit_nowait = True
 
     async def commit(self, staged: Staged) -> None:
         """Make the write visible, and with it all earlier staged ones. Fails only if the store is closed."""
         self._commit(staged)
 
-    def commit_at_once(self, staged: Staged) -> None:
+    def commit_nowait(self, staged: Staged) -> None:
         """``commit``, which never waits."""
-        self._commit(staged, at_once=True)
+        self._commit(staged, direct=True)
 
-    def _commit(self, staged: Staged, *, at_once: bool = False) -> None:
+    def _commit(self, staged: Staged, *, direct: bool = False) -> None:
         if staged.committed:
             return
         if staged.failure:
             raise CommitFailed(staged.failure)
         if self._closed:
             raise StoreClosed("the store is closed")
-        self._commit_queue(at_once=at_once)
+        self._commit_queue(direct=direct)
 
-    def _commit_queue(self, *, at_once: bool = False) -> None:
+    def _commit_queue(self, *, direct: bool = False) -> None:
         group = self._queue
         if group:
             self._queue = []
-            self._apply(group, at_once=at_once)
+            self._apply(group, direct=direct)
 
     async def close(self) -> None:
         """Commit the staged writes, end every watcher, and accept no more writes."""

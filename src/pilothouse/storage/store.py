@@ -51,7 +51,7 @@ _MARKS = 3600
 class Store(ABC):
     """A revisioned store of bytes, for one event loop. Its guarantees are in the module docstring."""
 
-    commits_at_once = False
+    supports_commit_nowait = False
     """Whether ``commit`` never waits."""
     expires = False
     """Whether the store itself removes keys with a limited lifetime (Events)."""
@@ -294,9 +294,9 @@ class Store(ABC):
                 hook(staged)
         return staged
 
-    def commit_at_once(self, staged: Staged) -> None:
-        """``commit``, for a store with ``commits_at_once``. Waiting readers in the same process that can take the
-        change directly do so before this returns, without being woken."""
+    def commit_nowait(self, staged: Staged) -> None:
+        """``commit``, for a store with ``supports_commit_nowait``. Waiting readers in the same process that can take
+        the change directly do so before this returns, without being woken."""
         raise NotImplementedError(f"{type(self).__name__} commits asynchronously")
 
     @abstractmethod
@@ -308,9 +308,9 @@ class Store(ABC):
         is unknown.
         """
 
-    def _apply(self, group: Sequence[Staged], *, at_once: bool = False) -> None:
-        """Make a group of writes visible: state, history, watchers, in that order, atomically. ``at_once`` as in
-        ``commit_at_once``."""
+    def _apply(self, group: Sequence[Staged], *, direct: bool = False) -> None:
+        """Make a group of writes visible: state, history, watchers, in that order, atomically. ``direct`` as in
+        ``commit_nowait``."""
         records, collections, retention = self._records, self._collections, self.retention
         newest, hooked = self._newest_staged, self.on_commit_of
         changes: Changes = []
@@ -355,7 +355,7 @@ class Store(ABC):
         if followed is not None:
             for name, resource_changes in followed.items():
                 self._call_hooks(self.on_commit_of[name], resource_changes)
-        self._watchers.publish(changes, names, at_once=at_once)
+        self._watchers.publish(changes, names, direct=direct)
         if self._awaited:
             self._notify_awaited()
 

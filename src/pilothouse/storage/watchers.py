@@ -37,9 +37,9 @@ class Watcher:
         "_waiter",
         "_waiting",
         "capacity",
+        "handler",
         "overrun",
         "prefix",
-        "take_at_once",
     )
 
     def __init__(self, index: "WatcherIndex", prefix: str, after: int, backlog: list[Change], capacity: int) -> None:
@@ -54,14 +54,14 @@ class Watcher:
         self.capacity = capacity
         self.overrun = False
         """Whether the reader was too slow and gets no further changes."""
-        self.take_at_once: Callable[[list[Change]], bool] | None = None
-        """Takes changes while the reader waits, without waking it; if it returns false, they are delivered as usual."""
+        self.handler: Callable[[list[Change]], bool] | None = None
+        """Handles changes while the reader waits, without waking it; if it returns false, the changes are queued."""
 
     @property
-    def takes_at_once(self) -> bool:
-        """Whether the reader is waiting, and can take changes without being woken."""
+    def accepts_direct_delivery(self) -> bool:
+        """Whether the reader is waiting, and has a handler for changes."""
         waiter = self._waiter
-        return self.take_at_once is not None and waiter is not None and not waiter.done() and not self._pending
+        return self.handler is not None and waiter is not None and not waiter.done() and not self._pending
 
     @property
     def idle(self) -> bool:
@@ -119,10 +119,10 @@ class Watcher:
             self._index.remove(self)
             self._notify()
 
-    def hand_over(self, batch: list[Change]) -> bool:
-        """Called by the store for a reader that ``takes_at_once``: returns whether it has taken the changes."""
-        assert self.take_at_once is not None, "it takes changes at once"
-        return batch[0].revision > self._after and self.take_at_once(batch)
+    def deliver_directly(self, batch: list[Change]) -> bool:
+        """Called by the store if ``accepts_direct_delivery``. Returns whether the reader has handled the changes."""
+        assert self.handler is not None, "accepts_direct_delivery was checked"
+        return batch[0].revision > self._after and self.handler(batch)
 
     def deliver(self, batch: list[Change], size: int) -> None:
         """Called by the store with a commit's changes under this prefix, and their size in bytes."""
@@ -197,10 +197,10 @@ class WatcherIndex:
     def __iter__(self) -> Iterator[Watcher]:
         return iter([watcher for watchers in self._by_prefix.values() for watcher in watchers])
 
-    def publish(self, changes: list[Change], resources: list[str], *, at_once: bool = False) -> None:
+    def publish(self, changes: list[Change], resources: list[str], *, direct: bool = False) -> None:
         """Deliver one commit's changes to their watchers. ``resources`` has the prefix of each one's resource.
 
-        ``at_once``: readers that support it are called without a wakeup. Either all watchers of a change or none,
+        ``direct``: readers that support it are called without a wakeup. Either all watchers of a change or none,
         because their order must be kept.
         """
         by_prefix = self._by_prefix
@@ -212,9 +212,9 @@ class WatcherIndex:
             if watchers is not None:
                 size = len(changes[0].value)
                 self.deliveries += len(watchers)
-                at_once = at_once and all(watcher.takes_at_once for watcher in watchers)
+                direct = direct and all(watcher.accepts_direct_delivery for watcher in watchers)
                 for watcher in list(watchers):
-                    if not (at_once and watcher.hand_over(changes)):
+                    if not (direct and watcher.deliver_directly(changes)):
                         watcher.deliver(changes, size)
             return
         batches: dict[str, list[Change]] = {}

@@ -37,7 +37,7 @@ with lazy_imports():
 PATH = "/ui"
 KEY_HEADER = "x-pilothouse-key"
 """The header with the second secret of a session, besides the cookie."""
-_AT_ONCE = 4
+_MAX_CONCURRENT_REQUESTS = 4
 """Concurrent responses; further requests wait."""
 _MAX_WAITING = 16
 _REQUEST_SECONDS = 30.0
@@ -85,7 +85,7 @@ class Page:
         self._objects = Objects(env, core)
         self._search = Search(env, core, self._objects)
         self._files = load_files()
-        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._request_slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
         self._waiting = 0
         self._data: Mapping[str, Callable[[Question, Send], Awaitable[None]]] = {
             "api/kinds": self._kinds,
@@ -211,7 +211,7 @@ class Page:
             raise Rejected(429, "too many requests at a time; try again")
         self._waiting += 1
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS), self._at_once:
+            async with asyncio.timeout(_REQUEST_SECONDS), self._request_slots:
                 yield
         except TimeoutError:
             raise ConnectionAbortedError("the answer took too long, or was not read in time") from None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
-from tests.env.handshakes import connect_at_once, give_up_at_every_step
+from tests.env.handshakes import connect_immediately, give_up_at_every_step
 from tests.tables import cases
 
 from pilothouse.apiserver.admission.built_in import UnconfiguredPlugin
@@ -387,7 +387,7 @@ async def test_webhooks_are_called_over_tls(tmp_path: Path) -> None:
 async def test_call_can_be_cancelled_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A webhook's time may run out while its server shakes hands."""
     hook = RealHook(tmp_path, ["localhost"])
-    monkeypatch.setattr(webhook_calls, "connect", connect_at_once)
+    monkeypatch.setattr(webhook_calls, "connect", connect_immediately)
 
     async def call(port: int) -> None:
         await send(Target("https://localhost", "127.0.0.1", port, "localhost", "/", hook.ca_bundle), b"{}")

@@ -40,13 +40,13 @@ async def test_list_and_watch_are_made_in_turns(api: Api) -> None:
     assert turns > 4
 
     viewed: list[bytes] = []
-    view = api.server.core.view
+    from_storage_nowait = api.server.core.from_storage_nowait
 
     def counted(info: Any, value: bytes) -> bytes:
         viewed.append(value)
-        return view(info, value)
+        return from_storage_nowait(info, value)
 
-    api.server.core.view = counted  # type: ignore[method-assign]
+    api.server.core.from_storage_nowait = counted  # type: ignore[method-assign]
     events = await api.watch(THINGS)
     assert viewed == []
     assert (await events.next())[0] == "ADDED"

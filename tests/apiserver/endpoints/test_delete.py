@@ -195,7 +195,7 @@ async def test_deletecollection_respects_selectors(api: Api) -> None:
 
 async def test_force_deleted_pod_removed_by_a_watcher(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a kubelet does; upstream returns success, too (generic/registry/store.go, kubernetes issue 19403)."""
-    at_once = {"gracePeriodSeconds": 0}
+    no_grace_period = {"gracePeriodSeconds": 0}
     commit = Core.commit
     kubelet: list[Answer] = []
     await api.create(PODS, pod(nodeName="n1"))
@@ -204,11 +204,11 @@ async def test_force_deleted_pod_removed_by_a_watcher(api: Api, monkeypatch: pyt
         value = await commit(core, staged)
         if not kubelet:
             monkeypatch.setattr(Core, "commit", commit)
-            kubelet.append(await api.delete(PODS + "/p", at_once))
+            kubelet.append(await api.delete(PODS + "/p", no_grace_period))
         return value
 
     monkeypatch.setattr(Core, "commit", slow)
-    asked = await api.delete(PODS + "/p", at_once)
+    asked = await api.delete(PODS + "/p", no_grace_period)
     assert [asked.status, kubelet[0].status, (await api.get(PODS + "/p")).status] == [200, 200, 404]
     assert (asked.body["kind"], asked.meta["deletionGracePeriodSeconds"]) == ("Pod", 0)
 

@@ -44,12 +44,12 @@ async def _shown(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:
     api.server.presenter = Remembering(api.env.now)
     await api.transport.request(Request("GET", target, {"accept": accept}))
     ((request, info, result),) = read
-    at_once = showing.show(request, info, result)
+    response = showing.show(request, info, result)
     in_turns = await showing.show_long(request, info, result)
-    assert isinstance(at_once, Response)
+    assert isinstance(response, Response)
     assert isinstance(in_turns, Response)
-    assert at_once.headers == in_turns.headers
-    return at_once.body, in_turns.body
+    assert response.headers == in_turns.headers
+    return response.body, in_turns.body
 
 
 @pytest.mark.parametrize("accept", FORMS)
@@ -73,8 +73,8 @@ async def test_long_and_short_lists_are_encoded_identically(
         working.cancel()
         if "protobuf" in accept and "as=" not in accept:
             return  # which custom resources have not
-    at_once, in_turns = await _shown(api, f"{target}{page}", accept)
-    assert at_once == in_turns
+    response, in_turns = await _shown(api, f"{target}{page}", accept)
+    assert response == in_turns
 
 
 async def test_list_that_is_many_times_as_large_as_its_objects_is_an_error(

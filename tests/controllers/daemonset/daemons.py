@@ -28,8 +28,8 @@ from pilothouse.api.core import (
     Taint,
 )
 from pilothouse.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from pilothouse.controllers.workloads.daemonset.node_pods import NodePods, Rules, in_order
 from pilothouse.controllers.workloads.daemonset.placement import MAY_CONTINUE, MUST_NOT_RUN, SHOULD_RUN
-from pilothouse.controllers.workloads.daemonset.sites import Rules, Site, in_order
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 OWNER = OwnerReference(
@@ -101,10 +101,10 @@ def pod(
     )
 
 
-def site(*pods: Pod, at: str = "n1", run: bool = True, stay: bool | None = None, listed: bool = True) -> Site:
+def node_pods(*pods: Pod, at: str = "n1", run: bool = True, stay: bool | None = None, exists: bool = True) -> NodePods:
     """A node that should run a pod, or (``run=False``) must not, or (``stay=True``) may only keep one."""
     placement = SHOULD_RUN if run else (MAY_CONTINUE if stay else MUST_NOT_RUN)
-    return Site(node=at, listed=listed, placement=placement, pods=in_order(pods))
+    return NodePods(node=at, exists=exists, placement=placement, pods=in_order(pods))
 
 
 PLAIN = Rules(revision_hash="new")

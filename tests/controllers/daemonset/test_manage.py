@@ -1,10 +1,10 @@
 """Pods to create and delete on one node. Rows mirror v1.36 ``pkg/controller/daemon/daemon_controller_test.go``."""
 
-from tests.controllers.daemonset.daemons import NOW, PLAIN, SURGE, ago, pod, site
+from tests.controllers.daemonset.daemons import NOW, PLAIN, SURGE, ago, node_pods, pod
 from tests.tables import cases
 
 from pilothouse.controllers.workloads.daemonset.manage import NOTHING, NodeChanges, pods_should_be_on_node
-from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
+from pilothouse.controllers.workloads.daemonset.node_pods import NodePods, Rules
 
 PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
 
@@ -12,101 +12,105 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
 @cases(
     "where, rules, expected",
     {
-        "no pod: create": (site(), PLAIN, NodeChanges(create=True)),  # TestSimpleDaemonSetLaunchesPods
-        "one pod: nothing": (site(pod("a")), PLAIN, NOTHING),
-        "should not run, no pod": (site(run=False), PLAIN, NOTHING),
-        "should not start, no pod": (site(run=False, stay=True), PLAIN, NOTHING),
-        "should not run: the pod is deleted": (site(pod("a"), run=False), PLAIN, NodeChanges(delete=("a",))),
+        "no pod: create": (node_pods(), PLAIN, NodeChanges(create=True)),  # TestSimpleDaemonSetLaunchesPods
+        "one pod: nothing": (node_pods(pod("a")), PLAIN, NOTHING),
+        "should not run, no pod": (node_pods(run=False), PLAIN, NOTHING),
+        "should not start, no pod": (node_pods(run=False, stay=True), PLAIN, NOTHING),
+        "should not run: the pod is deleted": (node_pods(pod("a"), run=False), PLAIN, NodeChanges(delete=("a",))),
         # TestSelectorDaemonDeletesUnselectedPods, TestNoExecuteTaintedDoesEvicitRunningIntolerantPod
-        "should continue to run": (site(pod("a"), run=False, stay=True), PLAIN, NOTHING),
+        "should continue to run": (node_pods(pod("a"), run=False, stay=True), PLAIN, NOTHING),
         # TestNoScheduleTaintedDoesntEvicitRunningIntolerantPod
-        "should not run: the pod terminates already": (site(pod("a", deleted=True), run=False), PLAIN, NOTHING),
+        "should not run: the pod terminates already": (node_pods(pod("a", deleted=True), run=False), PLAIN, NOTHING),
         "should not run: the other pod is deleted": (
-            site(pod("a"), pod("b", deleted=True), run=False),
+            node_pods(pod("a"), pod("b", deleted=True), run=False),
             PLAIN,
             NodeChanges(delete=("a",)),
         ),
         "a terminating pod delays the new one": (
-            site(pod("a", deleted=True)),
+            node_pods(pod("a", deleted=True)),
             PLAIN,
             NOTHING,
         ),  # TestDaemonSetRespectsTermination
         "a terminating failed pod is replaced: kubernetes#95711": (
-            site(pod("a", deleted=True, phase="Failed")),
+            node_pods(pod("a", deleted=True, phase="Failed")),
             PLAIN,
             NodeChanges(create=True),
         ),
         "two: the newer one is deleted": (
-            site(pod("b", created=ago(minutes=1)), pod("a", created=ago(minutes=2))),
+            node_pods(pod("b", created=ago(minutes=1)), pod("a", created=ago(minutes=2))),
             PLAIN,
             NodeChanges(delete=("b",)),
         ),  # TestDealsWithExistingPods
         "two: the unscheduled one is deleted": (
-            site(pod("a", pinned="n1", created=ago(minutes=2)), pod("b", created=ago(minutes=1))),
+            node_pods(pod("a", pinned="n1", created=ago(minutes=2)), pod("b", created=ago(minutes=1))),
             PLAIN,
             NodeChanges(delete=("a",)),
         ),
         "two of equal age: by name": (
-            site(pod("b", created=NOW), pod("a", created=NOW)),
+            node_pods(pod("b", created=NOW), pod("a", created=NOW)),
             PLAIN,
             NodeChanges(delete=("b",)),
         ),
         "failed: it is deleted, no create yet": (
-            site(pod("a", phase="Failed")),
+            node_pods(pod("a", phase="Failed")),
             PLAIN,
             NodeChanges(delete=("a",), failed="a"),
         ),  # TestDaemonKillFailedPods
         "two failed: one per sync": (
-            site(pod("a", phase="Failed"), pod("b", phase="Failed")),
+            node_pods(pod("a", phase="Failed"), pod("b", phase="Failed")),
             PLAIN,
             NodeChanges(delete=("a",), failed="a", waits=True),
         ),
         "succeeded: it is deleted too": (
-            site(pod("a", phase="Succeeded")),
+            node_pods(pod("a", phase="Succeeded")),
             PLAIN,
             NodeChanges(delete=("a",), succeeded=("a",)),
         ),  # TestDaemonKillSucceededPods
         "failed and running": (
-            site(pod("a", phase="Failed"), pod("b")),
+            node_pods(pod("a", phase="Failed"), pod("b")),
             PLAIN,
             NodeChanges(delete=("a",), failed="a"),
         ),
         "failed and three running: all but the oldest are deleted": (
-            site(pod("a", phase="Failed"), pod("b"), pod("c"), pod("d")),
+            node_pods(pod("a", phase="Failed"), pod("b"), pod("c"), pod("d")),
             PLAIN,
             NodeChanges(delete=("a", "c", "d"), failed="a"),
         ),  # TestDaemonKillFailedPods: "1 failed pod (kill 1), 3 normal pods (kill 2)"
-        "failed and terminating": (site(pod("a", phase="Failed", deleted=True), pod("b")), PLAIN, NOTHING),
+        "failed and terminating": (node_pods(pod("a", phase="Failed", deleted=True), pod("b")), PLAIN, NOTHING),
         "missing node: only unscheduled pods are deleted": (
-            site(pod("a", pinned="n1"), pod("b"), listed=False),
+            node_pods(pod("a", pinned="n1"), pod("b"), exists=False),
             PLAIN,
             NodeChanges(delete=("a",)),
         ),  # TestDeletePodForNotExistingNode
         # During a surge
-        "surge, no pod: create": (site(), SURGE, NodeChanges(create=True)),
+        "surge, no pod: create": (node_pods(), SURGE, NodeChanges(create=True)),
         "surge: a terminating pod does not delay the new one": (
-            site(pod("a", deleted=True)),
+            node_pods(pod("a", deleted=True)),
             SURGE,
             NodeChanges(create=True),
         ),  # TestSurgeCreatesNewPodWhenAtMaxSurgeAndOldPodDeleted
         "surge, should continue to run: no new pod": (
-            site(pod("a", deleted=True), run=False, stay=True),
+            node_pods(pod("a", deleted=True), run=False, stay=True),
             SURGE,
             NOTHING,
         ),
-        "surge: the new pod is available": (site(pod("a", hash="old"), pod("b")), SURGE, NodeChanges(delete=("a",))),
+        "surge: the new pod is available": (
+            node_pods(pod("a", hash="old"), pod("b")),
+            SURGE,
+            NodeChanges(delete=("a",)),
+        ),
         "surge: the old pod stays until the new one is available": (
-            site(pod("a", hash="old"), pod("b", ready=False)),
+            node_pods(pod("a", hash="old"), pod("b", ready=False)),
             SURGE,
             NOTHING,
         ),  # TestSurgePreservesReadyOldPods
         "surge: the old pod is not ready": (
-            site(pod("a", hash="old", ready=False), pod("b", ready=False)),
+            node_pods(pod("a", hash="old", ready=False), pod("b", ready=False)),
             SURGE,
             NodeChanges(delete=("a",)),
         ),
         "surge: the oldest old pod is not ready, excess old pods are deleted": (
-            site(
+            node_pods(
                 pod("a", hash="", created=ago(seconds=100), ready=False),
                 pod("b", hash="", created=ago(seconds=90)),
                 pod("c", created=ago(seconds=50), ready=False),
@@ -115,7 +119,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             NodeChanges(delete=("b", "a")),
         ),  # TestSurgeDeletesUnreadyOldPods
         "surge: the oldest old pod stays, excess old pods are deleted": (
-            site(
+            node_pods(
                 pod("a", hash="", created=ago(seconds=100)),
                 pod("b", hash="", created=ago(seconds=90)),
                 pod("c", created=ago(seconds=50), ready=False),
@@ -124,22 +128,22 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             NodeChanges(delete=("b",)),
         ),  # TestSurgePreservesReadyOldPods
         "two of equal age: the ready one stays": (
-            site(pod("a", created=NOW, ready=False), pod("b", created=NOW)),
+            node_pods(pod("a", created=NOW, ready=False), pod("b", created=NOW)),
             PLAIN,
             NodeChanges(delete=("a",)),
         ),
         "surge: the new one is ready, but not for long enough": (
-            site(pod("a", hash="old"), pod("b", since=ago(seconds=50))),
+            node_pods(pod("a", hash="old"), pod("b", since=ago(seconds=50))),
             PATIENT,
             NOTHING,
         ),  # TestSurgePreservesOldReadyWithUnsatisfiedMinReady
         "surge: the new one is ready for long enough": (
-            site(pod("a", hash="old"), pod("b", since=ago(seconds=61))),
+            node_pods(pod("a", hash="old"), pod("b", since=ago(seconds=61))),
             PATIENT,
             NodeChanges(delete=("a",)),
         ),
         "surge: all old pods are deleted": (
-            site(
+            node_pods(
                 pod("a", hash="", created=ago(seconds=100)),
                 pod("b", hash="", created=ago(seconds=90)),
                 pod("c", created=ago(seconds=80), since=ago(seconds=61)),
@@ -148,12 +152,12 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
             NodeChanges(delete=("b", "a")),
         ),  # TestSurgeDeletesOldReadyWithUnsatisfiedMinReady
         "surge: for the old one being ready is enough": (
-            site(pod("a", hash="old", since=ago(seconds=5)), pod("b", ready=False)),
+            node_pods(pod("a", hash="old", since=ago(seconds=5)), pod("b", ready=False)),
             PATIENT,
             NOTHING,
         ),
         "surge: the oldest new pod and the oldest old pod stay": (
-            site(
+            node_pods(
                 pod("a", created=ago(minutes=4), ready=False),
                 pod("b", created=ago(minutes=3), hash="old"),
                 pod("c", created=ago(minutes=2)),
@@ -164,13 +168,13 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
         ),  # TestSurgeDealsWithExistingPods
     },
 )
-def test_pods_should_be_on_node(where: Site, rules: Rules, expected: NodeChanges) -> None:
+def test_pods_should_be_on_node(where: NodePods, rules: Rules, expected: NodeChanges) -> None:
     assert pods_should_be_on_node(where, rules, NOW) == expected
 
 
 def test_failed_pod_is_deleted_after_the_backoff_of_its_node() -> None:
     """TestDaemonKillFailedPodsBackoff."""
-    failed = site(pod("a", phase="Failed"), pod("b", phase="Succeeded"))
+    failed = node_pods(pod("a", phase="Failed"), pod("b", phase="Succeeded"))
     assert pods_should_be_on_node(failed, PLAIN, NOW, in_backoff=True) == NodeChanges(
         delete=("b",), succeeded=("b",), waits=True
     )
@@ -178,6 +182,6 @@ def test_failed_pod_is_deleted_after_the_backoff_of_its_node() -> None:
 
 def test_replacement_of_a_failed_surge_pod_waits_for_the_backoff() -> None:
     """Unlike upstream, which recreates pods immediately if a kubelet rejects them."""
-    failed = site(pod("a", phase="Failed"))
+    failed = node_pods(pod("a", phase="Failed"))
     assert pods_should_be_on_node(failed, SURGE, NOW, in_backoff=True) == NodeChanges(waits=True)
     assert pods_should_be_on_node(failed, SURGE, NOW) == NodeChanges(create=True, delete=("a",), failed="a")

@@ -7,10 +7,10 @@ import pytest
 from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, node, pod, taint
 
 from pilothouse.api.core import PodSpec
+from pilothouse.controllers.workloads.daemonset.node_pods import Rules
 from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods, NodeToDaemonPods
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
 from pilothouse.controllers.workloads.daemonset.placement import Placements, node_requirements_of
-from pilothouse.controllers.workloads.daemonset.sites import Rules
 from pilothouse.machinery.labels import selector_from_map
 from pilothouse.runtime import object_key
 
@@ -124,18 +124,18 @@ def test_unchanged_nodes_are_not_recomputed() -> None:
     for number in range(100):
         nodes.put(node(f"n{number}"))
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
-    surveyed: list[str] = []
-    survey = node_pods._evaluate
+    evaluated: list[str] = []
+    evaluate = node_pods._evaluate
 
-    def counting(site, rules, now):  # type: ignore[no-untyped-def]  # passes everything on
-        surveyed.append(site.node)
-        survey(site, rules, now)
+    def counting(on_node, rules, now):  # type: ignore[no-untyped-def]  # records the node, and evaluates it
+        evaluated.append(on_node.node)
+        evaluate(on_node, rules, now)
 
     node_pods._evaluate = counting  # type: ignore[method-assign]
     node_pods.put(pod("a", on="n7"))
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
-    assert surveyed == ["n7"]
+    assert evaluated == ["n7"]
 
 
 def test_nodes_without_a_pod_are_skipped_beyond_the_burst_limit() -> None:
@@ -148,8 +148,8 @@ def test_nodes_without_a_pod_are_skipped_beyond_the_burst_limit() -> None:
     node_pods.sync(PLAIN, SELECTOR, placements, nodes, NOW)
     creates: list[str] = []
     result = []
-    for site in node_pods.nodes_with_changes(placements, nodes, creates_enough=lambda: len(creates) >= 2):
-        result.append(site.node)
-        if not site.pods:
-            creates.append(site.node)
-    assert result == ["n0", "n1", "n4"], "of the one with two pods there is one to be deleted"
+    for on_node in node_pods.nodes_with_changes(placements, nodes, creates_enough=lambda: len(creates) >= 2):
+        result.append(on_node.node)
+        if not on_node.pods:
+            creates.append(on_node.node)
+    assert result == ["n0", "n1", "n4"], "n4 has one pod too many"

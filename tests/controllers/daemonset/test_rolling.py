@@ -1,10 +1,11 @@
 """The rolling update. Rows mirror v1.36 ``pkg/controller/daemon/update_test.go``."""
 
 import pytest
-from tests.controllers.daemonset.daemons import NOW, PLAIN, SURGE, ago, pod, rolling, site
+from tests.controllers.daemonset.daemons import NOW, PLAIN, SURGE, ago, node_pods, pod, rolling
 from tests.tables import cases
 
 from pilothouse.api.apps import DaemonSetUpdateStrategy
+from pilothouse.controllers.workloads.daemonset.node_pods import NodePods, Rules
 from pilothouse.controllers.workloads.daemonset.rolling import (
     Bounds,
     Counts,
@@ -16,16 +17,15 @@ from pilothouse.controllers.workloads.daemonset.rolling import (
     plan,
     step_of,
 )
-from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.machinery.int_or_percent import InvalidBound
 
 
-def planned(sites: list[Site], rules: Rules, bounds: Bounds) -> Plan:
+def planned(nodes: list[NodePods], rules: Rules, bounds: Bounds) -> Plan:
     """Fold the steps of all nodes, as the board does."""
-    steps = {item.node: step_of(item, rules, NOW) for item in sites}
+    steps = {item.node: step_of(item, rules, NOW) for item in nodes}
     result = {name: step for name, step in steps.items() if step is not None}
     counts = Counts(
-        desired=sum(item.should_run for item in sites),
+        desired=sum(item.should_run for item in nodes),
         unavailable=sum(step.unavailable for step in result.values()),
         surging=sum(step.surging for step in result.values()),
         available=sum(step.available for step in result.values()),
@@ -34,28 +34,28 @@ def planned(sites: list[Site], rules: Rules, bounds: Bounds) -> Plan:
     return plan(counts, moves, bounds, surging=rules.surges)
 
 
-def old(number: int, *, ready: bool = True) -> Site:
+def old(number: int, *, ready: bool = True) -> NodePods:
     """Node ``n<number>`` with an old pod."""
-    return site(pod(f"old-{number}", hash="old", ready=ready), at=f"n{number}")
+    return node_pods(pod(f"old-{number}", hash="old", ready=ready), at=f"n{number}")
 
 
-def new(number: int, *, ready: bool = True) -> Site:
+def new(number: int, *, ready: bool = True) -> NodePods:
     """Node ``n<number>`` with a new pod."""
-    return site(pod(f"new-{number}", ready=ready), at=f"n{number}")
+    return node_pods(pod(f"new-{number}", ready=ready), at=f"n{number}")
 
 
-def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> Site:
+def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> NodePods:
     """Node ``n<number>`` with one of each."""
     pods = (pod(f"old-{number}", hash="old", ready=old_ready), pod(f"new-{number}", ready=new_ready))
-    return site(*pods, at=f"n{number}")
+    return node_pods(*pods, at=f"n{number}")
 
 
 @cases(
-    "sites, unavailable, deleted",
+    "nodes, unavailable, deleted",
     {
         "all available: up to maxUnavailable": ([old(n) for n in range(5)], 2, ("old-0", "old-1")),
         # TestDaemonSetUpdatesPods
-        "maxUnavailable reached": ([site(at="n0"), site(at="n1"), old(2)], 2, ()),
+        "maxUnavailable reached": ([node_pods(at="n0"), node_pods(at="n1"), old(2)], 2, ()),
         "new ones don't serve yet": ([new(0, ready=False), new(1, ready=False), old(2)], 2, ()),
         # TestDaemonSetUpdatesWhenNewPodIsNotReady
         "none available: all old pods": (
@@ -79,21 +79,27 @@ def both(number: int, *, old_ready: bool = True, new_ready: bool = False) -> Sit
             ("old-10", "old-11"),
         ),  # TestDaemonSetUpdatesAllOldNotReadyPodsAndNewNotReadyPods
         "all updated": ([new(n) for n in range(3)], 3, ()),  # TestDaemonSetUpdatesNoTemplateChanged
-        "a terminating pod counts as unavailable": ([site(pod("a", hash="old", deleted=True), at="n0"), old(1)], 1, ()),
+        "a terminating pod counts as unavailable": (
+            [node_pods(pod("a", hash="old", deleted=True), at="n0"), old(1)],
+            1,
+            (),
+        ),
         "two old pods on a node are left to manage": (
-            [site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)],
+            [node_pods(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)],
             1,
             (),
         ),
         "an old and a new pod on a node are left to manage": ([both(0), old(1)], 1, ()),
     },
 )
-def test_max_unavailable_bounds_deleted_old_pods(sites: list[Site], unavailable: int, deleted: tuple[str, ...]) -> None:
-    assert planned(sites, PLAIN, Bounds(unavailable, 0)) == Plan(delete=deleted)
+def test_max_unavailable_bounds_deleted_old_pods(
+    nodes: list[NodePods], unavailable: int, deleted: tuple[str, ...]
+) -> None:
+    assert planned(nodes, PLAIN, Bounds(unavailable, 0)) == Plan(delete=deleted)
 
 
 @cases(
-    "sites, surge, expected",
+    "nodes, surge, expected",
     {
         "up to maxSurge": ([old(n) for n in range(5)], 2, Plan(create=("n0", "n1"))),
         # TestDaemonSetUpdatesPodsWithMaxSurge
@@ -114,21 +120,21 @@ def test_max_unavailable_bounds_deleted_old_pods(sites: list[Site], unavailable:
             3,
             Plan(create=("n3",)),
         ),
-        "a node without pod is for manage": ([new(0), site(at="n1")], 1, Plan()),
+        "a node without pod is for manage": ([new(0), node_pods(at="n1")], 1, Plan()),
         "two old pods on a node count": (
-            [site(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)],
+            [node_pods(pod("a", hash="old"), pod("b", hash="old"), at="n0"), old(1)],
             1,
             Plan(),
         ),
     },
 )
-def test_max_surge_creates_new_pods_first(sites: list[Site], surge: int, expected: Plan) -> None:
-    assert planned(sites, SURGE, Bounds(0, surge)) == expected
+def test_max_surge_creates_new_pods_first(nodes: list[NodePods], surge: int, expected: Plan) -> None:
+    assert planned(nodes, SURGE, Bounds(0, surge)) == expected
 
 
 def test_surge_keeps_pods_of_nodes_that_should_not_run_until_others_are_available() -> None:
     """TestDaemonSetUpdatesPodsNotMatchTainstWithMaxSurge: five nodes, the new template tolerates one of them not."""
-    leaving = site(pod("left", hash="old"), at="n0", run=False, stay=True)
+    leaving = node_pods(pod("left", hash="old"), at="n0", run=False, stay=True)
     assert planned([leaving, *(old(n) for n in range(1, 5))], SURGE, Bounds(0, 1)) == Plan(
         create=("n1",), delete=("left",)
     ), "five serve where four are wanted"
@@ -136,7 +142,7 @@ def test_surge_keeps_pods_of_nodes_that_should_not_run_until_others_are_availabl
         create=("n1", "n2")
     ), "four serve: it is needed"
     assert planned([leaving], SURGE, Bounds(0, 0)) == Plan(), "where no node is wanted a percentage is no surge"
-    silent = site(pod("left", hash="old", ready=False), at="n0", run=False, stay=True)
+    silent = node_pods(pod("left", hash="old", ready=False), at="n0", run=False, stay=True)
     assert planned([silent], SURGE, Bounds(0, 0)) == Plan(delete=("left",))
     assert planned([silent, old(1)], SURGE, Bounds(0, 1)) == Plan(create=("n1",), delete=("left",))
 
@@ -197,7 +203,7 @@ def test_is_pod_updated() -> None:
 
 def test_availability_respects_min_ready_seconds() -> None:
     rules = Rules(revision_hash="new", min_ready_seconds=60)
-    fresh = site(pod("a", since=ago(seconds=30)))
+    fresh = node_pods(pod("a", since=ago(seconds=30)))
     assert step_of(fresh, rules, NOW) == Step(unavailable=1)
-    assert step_of(site(pod("a", since=ago(seconds=90))), rules, NOW) == Step()
-    assert step_of(site(run=False), rules, NOW) is None
+    assert step_of(node_pods(pod("a", since=ago(seconds=90))), rules, NOW) == Step()
+    assert step_of(node_pods(run=False), rules, NOW) is None

@@ -5,47 +5,47 @@ TestSimpleDaemonSetUpdatesStatusAfterLaunchingPods).
 """
 
 import msgspec
-from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, daemon_set, pod, site
+from tests.controllers.daemonset.daemons import NOW, PLAIN, ago, daemon_set, node_pods, pod
 from tests.tables import cases
 
 from pilothouse.api.apps import DaemonSetStatus
-from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
-from pilothouse.controllers.workloads.daemonset.status import NONE, StatusCounts, count_site, encode, next_status
+from pilothouse.controllers.workloads.daemonset.node_pods import NodePods, Rules
+from pilothouse.controllers.workloads.daemonset.status import NONE, StatusCounts, count_node, encode, next_status
 
 
 @cases(
     "where, expected",
     {
-        "missing pod": (site(), StatusCounts(desired=1)),
-        "available pod": (site(pod("a")), StatusCounts(desired=1, current=1, ready=1, available=1, updated=1)),
-        "pod not ready": (site(pod("a", ready=False)), StatusCounts(desired=1, current=1, updated=1)),
-        "outdated pod": (site(pod("a", hash="old")), StatusCounts(desired=1, current=1, ready=1, available=1)),
-        "should not run": (site(pod("a"), run=False), StatusCounts(misscheduled=1)),
-        "should continue to run": (site(pod("a"), run=False, stay=True), StatusCounts(misscheduled=1)),
-        "should not run, no pod": (site(run=False), NONE),
-        "missing node": (site(pod("a"), listed=False), NONE),
+        "missing pod": (node_pods(), StatusCounts(desired=1)),
+        "available pod": (node_pods(pod("a")), StatusCounts(desired=1, current=1, ready=1, available=1, updated=1)),
+        "pod not ready": (node_pods(pod("a", ready=False)), StatusCounts(desired=1, current=1, updated=1)),
+        "outdated pod": (node_pods(pod("a", hash="old")), StatusCounts(desired=1, current=1, ready=1, available=1)),
+        "should not run": (node_pods(pod("a"), run=False), StatusCounts(misscheduled=1)),
+        "should continue to run": (node_pods(pod("a"), run=False, stay=True), StatusCounts(misscheduled=1)),
+        "should not run, no pod": (node_pods(run=False), NONE),
+        "missing node": (node_pods(pod("a"), exists=False), NONE),
         "a terminating pod is counted": (
-            site(pod("a", deleted=True)),
+            node_pods(pod("a", deleted=True)),
             StatusCounts(desired=1, current=1, ready=1, available=1, updated=1),
         ),
         "a terminating failed pod is not counted": (
-            site(pod("a", phase="Failed", ready=False, deleted=True)),
+            node_pods(pod("a", phase="Failed", ready=False, deleted=True)),
             StatusCounts(desired=1),
         ),
         "the oldest of two pods is counted": (
-            site(pod("a", hash="old", created=ago(hours=1)), pod("b", created=ago(minutes=1), ready=False)),
+            node_pods(pod("a", hash="old", created=ago(hours=1)), pod("b", created=ago(minutes=1), ready=False)),
             StatusCounts(desired=1, current=1, ready=1, available=1),
         ),
     },
 )
-def test_node_is_counted_by_its_oldest_pod(where: Site, expected: StatusCounts) -> None:
-    assert count_site(where, PLAIN, NOW) == expected
+def test_node_is_counted_by_its_oldest_pod(where: NodePods, expected: StatusCounts) -> None:
+    assert count_node(where, PLAIN, NOW) == expected
 
 
 def test_ready_pod_is_not_available_before_min_ready_seconds() -> None:
     rules = Rules(revision_hash="new", min_ready_seconds=60)
-    assert count_site(site(pod("a", since=ago(seconds=59))), rules, NOW).available == 0
-    assert count_site(site(pod("a", since=ago(seconds=60))), rules, NOW).available == 1
+    assert count_node(node_pods(pod("a", since=ago(seconds=59))), rules, NOW).available == 0
+    assert count_node(node_pods(pod("a", since=ago(seconds=60))), rules, NOW).available == 1
 
 
 SEEN = StatusCounts(desired=3, current=3, ready=2, available=2, updated=1)

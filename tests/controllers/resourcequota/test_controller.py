@@ -17,7 +17,7 @@ from pilothouse.client.errors import Forbidden
 from pilothouse.client.interceptor import Rule, delay, fail, gone, lose_answer
 from pilothouse.controllers.policy.resourcequota import DESCRIPTOR, ResourceQuotaOptions
 from pilothouse.controllers.policy.resourcequota.controller import UNCHARGED_SECONDS
-from pilothouse.controllers.policy.resourcequota.counting import AT_ONCE
+from pilothouse.controllers.policy.resourcequota.counting import CONCURRENCY
 from pilothouse.env import Env
 
 BASE = "/api/v1/namespaces/default"
@@ -324,7 +324,7 @@ async def test_pod_created_while_hard_limits_are_updated_is_counted(world: World
 
 async def test_pods_created_during_a_recount_are_counted(world: World) -> None:
     """A recalculation yields after a number of pods."""
-    for number in range(5 * AT_ONCE):
+    for number in range(5 * CONCURRENCY):
         await pod(world, f"old-{number}")
     await asyncio.sleep(1)
     creating = asyncio.ensure_future(limit(world, {"pods": "5000"}))
@@ -332,7 +332,7 @@ async def test_pods_created_during_a_recount_are_counted(world: World) -> None:
         await pod(world, f"new-{number}")
     await creating
     await asyncio.sleep(5)
-    assert await used(world) == {"pods": str(5 * AT_ONCE + 40)}
+    assert await used(world) == {"pods": str(5 * CONCURRENCY + 40)}
 
 
 async def test_recount_does_not_release_charges_of_unobserved_pods(world: World) -> None:

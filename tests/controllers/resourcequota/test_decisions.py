@@ -30,7 +30,7 @@ from pilothouse.api.core import (
     ServiceSpec,
 )
 from pilothouse.api.meta import ObjectMeta
-from pilothouse.controllers.policy.resourcequota.counting import AT_ONCE, Counter
+from pilothouse.controllers.policy.resourcequota.counting import CONCURRENCY, Counter
 from pilothouse.controllers.policy.resourcequota.monitors import quotable_resources
 from pilothouse.controllers.policy.resourcequota.replenishment import (
     has_claim_quota_changed,
@@ -246,7 +246,7 @@ def test_quotable_resources() -> None:
 async def test_usage_of_objects_deleted_during_a_recount_is_not_cached(env: Env) -> None:
     """A long recount yields; the usage of an object is cached until its event, which may arrive in between."""
     cache: Cache[Pod] = Cache("pods")
-    for number in range(2 * AT_ONCE):
+    for number in range(2 * CONCURRENCY):
         meta = ObjectMeta(namespace="ns", name=f"p{number:03}", uid=f"uid-{number:03}")
         cache.put(f"ns/p{number:03}", Pod(metadata=meta))
     informer: Any = SimpleNamespace(cache=cache, has_synced=True)
@@ -255,6 +255,6 @@ async def test_usage_of_objects_deleted_during_a_recount_is_not_cached(env: Env)
     await asyncio.sleep(0)
     cache.drop("ns/p150")
     counter.forget("uid-150")
-    assert (await counting)["pods"] == Quantity(2 * AT_ONCE), "it was there when the count began"
+    assert (await counting)["pods"] == Quantity(2 * CONCURRENCY), "it was there when the count began"
     assert remains(counter, "uid-150") == []
     assert remains(counter, "uid-151") != []

@@ -13,7 +13,7 @@ from tests.tables import cases
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import Driver, PersistentVolume
-from pilothouse.controllers.shared.volume_plugins import Place
+from pilothouse.controllers.shared.volume_plugins import VolumeIdentity
 from pilothouse.controllers.volumes.selinux_warning.decide import (
     MOUNT_OPTION,
     RECURSIVE,
@@ -34,7 +34,10 @@ EBS = "ebs.csi.aws.com"
 BY_CLAIM: Doc = {"name": "vol1", "persistentVolumeClaim": {"claimName": "pvc1"}}
 INLINE: Doc = {"name": "inline", "awsElasticBlockStore": {"volumeID": "inlinevol1"}}
 SCRATCH: Doc = {"name": "scratch", "emptyDir": {}}
-PV1, OF_POD = Place(f"kubernetes.io/csi/{EBS}^pv1", EBS), Place(f"kubernetes.io/csi/{EBS}^inlinevol1", EBS)
+PV1, OF_POD = (
+    VolumeIdentity(f"kubernetes.io/csi/{EBS}^pv1", EBS),
+    VolumeIdentity(f"kubernetes.io/csi/{EBS}^inlinevol1", EBS),
+)
 MOUNTED, EACH_FILE = VolumeUse(":::s0:c1,c2", MOUNT_OPTION), VolumeUse("", RECURSIVE)
 
 
@@ -128,7 +131,7 @@ def test_csi_driver_selinux_mount(says: bool | None, mounts: bool) -> None:
     ids=["iSCSI", "Fibre Channel by port", "Fibre Channel by disk"],
 )
 def test_iscsi_and_fc_support_selinux_mount(source: Doc, name: str) -> None:
-    place = Place(f"kubernetes.io/{name}", "")
+    place = VolumeIdentity(f"kubernetes.io/{name}", "")
     assert look(pod(BY_CLAIM), bound(**source)).uses == {place: MOUNTED}
     assert look(pod({"name": "mine", **source})).uses == {place: MOUNTED}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 from tests.tables import cases
 
-from pilothouse.controllers.shared.volume_plugins import Place
+from pilothouse.controllers.shared.volume_plugins import VolumeIdentity
 from pilothouse.controllers.volumes.selinux_warning.decide import (
     MOUNT_OPTION,
     RECURSIVE,
@@ -22,8 +22,8 @@ from pilothouse.controllers.volumes.selinux_warning.volume_cache import VolumeCa
 LABEL, POLICY = "SELinuxLabel", "SELinuxChangePolicy"
 
 
-def at(volume: str) -> Place:
-    return Place(volume, "driver1")
+def at(volume: str) -> VolumeIdentity:
+    return VolumeIdentity(volume, "driver1")
 
 
 def mount(label: str) -> VolumeUse:
@@ -231,7 +231,7 @@ def test_driver_support_is_updated_for_all_its_volumes() -> None:
         ("d3", "ns4/pod4-1", "vol4", ":::a"),
         ("d3", "ns4/pod4-2", "vol4", ":::b"),
     ):
-        assert volume_cache.add_volumes(pod, pod, {Place(volume, driver): mount(label)}, complete=True) == []
+        assert volume_cache.add_volumes(pod, pod, {VolumeIdentity(volume, driver): mount(label)}, complete=True) == []
     result = volume_cache.set_driver_support("d2", mounts=True)
     expected = both(*(Conflict(LABEL, f"ns3/pod3-{n}", ":::b", "ns3/pod3-2", ":::a") for n in (1, 3)))
     assert set(result) == set(volume_cache.conflicts()) == set(expected)
@@ -244,9 +244,13 @@ def test_driver_support_is_updated_for_all_its_volumes() -> None:
 
 def test_volumes_without_a_csi_driver_support_selinux_mount() -> None:
     volume_cache = VolumeCache()
-    volume_cache.add_volumes("ns/a", "a", {Place("kubernetes.io/iscsi/x", ""): mount(":::a")}, complete=True)
+    volume_cache.add_volumes("ns/a", "a", {VolumeIdentity("kubernetes.io/iscsi/x", ""): mount(":::a")}, complete=True)
     assert (
-        len(volume_cache.add_volumes("ns/b", "b", {Place("kubernetes.io/iscsi/x", ""): mount(":::b")}, complete=True))
+        len(
+            volume_cache.add_volumes(
+                "ns/b", "b", {VolumeIdentity("kubernetes.io/iscsi/x", ""): mount(":::b")}, complete=True
+            )
+        )
         == 2
     )
 

@@ -18,13 +18,13 @@ async def test_error_while_iterating_is_raised() -> None:
         done.append(thing)
 
     with pytest.raises(ValueError, match="no more"):
-        await each(things(), act, at_once=4)
+        await each(things(), act, concurrency=4)
     assert done == [1]
 
 
-@pytest.mark.parametrize("at_once", [0, -1])
-async def test_empty_iterable(at_once: int) -> None:
+@pytest.mark.parametrize("concurrency", [0, -1])
+async def test_empty_iterable(concurrency: int) -> None:
     async def act(thing: int) -> None:
         raise AssertionError(f"nobody is there for {thing}")
 
-    await each([1, 2], act, at_once=at_once)
+    await each([1, 2], act, concurrency=concurrency)

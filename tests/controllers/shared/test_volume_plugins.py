@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pilothouse.api.storage import PersistentVolumeSpec
-from pilothouse.controllers.shared.volume_plugins import Place, place_of
+from pilothouse.controllers.shared.volume_plugins import VolumeIdentity, volume_identity
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from pilothouse.controllers.shared.volume_plugins import Place, place_of
 )
 def test_csi_unique_volume_names(source: dict[str, Any], driver: str, disk: str) -> None:
     spec = msgspec.convert(source, PersistentVolumeSpec)
-    assert place_of(spec, spec.csi) == Place(f"kubernetes.io/csi/{driver}^{disk}", driver)
+    assert volume_identity(spec, spec.csi) == VolumeIdentity(f"kubernetes.io/csi/{driver}^{disk}", driver)
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_csi_unique_volume_names(source: dict[str, Any], driver: str, disk: str)
     ],
 )
 def test_in_tree_unique_volume_names(source: dict[str, Any], name: str | None) -> None:
-    result = place_of(msgspec.convert(source, PersistentVolumeSpec), None)
-    assert result == (Place(name, "") if name is not None else None)
+    result = volume_identity(msgspec.convert(source, PersistentVolumeSpec), None)
+    assert result == (VolumeIdentity(name, "") if name is not None else None)

@@ -303,9 +303,9 @@ def test_claim_owner_references_of_condemned_pods_are_updated_before_the_deletio
     result = [pod(f"web-{n}", claim=f"data-web-{n}") for n in range(3)]
     claims = tuple(claim(f"data-web-{n}", BY_SET) for n in range(3))
     plan = decide(observed(result, desired=1, templates=DATA, claims=claims, policy=SCALED))
-    assert plan.settle == (UpdateClaimOwners("web-2"), UpdateClaimOwners("web-1"))
+    assert plan.claim_updates == (UpdateClaimOwners("web-2"), UpdateClaimOwners("web-1"))
     assert plan.condemned == (delete(2),)
-    assert decide(observed(result, desired=1, templates=DATA, claims=claims, policy=KEPT)).settle == ()
+    assert decide(observed(result, desired=1, templates=DATA, claims=claims, policy=KEPT)).claim_updates == ()
 
 
 @cases(

@@ -152,7 +152,7 @@ def _compile_rule(environment: Any, node: Node, source: Mapping[str, Any]) -> Ru
         return rule
     optional_variable = "oldSelf" if source.get("optionalOldSelf") else ""
     try:
-        rule.program = environment.compile(text, gives=("bool",), optional_variable=optional_variable)
+        rule.program = environment.compile(text, return_types=("bool",), optional_variable=optional_variable)
     except cel_environment.CompileError as error:
         rule.rule_error = _rule_error("compilation failed: ", str(error), "cel expression must evaluate to a bool")
         return rule
@@ -163,7 +163,7 @@ def _compile_rule(environment: Any, node: Node, source: Mapping[str, Any]) -> Ru
             rule.rule_error = f"failed to parse fieldPath: {error}"
     if message.strip():
         try:
-            rule.message = environment.compile(message, gives=("string",), optional_variable=optional_variable)
+            rule.message = environment.compile(message, return_types=("string",), optional_variable=optional_variable)
         except cel_environment.CompileError as error:
             rule.message_error = _rule_error(
                 "messageExpression compilation failed: ", str(error), "messageExpression must evaluate to a string"
@@ -259,7 +259,7 @@ class RuleEvaluation:
             if tree.node.get("type") in ("object", "array"):
                 rule_error = _failed_rule_error(error_path or "<nil>", detail, reason)
             else:
-                rule_error = _failed_rule_error(error_path or "<nil>", detail, reason, field_errors.shown(value))
+                rule_error = _failed_rule_error(error_path or "<nil>", detail, reason, field_errors.format_value(value))
             if unchanged and not rule.uses_old_self:
                 self.warnings.append(str(rule_error))
             else:
@@ -324,7 +324,7 @@ def _join_path(path: str, field_path: str) -> str:
 
 def _identity(node: Node, item: Any) -> str:
     keys = node.get("x-kubernetes-list-map-keys") or ()
-    return field_errors.shown([item.get(key) for key in keys]) if isinstance(item, dict) else ""
+    return field_errors.format_value([item.get(key) for key in keys]) if isinstance(item, dict) else ""
 
 
 def _items_by_key(node: Node, old: Any) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def validate(value: Any, node: Node, path: str = "", old: Any = _MISSING) -> Err
     enum = node.get("enum")
     if enum and not any(_equals_allowed(value, allowed) for allowed in enum if allowed is not None):
         # Upstream reports the enum as strings. It rejects null even if the enum contains it.
-        text = [allowed if isinstance(allowed, str) else field_errors.shown(allowed) for allowed in enum]
+        text = [allowed if isinstance(allowed, str) else field_errors.format_value(allowed) for allowed in enum]
         errors.append(field_errors.not_supported(path, value, text, plain=True))
     if isinstance(value, dict):
         errors += _validate_object(value, node, path, old if isinstance(old, dict) else _MISSING)
@@ -166,7 +166,7 @@ def _validate_type(value: Any, node: Node, path: str) -> ErrorList:
 
 def _type_error(path: str, expected: str, actual: str) -> FieldError:
     return field_errors.type_invalid(
-        path, actual, f"{path} in body must be of type {expected}: {field_errors.shown(actual)}"
+        path, actual, f"{path} in body must be of type {expected}: {field_errors.format_value(actual)}"
     )
 
 
@@ -245,8 +245,8 @@ def _validate_list(value: list[Any], node: Node, path: str, old: Any) -> ErrorLi
 def _identity(item: Any, keys: Any) -> str:
     """The values of a list item's keys (lists of type map)."""
     if not isinstance(item, dict):
-        return field_errors.shown({})
-    return field_errors.shown([item.get(key, _EMPTY_SCHEMA) for key in keys])
+        return field_errors.format_value({})
+    return field_errors.format_value([item.get(key, _EMPTY_SCHEMA) for key in keys])
 
 
 def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
@@ -255,7 +255,7 @@ def validate_list(value: Any, node: Node, path: str = "") -> ErrorList:
     errors: ErrorList = []
     if isinstance(value, list):
         if node.get(_LIST_TYPE) == "set":
-            errors += _duplicate_errors([field_errors.shown(item) for item in value], value, path)
+            errors += _duplicate_errors([field_errors.format_value(item) for item in value], value, path)
         elif node.get(_LIST_TYPE) == "map":
             errors += _duplicate_item_errors(value, node.get(_KEYS) or (), path)
         if node.get("items"):
@@ -320,7 +320,7 @@ def _validate_number(value: float, node: Node, path: str) -> ErrorList:
     errors = _validate_range(value, node, path)
     minimum, maximum, factor = (_bound(node.get(name), value) for name in ("minimum", "maximum", "multipleOf"))
     if factor is not None and factor <= 0:
-        text = f"factor MultipleOf declared for {path} must be positive: {field_errors.shown(factor)}"
+        text = f"factor MultipleOf declared for {path} must be positive: {field_errors.format_value(factor)}"
         errors.append(field_errors.invalid(path, factor, text))
     elif factor is not None and not _is_multiple(value, factor):
         errors.append(field_errors.invalid(path, value, f"{path} in body should be a multiple of {factor}"))

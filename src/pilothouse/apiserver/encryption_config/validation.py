@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from pilothouse.apiserver.encryption_config.types import EncryptionConfiguration, Key, Keys, Kms, Provider
-from pilothouse.apiserver.field_errors import ErrorList, FieldError, invalid, required, shown_struct
+from pilothouse.apiserver.field_errors import ErrorList, FieldError, invalid, required, struct_value
 from pilothouse.machinery.durations import DurationError, format_duration, parse_duration
 from pilothouse.machinery.go_text import quote
 
@@ -124,7 +124,7 @@ def _validate_single_provider(provider: Provider, path: str) -> ErrorList:
     present = [name for name, field in _GO_NAMES if getattr(provider, field) is not None]
     if len(present) == 1:
         return []
-    value = shown_struct((name, _without_secrets(getattr(provider, field))) for name, field in _GO_NAMES)
+    value = struct_value((name, _without_secrets(getattr(provider, field))) for name, field in _GO_NAMES)
     if not present:
         detail = "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"
         return [invalid(path, value, detail)]

@@ -46,7 +46,7 @@ async def proxy_service(core: Core, call: Call) -> RawResult:
     _scheme, name, _port = _split_scheme_name_port(call.name)
     _get_or_not_found(core, call.info, call.namespace, name)
     slices = core.table.built_in("discovery.k8s.io", "endpointslices")
-    label = b'"kubernetes.io/service-name":' + field_errors.shown(name).encode()
+    label = b'"kubernetes.io/service-name":' + field_errors.format_value(name).encode()
     for record in core.store.list(slices.list_prefix(call.namespace)).records:
         if label in record.value and b'"ready":true' in record.value:
             raise _unreachable(f'the endpoints of service "{name}" are simulated and listen on no port')
@@ -77,7 +77,7 @@ def _split_scheme_name_port(text: str) -> tuple[str, str, str]:
             return "", name, port
         case [scheme, name, port] if scheme in ("", "http", "https"):
             return scheme, name, port
-    raise errors.bad_request(f"invalid pod request {field_errors.shown(text)}")
+    raise errors.bad_request(f"invalid pod request {field_errors.format_value(text)}")
 
 
 def _not_implemented(subresource: str, location: str) -> StatusError:

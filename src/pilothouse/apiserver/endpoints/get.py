@@ -326,7 +326,7 @@ def decode_token(token: str) -> tuple[int, str]:
     except (msgspec.DecodeError, ValueError) as error:
         reason = str(error)
         if text[:1] not in b"{":
-            character = field_errors.shown(chr(text[0]))[1:-1]
+            character = field_errors.format_value(chr(text[0]))[1:-1]
             reason = f"invalid character '{character}' looking for beginning of value"
         raise errors.bad_request(f"invalid continue token: continue key is not valid: {reason}") from None
     reason = ""

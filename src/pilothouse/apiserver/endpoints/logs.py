@@ -76,7 +76,7 @@ def _parse_time(text: str) -> datetime.datetime:
             return time
     except ValueError:
         pass
-    quoted = field_errors.shown(text)
+    quoted = field_errors.format_value(text)
     raise errors.bad_request(f'parsing time {quoted} as "2006-01-02T15:04:05Z07:00": cannot parse {quoted} as "2006"')
 
 

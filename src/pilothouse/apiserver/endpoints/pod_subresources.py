@@ -56,12 +56,12 @@ def _validate_ephemeral_containers(obj: Object, old: Object) -> ErrorList:
         if name not in by_name:
             errors.append(
                 field_errors.forbidden(
-                    path, f"existing ephemeral containers {field_errors.shown(name)} may not be removed\n"
+                    path, f"existing ephemeral containers {field_errors.format_value(name)} may not be removed\n"
                 )
             )
         elif by_name[name] != container:
             diff = field_errors.internal_diff("core.EphemeralContainer", container, by_name[name])
-            detail = f"existing ephemeral containers {field_errors.shown(name)} may not be changed\n{diff}"
+            detail = f"existing ephemeral containers {field_errors.format_value(name)} may not be changed\n{diff}"
             errors.append(field_errors.forbidden(path, detail))
     return errors
 
@@ -103,7 +103,7 @@ def _validate_resize(obj: Object, old: Object) -> ErrorList:
     if qos_class(spec) != (status.get("qosClass") or qos_class(old_spec)):
         # The value is the QoS class of the pod.
         detail = "Pod QOS Class may not change as a result of resizing"
-        errors.append(field_errors.invalid("spec", field_errors.named(status.get("qosClass") or ""), detail))
+        errors.append(field_errors.invalid("spec", field_errors.of_named_type(status.get("qosClass") or ""), detail))
     if not _is_resize_request_supported(status):
         errors.append(field_errors.forbidden("spec", "Pod running on node without support for resize"))
     if _has_resources(spec) or _has_resources(old_spec):

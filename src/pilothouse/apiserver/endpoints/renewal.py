@@ -84,7 +84,7 @@ async def renew(core: Core, call: Call, record: Record, options: WriteOptions) -
     return ObjectResult(200, call.info, value, tuple(call.warnings))
 
 
-class RenewalAtOnce:
+class DirectRenewal:
     """Renews one Lease for its owner, a program in this process, without a request: the stored object, watch events and
     metrics are the same as for a PUT of the last written Lease with another time.
 
@@ -131,7 +131,7 @@ class RenewalAtOnce:
             self._origin = current_origin()
         try:
             staged = core.store.stage(record.key, make, expected=record.revision)
-            value = core.commit_at_once(staged)
+            value = core.commit_nowait(staged)
         finally:
             end_writes(origin)
         self._revision = staged.revision
@@ -141,11 +141,16 @@ class RenewalAtOnce:
         return value
 
 
-def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtOnce | None:
-    """The ``RenewalAtOnce`` of a Lease, if it is stored as its owner has last renewed it, and the store commits without
+def direct_renewal(core: Core, call: Call, options: WriteOptions) -> DirectRenewal | None:
+    """The ``DirectRenewal`` of a Lease, if it is stored as its owner has last renewed it, and the store commits without
     waiting."""
     record = core.store.staged(call.key)
-    if record is None or options.dry_run or not core.store.commits_at_once or not _is_written_here(core, call, record):
+    if (
+        record is None
+        or options.dry_run
+        or not core.store.supports_commit_nowait
+        or not _is_written_here(core, call, record)
+    ):
         return None
     cached = core.renewed.get(record.key)
     if cached is None or cached[0] != record.revision:
@@ -153,7 +158,7 @@ def renewal_at_once(core: Core, call: Call, options: WriteOptions) -> RenewalAtO
     owner = cached[1]
     if owner.manager != manager_or_user_agent(call, options) or owner.api_version != call.info.api_version:
         return None
-    return RenewalAtOnce(core, call, record, owner)
+    return DirectRenewal(core, call, record, owner)
 
 
 def _split_at_changes(record: Record, owner: Owner) -> tuple[bytes, bytes, bytes, bytes] | None:

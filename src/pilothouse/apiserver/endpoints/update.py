@@ -325,7 +325,9 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     if _should_delete_during_update(call, obj):
         return await _delete_without_finalizers(core, call, record, obj, options)
     stored_as = strategy.stored_as(info)
-    is_stored_as_served = record.value.startswith(stored_as.head) and core.view(stored_as, record.value) == record.value
+    is_stored_as_served = (
+        record.value.startswith(stored_as.head) and core.from_storage_nowait(stored_as, record.value) == record.value
+    )
     is_defaulted_when_read = record.created == record.revision and strategy.defaulted_when_read(obj)
     if (
         deep_equal(obj, old)
@@ -338,7 +340,7 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         # As upstream, an object that is stored in another version, by another schema, or with an earlier encryption key
         # is written even if its content does not change: storage versions are migrated, and keys rotated, by such
         # writes. A webhook may also convert it differently than before.
-        return ObjectResult(200, info, core.view(info, record.value), warnings)
+        return ObjectResult(200, info, core.from_storage_nowait(info, record.value), warnings)
     stored = await core.to_storage(info, obj, attempt.size)
     if (
         stored_as is not info

@@ -111,7 +111,7 @@ class Watch:
         if options.bookmarks:
             self._schedule_bookmark(now)
         core.watches[self] = self.info
-        self.hand_over_bookmark: Callable[[int], bool] | None = None
+        self.bookmark_handler: Callable[[int], bool] | None = None
         """Delivers the revision of a bookmark to a reader in the same process without waking its task; false if the
         reader is not waiting."""
         self._receive_events: Callable[[list[WatchEvent]], bool] | None = None
@@ -289,7 +289,11 @@ class Watch:
         batch: list[WatchEvent] = []
         while end < len(initial_events) and size < _BATCH_BYTES:
             item = initial_events[end]
-            event = WatchEvent("ADDED", self._core.view(self.info, item.value)) if isinstance(item, Record) else item
+            event = (
+                WatchEvent("ADDED", self._core.from_storage_nowait(self.info, item.value))
+                if isinstance(item, Record)
+                else item
+            )
             batch.append(event)
             size += len(event.value)
             end += 1
@@ -343,9 +347,9 @@ class Watch:
 
     def _deliver_bookmark(self, now: float) -> bool:
         """Whether the due bookmark was delivered to the reader directly, with nothing else to send."""
-        watcher, hand_over_bookmark = self._watcher, self.hand_over_bookmark
+        watcher, bookmark_handler = self._watcher, self.bookmark_handler
         if (
-            hand_over_bookmark is None
+            bookmark_handler is None
             or watcher is None
             or not watcher.idle
             or watcher.ended
@@ -356,25 +360,25 @@ class Watch:
         if now >= self._deadline or now < self._bookmark_at:
             return False
         revision = self._store.revision
-        if not hand_over_bookmark(revision):
+        if not bookmark_handler(revision):
             return False
         self._bookmarked = revision
         self._schedule_bookmark(now)
         self._set_alarm(self._bookmark_at)
         return True
 
-    def hand_over_events_to(self, take: Callable[[list[WatchEvent]], bool]) -> None:
-        """``Watching.hand_over_events_to``."""
+    def deliver_events_to(self, handler: Callable[[list[WatchEvent]], bool]) -> None:
+        """``Watching.deliver_events_to``."""
         if self._watcher is not None and not self.converts:
-            self._receive_events = take
-            self._watcher.take_at_once = self._hand_over_changes
+            self._receive_events = handler
+            self._watcher.handler = self._handle_changes
 
-    def _hand_over_changes(self, changes: list[Change]) -> bool:
+    def _handle_changes(self, changes: list[Change]) -> bool:
         try:
             events = self._events(changes)
         except StatusError:  # reported when the reader resumes
             return False
-        assert self._receive_events is not None, "set by hand_events_to"
+        assert self._receive_events is not None, "set by deliver_events_to"
         return not events or self._receive_events(events)
 
     def notify_written(self) -> None:
@@ -426,7 +430,7 @@ class Watch:
         return event
 
     def _served_object(self, value: bytes) -> bytes:
-        return value if self.converts else self._core.view(self.info, value)
+        return value if self.converts else self._core.from_storage_nowait(self.info, value)
 
     def _attributes(self, change: Change, *, before: bool) -> Attributes:
         memo = change.memo

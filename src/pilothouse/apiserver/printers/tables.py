@@ -45,8 +45,8 @@ def check_include(value: str) -> str:
     """Validate the ``includeObject`` query parameter. Raises upstream's 400."""
     if value not in _INCLUDES:
         raise errors.bad_request(
-            f"Unable to convert to Table as requested: includeObject: Invalid value: {field_errors.shown(value)}: "
-            "must be 'Metadata', 'Object', 'None', or empty"
+            "Unable to convert to Table as requested: includeObject: Invalid value: "
+            f"{field_errors.format_value(value)}: must be 'Metadata', 'Object', 'None', or empty"
         )
     return value or "Metadata"
 

@@ -190,17 +190,17 @@ def event_line(event: WatchEvent) -> bytes:
     return line
 
 
-def bookmark_receiver(
+def new_bookmark_handler(
     watching: Watching, receive: Callable[[str], bool], encode: Callable[[WatchEvent], bytes]
 ) -> Callable[[int], bool]:
-    """The ``Watching.hand_over_bookmark`` that passes versions to ``receive``; ``encode`` encodes a bookmark, to
+    """The ``Watching.bookmark_handler`` that passes versions to ``receive``; ``encode`` encodes a bookmark, to
     observe its size."""
     sizes = watching.event_sizes
     if sizes is None:
         return lambda revision: receive(str(revision))
     digits = size = 0
 
-    def hand_over_bookmark(revision: int) -> bool:
+    def handle_bookmark(revision: int) -> bool:
         nonlocal digits, size
         text = str(revision)
         if not receive(text):
@@ -210,16 +210,16 @@ def bookmark_receiver(
         sizes.observe(size)
         return True
 
-    return hand_over_bookmark
+    return handle_bookmark
 
 
-def hand_over_encoded_events(
+def deliver_encoded_events_to(
     watching: Watching, receive: Callable[[list[bytes]], bool], encode: Callable[[WatchEvent], bytes]
 ) -> None:
-    """Pass encoded events to ``receive`` (``Watching.hand_over_events_to``); ``encode`` encodes them."""
+    """Pass encoded events to ``receive`` (``Watching.deliver_events_to``); ``encode`` encodes them."""
     sizes = watching.event_sizes
 
-    def hand_over_events(events: list[WatchEvent]) -> bool:
+    def handle_events(events: list[WatchEvent]) -> bool:
         chunks = [encode(event) for event in events]
         if not receive(chunks):
             return False
@@ -227,7 +227,7 @@ def hand_over_encoded_events(
             sizes.observe_each(map(len, chunks))
         return True
 
-    watching.hand_over_events_to(hand_over_events)
+    watching.deliver_events_to(handle_events)
 
 
 class LineStream:
@@ -251,14 +251,14 @@ class LineStream:
                 self._watching.event_sizes.observe_each(map(len, lines))
         return lines.popleft()
 
-    def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
-        """Deliver bookmarks to ``take`` instead of the stream, as long as it returns true: a reader in the same process
-        need not be woken for them."""
-        self._watching.hand_over_bookmark = bookmark_receiver(self._watching, take, event_line)
+    def deliver_bookmarks_to(self, handler: Callable[[str], bool]) -> None:
+        """Deliver bookmarks to ``handler`` instead of the stream, as long as it returns true: a reader in the same
+        process need not be woken for them."""
+        self._watching.bookmark_handler = new_bookmark_handler(self._watching, handler, event_line)
 
-    def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
-        """Deliver the lines of events to ``take`` instead of the stream, as long as it returns true."""
-        hand_over_encoded_events(self._watching, take, event_line)
+    def deliver_events_to(self, handler: Callable[[list[bytes]], bool]) -> None:
+        """Deliver the lines of events to ``handler`` instead of the stream, as long as it returns true."""
+        deliver_encoded_events_to(self._watching, handler, event_line)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """All lines that arrived together, instead of single lines.

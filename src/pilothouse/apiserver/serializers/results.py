@@ -69,12 +69,12 @@ class Watching(Protocol):
     warnings: tuple[str, ...]
     event_sizes: Histogram | None
     """The histogram of event sizes; None without metrics."""
-    hand_over_bookmark: Callable[[int], bool] | None
-    """Delivers the version of a due bookmark to a waiting reader; false if the reader does not take it."""
+    bookmark_handler: Callable[[int], bool] | None
+    """Delivers the version of a due bookmark to a waiting reader; returns false if the reader does not handle it."""
 
-    def hand_over_events_to(self, take: Callable[[list[WatchEvent]], bool]) -> None:
-        """Call ``take`` with events that arrive while the reader waits, instead of waking it; false if it does not take
-        them."""
+    def deliver_events_to(self, handler: Callable[[list[WatchEvent]], bool]) -> None:
+        """Call ``handler`` with events that arrive while the reader waits, instead of waking it; false if it does not
+        take them."""
         ...
 
     def bookmark(self, revision: int) -> WatchEvent:

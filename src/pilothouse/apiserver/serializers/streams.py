@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from pilothouse.apiserver.serializers.json import bookmark_receiver, hand_over_encoded_events, headers_with
+from pilothouse.apiserver.serializers.json import deliver_encoded_events_to, headers_with, new_bookmark_handler
 from pilothouse.apiserver.serializers.negotiation import PROTOBUF, Choice
 from pilothouse.apiserver.serializers.partial_metadata import partial_object
 from pilothouse.apiserver.serializers.results import WatchEvent, Watching
@@ -46,13 +46,13 @@ class EventStream:
                     sizes.observe(len(encoded))
                 yield encoded
 
-    def hand_over_bookmarks(self, take: Callable[[str], bool]) -> None:
-        """As ``LineStream.hand_over_bookmarks``."""
-        self._watching.hand_over_bookmark = bookmark_receiver(self._watching, take, self._show)
+    def deliver_bookmarks_to(self, handler: Callable[[str], bool]) -> None:
+        """As ``LineStream.deliver_bookmarks_to``."""
+        self._watching.bookmark_handler = new_bookmark_handler(self._watching, handler, self._show)
 
-    def hand_over_events(self, take: Callable[[list[bytes]], bool]) -> None:
-        """As ``LineStream.hand_over_events``."""
-        hand_over_encoded_events(self._watching, take, self._show)
+    def deliver_events_to(self, handler: Callable[[list[bytes]], bool]) -> None:
+        """As ``LineStream.deliver_events_to``."""
+        deliver_encoded_events_to(self._watching, handler, self._show)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """All events that arrived together, instead of single ones."""

@@ -104,7 +104,7 @@ class ResourceMonitors(ABC):
         self._rests_until = 0.0
         self._next_sync = math.inf
         self._timer: asyncio.TimerHandle | None = None
-        self._settled = False
+        self._in_sync = False
         """Whether the informers are those of the discovery that was read last."""
         self._rescheduled = asyncio.Event()
         self.ready = asyncio.Event()
@@ -183,17 +183,13 @@ class ResourceMonitors(ABC):
     def _leap(self) -> bool:
         """Run the periodic sync that is due if its result would be the same as the last one; otherwise do nothing."""
         now = asyncio.get_running_loop().time()
-        if not self._settled or self._next_sync > now or self._rescheduled.is_set() or self._sync_at != math.inf:
+        if not self._in_sync or self._next_sync > now or self._rescheduled.is_set() or self._sync_at != math.inf:
             return False
         if self._definitions is not None and self._definitions.stopped:
             return False
         if any(map(_is_stopped, self._monitors.values())):
             return False
-        if (
-            self._discovery is None
-            or self._discovery.failures
-            or self._client.discover_at_once() is not self._discovery
-        ):
+        if self._discovery is None or self._discovery.failures or self._client.discover_nowait() is not self._discovery:
             return False
         self._next_sync = now + SYNC_SECONDS
         self._set_timer(self._next_sync)
@@ -214,7 +210,7 @@ class ResourceMonitors(ABC):
                 self._schedule(retry_at)
 
     async def _resync_monitors(self, *, stop_removed: bool) -> None:
-        self._settled = False
+        self._in_sync = False
         try:
             discovery = await self._client.discover()
         except (ApiError, ConnectionError, TimeoutError, ValueError) as error:
@@ -238,7 +234,7 @@ class ResourceMonitors(ABC):
         for key in added:
             self._start(key, desired[key])
         self._on_discovery()
-        self._settled = not (removed or added)
+        self._in_sync = not (removed or added)
         if removed or added:
             await self._wait_synced()
 

@@ -9,8 +9,8 @@ from pilothouse.runtime import run_all
 T = TypeVar("T")
 
 
-async def each(items: Iterable[T], act: Callable[[T], Awaitable[object]], *, at_once: int) -> None:
-    """Call ``act`` for every item, in order, at most ``at_once`` concurrently. ``things`` is read lazily. A failure
+async def each(items: Iterable[T], act: Callable[[T], Awaitable[object]], *, concurrency: int) -> None:
+    """Call ``act`` for every item, in order, at most ``concurrency`` concurrently. ``things`` is read lazily. A failure
     does not stop the others; the first one is raised at the end."""
     waiting = iter(items)
     first = list(islice(waiting, 1))
@@ -25,7 +25,7 @@ async def each(items: Iterable[T], act: Callable[[T], Awaitable[object]], *, at_
                 if failure is not None:
                     failures.append(failure)
 
-    ended = await run_all([work() for _ in range(at_once)])
+    ended = await run_all([work() for _ in range(concurrency)])
     failures += [failure for failure in ended if failure is not None]  # iterating over ``things`` can fail, too
     if failures:
         raise failures[0]

@@ -47,28 +47,28 @@ def migrated_plugin_of(volume: PersistentVolume) -> str:
     return next((plugin for plugin, _source in _migrated(volume.spec)), "")
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
-    """A volume by its unique name, and the CSI driver that mounts it, if any."""
+class VolumeIdentity(msgspec.Struct, frozen=True, gc=False):
+    """The unique name of a volume, and the CSI driver that mounts it, if any."""
 
     name: str
     driver: str
 
 
-def place_of(sources: Sources, csi: DriverSource | None) -> Place | None:
+def volume_identity(sources: Sources, csi: DriverSource | None) -> VolumeIdentity | None:
     """The volume of a CSI driver, a migrated plugin, iSCSI or Fibre Channel; None for all others. The name is that of
     ``GetUniqueVolumeName``, but for migrated disks without the zones and resource groups of upstream's translation."""
     if csi is not None:
-        return Place(unique_name(csi.driver, csi.volume_handle), csi.driver)
+        return VolumeIdentity(unique_name(csi.driver, csi.volume_handle), csi.driver)
     for plugin, source in _migrated(sources):
         disk = f"{source.secret_name}#{source.disk}" if isinstance(source, AzureFileSource) else source.disk
-        return Place(unique_name(_MIGRATED[plugin], disk), _MIGRATED[plugin])
+        return VolumeIdentity(unique_name(_MIGRATED[plugin], disk), _MIGRATED[plugin])
     if sources.iscsi is not None:
         disk = f"{sources.iscsi.target_portal}:{sources.iscsi.iqn}:{sources.iscsi.lun}"
-        return Place(f"{_PREFIX}iscsi/{disk}", "")
+        return VolumeIdentity(f"{_PREFIX}iscsi/{disk}", "")
     if sources.fc is not None and sources.fc.target_wwns and sources.fc.lun is not None:
-        return Place(f"{_PREFIX}fc/[{' '.join(sources.fc.target_wwns)}]:{sources.fc.lun}", "")
+        return VolumeIdentity(f"{_PREFIX}fc/[{' '.join(sources.fc.target_wwns)}]:{sources.fc.lun}", "")
     if sources.fc is not None and sources.fc.wwids:
-        return Place(f"{_PREFIX}fc/[{' '.join(sources.fc.wwids)}]", "")
+        return VolumeIdentity(f"{_PREFIX}fc/[{' '.join(sources.fc.wwids)}]", "")
     return None
 
 

@@ -22,7 +22,7 @@ with lazy_imports():
     from pilothouse.controllers.shared import disruption
     from pilothouse.scheduler.plugins import default_preemption
 
-EVENTS_AT_ONCE = 64
+CONCURRENT_EVENTS = 64
 _NOTE_LIMIT = 1024
 """Longest message of an event (``NoteLengthLimit``)."""
 
@@ -37,7 +37,7 @@ class ApiCalls:
         self._log = log
         # Upstream's recorder of the scheduler sends each event in a goroutine of its own (client-go v0.36
         # ``tools/events/event_broadcaster.go``).
-        self.recorder = EventRecorder(client, env, name, at_once=EVENTS_AT_ONCE)
+        self.recorder = EventRecorder(client, env, name, concurrency=CONCURRENT_EVENTS)
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind the pod to the node and record the event. Raises API errors."""

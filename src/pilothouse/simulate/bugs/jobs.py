@@ -440,7 +440,7 @@ SAME_NAME = Bug(
 
 def keep_what_is_known(self: JobEvents, owner: Job, _final_state_unknown: bool) -> None:
     """Nothing is dropped when a Job is deleted."""
-    self._at_once.add(f"{owner.metadata.namespace}/{owner.metadata.name}")
+    self._immediate_queue.add(f"{owner.metadata.namespace}/{owner.metadata.name}")
     self._enqueue_orphans_of(owner)
 
 

@@ -68,7 +68,7 @@ def revision_text(revision: Revision, number: int) -> str:
 def _bands_panel(workload: Workload, axis: Axis) -> Panel:
     revisions = workload.revisions
     bounds = [bound for bound in workload.bounds if bound.least.most][:_MAX_BOUNDS]
-    top_of_stack = _most_at_once([revision.pods for revision in revisions])
+    top_of_stack = _max_concurrent([revision.pods for revision in revisions])
     most = max(1, top_of_stack, workload.desired.most, workload.ready.most, *(b.least.most for b in workload.bounds))
     scale = Scale(_BANDS, _BANDS - 8, most)
     parts = [name_part(workload_title(workload)), frame_part(axis, 8 - 4, _BANDS)]
@@ -106,7 +106,7 @@ def _line(steps: Steps, axis: Axis, scale: Scale, class_: str, title: str) -> li
     return [element("path", element("title", title), d=path, class_=class_)] if path and steps.most else []
 
 
-def _most_at_once(series: Sequence[Steps]) -> int:
+def _max_concurrent(series: Sequence[Steps]) -> int:
     """The maximum sum of the series."""
     changes: list[tuple[float, int, int]] = []
     for number, steps in enumerate(series):

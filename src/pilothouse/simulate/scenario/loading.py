@@ -18,7 +18,7 @@ from pilothouse.machinery.times import TimeError, format_time, parse_time
 from pilothouse.simulate.scenario import actions, positions, scalars, schema
 from pilothouse.simulate.scenario.errors import ScenarioError, located, positioned, shown_path
 from pilothouse.simulate.scenario.files import FileError, check_regular, text_of
-from pilothouse.simulate.scenario.objects import ObjectsError, objects_of, place_of
+from pilothouse.simulate.scenario.objects import ObjectsError, objects_of, position_of
 from pilothouse.simulate.scenario.positions import Positions, Step
 from pilothouse.simulate.scenario.schema import ScenarioFile, Spec
 
@@ -58,10 +58,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """``FILE:LINE: PATH``, for messages."""
         return f"{self.source}:{self.lines.get(path, 1)}: {path}"
 
-    def place_of(self, entries: Sequence[Any], document: dict[str, Any] | None) -> str:
+    def position_of(self, entries: Sequence[Any], document: dict[str, Any] | None) -> str:
         """``FILE:LINE: `` of an object from a manifest, for messages, else empty."""
-        place = "" if document is None else place_of(entries, Path(self.source).resolve().parent, document)
-        return f"{place}: " if place else ""
+        position = "" if document is None else position_of(entries, Path(self.source).resolve().parent, document)
+        return f"{position}: " if position else ""
 
 
 def load(path: str, *, overrides: Sequence[tuple[str, Any]] = ()) -> Scenario:
@@ -248,8 +248,8 @@ class _Loader:
         for number, entry in enumerate(self._spec.timeline):
             field, first = ("every", entry.every) if entry.at is None else ("at", entry.at)
             if first is not None and until.time is not None and first > until.time:
-                place = ("spec", "timeline", number, field)
-                raise self._error(place, f"the run ends before, after {until.time} (until.time)")
+                position = ("spec", "timeline", number, field)
+                raise self._error(position, f"the run ends before, after {until.time} (until.time)")
         faults = self._spec.faults
         if faults is not None and until.time is not None and faults.after >= until.time:
             message = f"no fault can start: the run ends before, after {until.time} (until.time)"

@@ -27,13 +27,13 @@ class ObjectsError(ValueError):
 
 def objects_of(entry: str | Object, folder: Path) -> list[Object]:
     """The objects of one entry; paths are relative to ``folder``. Raises ``ObjectsError``."""
-    objects = [obj for obj, _place in _with_positions(entry, folder)]
+    objects = [obj for obj, _position in _with_positions(entry, folder)]
     if len(objects) > MAX_OBJECTS:
         raise ObjectsError(f"more than {MAX_OBJECTS} objects")
     return objects
 
 
-def place_of(entries: Sequence[str | Object], folder: Path, wanted: Object) -> str:
+def position_of(entries: Sequence[str | Object], folder: Path, wanted: Object) -> str:
     """``FILE:LINE`` of the manifest of an object, with the document number if the file has several; empty for inline
     objects. Reads the files again; only used for error messages."""
     for entry in entries:
@@ -41,9 +41,9 @@ def place_of(entries: Sequence[str | Object], folder: Path, wanted: Object) -> s
             objects_with_positions = [] if isinstance(entry, dict) else _with_positions(entry, folder)
         except ObjectsError:
             continue  # the file has changed since it was loaded
-        for obj, place in objects_with_positions:
+        for obj, position in objects_with_positions:
             if _identity(obj) == _identity(wanted):
-                return place
+                return position
     return ""
 
 
@@ -84,7 +84,7 @@ def _of_file(path: Path) -> list[tuple[Object, str]]:
 
 
 def _documents(text: str, source: str) -> list[tuple[Any, str]]:
-    """The documents with their places."""
+    """The documents with their positions (``FILE:LINE``)."""
     try:
         documents = positions.documents_of(text, MAX_VALUES)
         several = len(documents) > 1
@@ -115,17 +115,17 @@ def _kustomized(path: Path) -> str:
 
 
 def _checked(documents: Iterable[tuple[Any, str]]) -> Iterator[tuple[Object, str]]:
-    for document, place in documents:
+    for document, position in documents:
         if document is None:
             continue
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
         for item in items if isinstance(items, list) else [document]:
             if not isinstance(item, dict):
-                raise ObjectsError(f"{place}: expected an object, got {type(item).__name__}")
+                raise ObjectsError(f"{position}: expected an object, got {type(item).__name__}")
             for field in ("apiVersion", "kind"):
                 if not isinstance(item.get(field), str) or not item[field]:
-                    raise ObjectsError(f"{place}: an object has no {field}")
+                    raise ObjectsError(f"{position}: an object has no {field}")
             meta = item.get("metadata")
             if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
-                raise ObjectsError(f"{place}: a {item['kind']} has no metadata.name")
-            yield item, place
+                raise ObjectsError(f"{position}: a {item['kind']} has no metadata.name")
+            yield item, position

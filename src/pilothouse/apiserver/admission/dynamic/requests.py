@@ -43,7 +43,7 @@ async def convert(core: Core, source: ResourceInfo, target: ResourceInfo, obj: O
         return result
     strategy = core.strategy(source)
     stored = encode_object(strategy.stored_as(source), strategy.to_storage(source, obj))
-    return decode(core.view(target, stored))
+    return decode(core.from_storage_nowait(target, stored))
 
 
 def admission_request(write: AdmissionAttributes, info: ResourceInfo, uid: str) -> Object:

@@ -53,7 +53,7 @@ class Converter:
         remaining: list[bytes] = []
         for value in dict.fromkeys(values):
             if value.startswith(target.head):
-                converted[value] = self._core.view(target, value)
+                converted[value] = self._core.from_storage_nowait(target, value)
             else:
                 remaining.append(value)
         if remaining:

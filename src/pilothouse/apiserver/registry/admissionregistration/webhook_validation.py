@@ -7,7 +7,7 @@ import base64
 import re
 from urllib.parse import urlsplit
 
-from pilothouse.apiserver.field_errors import ErrorList, invalid, named, not_supported, repeated, required
+from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, of_named_type, repeated, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.admissionregistration.expressions import validate_match_conditions
 from pilothouse.apiserver.registry.admissionregistration.rules import (
@@ -140,7 +140,7 @@ def validate_ca_bundle(bundle: str, path: str) -> ErrorList:
     if not bundle:
         return []
     reason = _ca_bundle_error(base64.b64decode(bundle))
-    return [invalid(path, named(bundle), f"unable to load root certificates: {reason}")] if reason else []
+    return [invalid(path, of_named_type(bundle), f"unable to load root certificates: {reason}")] if reason else []
 
 
 def _ca_bundle_error(data: bytes) -> str:

@@ -6,7 +6,15 @@ After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36).
 import ipaddress
 from collections.abc import Callable, Iterable
 
-from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, named, not_supported, required, too_long
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    forbidden,
+    invalid,
+    not_supported,
+    of_named_type,
+    required,
+    too_long,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.ip_validation import parse_ip_sloppy
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
@@ -38,7 +46,7 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
             errors.append(
                 invalid(
                     f"{child_path}.operator",
-                    named(toleration.get("operator") or ""),
+                    of_named_type(toleration.get("operator") or ""),
                     'operator must be Exists when `key` is empty, which means "match all values and all keys"',
                 )
             )
@@ -46,7 +54,7 @@ def validate_tolerations(tolerations: Iterable[Object], path: str) -> ErrorList:
             errors.append(
                 invalid(
                     f"{child_path}.effect",
-                    named(effect),
+                    of_named_type(effect),
                     "effect must be 'NoExecute' when `tolerationSeconds` is set",
                 )
             )

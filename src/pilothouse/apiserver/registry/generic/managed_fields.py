@@ -189,7 +189,7 @@ class Server(Protocol):
 
     def strategy(self, info: ResourceInfo) -> Strategy: ...
 
-    def view(self, info: ResourceInfo, value: bytes) -> bytes:
+    def from_storage_nowait(self, info: ResourceInfo, value: bytes) -> bytes:
         """A stored object in the version of ``info``."""
         ...
 
@@ -267,7 +267,7 @@ class Tracker:
         strategy = self._core.strategy(source_info)
         with_metadata = {**obj, "metadata": {"name": "", **(obj.get("metadata") or {})}}
         stored = encode_object(strategy.stored_as(source_info), strategy.to_storage(source_info, with_metadata))
-        return decode(self._core.view(target_info, stored))
+        return decode(self._core.from_storage_nowait(target_info, stored))
 
     def _convert_custom(self, obj: Object, target: ResourceInfo) -> Object:
         if target.custom.converter is None:
@@ -390,7 +390,7 @@ class FieldManager:
     def update_on_server_update(self, info: ResourceInfo, old: bytes, obj: Object, subresource: str = "") -> None:
         """Update the managed fields for a write of the server itself. ``old`` is the stored object; managedFields of
         ``obj`` are replaced."""
-        value, live_entries = split_managed_fields(self._core.view(info, old))
+        value, live_entries = split_managed_fields(self._core.from_storage_nowait(info, old))
         obj["metadata"].pop("managedFields", None)
         if live_entries:
             entries = managed_fields.decode_entries(live_entries)
@@ -479,7 +479,7 @@ class FieldManager:
         self, info: ResourceInfo, old: bytes, config: Object, manager: str, subresource: str = ""
     ) -> Object:
         """The stored object ``old`` after a forced server-side apply by the server itself."""
-        plain, live_entries = split_managed_fields(self._core.view(info, old))
+        plain, live_entries = split_managed_fields(self._core.from_storage_nowait(info, old))
         tracker = self.tracker(info, subresource)
         obj, entries = managed_fields.apply_config(
             managed_fields.decode_entries(live_entries) if live_entries else [],

@@ -12,8 +12,8 @@ from pilothouse.apiserver.field_errors import (
     duplicate,
     forbidden,
     invalid,
-    named,
     not_supported,
+    of_named_type,
     required,
     too_long,
 )
@@ -89,7 +89,7 @@ def validate_label_selector(selector: Object, path: str) -> ErrorList:
                 forbidden(f"{child_path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
             )
         elif operator not in _OPERATORS:
-            errors.append(invalid(f"{child_path}.operator", named(operator), "not a valid selector operator"))
+            errors.append(invalid(f"{child_path}.operator", of_named_type(operator), "not a valid selector operator"))
         errors += [
             invalid(f"{child_path}.key", expression.get("key") or "", msg)
             for msg in qualified_name_errors(expression.get("key") or "")

@@ -9,7 +9,15 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.apiserver.field_errors import ErrorList, FieldError, forbidden, internal_value, invalid, required, shown
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    FieldError,
+    forbidden,
+    format_value,
+    internal_value,
+    invalid,
+    required,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_annotations, validate_labels
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
@@ -259,7 +267,7 @@ def _validate_object_meta_change(metadata: Object, old: Object) -> ErrorList:
         old_finalizers = set(old.get("finalizers") or ())
         new_finalizers = sorted({name for name in metadata.get("finalizers") or () if name not in old_finalizers})
         if new_finalizers:
-            finalizers_text = ", ".join(shown(name) for name in new_finalizers)
+            finalizers_text = ", ".join(format_value(name) for name in new_finalizers)
             errors.append(
                 forbidden(
                     "metadata.finalizers",

@@ -51,7 +51,7 @@ def _compile_error(expression: str) -> str:
     """The error of an expression; "" if it is a valid selector."""
     environment, sizes = _environment()
     try:
-        program = environment.compile(expression, gives=("bool", "dyn"))
+        program = environment.compile(expression, return_types=("bool", "dyn"))
     except cel_environment.CompileError as error:
         detail = str(error)
         if detail.startswith("ERROR: "):

@@ -15,7 +15,7 @@ from pilothouse.apiserver.field_errors import (
     not_supported,
     repeated,
     required,
-    shown_struct,
+    struct_value,
     too_long,
     too_many,
 )
@@ -77,7 +77,7 @@ def validate_set(
     for position, item in enumerate(items):
         item_key = key(item)
         if item_key in all_keys:
-            bad_value = shown_struct(item_key) if isinstance(item_key, tuple) else item_key
+            bad_value = struct_value(item_key) if isinstance(item_key, tuple) else item_key
             all_errors.append(duplicate(f"{path}[{position}]", bad_value))
         all_keys.add(item_key)
     return all_errors

@@ -28,7 +28,7 @@ from pilothouse.runtime import ControllerContext, ManagedController, Requeue, Wo
 from pilothouse.semantics.pods import is_terminal
 
 PASS = "pass"  # noqa: S105  # the one key there is, no secret
-AT_ONCE = 16
+CONCURRENCY = 16
 """Concurrent deletions. Upstream starts all at once; here each is checked shortly before it is sent."""
 LIVE_SECONDS = 1.0
 """Maximum age of a live read of a node when one of its pods is deleted because of it."""
@@ -75,7 +75,7 @@ class PodGarbageCollector(ManagedController):
         )
         if terminated:
             self.log.info("Garbage collecting pods", numPods=len(terminated))
-        await each(terminated, lambda pod: self._mark_failed_and_delete_pod(pod, "terminated"), at_once=AT_ONCE)
+        await each(terminated, lambda pod: self._mark_failed_and_delete_pod(pod, "terminated"), concurrency=CONCURRENCY)
         await self._gc_terminating()
         await self._gc_orphaned()
         for pod in self._pods.by_index(GARBAGE_INDEX, UNSCHEDULED):
@@ -109,7 +109,7 @@ class PodGarbageCollector(ManagedController):
             if isinstance(node, Node) and is_out_of_service(node):
                 await self._mark_failed_and_delete_pod(pod, "out-of-service")
 
-        await each(sorted_for_deletion(to_delete), remove, at_once=AT_ONCE)
+        await each(sorted_for_deletion(to_delete), remove, concurrency=CONCURRENCY)
 
     async def _gc_orphaned(self) -> None:
         for name in self._pods.index_values(NODE_INDEX):

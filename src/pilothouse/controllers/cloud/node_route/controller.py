@@ -17,7 +17,7 @@ from pilothouse.runtime.events import WARNING
 
 PASS = "pass"  # noqa: S105  # the one key there is, no secret
 COMPONENT = "route_controller"
-AT_ONCE = 200
+CONCURRENCY = 200
 """Concurrent calls to the cloud."""
 _NODE_META = NODES.read_as(Object)
 
@@ -67,14 +67,14 @@ class NodeRouteController(ManagedController):
         nodes = self._nodes.list()
         planned = plan(nodes, routes, self._ours)
         # A route that is recreated must be deleted first (kubernetes#98359).
-        await each(planned.delete, self._delete_route, at_once=AT_ONCE)
+        await each(planned.delete, self._delete_route, concurrency=CONCURRENCY)
         missing: dict[str, None] = {}
 
         async def create(node_and_route: tuple[Node, Route]) -> None:
             if not await self._create_route(*node_and_route):
                 missing[node_and_route[0].metadata.name] = None
 
-        await each(planned.create, create, at_once=AT_ONCE)
+        await each(planned.create, create, concurrency=CONCURRENCY)
         by_name = {route.node for route in routes}  # never iterated
 
         async def update_condition(node: Node) -> None:
@@ -83,7 +83,7 @@ class NodeRouteController(ManagedController):
                 # A node with a route but no CIDR is not reachable.
                 await self._update_networking_condition(node, routed=bool(node.spec.pod_cidrs) and name not in missing)
 
-        await each(nodes, update_condition, at_once=AT_ONCE)
+        await each(nodes, update_condition, concurrency=CONCURRENCY)
 
     async def _delete_route(self, route: Route) -> None:
         try:

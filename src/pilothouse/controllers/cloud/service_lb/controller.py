@@ -263,7 +263,7 @@ class ServiceLBController(ManagedController):
         """Update the nodes of all load balancers."""
         began = self.env.perf_counter()
         keys = sorted(self._service_cache)
-        await each(keys, self._node_sync_service, at_once=self._workers)
+        await each(keys, self._node_sync_service, concurrency=self._workers)
         self._metrics.observe_node_sync(self.env.perf_counter() - began)
         return None
 

@@ -38,7 +38,7 @@ from pilothouse.runtime import Cache, EventRecorder
 from pilothouse.runtime.events import NORMAL
 from pilothouse.semantics.nodes import node_ready_condition
 
-AT_ONCE = 8
+CONCURRENCY = 8
 TRIES = 5
 PAUSE_SECONDS = 0.02
 NODES_PER_TURN = 256
@@ -82,7 +82,7 @@ class NodeMonitor:
         """Nodes to taint NoExecute, by zone."""
         self.has_weighed = False
         """Whether a pass has completed. Before that the eviction rates are unknown."""
-        self._settled: dict[str, int] | None = None
+        self._ready_if_unchanged: dict[str, int] | None = None
         """The number of ready nodes per zone in the last pass, if all were ready and nothing changed; else None."""
         self._conditions: dict[str, list[NodeCondition | None]] = {}
         """The nodes that this pass has checked, by zone."""
@@ -109,14 +109,14 @@ class NodeMonitor:
             # There are no nodes, and were none in the last pass.
             self._metrics.pass_duration.observe(0.0)
             return True
-        if self._settled is None:
+        if self._ready_if_unchanged is None:
             return False
         began = self._env.perf_counter()
         nodes = self._nodes.list()
         if len(self._known) != len(nodes):
             return False
         changed, ready = self._calm.partition(nodes, self._now())
-        if changed or ready != self._settled:
+        if changed or ready != self._ready_if_unchanged:
             return False
         # All other inputs of a pass are as in the last one, which had nothing to do.
         self._count_unchanged(len(nodes), began)
@@ -147,7 +147,7 @@ class NodeMonitor:
             await self._monitor_node(node)
             self._metrics.node_duration.observe(self._env.perf_counter() - at)
 
-        await each(changed, monitor, at_once=AT_ONCE)
+        await each(changed, monitor, concurrency=CONCURRENCY)
         await self._handle_disruption(nodes, ready)
         self._metrics.pass_duration.observe(self._env.perf_counter() - began)
 
@@ -331,14 +331,14 @@ class NodeMonitor:
             or decided.reset_heartbeats
             or not self.has_weighed
         )
-        self._settled = None if has_actions or self._conditions or decided.states != self._states else ready
+        self._ready_if_unchanged = None if has_actions or self._conditions or decided.states != self._states else ready
         self._states = dict(decided.states)
         if decided.untaint_all:
             self._log.info("Controller detected that all Nodes are not-Ready. Entering master disruption mode")
             for node in nodes:
                 self.taint_queue_of(zone_of(node)).remove(node.metadata.name)
             reason = "no node of any zone is ready (master disruption mode)"
-            await each(nodes, lambda node: self._mark_node_as_reachable(node, reason), at_once=AT_ONCE)
+            await each(nodes, lambda node: self._mark_node_as_reachable(node, reason), concurrency=CONCURRENCY)
         if decided.reset_heartbeats:
             self._log.info("Controller detected that some Nodes are Ready. Exiting master disruption mode")
             at = self._env.perf_counter()

@@ -56,7 +56,7 @@ Workload = ReplicationController | ReplicaSet | Deployment | StatefulSet
 PASSING = (ApiError, OSError, DiscoveryFailed)
 """Errors that may be temporary."""
 
-AT_ONCE = 500
+CONCURRENCY = 500
 """Budgets with no more pods than this are synced whenever something happens."""
 PACE_SECONDS = 20e-6
 """Larger budgets are synced this much later for each of their pods: a sync takes about a microsecond a pod, and one a
@@ -214,7 +214,7 @@ class DisruptionController(ManagedController):
         except SelectorError as error:
             self._record_event(budget, WARNING, "NoPods", f"Failed to get pods: {error}")
             raise
-        if len(pods) > AT_ONCE:
+        if len(pods) > CONCURRENCY:
             self._sizes[object_key(budget.metadata)] = len(pods)
         else:
             self._sizes.pop(object_key(budget.metadata), None)

@@ -161,7 +161,7 @@ class ResourceQuotaController:
         await self._sync_usage(key, only_raise=True)
 
     async def _sync_usage(self, key: str, *, only_raise: bool = False) -> None:
-        await self.monitors.settled.wait()
+        await self.monitors.idle.wait()
         quota, raw = self._quotas.get(key), self._quotas.raw(key)
         if quota is None:
             return

@@ -16,7 +16,7 @@ from pilothouse.runtime.informer import SharedInformer
 from pilothouse.semantics.pod_amounts import Amounts
 from pilothouse.semantics.quota import Evaluator, ScopeRequirement
 
-AT_ONCE = 100
+CONCURRENCY = 100
 """How many objects are counted before other tasks run."""
 
 
@@ -54,7 +54,7 @@ class Counter:
             return total if scopes else dict.fromkeys(names, Quantity(len(objects)))
         for number, obj in enumerate(objects, 1):
             self._add(total, obj, scopes)
-            if number % AT_ONCE == 0:
+            if number % CONCURRENCY == 0:
                 await asyncio.sleep(0)
         return total
 

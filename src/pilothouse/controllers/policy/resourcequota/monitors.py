@@ -65,7 +65,7 @@ class Monitors(ResourceMonitors):
         self._claims: tuple[SharedInformer[Any], Counter] | None = None
         self.started = asyncio.Event()
         """Set when the first resources have been waited for."""
-        self.settled = asyncio.Event()
+        self.idle = asyncio.Event()
         """Set while no informers are being started."""
 
     def evaluators(self) -> list[Evaluator]:
@@ -93,12 +93,12 @@ class Monitors(ResourceMonitors):
         self._handle(informer, counter, never)
 
     async def _wait_synced(self) -> None:
-        self.settled.clear()
+        self.idle.clear()
         try:
             await super()._wait_synced()
         finally:
             self.started.set()
-            self.settled.set()
+            self.idle.set()
             self._on_new()
 
     def select_resources(self, discovery: Discovery) -> dict[ResourceKey, Resource]:

@@ -10,7 +10,7 @@ from pilothouse.client.errors import ApiError
 from pilothouse.env import Env, Log
 from pilothouse.runtime import Backoff, Requeue, WorkerPool, WorkQueue
 
-AT_ONCE = 16
+CONCURRENCY = 16
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 122.0
 
 Operation = Callable[[], Awaitable[None]]
@@ -28,7 +28,9 @@ class Operations:
         self._backoff = Backoff(env, FIRST_SECONDS, LONGEST_SECONDS)
         self._begun: dict[str, Operation] = {}
         self._queue: WorkQueue[str] = WorkQueue(env, f"{name}-operations")
-        self.pool = WorkerPool(f"{name}-operations", self._queue, self._run, workers=AT_ONCE, log=log, component=name)
+        self.pool = WorkerPool(
+            f"{name}-operations", self._queue, self._run, workers=CONCURRENCY, log=log, component=name
+        )
 
     def begin(self, key: str, operation: Operation) -> None:
         """Start the operation unless one of that name is running or in backoff."""

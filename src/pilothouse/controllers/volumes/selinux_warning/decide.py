@@ -12,7 +12,7 @@ import msgspec
 
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import Driver, PersistentVolume
-from pilothouse.controllers.shared.volume_plugins import Place, place_of
+from pilothouse.controllers.shared.volume_plugins import VolumeIdentity, volume_identity
 from pilothouse.controllers.volumes.selinux_warning.views import MountingPod, PodSecurityContext, SELinuxOptions
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.names import split_key
@@ -59,7 +59,7 @@ class VolumeUses(msgspec.Struct, frozen=True):
     """How a pod uses its volumes. By volume name in the pod: ``unbound`` are claims that are not bound, ``mixed`` have
     different labels within the pod."""
 
-    uses: dict[Place, VolumeUse]
+    uses: dict[VolumeIdentity, VolumeUse]
     unbound: tuple[str, ...]
     mixed: tuple[str, ...]
 
@@ -105,7 +105,7 @@ def decide(
 ) -> VolumeUses:
     """How a pod uses those of its volumes that can be mounted with a label, if their drivers support it. Claims are
     found by key, volumes by name."""
-    uses: dict[Place, VolumeUse] = {}
+    uses: dict[VolumeIdentity, VolumeUse] = {}
     unbound, conflicting = [], []
     labels = mounted(pod)
     for volume in pod.spec.volumes:
@@ -119,9 +119,11 @@ def decide(
         if len(desired) > 1:
             conflicting.append(volume.name)
             continue
-        place = place_of(resolved.spec, resolved.spec.csi) if resolved is not None else place_of(volume, None)
-        if place is not None:
-            uses[place] = use_of(pod.spec.security_context, desired[0] if desired else "")
+        identity = (
+            volume_identity(resolved.spec, resolved.spec.csi) if resolved is not None else volume_identity(volume, None)
+        )
+        if identity is not None:
+            uses[identity] = use_of(pod.spec.security_context, desired[0] if desired else "")
     return VolumeUses(uses, tuple(unbound), tuple(conflicting))
 
 

@@ -8,7 +8,7 @@ with the volume, and changes for all pods at once.
 
 from collections.abc import Iterator, Mapping
 
-from pilothouse.controllers.shared.volume_plugins import Place
+from pilothouse.controllers.shared.volume_plugins import VolumeIdentity
 from pilothouse.controllers.volumes.selinux_warning.decide import Conflict, VolumeUse, conflicts_between
 
 
@@ -55,7 +55,9 @@ class VolumeCache:
         self._of_pod: dict[str, tuple[str, dict[str, VolumeUse]]] = {}
         """By key of the pod: its uid and its volumes."""
 
-    def add_volumes(self, pod: str, uid: str, uses: Mapping[Place, VolumeUse], *, complete: bool) -> list[Conflict]:
+    def add_volumes(
+        self, pod: str, uid: str, uses: Mapping[VolumeIdentity, VolumeUse], *, complete: bool
+    ) -> list[Conflict]:
         """Store the volumes that a pod uses, and return the new conflicts, from both sides (``AddVolume``).
 
         Unless ``complete``, some volumes of the pod are not bound yet, and those stored before are kept.
@@ -65,18 +67,18 @@ class VolumeCache:
             self.delete_pod(pod)
             cached_uses = {}
         if complete:
-            names = {place.name for place in uses}  # never iterated
+            names = {identity.name for identity in uses}  # never iterated
             for removed in [name for name in cached_uses if name not in names]:
                 self._remove_from_volume(pod, removed, cached_uses.pop(removed))
         conflicts: list[Conflict] = []
-        for place, use in uses.items():
-            before = cached_uses.get(place.name)
+        for identity, use in uses.items():
+            before = cached_uses.get(identity.name)
             if before == use:
                 continue
             if before is not None:
-                self._remove_from_volume(pod, place.name, before)
-            cached_uses[place.name] = use
-            conflicts += self._add_to_volume(pod, place, use)
+                self._remove_from_volume(pod, identity.name, before)
+            cached_uses[identity.name] = use
+            conflicts += self._add_to_volume(pod, identity, use)
         if cached_uses:
             self._of_pod[pod] = (uid, cached_uses)
         else:
@@ -92,14 +94,14 @@ class VolumeCache:
         """The stored uid of that pod, or ""."""
         return self._of_pod.get(pod, ("", {}))[0]
 
-    def _add_to_volume(self, pod: str, place: Place, use: VolumeUse) -> list[Conflict]:
-        volume = self._volumes.get(place.name)
+    def _add_to_volume(self, pod: str, identity: VolumeIdentity, use: VolumeUse) -> list[Conflict]:
+        volume = self._volumes.get(identity.name)
         if volume is None:
-            mountable = not place.driver or place.driver in self._drivers
-            volume = self._volumes[place.name] = _Volume(place.driver, mountable=mountable)
+            mountable = not identity.driver or identity.driver in self._drivers
+            volume = self._volumes[identity.name] = _Volume(identity.driver, mountable=mountable)
         volume.users.setdefault(use, {})[pod] = None
         if len(volume.users) > 1:
-            self._contested[place.name] = None
+            self._contested[identity.name] = None
         return [direction for conflict in volume.conflicts(pod, use) for direction in (conflict, conflict.reversed())]
 
     def _remove_from_volume(self, pod: str, name: str, use: VolumeUse) -> None:

@@ -20,6 +20,7 @@ from pilothouse.controllers.workloads.daemonset import DaemonSetOptions
 from pilothouse.controllers.workloads.daemonset.blueprint import Blueprint, Blueprints
 from pilothouse.controllers.workloads.daemonset.manage import NodeChanges, pods_should_be_on_node
 from pilothouse.controllers.workloads.daemonset.node_events import NodeEvents, daemon_key
+from pilothouse.controllers.workloads.daemonset.node_pods import NodePods, Rules
 from pilothouse.controllers.workloads.daemonset.node_to_daemon_pods import DaemonPods, NodeToDaemonPods
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
 from pilothouse.controllers.workloads.daemonset.placement import rejection_reason
@@ -27,7 +28,6 @@ from pilothouse.controllers.workloads.daemonset.pod_events import DaemonEvents
 from pilothouse.controllers.workloads.daemonset.pod_template import PinnedTemplate, template_generation
 from pilothouse.controllers.workloads.daemonset.revisions import DaemonHistory
 from pilothouse.controllers.workloads.daemonset.rolling import allows_surge, bounds_of, plan
-from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.controllers.workloads.daemonset.status import encode, next_status
 from pilothouse.env.periodic import repeat
 from pilothouse.machinery.causes import record_decision
@@ -288,37 +288,39 @@ class DaemonSetController(ManagedController):
         deletes: dict[str, str] = {}
         now, burst = self.env.now(), self._options.burst
         # On a new DaemonSet all nodes lack a pod, and most of them in many syncs.
-        for site in sync.node_pods.nodes_with_changes(
+        for node_pods in sync.node_pods.nodes_with_changes(
             sync.blueprint.placements, self._nodes, creates_enough=lambda: len(creates) >= burst
         ):
-            backoff_key = f"{sync.meta.uid}/{sync.owner.status.observed_generation}/{site.node}"
-            need = pods_should_be_on_node(site, sync.rules, now, in_backoff=self._backoff.is_in_backoff(backoff_key))
+            backoff_key = f"{sync.meta.uid}/{sync.owner.status.observed_generation}/{node_pods.node}"
+            need = pods_should_be_on_node(
+                node_pods, sync.rules, now, in_backoff=self._backoff.is_in_backoff(backoff_key)
+            )
             if need.create:
-                creates[site.node] = f"node {site.node} should run a daemon pod and has none"
+                creates[node_pods.node] = f"node {node_pods.node} should run a daemon pod and has none"
             if need.failed:
                 self._backoff.next(backoff_key)
-                failed = f"Found failed daemon pod {sync.meta.namespace}/{need.failed} on node {site.node}"
+                failed = f"Found failed daemon pod {sync.meta.namespace}/{need.failed} on node {node_pods.node}"
                 self._recorder.event(sync.about, WARNING, "FailedDaemonPod", f"{failed}, will try to kill it")
             for name in need.succeeded:
-                succeeded = f"Found succeeded daemon pod {sync.meta.namespace}/{name} on node {site.node}"
+                succeeded = f"Found succeeded daemon pod {sync.meta.namespace}/{name} on node {node_pods.node}"
                 self._recorder.event(sync.about, NORMAL, "SucceededDaemonPod", f"{succeeded}, will try to delete it")
             if need.waits:
                 self.queue.add_after(sync.key, self._backoff.get(backoff_key))
             for name in need.delete:
-                deletes[name] = self._reason(sync, site, need, name)
+                deletes[name] = self._reason(sync, node_pods, need, name)
         await self._sync_nodes(sync, creates, deletes)
 
-    def _reason(self, sync: _SyncContext, site: Site, need: NodeChanges, name: str) -> str:
+    def _reason(self, sync: _SyncContext, node_pods: NodePods, need: NodeChanges, name: str) -> str:
         if name == need.failed:
-            return f"{name} has failed on node {site.node}: deleted to be created again, with back-off"
+            return f"{name} has failed on node {node_pods.node}: deleted to be created again, with back-off"
         if name in need.succeeded:
-            return f"{name} has succeeded on node {site.node}: deleted to be created again"
-        node = self._nodes.get(site.node)
-        if not site.listed or node is None:
-            return f"{name} is not bound, and its node {site.node} does not exist"
-        if not site.should_continue:
+            return f"{name} has succeeded on node {node_pods.node}: deleted to be created again"
+        node = self._nodes.get(node_pods.node)
+        if not node_pods.exists or node is None:
+            return f"{name} is not bound, and its node {node_pods.node} does not exist"
+        if not node_pods.should_continue:
             return f"{name} goes: {rejection_reason(sync.blueprint.placements.wants, node)}"
-        return f"{name} goes: node {site.node} has {len(site.pods)} daemon pods, more than it should run"
+        return f"{name} goes: node {node_pods.node} has {len(node_pods.pods)} daemon pods, more than it should run"
 
     async def _rolling_update(self, sync: _SyncContext) -> None:
         counts = sync.node_pods.counts

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import msgspec
 
 from pilothouse.api.core import Pod
+from pilothouse.controllers.workloads.daemonset.node_pods import NodePods, Rules
 from pilothouse.controllers.workloads.daemonset.pod_template import HASH_LABEL
-from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
 from pilothouse.semantics.pods import is_ready
 
 BURST = 250
@@ -34,25 +34,25 @@ NOTHING = NodeChanges()
 
 
 def pods_should_be_on_node(
-    site: Site, rules: Rules, now: datetime.datetime, *, in_backoff: bool = False
+    node_pods: NodePods, rules: Rules, now: datetime.datetime, *, in_backoff: bool = False
 ) -> NodeChanges:
     """The changes that give the node one pod if it should run one, one old and one new during a surge, and none
     otherwise.
 
     A terminating pod is only replaced when it is gone. One failed pod of a node is deleted at a time.
     """
-    if not site.listed:
+    if not node_pods.exists:
         # Pods bound to a deleted node are deleted by the pod garbage collector, which ignores pods without a node.
-        return _deletion(pod for pod in site.pods if not pod.spec.node_name)
-    if not site.pods:
-        return NodeChanges(create=True) if site.should_run else NOTHING
-    if not site.should_continue:
-        return _deletion(site.pods)
+        return _deletion(pod for pod in node_pods.pods if not pod.spec.node_name)
+    if not node_pods.pods:
+        return NodeChanges(create=True) if node_pods.should_run else NOTHING
+    if not node_pods.should_continue:
+        return _deletion(node_pods.pods)
     running: list[Pod] = []
     finished: list[str] = []
     failed = ""
     waits = False
-    for pod in site.pods:
+    for pod in node_pods.pods:
         if pod.metadata.deletion_timestamp is not None:
             continue
         if pod.status.phase == "Failed":
@@ -71,7 +71,7 @@ def pods_should_be_on_node(
     elif not running:
         # Unlike without surge, a terminating pod is not waited for: two pods are allowed. A failed pod in backoff is:
         # upstream creates the next one, endlessly and without delay if the kubelet rejects them all.
-        create = site.should_run and not waits
+        create = node_pods.should_run and not waits
     elif len(running) > 1:
         surplus = _surplus_during_surge(running, rules, now)
     if not (create or failed or finished or surplus or waits):

@@ -13,12 +13,12 @@ import msgspec
 
 from pilothouse.api.core import Pod
 from pilothouse.controllers.workloads.daemonset.manage import NOTHING, pods_should_be_on_node
+from pilothouse.controllers.workloads.daemonset.node_pods import NodePods, Rules, in_order, waits_for_time
 from pilothouse.controllers.workloads.daemonset.nodes import NodeTable
 from pilothouse.controllers.workloads.daemonset.placement import MUST_NOT_RUN, Placements
 from pilothouse.controllers.workloads.daemonset.pod_template import target_node
 from pilothouse.controllers.workloads.daemonset.rolling import Counts, Move, Step, step_of
-from pilothouse.controllers.workloads.daemonset.sites import Rules, Site, in_order, waits_for_time
-from pilothouse.controllers.workloads.daemonset.status import StatusCounts, count_site
+from pilothouse.controllers.workloads.daemonset.status import StatusCounts, count_node
 from pilothouse.machinery.labels import Selector
 from pilothouse.runtime import object_key
 
@@ -94,7 +94,7 @@ class NodeToDaemonPods:
             stale = self._touched | self._waiting
         self._touched = {}
         for name in stale:
-            self._evaluate(self._site(name, placements, nodes), rules, now)
+            self._evaluate(self._node_pods(name, placements, nodes), rules, now)
 
     def _place(self, key: str, selector: Selector) -> None:
         before = self._at.pop(key, None)
@@ -117,34 +117,34 @@ class NodeToDaemonPods:
             self._on.setdefault(node, {})[key] = pod
             self._touched[node] = None
 
-    def _site(self, name: str, placements: Placements, nodes: NodeTable) -> Site:
+    def _node_pods(self, name: str, placements: Placements, nodes: NodeTable) -> NodePods:
         node = nodes.get(name)
         pods = self._on.get(name)
-        return Site(
+        return NodePods(
             node=name,
-            listed=node is not None,
+            exists=node is not None,
             placement=placements.on(node) if node is not None else MUST_NOT_RUN,
             pods=in_order(pods.values()) if pods else (),
         )
 
-    def _evaluate(self, site: Site, rules: Rules, now: datetime.datetime) -> None:
-        name = site.node
+    def _evaluate(self, node_pods: NodePods, rules: Rules, now: datetime.datetime) -> None:
+        name = node_pods.node
         old_report = self._reports.pop(name, None)
         if old_report is not None:
             self._add(old_report, -1)
             if old_report.step is not None and old_report.step.move is not None:
                 self._moves[old_report.step.move].pop(name, None)
-        if pods_should_be_on_node(site, rules, now) is NOTHING:
+        if pods_should_be_on_node(node_pods, rules, now) is NOTHING:
             self._needy.pop(name, None)
         else:
             self._needy[name] = None
-        if waits_for_time(site, rules, now):
+        if waits_for_time(node_pods, rules, now):
             self._waiting[name] = None
         else:
             self._waiting.pop(name, None)
-        if not site.listed and not site.pods:
+        if not node_pods.exists and not node_pods.pods:
             return
-        report = self._reports[name] = _Report(count_site(site, rules, now), step_of(site, rules, now))
+        report = self._reports[name] = _Report(count_node(node_pods, rules, now), step_of(node_pods, rules, now))
         self._add(report, 1)
         if report.step is not None and report.step.move is not None:
             self._moves[report.step.move][name] = report.step.pod
@@ -188,12 +188,12 @@ class NodeToDaemonPods:
 
     def nodes_with_changes(
         self, placements: Placements, nodes: NodeTable, *, creates_enough: Callable[[], bool] = lambda: False
-    ) -> Iterator[Site]:
+    ) -> Iterator[NodePods]:
         """The nodes with missing or excess pods, in the order in which they became so. Once ``creates_enough``, nodes
         without any pod, for which the only decision is a create, are left out."""
         for name in self._needy:
             if name in self._on or not creates_enough():
-                yield self._site(name, placements, nodes)
+                yield self._node_pods(name, placements, nodes)
 
     def non_matching_pods(self) -> list[Pod]:
         """Pods of the owner that its selector does not match."""

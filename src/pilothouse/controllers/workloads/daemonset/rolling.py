@@ -12,7 +12,7 @@ import msgspec
 
 from pilothouse.api.apps import DaemonSetUpdateStrategy
 from pilothouse.api.core import Pod
-from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
+from pilothouse.controllers.workloads.daemonset.node_pods import NodePods, Rules
 from pilothouse.machinery.int_or_percent import InvalidBound, scaled
 
 
@@ -39,13 +39,13 @@ class Step(msgspec.Struct, frozen=True):
     available: int = 0
 
 
-def step_of(site: Site, rules: Rules, now: datetime.datetime) -> Step | None:
+def step_of(node_pods: NodePods, rules: Rules, now: datetime.datetime) -> Step | None:
     """The state of a node in the rolling update; ``None`` if it neither has nor should have a pod."""
-    if not site.should_run and not site.pods:
+    if not node_pods.should_run and not node_pods.pods:
         return None
-    new, old, has_duplicates = _live(site, rules)
+    new, old, has_duplicates = _live(node_pods, rules)
     if rules.surges:
-        return _surging_step(site, rules, now, new, old, has_duplicates)
+        return _surging_step(node_pods, rules, now, new, old, has_duplicates)
     if has_duplicates or (new is None) == (old is None):
         # ``manage`` deletes surplus pods and creates missing ones.
         return Step(unavailable=1)
@@ -58,7 +58,7 @@ def step_of(site: Site, rules: Rules, now: datetime.datetime) -> Step | None:
 
 
 def _surging_step(
-    site: Site, rules: Rules, now: datetime.datetime, new: Pod | None, old: Pod | None, has_duplicates: bool
+    node_pods: NodePods, rules: Rules, now: datetime.datetime, new: Pod | None, old: Pod | None, has_duplicates: bool
 ) -> Step:
     if has_duplicates:
         return Step(surging=1)
@@ -72,15 +72,15 @@ def _surging_step(
             return Step(Move.DELETE, name, available=available)
         return Step(surging=1, available=available)
     if not rules.is_available(old, now):
-        return Step(Move.CREATE if site.should_run else Move.DELETE, name, available=available)
-    return Step(Move.MAY_CREATE if site.should_run else Move.MAY_DELETE, name, available=available)
+        return Step(Move.CREATE if node_pods.should_run else Move.DELETE, name, available=available)
+    return Step(Move.MAY_CREATE if node_pods.should_run else Move.MAY_DELETE, name, available=available)
 
 
-def _live(site: Site, rules: Rules) -> tuple[Pod | None, Pod | None, bool]:
+def _live(node_pods: NodePods, rules: Rules) -> tuple[Pod | None, Pod | None, bool]:
     """The new pod and the old pod of the node, and whether there are more of a kind (``findUpdatedPodsOnNode``)."""
     new: Pod | None = None
     old: Pod | None = None
-    for pod in site.pods:
+    for pod in node_pods.pods:
         if pod.metadata.deletion_timestamp is not None:
             continue
         if rules.is_updated(pod):

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.apps import DaemonSet, DaemonSetStatus
-from pilothouse.controllers.workloads.daemonset.sites import Rules, Site
+from pilothouse.controllers.workloads.daemonset.node_pods import NodePods, Rules
 from pilothouse.semantics.pods import is_ready
 
 
@@ -24,15 +24,15 @@ class StatusCounts(msgspec.Struct, frozen=True, kw_only=True):
 NONE = StatusCounts()
 
 
-def count_site(site: Site, rules: Rules, now: datetime.datetime) -> StatusCounts:
+def count_node(node_pods: NodePods, rules: Rules, now: datetime.datetime) -> StatusCounts:
     """The share of one node. Of several pods the first counts, as upstream."""
-    if not site.listed:
+    if not node_pods.exists:
         return NONE
-    if not site.should_run:
-        return StatusCounts(misscheduled=1) if site.pods else NONE
-    if not site.pods:
+    if not node_pods.should_run:
+        return StatusCounts(misscheduled=1) if node_pods.pods else NONE
+    if not node_pods.pods:
         return StatusCounts(desired=1)
-    pod = site.pods[0]
+    pod = node_pods.pods[0]
     ready = is_ready(pod)
     return StatusCounts(
         desired=1,

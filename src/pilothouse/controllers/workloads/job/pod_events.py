@@ -78,7 +78,7 @@ class JobEvents(PodEvents[Job]):
         super().__init__(gate, _BatchedQueue(queue), log)
         self._env = env
         self._pods = pods
-        self._at_once = queue
+        self._immediate_queue = queue
         self._orphans = orphans
         self._removals = removals
         self._job_gone = job_gone
@@ -86,7 +86,7 @@ class JobEvents(PodEvents[Job]):
     # Jobs
 
     def add_owner(self, owner: Job, _initial: bool) -> None:
-        self._at_once.add(object_key(owner.metadata))
+        self._immediate_queue.add(object_key(owner.metadata))
         if is_finished(owner):
             self._enqueue_orphans_of(owner)
 
@@ -96,17 +96,17 @@ class JobEvents(PodEvents[Job]):
         key = object_key(new.metadata)
         if is_finished(new):
             self._enqueue_orphans_of(new)
-            self._at_once.add(key)
+            self._immediate_queue.add(key)
             return
         if old.metadata.generation != new.metadata.generation or old.metadata.uid != new.metadata.uid:
-            self._at_once.add(key)
+            self._immediate_queue.add(key)
         else:
             self._queue.add(key)
         started, seconds = new.status.start_time, new.spec.active_deadline_seconds
         if started is not None and seconds is not None and seconds != old.spec.active_deadline_seconds:
             wait = until_deadline(new, started, self._env.now())
             if wait is not None:
-                self._at_once.add_after(key, wait)
+                self._immediate_queue.add_after(key, wait)
 
     def delete_owner(self, owner: Job, _final_state_unknown: bool) -> None:
         key = object_key(owner.metadata)
@@ -115,7 +115,7 @@ class JobEvents(PodEvents[Job]):
         self._expectations.delete(key)
         self._removals.forget(key)
         self._job_gone(key, owner)
-        self._at_once.add(key)
+        self._immediate_queue.add(key)
         self._enqueue_orphans_of(owner)
 
     def _enqueue_orphans_of(self, job: Job) -> None:

@@ -347,7 +347,7 @@ class _Apply:
     async def carry_out(self, plan: Plan) -> None:
         """The groups one after the other."""
         await self._group(plan.living, ordered=plan.ordered)
-        await self._group([(action,) for action in plan.settle], ordered=plan.ordered)
+        await self._group([(action,) for action in plan.claim_updates], ordered=plan.ordered)
         await self._group([(action,) for action in plan.condemned], ordered=plan.ordered)
         for old in plan.update:
             await self._do(old)
@@ -379,7 +379,7 @@ class _Apply:
             case UpdateStatefulPod(name=name):
                 await self._writes.repair_pod(name)
             case UpdateClaimOwners(name=name):
-                await self._writes.settle_claims(name, self._uids[name])
+                await self._writes.update_pod_claim_for_retention_policy(name, self._uids[name])
 
     def _reason(self, action: Action) -> str:
         observed, name = self._seen, action.name

@@ -71,7 +71,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One after the other; else those of each group in growing batches."""
     living: tuple[tuple[Action, ...], ...] = ()
     """The actions for each replica, in this order."""
-    settle: tuple[UpdateClaimOwners, ...] = ()
+    claim_updates: tuple[UpdateClaimOwners, ...] = ()
     condemned: tuple[DeletePod, ...] = ()
     waits_for: tuple[str, ...] = ()
     """Claims that must be deleted before a pod can be created."""
@@ -134,7 +134,7 @@ def decide(observed: Observed) -> Plan:
     return Plan(
         ordered=rules.ordered,
         living=tuple(living),
-        settle=tuple(
+        claim_updates=tuple(
             UpdateClaimOwners(pod.metadata.name) for pod in condemned if not observed.claims_match_retention(pod)
         ),
         condemned=to_delete,

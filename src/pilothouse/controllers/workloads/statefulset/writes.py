@@ -80,7 +80,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         except (ApiError, OSError) as error:
             failure = error
         # Claims that were just created are probably not in the cache yet: update the owners of the others.
-        await self._settle_or_record(name, "")
+        await self._update_claims_or_record_event(name, "")
         self._record_pod_event("create", name, failure)
         if failure is not None:
             raise failure
@@ -113,7 +113,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             if repaired_pod is not None:
                 attempted = True
                 await self._make_claims(name)
-            if await self._settle(name, pod.metadata.uid):
+            if await self._update_pod_claim_for_retention_policy(name, pod.metadata.uid):
                 attempted = True
             if repaired_pod is not None:
                 response = await self.client.update(_POD_META, name, repaired_pod, self.owner.namespace)
@@ -133,10 +133,10 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
 
     async def fill_claims(self, name: str, uid: str) -> None:
         await self._make_claims(name)
-        await self._settle_or_record(name, uid)
+        await self._update_claims_or_record_event(name, uid)
 
-    async def settle_claims(self, name: str, uid: str) -> None:
-        await self._settle(name, uid)
+    async def update_pod_claim_for_retention_policy(self, name: str, uid: str) -> None:
+        await self._update_pod_claim_for_retention_policy(name, uid)
 
     async def _make_claims(self, pod: str) -> None:
         errors: list[str] = []
@@ -161,15 +161,16 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         if errors:
             raise ClaimsNotReady(errors)
 
-    async def _settle_or_record(self, pod: str, uid: str) -> None:
+    async def _update_claims_or_record_event(self, pod: str, uid: str) -> None:
         try:
-            await self._settle(pod, uid)
+            await self._update_pod_claim_for_retention_policy(pod, uid)
         except ClaimUpdateFailed as error:
             self._record_pod_event("update", pod, error)
             raise
 
-    async def _settle(self, pod: str, uid: str) -> bool:
-        """Set the owners of claims; returns whether any changed. Missing claims are handled by the next sync."""
+    async def _update_pod_claim_for_retention_policy(self, pod: str, uid: str) -> bool:
+        """``UpdatePodClaimForRetentionPolicy``. Returns whether a claim has changed; missing ones are left to the next
+        sync."""
         keeping = self.keeping(pod, uid)
         changed = False
         for template in self.templates:

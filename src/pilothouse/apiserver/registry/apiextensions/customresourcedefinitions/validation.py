@@ -9,8 +9,8 @@ from pilothouse.apiserver.field_errors import (
     forbidden,
     internal_value,
     invalid,
-    named,
     not_supported,
+    of_named_type,
     repeated,
     required,
     too_many,
@@ -167,7 +167,7 @@ def _validate_custom_resource_definition_spec(
     conversion = spec.get("conversion") or {}
     if preserves and conversion.get("strategy") != "None":
         detail = "must be None if spec.preserveUnknownFields is true"
-        errors.append(invalid("spec.conversion.strategy", named(conversion.get("strategy") or ""), detail))
+        errors.append(invalid("spec.conversion.strategy", of_named_type(conversion.get("strategy") or ""), detail))
     return errors + _validate_conversion(
         conversion,
         require_recognized_conversion_review_version=require_recognized_conversion_review_version,

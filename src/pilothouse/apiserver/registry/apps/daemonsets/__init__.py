@@ -3,7 +3,7 @@
 import re
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.field_errors import ErrorList, shown
+from pilothouse.apiserver.field_errors import ErrorList, format_value
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.strategy import WorkloadStrategy, default_update_strategy
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object, set_default_fields
@@ -68,7 +68,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         elif not re.fullmatch(r"[+-]?[0-9]+", generation):
             raise errors.bad_request(
                 'DaemonSet in version "v1" cannot be handled as a DaemonSet: '
-                f"strconv.ParseInt: parsing {shown(generation)}: invalid syntax"
+                f"strconv.ParseInt: parsing {format_value(generation)}: invalid syntax"
             )
 
     def prepare_for_status_update(self, obj: Object, old: Object, now: str) -> None:

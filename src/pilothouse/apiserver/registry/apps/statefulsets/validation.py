@@ -2,7 +2,14 @@
 
 import msgspec
 
-from pilothouse.apiserver.field_errors import ErrorList, forbidden, internal_value, invalid, named, not_supported
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    forbidden,
+    internal_value,
+    invalid,
+    not_supported,
+    of_named_type,
+)
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.apps.validation import (
     SELECTOR,
@@ -28,7 +35,9 @@ def validate_stateful_set_policies(spec: Object) -> ErrorList:
     errors: ErrorList = []
     policy = spec["podManagementPolicy"]
     if policy not in ("OrderedReady", "Parallel"):
-        errors.append(invalid("spec.podManagementPolicy", named(policy), "must be 'OrderedReady' or 'Parallel'"))
+        errors.append(
+            invalid("spec.podManagementPolicy", of_named_type(policy), "must be 'OrderedReady' or 'Parallel'")
+        )
     strategy = spec["updateStrategy"]
     path, rolling_update = "spec.updateStrategy", strategy.get("rollingUpdate")
     if strategy["type"] == "OnDelete":

@@ -6,7 +6,7 @@ After kubernetes' ``pkg/apis/autoscaling/validation/validation.go``, with the op
 
 from typing import Any
 
-from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, named, not_supported, required
+from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, not_supported, of_named_type, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import container_resource_name_errors
 from pilothouse.apiserver.registry.generic.object_fields import NON_NEGATIVE
@@ -183,7 +183,9 @@ def _validate_target(target: Object, path: str) -> ErrorList:
     if not kind:
         errors.append(required(f"{path}.type", "must specify a metric target type"))
     if kind not in _TARGET_TYPES:
-        errors.append(invalid(f"{path}.type", named(kind), "must be either Utilization, Value, or AverageValue"))
+        errors.append(
+            invalid(f"{path}.type", of_named_type(kind), "must be either Utilization, Value, or AverageValue")
+        )
     for field in ("value", "averageValue"):
         if target.get(field) is not None and _sign(target[field]) <= 0:
             errors.append(invalid(f"{path}.{field}", target[field], "must be positive"))

@@ -2,7 +2,7 @@
 
 import re
 
-from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, named, not_supported, required
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, not_supported, of_named_type, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import validate_nonnegative_fields
 from pilothouse.env.lazy import lazy_imports
@@ -76,17 +76,17 @@ def _validate_time_zone(time_zone: str | None) -> ErrorList:
     if time_zone is None:
         return []
     if not time_zone:
-        return [invalid("spec.timeZone", named(time_zone), "timeZone must be nil or non-empty string")]
+        return [invalid("spec.timeZone", of_named_type(time_zone), "timeZone must be nil or non-empty string")]
     for segment in time_zone.split("/"):
         if segment in (".", "..") or segment.startswith("-") or not _ZONE_PART.fullmatch(segment):
-            return [invalid("spec.timeZone", named(time_zone), f"unknown time zone {time_zone}")]
+            return [invalid("spec.timeZone", of_named_type(time_zone), f"unknown time zone {time_zone}")]
     errors: ErrorList = []
     if time_zone.lower() == "local":
         detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        errors.append(invalid("spec.timeZone", named(time_zone), detail))
+        errors.append(invalid("spec.timeZone", of_named_type(time_zone), detail))
     try:
         if time_zone != "Local":  # valid in Go: the time zone of the machine
             load_zone(time_zone)
     except UnknownZone as error:
-        errors.append(invalid("spec.timeZone", named(time_zone), str(error)))
+        errors.append(invalid("spec.timeZone", of_named_type(time_zone), str(error)))
     return errors

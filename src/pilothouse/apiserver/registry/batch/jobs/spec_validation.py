@@ -6,13 +6,13 @@ After ``validateJobSpec`` and the functions it calls in kubernetes' ``pkg/apis/b
 from pilothouse.apiserver.field_errors import (
     ErrorList,
     duplicate,
+    format_value,
     internal_value,
     invalid,
     invalid_omitting_value,
-    named,
     not_supported,
+    of_named_type,
     required,
-    shown,
     too_long,
     too_many,
 )
@@ -139,7 +139,7 @@ def _validate_indexed_job(spec: Object, path: str) -> ErrorList:
 
 def _validate_choice(value: str, path: str, choices: tuple[str, ...]) -> ErrorList:
     if not value:
-        return [required(path, f"valid values: [{' '.join(map(shown, choices))}]")]
+        return [required(path, f"valid values: [{' '.join(map(format_value, choices))}]")]
     return [] if value in choices else [not_supported(path, value, choices)]
 
 
@@ -159,7 +159,7 @@ def _validate_pod_failure_policy(spec: Object, pod_spec: Object, path: str) -> E
         errors += _validate_choice(action, f"{child_path}.action", _ACTIONS)
         if action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
             detail = "requires the backoffLimitPerIndex to be set"
-            errors.append(invalid(f"{child_path}.action", named(action), detail))
+            errors.append(invalid(f"{child_path}.action", of_named_type(action), detail))
         if on_exit_codes is not None:
             errors += _validate_on_exit_codes(on_exit_codes, f"{child_path}.onExitCodes", containers)
         if conditions:

@@ -10,8 +10,8 @@ from pilothouse.apiserver.field_errors import (
     forbidden,
     internal_value,
     invalid,
-    named,
     not_supported,
+    of_named_type,
     repeated,
     required,
     too_long,
@@ -185,7 +185,7 @@ def validate_conditions(obj: Object, old: Object) -> ErrorList:
             detail = "Approved and Denied conditions are mutually exclusive"
             errors.append(invalid("status.conditions", kind, detail))
         if kind in types and len(old_types) == len(set(old_types)):
-            errors.append(duplicate(f"{path}.type", named(kind)))
+            errors.append(duplicate(f"{path}.type", of_named_type(kind)))
         types.add(kind)
     return errors
 

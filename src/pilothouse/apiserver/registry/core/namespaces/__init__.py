@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pilothouse.apiserver.field_errors import ErrorList, FieldError, invalid, named
+from pilothouse.apiserver.field_errors import ErrorList, FieldError, invalid, of_named_type
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.object_fields import ensure_object
 from pilothouse.apiserver.registry.generic.object_meta import validate_finalizer_name
@@ -57,10 +57,16 @@ class NamespaceStrategy(Strategy):
         deleting = bool(obj["metadata"].get("deletionTimestamp"))
         if deleting and phase != "Terminating":
             return [
-                invalid("status.Phase", named(phase), "may only be 'Terminating' if `deletionTimestamp` is not empty")
+                invalid(
+                    "status.Phase",
+                    of_named_type(phase),
+                    "may only be 'Terminating' if `deletionTimestamp` is not empty",
+                )
             ]
         if not deleting and phase != "Active":
-            return [invalid("status.Phase", named(phase), "may only be 'Active' if `deletionTimestamp` is empty")]
+            return [
+                invalid("status.Phase", of_named_type(phase), "may only be 'Active' if `deletionTimestamp` is empty")
+            ]
         return []
 
     def before_delete(self, obj: Object, now: str) -> Literal["", "mark", "wait"]:

@@ -8,11 +8,11 @@ from pilothouse.apiserver.field_errors import (
     FieldError,
     duplicate,
     forbidden,
+    format_value,
     internal_value,
     invalid,
     not_supported,
     required,
-    shown,
 )
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import validate_resource_quantity
@@ -60,9 +60,9 @@ def _validate_declared_features(features: Sequence[str]) -> ErrorList:
         path = f"status.declaredFeatures[{position}]"
         if len(name.encode()) > _MAX_FEATURE_LENGTH:
             detail = f"must be no more than {_MAX_FEATURE_LENGTH} characters"
-            errors.append(invalid(path, name, f"invalid feature name {shown(name)}: {detail}"))
+            errors.append(invalid(path, name, f"invalid feature name {format_value(name)}: {detail}"))
         elif _feature.fullmatch(name) is None:
-            errors.append(invalid(path, name, f"invalid feature name {shown(name)}: {_INVALID_FEATURE}"))
+            errors.append(invalid(path, name, f"invalid feature name {format_value(name)}: {_INVALID_FEATURE}"))
         following = features[position + 1] if position + 1 < len(features) else None
         path = f"status.declaredFeatures[{position + 1}]"
         if following == name:

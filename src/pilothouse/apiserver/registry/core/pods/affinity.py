@@ -12,8 +12,8 @@ from pilothouse.apiserver.field_errors import (
     duplicate,
     forbidden,
     invalid,
-    named,
     not_supported,
+    of_named_type,
     required,
 )
 from pilothouse.apiserver.objects import Object
@@ -93,7 +93,7 @@ def _validate_node_selector_term(term: Object, path: str, *, validate_values: bo
                 required(f"{child_path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
             )
         elif operator not in _NODE_OPERATORS:
-            errors.append(invalid(f"{child_path}.operator", named(operator), "not a valid selector operator"))
+            errors.append(invalid(f"{child_path}.operator", of_named_type(operator), "not a valid selector operator"))
         key = requirement.get("key") or ""
         errors += all_invalid(f"{child_path}.key", key, qualified_name_errors(key))
         for index, value in enumerate(values if validate_values else ()):
@@ -112,7 +112,7 @@ def _validate_node_field_selector_requirement(requirement: Object, path: str) ->
         requirement.get("key") or "",
     )
     if operator not in ("In", "NotIn"):
-        errors.append(invalid(f"{path}.operator", named(operator), "not a valid selector operator"))
+        errors.append(invalid(f"{path}.operator", of_named_type(operator), "not a valid selector operator"))
     elif len(values) != 1:
         detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
         errors.append(required(f"{path}.values", detail))

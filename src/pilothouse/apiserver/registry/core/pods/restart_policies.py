@@ -6,7 +6,15 @@ After ``validateContainerRestartPolicy``, ``validateResizePolicy`` and ``validat
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver.field_errors import ErrorList, duplicate, invalid, named, not_supported, required, too_many
+from pilothouse.apiserver.field_errors import (
+    ErrorList,
+    duplicate,
+    invalid,
+    not_supported,
+    of_named_type,
+    required,
+    too_many,
+)
 from pilothouse.apiserver.objects import Object
 
 _POLICIES = ("Always", "Never", "OnFailure")
@@ -54,7 +62,7 @@ def validate_resize_policy(policies: Sequence[Object], path: str, pod_restart_po
     for position, policy in enumerate(policies):
         name, restart = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
         if name in unique_resources:
-            errors.append(duplicate(f"{path}[{position}]", named(name)))
+            errors.append(duplicate(f"{path}[{position}]", of_named_type(name)))
         unique_resources.add(name)
         # Upstream's path is that of the list.
         for value, choices in ((name, _RESIZABLE_RESOURCES), (restart, _RESIZE_RESTART_POLICIES)):
@@ -63,7 +71,9 @@ def validate_resize_policy(policies: Sequence[Object], path: str, pod_restart_po
             elif value not in choices:
                 errors.append(not_supported(path, value, choices))
         if pod_restart_policy == "Never" and restart != "NotRequired":
-            errors.append(invalid(path, named(restart), "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
+            errors.append(
+                invalid(path, of_named_type(restart), "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
+            )
     return errors
 
 

@@ -16,8 +16,8 @@ from pilothouse.apiserver.field_errors import (
     forbidden,
     internal_value,
     invalid,
-    named,
     not_supported,
+    of_named_type,
     required,
     too_long,
 )
@@ -236,7 +236,9 @@ def validate_security_context(context: Object, path: str, *, host_users: bool) -
     if proc_mount is not None and proc_mount not in _PROC_MOUNTS:
         errors.append(not_supported(f"{path}.procMount", proc_mount, _PROC_MOUNTS))
     if proc_mount == "Unmasked" and host_users:
-        errors.append(invalid(f"{path}.procMount", named(proc_mount), "`hostUsers` must be false to use `Unmasked`"))
+        errors.append(
+            invalid(f"{path}.procMount", of_named_type(proc_mount), "`hostUsers` must be false to use `Unmasked`")
+        )
     errors += _validate_seccomp_profile(context.get("seccompProfile"), f"{path}.seccompProfile")
     if context.get("allowPrivilegeEscalation") is False:
         prefix = "cannot set `allowPrivilegeEscalation` to false and"
@@ -293,7 +295,7 @@ def validate_app_armor_profile(profile: Object | None, path: str) -> ErrorList:
         return [not_supported(f"{path}.type", kind, _PROFILES)]
     if kind != "Localhost":
         detail = "can only be set when AppArmor type is Localhost"
-        return [] if localhost_profile is None else [invalid(child_path, named(localhost_profile), detail)]
+        return [] if localhost_profile is None else [invalid(child_path, of_named_type(localhost_profile), detail)]
     errors: ErrorList = []
     if localhost_profile is None or not localhost_profile:
         errors.append(required(child_path, "must be set when AppArmor type is Localhost"))
@@ -325,16 +327,16 @@ def _validate_windows_security_context_options(options: Object | None, path: str
         options.get(field) for field in ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName")
     )
     if credential_spec_name is not None:
-        child_path, bad_value = f"{path}.gmsaCredentialSpecName", named(credential_spec_name)
+        child_path, bad_value = f"{path}.gmsaCredentialSpecName", of_named_type(credential_spec_name)
         errors += [invalid(child_path, bad_value, msg) for msg in dns_subdomain_errors(credential_spec_name)]
     if credential_spec is not None and not credential_spec:
         detail = "gmsaCredentialSpec cannot be an empty string"
-        errors.append(invalid(f"{path}.gmsaCredentialSpec", named(credential_spec), detail))
+        errors.append(invalid(f"{path}.gmsaCredentialSpec", of_named_type(credential_spec), detail))
     elif credential_spec is not None and len(credential_spec.encode()) > _MAX_SPEC_KIB * 1024:
         detail = f"gmsaCredentialSpec size must be under {_MAX_SPEC_KIB} KiB"
-        errors.append(invalid(f"{path}.gmsaCredentialSpec", named(credential_spec), detail))
+        errors.append(invalid(f"{path}.gmsaCredentialSpec", of_named_type(credential_spec), detail))
     if user_name is not None:
-        child_path, bad_value = f"{path}.runAsUserName", named(user_name)
+        child_path, bad_value = f"{path}.runAsUserName", of_named_type(user_name)
         errors += [invalid(child_path, bad_value, f"runAsUserName{msg}") for msg in _user_name_errors(user_name)]
     return errors
 

@@ -12,8 +12,8 @@ from pilothouse.apiserver.field_errors import (
     forbidden,
     internal_value,
     invalid,
-    named,
     not_supported,
+    of_named_type,
     required,
     too_long,
 )
@@ -285,7 +285,7 @@ def _validate_allocated_resources_status(resource: Object, container: Object | N
             errors.append(too_long(f"{child_path}.message", _MAX_HEALTH_MESSAGE))
         resource_id = device.get("resourceID") or ""
         if resource_id in resource_ids:
-            errors.append(duplicate(f"{child_path}.resourceID", named(resource_id)))
+            errors.append(duplicate(f"{child_path}.resourceID", of_named_type(resource_id)))
         resource_ids.add(resource_id)
     return errors
 

@@ -1,6 +1,6 @@
 """Validation of ResourceQuotas. After kubernetes' ``pkg/apis/core/validation/validation.go`` (v1.36)."""
 
-from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, named, required
+from pilothouse.apiserver.field_errors import ErrorList, internal_value, invalid, of_named_type, required
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.core.validation import (
     is_quota_huge_page_resource_name,
@@ -75,7 +75,7 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
     for term in selector.get("matchExpressions") or ():
         scope, operator, values = term.get("scopeName") or "", term.get("operator") or "", term.get("values") or []
         if scope not in _SCOPES:
-            errors.append(invalid(f"{path}.scopeName", named(scope), "unsupported scope"))
+            errors.append(invalid(f"{path}.scopeName", of_named_type(scope), "unsupported scope"))
         if len(errors) > _MAX_ERRORS:
             return errors
         if count := counts.get(scope, 0):
@@ -85,7 +85,7 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
                 ]
             errors += unsupported_scope_errors * count
         if scope in _EXISTS_ONLY_SCOPES and operator != "Exists":
-            errors.append(invalid(f"{path}.operator", named(operator), _EXISTS_ONLY_TEXT))
+            errors.append(invalid(f"{path}.operator", of_named_type(operator), _EXISTS_ONLY_TEXT))
         if operator in ("In", "NotIn"):
             if not values:
                 errors.append(required(f"{path}.values", _VALUES_REQUIRED))
@@ -93,7 +93,7 @@ def _validate_resource_quota_scopes(spec: Object, scopes: list[str]) -> ErrorLis
             if values:
                 errors.append(invalid(f"{path}.values", values, _VALUES_FORBIDDEN))
         else:
-            errors.append(invalid(f"{path}.operator", named(operator), "not a valid selector operator"))
+            errors.append(invalid(f"{path}.operator", of_named_type(operator), "not a valid selector operator"))
         selected_scopes.append(scope)
     # As upstream, with ``spec.scopes`` as value.
     return errors + _conflicts(selected_scopes, path, spec.get("scopes"))

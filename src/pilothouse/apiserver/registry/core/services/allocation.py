@@ -12,7 +12,7 @@ import msgspec
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
-from pilothouse.apiserver.field_errors import ErrorList, invalid, shown
+from pilothouse.apiserver.field_errors import ErrorList, format_value, invalid
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.registry.core.services.allocators import (
@@ -226,7 +226,7 @@ class ServiceAddresses(Plugin):
         pool = self._pools[family]
         address = requested or (pool.network_address() if write.dry_run else pool.find_free())
         if not address:
-            name = shown(write.name)
+            name = format_value(write.name)
             raise errors.internal(f"failed to allocate a serviceIP for Service {name}: range is full")
         reason = pool.out_of_range(address, dry_run=write.dry_run) if requested else ""
         if not write.dry_run:

@@ -12,8 +12,8 @@ from pilothouse.apiserver.field_errors import (
     forbidden,
     internal_value,
     invalid,
-    named,
     not_supported,
+    of_named_type,
     repeated,
     required,
 )
@@ -354,7 +354,7 @@ def _validate_service_traffic(spec: Object) -> ErrorList:
     policy = spec.get("externalTrafficPolicy")
     if policy is not None and not is_externally_accessible(spec):
         detail = "may only be set for externally-accessible services"
-        errors.append(invalid("spec.externalTrafficPolicy", named(policy), detail))
+        errors.append(invalid("spec.externalTrafficPolicy", of_named_type(policy), detail))
     elif policy is not None and policy not in _TRAFFIC_POLICIES:
         errors.append(not_supported("spec.externalTrafficPolicy", policy, _TRAFFIC_POLICIES))
     if spec.get("healthCheckNodePort") and not needs_hc_node_port(spec):

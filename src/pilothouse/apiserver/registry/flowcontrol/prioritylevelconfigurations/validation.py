@@ -7,8 +7,8 @@ from pilothouse.apiserver.field_errors import (
     forbidden,
     internal_value,
     invalid,
-    named,
     not_supported,
+    of_named_type,
     required,
 )
 from pilothouse.apiserver.objects import Object
@@ -49,7 +49,7 @@ def _validate_priority_level_spec(spec: Object, name: str) -> ErrorList:
     kind, limited, exempt = spec.get("type") or "", spec.get("limited"), spec.get("exempt")
     errors: ErrorList = []
     if (name == "exempt") != (kind == "Exempt"):
-        errors.append(invalid("spec.type", named(kind), "must be 'Exempt' if and only if `name` is 'exempt'"))
+        errors.append(invalid("spec.type", of_named_type(kind), "must be 'Exempt' if and only if `name` is 'exempt'"))
     if kind == "Exempt":
         if limited is not None:
             errors.append(forbidden("spec.limited", "must be nil if the type is not Limited"))

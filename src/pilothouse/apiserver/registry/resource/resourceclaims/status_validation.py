@@ -14,7 +14,7 @@ from pilothouse.apiserver.field_errors import (
     invalid,
     not_supported,
     required,
-    shown_struct,
+    struct_value,
     too_long,
     too_many,
 )
@@ -164,7 +164,7 @@ def _validate_configuration(configuration: Object, path: str, names: RequestName
 def _validate_allocated_device_status(device: Object, path: str, allocated: Set[DeviceKey]) -> ErrorList:
     errors = _validate_device_id(device, path) + _validate_share(device, path)
     if _device_key(device) not in allocated:
-        errors.append(invalid(path, shown_struct(_device_key(device)), "must be an allocated device in the claim"))
+        errors.append(invalid(path, struct_value(_device_key(device)), "must be an allocated device in the claim"))
     conditions, child_path = device.get("conditions") or [], f"{path}.conditions"
     if len(conditions) > _MAX_CONDITIONS:
         errors.append(too_many(child_path, len(conditions), _MAX_CONDITIONS))

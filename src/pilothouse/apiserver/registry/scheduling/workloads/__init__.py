@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pilothouse.apiserver.field_errors import ErrorList, duplicate, repeated, required, shown_struct, too_many
+from pilothouse.apiserver.field_errors import ErrorList, duplicate, repeated, required, struct_value, too_many
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
@@ -69,7 +69,7 @@ def _validate_templates(templates: Sequence[Object], path: str) -> ErrorList:
             template_fields = {
                 name: template.get(name) for name in ("name", "schedulingPolicy", "schedulingConstraints")
             }
-            errors.append(duplicate(f"{path}[{position}]", shown_struct(template_fields.items())))
+            errors.append(duplicate(f"{path}[{position}]", struct_value(template_fields.items())))
     for position, template in enumerate(templates):
         child_path, name = f"{path}[{position}]", names[position]
         errors += scheduling_validation.validate_names(name, f"{child_path}.name", dns_label_errors(name))

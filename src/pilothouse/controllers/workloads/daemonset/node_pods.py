@@ -32,22 +32,22 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         return is_available(pod, self.min_ready_seconds, now)
 
 
-class Site(msgspec.Struct, frozen=True, kw_only=True):
+class NodePods(msgspec.Struct, frozen=True, kw_only=True):
     """A node with the pods that are on it or are pinned to it, first those of ``in_order``."""
 
     node: str
-    listed: bool = True
+    exists: bool = True
     """The node exists."""
     placement: Placement = MUST_NOT_RUN
     pods: tuple[Pod, ...] = ()
 
     @property
     def should_run(self) -> bool:
-        return self.listed and self.placement.should_run
+        return self.exists and self.placement.should_run
 
     @property
     def should_continue(self) -> bool:
-        return self.listed and self.placement.should_continue
+        return self.exists and self.placement.should_continue
 
 
 def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -64,6 +64,8 @@ def _rank(pod: Pod) -> tuple[bool, datetime.datetime, bool, str]:
     return (not pod.spec.node_name, pod.metadata.creation_timestamp or _LATEST, not is_ready(pod), pod.metadata.name)
 
 
-def waits_for_time(site: Site, rules: Rules, now: datetime.datetime) -> bool:
+def waits_for_time(node_pods: NodePods, rules: Rules, now: datetime.datetime) -> bool:
     """Whether a pod will become available without an event."""
-    return rules.min_ready_seconds > 0 and any(is_ready(pod) and not rules.is_available(pod, now) for pod in site.pods)
+    return rules.min_ready_seconds > 0 and any(
+        is_ready(pod) and not rules.is_available(pod, now) for pod in node_pods.pods
+    )
