@@ -41,6 +41,7 @@ class MetricsServer:
     def __init__(self, faults: Interceptor, versions: tuple[str, ...] = ("v1beta2", "v1beta1")) -> None:
         self.values: dict[str, list[Doc] | Callable[[], list[Doc]]] = {}
         self.versions = versions
+        self.preferred = ""
         self.asked: list[str] = []
         self._rule = Rule(Answer(NO_SUCH_PAGE), when=self._answer)
         faults.add(self._rule)
@@ -52,6 +53,8 @@ class MetricsServer:
             return False
         if len(parts) == 3:
             body: Doc = {"versions": [{"version": version} for version in self.versions]}
+            if self.preferred:
+                body["preferredVersion"] = {"version": self.preferred}
             self._rule.action = Answer(_json(body) if self.versions else NO_SUCH_PAGE)
             return True
         query = "&".join(f"{name}={values[0]}" for name, values in sorted(parse_qs(split.query).items()))

@@ -137,12 +137,40 @@ async def test_custom_metrics_api_version_is_discovered_once_per_period(hpa: Aut
     await hpa.autoscale(1, 5, per_pod("15"))
     await asyncio.sleep(PERIOD + 1)
     assert hpa.apis.asked[-1].startswith("v1beta1 ")
-    hpa.apis.versions = ("v1beta1", "v1beta2")
+    hpa.apis.versions = ("v1beta2", "v1beta1")
     await asyncio.sleep(PERIOD)
     assert hpa.apis.asked[-1].startswith("v1beta2 ")
-    hpa.apis.versions = ()
-    await asyncio.sleep(2 * PERIOD)
-    assert (await hpa.reasons())["ScalingActive"] == "False FailedGetPodsMetric"
+    hpa.apis.preferred = "v1beta1"
+    await asyncio.sleep(PERIOD)
+    assert hpa.apis.asked[-1].startswith("v1beta1 ")
+    hpa.apis.preferred, hpa.apis.versions = "v9", ("v9", "v1beta1", "v1beta2")
+    await asyncio.sleep(PERIOD)
+    assert hpa.apis.asked[-1].startswith("v1beta1 ")
+
+
+@cases(
+    "versions, reason",
+    {
+        "no such group": ((), "no custom metrics API (custom.metrics.k8s.io) registered"),
+        "only unknown versions": (("v9",), "no known available metric versions found"),
+    },
+)
+async def test_custom_metrics_api_that_is_not_there(
+    hpa: AutoscalerWorld, versions: tuple[str, ...], reason: str
+) -> None:
+    """Recorded from v1.36.2, with the order in which its text has the object and the error."""
+    hpa.apis.versions = versions
+    await hpa.deploy(2)
+    await hpa.pods(2)
+    await hpa.autoscale(1, 9, per_pod("15"), of_object(type="Value", value="1"))
+    await asyncio.sleep(PERIOD + 1)
+    unavailable = f"unable to fetch metrics from custom metrics API: {reason}"
+    assert await hpa.world.events("FailedGetPodsMetric") == [
+        f"HorizontalPodAutoscaler/web unable to get metric qps: {unavailable}"
+    ]
+    assert await hpa.world.events("FailedGetObjectMetric") == [
+        f"HorizontalPodAutoscaler/web unable to get metric qps: Deployment on default other/{unavailable}"
+    ]
 
 
 async def test_one_failing_metric_prevents_scale_down_but_not_scale_up(hpa: AutoscalerWorld) -> None:
@@ -246,8 +274,8 @@ async def test_resource_and_container_resource_metrics(
         "failed get object metric": (
             of_object(type="Value", value="1"),
             "FailedGetObjectMetric",
-            "unable to get metric qps: unable to fetch metrics from custom metrics API: the server could not find the "
-            "requested resource (get deployments.apps.custom.metrics.k8s.io other) on Deployment default/other",
+            "unable to get metric qps: Deployment on default other/unable to fetch metrics from custom metrics API: "
+            "the server could not find the requested resource (get deployments.apps.custom.metrics.k8s.io other)",
         ),
         "failed get external metric": (
             external(type="Value", value="1"),

@@ -15,7 +15,7 @@ from pilothouse.api.core import ObjectReference
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
-from pilothouse.client.errors import ApiError
+from pilothouse.client.errors import ApiError, NotFound
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.samples import MetricUnavailable, Sample
 from pilothouse.env import Env, Log
 from pilothouse.machinery.durations import DurationError, parse_duration
@@ -162,23 +162,24 @@ class MetricApis:
     async def _custom_root(self) -> str:
         now = self._env.monotonic()
         if not self._custom or now >= self._custom_until:
-            try:
-                response = await self._client.request("GET", f"/apis/{CUSTOM_GROUP}")
-                served = {
-                    served_version.version
-                    for served_version in msgspec.json.decode(response.body, type=_Group).versions
-                }
-            except (ApiError, OSError, msgspec.MsgspecError) as error:
-                raise MetricUnavailable(
-                    f"unable to fetch metrics from custom metrics API: {_error_text(error, 'get', CUSTOM_GROUP)}"
-                ) from error
-            version = next((candidate for candidate in CUSTOM_VERSIONS if candidate in served), "")
-            if not version:
-                raise MetricUnavailable(
-                    "unable to fetch metrics from custom metrics API: no known available metric versions found"
-                )
+            version = await self._custom_version()
             self._custom, self._custom_until = version, now + self._period
         return f"/apis/{CUSTOM_GROUP}/{self._custom}"
+
+    async def _custom_version(self) -> str:
+        """The preferred version of the custom API, or the first known one (``apiVersionsFromDiscovery``)."""
+        unavailable = "unable to fetch metrics from custom metrics API"
+        try:
+            response = await self._client.request("GET", f"/apis/{CUSTOM_GROUP}")
+            group = msgspec.json.decode(response.body, type=_Group)
+        except NotFound as error:
+            raise MetricUnavailable(f"{unavailable}: no custom metrics API ({CUSTOM_GROUP}) registered") from error
+        except (ApiError, OSError, msgspec.MsgspecError) as error:
+            raise MetricUnavailable(f"{unavailable}: {_error_text(error, 'get', CUSTOM_GROUP)}") from error
+        for served in (group.preferred_version, *group.versions):
+            if served.version in CUSTOM_VERSIONS:
+                return served.version
+        raise MetricUnavailable(f"{unavailable}: no known available metric versions found")
 
     async def _resource_of(self, group: str, kind: str) -> str:
         """``deployments.apps`` for a kind."""
@@ -207,6 +208,7 @@ class _Version(View, frozen=True):
 
 
 class _Group(View, frozen=True):
+    preferred_version: _Version = _Version()
     versions: tuple[_Version, ...] = ()
 
 

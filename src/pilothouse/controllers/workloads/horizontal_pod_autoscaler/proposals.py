@@ -179,8 +179,9 @@ class Proposals(msgspec.Struct, frozen=True):
             try:
                 value = await self.apis.object(metric.name, self.namespace, reference, selector)
             except MetricUnavailable as error:
-                described = f"{reference.kind} {self.namespace}/{reference.name}"
-                raise MetricUnavailable(f"unable to get metric {metric.name}: {error} on {described}") from error
+                # Upstream's arguments are in this order (``GetObjectMetricReplicas`` in replica_calculator.go, v1.36).
+                described = f"{reference.kind} on {self.namespace} {reference.name}"
+                raise MetricUnavailable(f"unable to get metric {metric.name}: {described}/{error}") from error
             if not shared:
                 replicas = by_value(self.pods, value, _milli(target.value or ""))
                 return replicas, f"{reference.kind} metric {metric.name}", MetricValueStatus(value=_shown(value))
