@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.packaged import packaged
+from pilothouse.machinery.api_resources import Discovery, GroupVersion, Resource
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -91,6 +92,26 @@ def built_in() -> tuple[ResourceInfo, ...]:
     """The built-in resources, in the order of discovery."""
     text = packaged("apiserver/data/resources.json")
     return msgspec.json.decode(text, type=tuple[ResourceInfo, ...])
+
+
+def built_in_discovery() -> Discovery:
+    """The built-in resources as a client discovers them, without a server."""
+    versions: dict[tuple[str, str], list[Resource]] = {}
+    for info in built_in():
+        resource = Resource(
+            info.group,
+            info.version,
+            info.resource,
+            info.kind,
+            info.namespaced,
+            info.verbs,
+            info.singular,
+            info.short_names,
+            info.categories,
+            tuple(info.subresources),
+        )
+        versions.setdefault((info.group, info.version), []).append(resource)
+    return Discovery(tuple(GroupVersion(*name, tuple(members)) for name, members in versions.items()))
 
 
 def _with_status(group: str, version: str, resource: str, kind: str, *, namespaced: bool) -> ResourceInfo:

@@ -3,12 +3,20 @@
 import datetime
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pilothouse.cli.clientside import PATHS, command_connection, command_flags, common_flags, namespace_flag
+from pilothouse.api.core import NAMESPACES
+from pilothouse.cli.clientside import (
+    PATHS,
+    CommandConnection,
+    command_connection,
+    command_flags,
+    common_flags,
+    namespace_flag,
+)
 from pilothouse.cli.program import UserError, serve
 from pilothouse.cli.resource_arguments import (
     find_resource,
@@ -22,9 +30,10 @@ from pilothouse.cli.terminal import escaped, escaped_json
 from pilothouse.client.errors import ApiError
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.machinery.flags import DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.api_resources import Resource
+from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.machinery.times import parse_time
-from pilothouse.why import NOT_FOUND, Evidence, Reference, ServerEvidence, explain, text_lines
+from pilothouse.why import NOT_FOUND, Evidence, Explanation, Reference, ServerEvidence, explain, text_lines
 from pilothouse.why.names import names_alike
 
 if TYPE_CHECKING:
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
     from pilothouse.machinery.api_resources import Discovery
 
 with lazy_imports():
+    from pilothouse.apiserver import resources
     from pilothouse.why import logs
 
 USAGE = """Explains the state of an object: deleted, pending, not ready, terminating, created. It follows the causing
@@ -86,6 +96,12 @@ def flag_set(program: str) -> FlagSet:
             "An audit log of the API server in format json; patterns and compression as for --decision-log",
         ),
         Flag(
+            "logs-only",
+            BOOL,
+            False,
+            "Ask no cluster, for example if that of the logs is gone: only the recorded changes are known then",
+        ),
+        Flag(
             "log-timeout",
             DURATION,
             60.0,
@@ -104,8 +120,10 @@ def run(program: str, words: Sequence[str]) -> int:
 
 
 async def _run(parsed: Parsed) -> int:
+    if parsed["logs-only"]:
+        return await _run_without_cluster(parsed)
     text, name = type_and_name(parsed.arguments)
-    async with command_connection(parsed, Env(), "pilothouse-why") as (client, info, own):
+    async with _connection(parsed) as (client, info, own):
         try:
             discovery = await client.discover()
             resource = find_resource(discovery, text)
@@ -121,15 +139,60 @@ async def _run(parsed: Parsed) -> int:
                     age = (Env().now() - begin[1]).total_seconds() if begin is not None else 0.0
         except ApiError as error:
             raise UserError(str(error)) from error
-    if parsed["output"] == "json":
-        print(escaped_json(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode()))
-    else:
-        print("\n".join(map(escaped, text_lines(explanation))))
+    _print(parsed, explanation)
     if explanation.state != NOT_FOUND:
         return 0
     for line in not_found_lines(reference, info.title, similar, age=age):
         print(escaped(line), file=sys.stderr)
     return 1
+
+
+@asynccontextmanager
+async def _connection(parsed: Parsed) -> "AsyncIterator[CommandConnection]":
+    """The connection of the command. Raises ``UserError``, which names ``--logs-only`` if there are logs."""
+    async with AsyncExitStack() as stack:
+        try:
+            connection = await stack.enter_async_context(command_connection(parsed, Env(), "pilothouse-why"))
+        except UserError as error:
+            if not parsed["decision-log"] and not parsed["audit-log"]:
+                raise
+            raise UserError(f"{error}. If the cluster is gone, --logs-only explains from the logs alone") from error
+        yield connection
+
+
+def _print(parsed: Parsed, explanation: Explanation) -> None:
+    if parsed["output"] == "json":
+        print(escaped_json(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode()))
+    else:
+        print("\n".join(map(escaped, text_lines(explanation))))
+
+
+async def _run_without_cluster(parsed: Parsed) -> int:
+    if parsed["at"]:
+        raise UserError("--at can't be used with logs: they do not say what was there at a time", code=2)
+    text, name = type_and_name(parsed.arguments)
+    async with _read_logs(parsed) as index:
+        resource = _built_in_or_custom(text)
+        reference = Reference(resource.group_resource, parsed["namespace"] or "default", name)
+        if not resource.namespaced or (not resource.version and not index.of_object(reference)):
+            reference = msgspec.structs.replace(reference, namespace="")
+        server = logs.NoServer(resources.built_in_discovery())
+        evidence = logs.LogEvidence(server, index, trusted_users=parsed["trusted-users"])
+        explanation = await explain(evidence, reference)
+    _print(parsed, explanation)
+    return 1 if explanation.state == NOT_FOUND else 0
+
+
+def _built_in_or_custom(text: str) -> Resource:
+    """The resource of a type, without a server: custom ones need their group (``gadgets.example.com``). Raises
+    ``UserError``."""
+    try:
+        return find_resource(resources.built_in_discovery(), text)
+    except UserError:
+        name, _dot, group = text.lower().partition(".")
+        if not group:
+            raise
+        return Resource(group, "", name, name.removesuffix("s"), namespaced=True)
 
 
 def not_found_lines(reference: Reference, cluster: str, similar: Sequence[str], *, age: float = 0.0) -> Iterator[str]:
@@ -162,12 +225,35 @@ async def _evidence(parsed: Parsed, client: "Client", discovery: "Discovery", re
     if not parsed["decision-log"] and not parsed["audit-log"]:
         yield server
         return
+    async with _read_logs(parsed) as index:
+        await _check_cluster(client, index)
+        yield logs.LogEvidence(server, index, trusted_users=parsed["trusted-users"])
+
+
+async def _check_cluster(client: "Client", index: "logs.LogIndex") -> None:
+    """Raises ``UserError`` if the logs have resourceVersions that the cluster has not reached."""
+    try:
+        reached = int((await client.list(NAMESPACES.metadata, limit=1)).metadata.resource_version)
+    except (ApiError, ValueError):
+        return  # forbidden, or no number: the explanation is of the objects that are found
+    if index.newest_version > reached:
+        raise UserError(
+            f"the logs are of another cluster: they go to resourceVersion {index.newest_version}, and this one is at "
+            f"{reached}. --logs-only explains from the logs alone"
+        )
+
+
+@asynccontextmanager
+async def _read_logs(parsed: Parsed) -> "AsyncIterator[logs.LogIndex]":
+    """The logs of the flags. Raises ``UserError``."""
     index = logs.LogIndex(Env())
     sources = [logs.LogSource(logs.DECISIONS, path) for path in parsed["decision-log"]]
     sources += [logs.LogSource(logs.AUDIT, path) for path in parsed["audit-log"]]
+    if not sources:
+        raise UserError("--logs-only needs --decision-log or --audit-log", code=2)
     try:
         await index.read(sources, seconds=parsed["log-timeout"])
-        yield logs.LogEvidence(server, index, trusted_users=parsed["trusted-users"])
+        yield index
     except logs.LogFileError as error:
         raise UserError(str(error)) from error
     finally:

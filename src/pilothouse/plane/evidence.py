@@ -47,6 +47,20 @@ class StoreEvidence:
         """Always true: the store has every change since its compaction."""
         return True
 
+    @property
+    def has_writes_of_users(self) -> bool:
+        """Always true."""
+        return True
+
+    @property
+    def has_objects(self) -> bool:
+        """Always true."""
+        return True
+
+    async def created_for(self, reference: Reference) -> list[Reference]:
+        """None: objects are found by their owner references."""
+        return []
+
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All changes of the object that are known, oldest first."""
         key = _key(reference)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from pilothouse.machinery.causes import RETRY, TIMER, Cause, Trigger
+from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.why.actors import FAULTS, actor_with_command, root_kind
 from pilothouse.why.changes import (
     CREATED,
@@ -31,11 +32,13 @@ from pilothouse.why.injected import injected
 from pilothouse.why.nearby import nearby
 from pilothouse.why.requests import last_request, relevant_differences
 from pilothouse.why.steps import FAULT, PROGRAM, UNKNOWN, USER, Step
+from pilothouse.why.unrecorded import is_evidence_of, unrecorded_write
 
 UnrecordedFault = Callable[[Reference, int], Step | None]
 """Returns the last fault of an object before a revision (0: any) that is recorded in no object, since a simulation
 caused it."""
 _MAX_LINKS = 16
+_MAX_SKEW = 2.0
 _MAX_BRANCHES = 3
 _MAX_STEPS = 80
 _MAX_CHANGES = 60
@@ -147,6 +150,9 @@ class Chain:
                     step.because = await self.injected(target, until=change.revision)
         if not step.because:
             step.because = self._unreachable_fault(cause, change.revision)
+        if not step.because and cause is not None and not evidence.has_writes_of_users:
+            missing = await unrecorded_write(evidence, change, cause, key_reference(cause), described)
+            step.because = [] if missing is None else [missing]
         if not step.because:
             step.root = root_kind(change)
             step.table += await self._missing_trigger(cause, step.root)
@@ -213,7 +219,7 @@ class Chain:
             candidates.values(), key=lambda candidate: (candidate.weight, candidate.change.revision), reverse=True
         )
         likely = [candidate for candidate in ordered if candidate.weight >= _MIN_WEIGHT]
-        if likely:
+        if likely or not self._evidence.has_writes_of_users:
             return likely[:_MAX_BRANCHES]
         # A trigger that changed nothing of weight passes on the cause of its writer, such as the annotation with which
         # the volume binder requests a volume.
@@ -234,7 +240,12 @@ class Chain:
         if trigger.type in (RETRY, TIMER) or not trigger.name:
             return None
         reference = Reference(trigger.resource, trigger.namespace, trigger.name)
-        return await self._evidence.change_at(reference, trigger.resource_version) if trigger.resource_version else None
+        if not trigger.resource_version:
+            return None
+        change = await self._evidence.change_at(reference, trigger.resource_version)
+        if change is None or self._evidence.has_writes_of_users or is_evidence_of(trigger, change):
+            return change
+        return None
 
     async def _missing_trigger(self, cause: Cause | None, root: str) -> list[str]:
         """The first trigger of a write, if the change behind it is no longer recorded."""
@@ -321,8 +332,18 @@ def _may_prune_history(change: ObjectChange) -> bool:
 
 def _may_be_caused_by(change: ObjectChange, other: ObjectChange) -> bool:
     """Whether one change may have caused another. Without resourceVersions changes are ordered by time, and a later
-    request may be recorded first."""
-    return other.revision < change.revision or not (other.resource_version and change.resource_version)
+    request may be recorded up to two seconds before."""
+    if other.revision < change.revision:
+        return True
+    return not (other.resource_version and change.resource_version) and _seconds_after(other, change) <= _MAX_SKEW
+
+
+def _seconds_after(other: ObjectChange, change: ObjectChange) -> float:
+    """How long after a change another one was recorded; 0 if a time is unknown."""
+    try:
+        return (parse_time(other.time) - parse_time(change.time)).total_seconds()
+    except TimeError:
+        return 0.0
 
 
 def _marks_deletion(change: ObjectChange, before: Document | None, after: Document | None) -> bool:

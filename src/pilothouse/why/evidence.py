@@ -91,6 +91,21 @@ class Evidence(Protocol):
         """Whether every change is recorded, as far back as the history goes. False if there is no history."""
         ...
 
+    @property
+    def has_writes_of_users(self) -> bool:
+        """Whether writes of users are recorded, too. Decision logs only have those of pilothouse's programs."""
+        ...
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether objects can be read. Without a cluster only their recorded changes are known."""
+        ...
+
+    async def created_for(self, reference: Reference) -> list[Reference]:
+        """The objects whose creation is recorded as one for this object, the newest first, if ``has_objects`` is
+        false: the pods of a ReplicaSet."""
+        ...
+
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All recorded changes of the object, oldest first."""
         ...
@@ -186,6 +201,20 @@ class ServerEvidence:
     def is_complete(self) -> bool:
         """Whether the API server records who changed what, as far as is known: False after a failed read."""
         return self._has_origins
+
+    @property
+    def has_writes_of_users(self) -> bool:
+        """As ``is_complete``: the history has the writes of all clients."""
+        return self._has_origins
+
+    @property
+    def has_objects(self) -> bool:
+        """Always true."""
+        return True
+
+    async def created_for(self, reference: Reference) -> list[Reference]:
+        """None: objects are found by their owner references."""
+        return []
 
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All recorded changes of the object, oldest first."""

@@ -5,7 +5,7 @@ import datetime
 from pilothouse.env import Env
 from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Evidence, Reference
-from pilothouse.why.states import lifetime
+from pilothouse.why.states import lifetime, recorded
 from pilothouse.why.states.registry import CHECKS, DEFAULT_CHECKS
 from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, Explanation
 from pilothouse.why.view import Finding, View
@@ -31,6 +31,8 @@ async def explain(evidence: Evidence, reference: Reference, *, time: datetime.da
 
 async def finding(view: View) -> Finding:
     """The result of the first check that applies; otherwise the object is as desired."""
+    if not view.evidence.has_objects:
+        return await recorded.recorded(view)
     if view.now is None:
         return await lifetime.deleted(view)
     for check in (*CHECKS[""], *CHECKS.get(view.reference.resource, DEFAULT_CHECKS)):

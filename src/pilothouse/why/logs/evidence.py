@@ -9,12 +9,14 @@ import msgspec
 from pilothouse.api.core import Event
 from pilothouse.machinery.causes import Cause
 from pilothouse.machinery.times import format_time
+from pilothouse.why.chain import key_reference
 from pilothouse.why.evidence import NO_ORIGINS, Document, ObjectChange, Reference, ServerEvidence
 from pilothouse.why.logs.changes import SHIFT, Timeline, Write, build_timeline, deletes, join_records, version_before
 from pilothouse.why.logs.documents import names_in, scaled_to, sent_fields, with_replicas, written_object
 from pilothouse.why.logs.index import Located, LogIndex
 from pilothouse.why.logs.inference import Reported, component_of, inferred_cause, reported_by
 from pilothouse.why.logs.lines import AUDIT, DECISIONS, Bodies, Record, read_bodies
+from pilothouse.why.logs.without_server import NoServer
 from pilothouse.why.trust import trusted_cause
 
 _EVENTS = "events"
@@ -25,7 +27,9 @@ _WITH_BODIES = frozenset({"Request", "RequestResponse"})
 class LogEvidence:
     """``Evidence`` from logs and an API server. Create a new one for each explanation."""
 
-    def __init__(self, server: ServerEvidence, index: LogIndex, *, trusted_users: Collection[str] = ()) -> None:
+    def __init__(
+        self, server: ServerEvidence | NoServer, index: LogIndex, *, trusted_users: Collection[str] = ()
+    ) -> None:
         self._server = server
         self._index = index
         self._trusted_users = frozenset(trusted_users)
@@ -34,6 +38,7 @@ class LogEvidence:
         self._timelines: dict[Reference, Timeline] = {}
         self._live: dict[Reference, Document | None] = {}
         self._documents: dict[tuple[Reference, int], Document | None] = {}
+        self._has_audit_log = AUDIT in index.kinds
         if not index.kinds:
             self.unseen["the logs: there are no writes in them"] = None
         if index.kinds == {AUDIT} and not index.levels & _WITH_BODIES:
@@ -58,6 +63,26 @@ class LogEvidence:
     def is_complete(self) -> bool:
         """Always false: an audit policy may leave out changes, and decision logs have those of some programs."""
         return False
+
+    @property
+    def has_writes_of_users(self) -> bool:
+        """Whether there is an audit log, or a history in the API server."""
+        return self._has_audit_log or self._server.has_writes_of_users
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether there is an API server."""
+        return self._server.has_objects
+
+    async def created_for(self, reference: Reference) -> list[Reference]:
+        """The objects whose creation is in a decision log with this one as the key, the newest first."""
+        records = [located.record for located in self._index.created_for(f"{reference.namespace}/{reference.name}")]
+        created = [
+            Reference(record.resource, record.namespace, record.name)
+            for record in reversed(records)
+            if record.cause is not None and key_reference(record.cause) == reference
+        ]
+        return list(dict.fromkeys(created))
 
     async def get(self, reference: Reference) -> Document | None:
         """The object now; None if it does not exist."""

@@ -57,6 +57,7 @@ class LogIndex:
         self._anchors: list[tuple[int, int]] = []
         self._spacing = 1
         self._seen_versions = 0
+        self._highest = 0
         self.unseen: dict[str, None] = {}
         """What was not read, and why."""
         self.kinds: set[str] = set()
@@ -120,9 +121,17 @@ class LogIndex:
         self._add_entry(_object_hash(record.resource, record.namespace, record.name), location)
         if record.name and record.resource in _COLLECTIONS and record.subresource != "status":
             self._add_entry(_collection_hash(record.resource, record.namespace), location)
+        if (
+            record.verb == "create"
+            and not record.subresource
+            and record.source == DECISIONS
+            and record.cause is not None
+        ):
+            self._add_entry(_creator_hash(record.cause.key), location)
         if not record.name and record.audit_id and record.source == AUDIT:
             self._add_entry(_request_hash(record.audit_id), location)
         if record.version:
+            self._highest = max(self._highest, record.version)
             self._seen_versions += 1
             if self._seen_versions % self._spacing == 0:
                 self._anchors.append((record.at, record.version))
@@ -168,6 +177,24 @@ class LogIndex:
             ),
             key=lambda located: (located.record.at, located.location),
         )
+
+    def created_for(self, key: str) -> list[Located]:
+        """The records of decision logs about objects that were created in a sync of a key, oldest first."""
+        records = self._read_records(
+            _creator_hash(key),
+            lambda record: (
+                record.verb == "create"
+                and not record.subresource
+                and record.cause is not None
+                and record.cause.key == key
+            ),
+        )
+        return sorted(records, key=lambda located: (located.record.at, located.location))
+
+    @property
+    def newest_version(self) -> int:
+        """The highest resourceVersion that was read; 0 if there is none."""
+        return self._highest
 
     def of_request(self, audit_id: str) -> Record | None:
         """The audit event of a create with generateName."""
@@ -247,6 +274,10 @@ def _object_hash(resource: str, namespace: str, name: str) -> int:
 
 def _collection_hash(resource: str, namespace: str) -> int:
     return hash(("every", resource, namespace)) & (2**64 - 1)
+
+
+def _creator_hash(key: str) -> int:
+    return hash(("created for", key)) & (2**64 - 1)
 
 
 def _request_hash(audit_id: str) -> int:

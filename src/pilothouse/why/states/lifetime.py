@@ -9,7 +9,7 @@ from pilothouse.why.changes import METADATA, SPEC, summary
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.evidence import ObjectChange, newest_spec_changes
 from pilothouse.why.requests import is_binding, last_request
-from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step
+from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step, tree_lines
 from pilothouse.why.view import Finding, View
 
 
@@ -18,9 +18,11 @@ async def deleted(view: View) -> Finding:
     changes = await view.changes()
     deletion_change = next((change for change in reversed(changes) if change.type == "DELETED"), None)
     if deletion_change is None and changes:
+        # Its last recorded change, such as that it became ready, did not lead to its deletion.
+        text = f"{view.title} is gone, and by whom it was deleted is not recorded"
         last = await view.chain.step(changes[-1])
-        text = f"{view.title} is gone, and its deletion is not recorded; what is known last of it follows"
-        return Finding("deleted", (Step(text=text, object=view.title, because=[last]),))
+        step = Step(text=text, object=view.title, root=UNKNOWN, table=["recorded before:", *tree_lines(last)])
+        return Finding("deleted", (step,))
     if deletion_change is None:
         step = Step(text=f"{view.title} is not there, and no change of it is known", object=view.title, root=UNKNOWN)
         return Finding(NOT_FOUND, (step,))

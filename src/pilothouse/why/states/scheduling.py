@@ -11,7 +11,7 @@ from pilothouse.semantics.pods import effective_requests, is_terminal
 from pilothouse.why.evidence import newest_spec_changes
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.pods import missing_object
-from pilothouse.why.steps import STATE, Step
+from pilothouse.why.steps import STATE, UNKNOWN, Step
 from pilothouse.why.view import Finding, View, typed
 
 _MAX_NODES = 1000
@@ -35,6 +35,7 @@ _COMPUTED_REASONS = (
 _DEFAULT = "default-scheduler"
 _CORDON = "node.kubernetes.io/unschedulable"
 _CORDONED = Taint(key=_CORDON, effect=NO_SCHEDULE)
+_TAINT_OF_CONTROLLERS = "taint node.kubernetes.io/"
 UNSCHEDULABLE = "unschedulable"
 """Cordoning, as an argument of ``node_change``."""
 SELECTED = "selected"
@@ -286,7 +287,11 @@ class NodeGroups:
 
 async def node_change(node: View, change_kind: str) -> Step | None:
     """The last change that added a taint to a node (``taint KEY``) or cordoned it (``unschedulable``)."""
-    for change in reversed(await node.changes()):
+    changes = await node.changes()
+    if not node.evidence.has_writes_of_users and not change_kind.startswith(_TAINT_OF_CONTROLLERS):
+        done = "cordoned" if change_kind == UNSCHEDULABLE else f"given the {change_kind}"
+        return node.step(f"was {done}, and by whom is not recorded", root=UNKNOWN)
+    for change in reversed(changes):
         if change.type == "DELETED":
             return None
         before, after = await node.evidence.before(change), await node.evidence.after(change)

@@ -404,7 +404,7 @@ class _SyncContext:
         status = self._report.status
         record_decision(
             f"status: {status.current_replicas} replicas, {status.desired_replicas} desired; "
-            f"{self._arithmetic or 'no metric'}"
+            f"{self._arithmetic or self._report.failure() or 'no metric'}"
         )
         meta = self._autoscaler.metadata
         try:

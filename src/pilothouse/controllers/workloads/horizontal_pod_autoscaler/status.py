@@ -46,6 +46,14 @@ class Report:
     def is_true(self, condition: str) -> bool:
         return is_condition_true(self.status.conditions, condition)
 
+    def failure(self) -> str:
+        """The reason and message of the first condition because of which no count was computed; empty if there is
+        none."""
+        for condition in self.status.conditions:
+            if condition.type in (ABLE, ACTIVE) and condition.status == "False":
+                return f"{condition.reason}: {condition.message}"
+        return ""
+
     def set_status(
         self,
         current: int,
