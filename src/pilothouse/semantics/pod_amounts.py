@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pilothouse.machinery.quantities import Quantity, parse_quantity
+from pilothouse.semantics.pods import is_pod_level
 
 Amounts = dict[str, Quantity]
 Json = dict[str, Any]
@@ -18,11 +19,6 @@ _ZERO = Quantity(0)
 def amounts(listed: Mapping[str, Any] | None) -> Amounts:
     """A parsed ResourceList. Raises ``QuantityError`` for an invalid quantity."""
     return {name: parse_quantity(str(text)) for name, text in (listed or {}).items()}
-
-
-def is_pod_level(name: str) -> bool:
-    """Whether a pod may request it at pod level."""
-    return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
 def has_pod_level_resources(spec: Json) -> bool:

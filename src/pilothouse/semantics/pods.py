@@ -109,13 +109,15 @@ def max_restart_counts(pod: Pod) -> tuple[int, int]:
     )
 
 
-def effective_requests(pod: Pod, missing: Mapping[str, int] = NOTHING_ASSUMED) -> dict[str, int]:
+def effective_requests(
+    pod: Pod, missing: Mapping[str, int] = NOTHING_ASSUMED, *, pod_level: bool = True
+) -> dict[str, int]:
     """The pod's requests: ``cpu`` in milli-units, others in whole units.
 
     Containers run together with the sidecars; a plain init container runs only with the sidecars started before it, so
     the result is the larger of the two, plus the overhead of the runtime. Pod-level requests of cpu, memory and huge
-    pages replace the sum of the containers. A container without a request of a resource in ``missing`` counts with that
-    value (upstream's ``NonMissingContainerRequests``).
+    pages replace the sum of the containers, unless ``pod_level`` is false. A container without a request of a resource
+    in ``missing`` counts with that value (upstream's ``NonMissingContainerRequests``).
     """
     spec = pod.spec
     total: dict[str, int] = {}
@@ -134,12 +136,18 @@ def effective_requests(pod: Pod, missing: Mapping[str, int] = NOTHING_ASSUMED) -
                 _add(need, container.resources.requests, missing)
             _raise(peak, need)
         _raise(total, peak)
-    for name, text in spec.resources.requests.items():
-        if name in ("cpu", "memory") or name.startswith("hugepages-"):
-            total[name] = _amount(name, text)
+    if pod_level:
+        for name, text in spec.resources.requests.items():
+            if is_pod_level(name):
+                total[name] = _amount(name, text)
     if spec.overhead:
         _add(total, spec.overhead, NOTHING_ASSUMED)
     return total
+
+
+def is_pod_level(name: str) -> bool:
+    """Whether a pod may request the resource at pod level."""
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
 def host_ports(pod: Pod) -> tuple[tuple[str, str, int], ...]:

@@ -101,6 +101,30 @@ def test_the_number_of_pods_is_limited() -> None:
         "resource without allocatable is skipped": (pod("p", "1", "0"), node(cpu="4", memory="0"), [], 75),
         # noderesources/resource_allocation_test.go: a container without requests counts as 100m and 200Mi
         "defaults for a pod without requests": (pod(), node(cpu="1", memory="2000Mi"), [], (90 + 90) // 2),
+        "pod-level requests of the pod do not count": (
+            pod("p", "2", resources={"requests": {"cpu": "5", "memory": "6000Mi"}}),
+            node(cpu="10", memory="10000Mi"),
+            [],
+            (80 + 98) // 2,
+        ),
+        "pod-level requests of pods on the node do": (
+            pod("p", "0", "0"),
+            node(cpu="10", memory="10000Mi"),
+            [pod("q", "2", resources={"requests": {"memory": "6000Mi"}})],
+            (80 + 40) // 2,
+        ),
+        "with them there are defaults only of what nothing requests": (
+            pod("p", "0", "0"),
+            node(cpu="1", memory="10000Mi"),
+            [
+                pod(
+                    "q",
+                    containers=[{"name": "a"}, {"name": "b", "resources": {"requests": {"cpu": "400m"}}}],
+                    resources={"requests": {"hugepages-2Mi": "2Mi"}},
+                )
+            ],
+            (60 + 96) // 2,
+        ),
         "defaults container by container": (
             pod(containers=[{"name": "a"}, {"name": "b", "resources": {"requests": {"cpu": "400m"}}}]),
             node(cpu="1", memory="2000Mi"),

@@ -16,7 +16,7 @@ from pilothouse.machinery.quantities import parse_quantity
 from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.term_limits import too_many_affinity_terms, too_many_constraints
 from pilothouse.semantics.nodes import PREFER_NO_SCHEDULE, untolerated_taint
-from pilothouse.semantics.pods import effective_requests, host_ports
+from pilothouse.semantics.pods import effective_requests, host_ports, is_pod_level
 from pilothouse.semantics.volumes import claim_names, ephemeral_claim_name
 
 DEFAULT_REQUESTS = {"cpu": 100, "memory": 200 * 1024 * 1024}
@@ -175,8 +175,8 @@ class PodInfo:
     __slots__ = (
         "affinity_terms", "claim_names", "ephemeral_claim_names", "hard_constraints", "host_ports", "is_best_effort",
         "key", "labels", "namespace", "node_affinity", "node_names", "non_zero_cpu", "non_zero_memory", "pod",
-        "positive_requests", "preferred_node_affinity_terms", "priority", "requests", "selects_nodes", "signature",
-        "soft_constraints", "tolerates_unschedulable", "tolerations", "too_many_terms",
+        "positive_requests", "preferred_node_affinity_terms", "priority", "requests", "score_cpu", "score_memory",
+        "selects_nodes", "signature", "soft_constraints", "tolerates_unschedulable", "tolerations", "too_many_terms",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
@@ -189,6 +189,12 @@ class PodInfo:
         self.requests = requests = effective_requests(pod)
         self.positive_requests = tuple((name, amount) for name, amount in sorted(requests.items()) if amount > 0)
         self.non_zero_cpu, self.non_zero_memory = _non_zero_requests(pod, requests)
+        self.score_cpu, self.score_memory = self.non_zero_cpu, self.non_zero_memory
+        """What LeastAllocated counts for the pod while it is scheduled: the requests of its containers alone, whatever
+        it requests at pod level (``enablePodLevelResources`` is off in that scorer)."""
+        if spec.resources.requests:
+            container_requests = effective_requests(pod, DEFAULT_REQUESTS, pod_level=False)
+            self.score_cpu, self.score_memory = container_requests["cpu"], container_requests["memory"]
         # NodeResourcesBalancedAllocation skips such pods, else they would pile up on one node (kubernetes#129138).
         self.is_best_effort = not requests.get("cpu") and not requests.get("memory")
         self.host_ports = host_ports(pod)
@@ -234,16 +240,23 @@ class PodInfo:
                 ephemeral = (volume for volume in spec.volumes if volume.ephemeral is not None)
                 self.ephemeral_claim_names = tuple(ephemeral_claim_name(pod, volume) for volume in ephemeral)
         self.signature: Hashable = (
-            self.positive_requests, self.non_zero_cpu, self.non_zero_memory, spec.tolerations, self.node_affinity,
+            self.positive_requests, self.score_cpu, self.score_memory, spec.tolerations, self.node_affinity,
             self.host_ports, spec.node_name,
         )  # fmt: skip
 
 
 def _non_zero_requests(pod: Pod, requests: dict[str, int]) -> tuple[int, int]:
-    """Requests of cpu and memory, with ``DEFAULT_REQUESTS`` for containers that have none."""
+    """Requests of cpu and memory, with ``DEFAULT_REQUESTS`` for containers that have none.
+
+    A pod with pod-level requests gets the defaults only of resources that neither it nor a container requests
+    (``getNonMissingContainerRequests``).
+    """
     if "cpu" in requests and "memory" in requests and len(pod.spec.containers) == 1 and not pod.spec.init_containers:
         return requests["cpu"], requests["memory"]
-    non_zero = effective_requests(pod, DEFAULT_REQUESTS)
+    missing = DEFAULT_REQUESTS
+    if any(map(is_pod_level, pod.spec.resources.requests)):
+        missing = {name: amount for name, amount in DEFAULT_REQUESTS.items() if name not in requests}
+    non_zero = effective_requests(pod, missing)
     return non_zero["cpu"], non_zero["memory"]
 
 

@@ -55,12 +55,12 @@ def least_allocated(pod_info: PodInfo, node_info: NodeInfo) -> int:
     total = weights = 0
     if node_info.allocatable_cpu:
         weights = 1
-        left = node_info.allocatable_cpu - node_info.non_zero_requested_cpu - pod_info.non_zero_cpu
+        left = node_info.allocatable_cpu - node_info.non_zero_requested_cpu - pod_info.score_cpu
         if left > 0:
             total = left * MAX_NODE_SCORE // node_info.allocatable_cpu
     if node_info.allocatable_memory:
         weights += 1
-        left = node_info.allocatable_memory - node_info.non_zero_requested_memory - pod_info.non_zero_memory
+        left = node_info.allocatable_memory - node_info.non_zero_requested_memory - pod_info.score_memory
         if left > 0:
             total += left * MAX_NODE_SCORE // node_info.allocatable_memory
     return total // weights if weights else 0
