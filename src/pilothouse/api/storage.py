@@ -125,9 +125,10 @@ class VolumeAttributesClass(View, frozen=True):
 
 class DriverSpec(View, frozen=True):
     """The requirements of a CSI driver. ``attach_required`` None means True. With ``se_linux_mount`` volumes are
-    mounted with the SELinux label of the pod."""
+    mounted with the SELinux label of the pod, with ``storage_capacity`` it publishes CSIStorageCapacity objects."""
 
     attach_required: bool | None = None
+    storage_capacity: bool | None = None
     se_linux_mount: bool | None = None
 
 
@@ -165,7 +166,9 @@ class VolumeAttachment(View, frozen=True):
 
 
 class VolumeNodeResources(View, frozen=True):
-    count: int = 0
+    """How many volumes of a driver can be attached. None means that there is no limit."""
+
+    count: int | None = None
 
 
 class CSINodeDriver(View, frozen=True):

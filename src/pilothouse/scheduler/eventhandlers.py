@@ -11,9 +11,9 @@ from pilothouse.scheduler.backend.cache import Cache
 from pilothouse.scheduler.backend.scheduling_queue import PriorityQueue, QueuedPodInfo
 from pilothouse.scheduler.framework.runtime import Framework
 from pilothouse.scheduler.framework.types import NodeChange, PodInfo, PodState, node_change
-from pilothouse.scheduler.plugins import volume_binding
 from pilothouse.scheduler.plugins.volume_binder import VolumeBinder
 from pilothouse.scheduler.queueing_hints import (
+    VOLUME_PLUGINS,
     is_schedulable_after_node_change,
     is_schedulable_after_pod_added,
     is_schedulable_after_pod_removed,
@@ -195,7 +195,7 @@ class EventHandlers:
         if self._queue.has_unschedulable_pods():
             self._move_pods(
                 lambda pod_info, rejected_by: (
-                    volume_binding.NAME in rejected_by
+                    not rejected_by.isdisjoint(VOLUME_PLUGINS)
                     and (not name or (pod_info.namespace == namespace and name in pod_info.claim_names))
                 ),
                 "PersistentVolumeClaimUpdate" if name else "PersistentVolumeUpdate",

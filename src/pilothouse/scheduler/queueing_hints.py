@@ -15,14 +15,20 @@ from pilothouse.scheduler.plugins import (
     node_ports,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     taint_toleration,
     volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
 from pilothouse.scheduler.plugins.interpod_affinity import NamespaceLister
 
 CLUSTER_WIDE_PLUGINS = (pod_topology_spread.NAME, interpod_affinity.NAME)
 """The plugins whose result for a node depends on pods of other nodes. Only they have hints for pods that are added."""
+
+VOLUME_PLUGINS = frozenset((volume_restrictions.NAME, node_volume_limits.NAME, volume_binding.NAME, volume_zone.NAME))
+"""The plugins whose result depends on claims, volumes, and what CSI drivers report."""
 
 _NODE_HINTS: Mapping[str, Callable[[PodInfo, NodeChange], bool]] = {
     node_unschedulable.NAME: node_unschedulable.is_schedulable_after_node_change,
@@ -31,7 +37,9 @@ _NODE_HINTS: Mapping[str, Callable[[PodInfo, NodeChange], bool]] = {
     node_affinity.NAME: node_affinity.is_schedulable_after_node_change,
     node_ports.NAME: node_ports.is_schedulable_after_node_change,
     node_resources_fit.NAME: node_resources_fit.is_schedulable_after_node_change,
+    volume_restrictions.NAME: volume_restrictions.is_schedulable_after_node_change,
     volume_binding.NAME: volume_binding.is_schedulable_after_node_change,
+    volume_zone.NAME: volume_zone.is_schedulable_after_node_change,
     pod_topology_spread.NAME: pod_topology_spread.is_schedulable_after_node_change,
     interpod_affinity.NAME: interpod_affinity.is_schedulable_after_node_change,
 }
@@ -65,6 +73,14 @@ def is_schedulable_after_pod_removed(
         # Its resources, or its place among the pods of the node.
         or node_resources_fit.NAME in rejected_by
         or (node_ports.NAME in rejected_by and node_ports.is_schedulable_after_pod_removed(pod_info, removed))
+        or (
+            volume_restrictions.NAME in rejected_by
+            and volume_restrictions.is_schedulable_after_pod_removed(pod_info, removed)
+        )
+        or (
+            node_volume_limits.NAME in rejected_by
+            and node_volume_limits.is_schedulable_after_pod_removed(pod_info, removed)
+        )
         or _is_schedulable_without_labels(pod_info, rejected_by, removed, namespaces)
     )
 

@@ -44,6 +44,7 @@ from pilothouse.scheduler.plugins.dynamic_resources import NO_CLAIMS_TO_DEALLOCA
 from pilothouse.scheduler.plugins.volume_binder import AssumedVolumes, BindingError, VolumeBinder
 from pilothouse.scheduler.queueing_hints import CLUSTER_WIDE_PLUGINS
 from pilothouse.scheduler.schedule_one import ScheduleResult, SchedulingAlgorithm
+from pilothouse.semantics.volumes import claim_names
 
 if TYPE_CHECKING:
     from pilothouse.scheduler.plugins.default_preemption import Candidate, PostFilterResult
@@ -103,7 +104,7 @@ class Scheduler:
         self._default_selectors = DefaultSelectors(informers)
         self._pdbs: SharedInformer[PodDisruptionBudget] | None = None
         self._queue = PriorityQueue(env, self._metrics)
-        self._volume_binder = VolumeBinder(client, informers)
+        self._volume_binder = VolumeBinder(client, informers, self._log)
         self._framework = Framework(self._cache, self._namespaces, self._volume_binder)
         self._algorithm = SchedulingAlgorithm(
             self._framework, self._default_selectors.default_selector, self._random, self._metrics
@@ -139,10 +140,16 @@ class Scheduler:
                 await self._write_slots.acquire()
                 await self._api_calls.recorder.room()
                 queued_pod = await self._queue.pop()
+                if not self._volume_binder.csi.started and self._has_claims(queued_pod):
+                    await self._volume_binder.csi.start()
                 begin_sync(self._name, queued_pod.key, queued_pod.taken)
                 cycle(queued_pod, group)
                 # Let binding cycles and events run between two decisions.
                 await asyncio.sleep(0)
+
+    def _has_claims(self, queued_pod: QueuedPodInfo) -> bool:
+        pod = self._pods.cache.get(queued_pod.key)
+        return pod is not None and bool(pod.spec.volumes) and bool(claim_names(pod))
 
     def _caches(self) -> tuple[SharedInformer[Any], ...]:
         return (

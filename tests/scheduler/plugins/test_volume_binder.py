@@ -7,11 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 from tests.nodes.world import World
+from tests.scheduler.conftest import create_priority_classes
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, PODS
-from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES
+from pilothouse.api.storage import (
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+)
 from pilothouse.client import merge_patch
-from pilothouse.client.interceptor import Rule, conflict
+from pilothouse.client.interceptor import Rule, conflict, fail
 from pilothouse.semantics.volumes import BIND_COMPLETED, SELECTED_NODE
 
 Doc = dict[str, Any]
@@ -101,12 +109,13 @@ async def test_a_pod_waits_for_its_claim_and_for_its_volume(world: World) -> Non
 @pytest.mark.parametrize(
     ("on", "there", "message"),
     [
-        ("elsewhere", True, "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."),
         (
-            "",
-            False,
-            "0/2 nodes are available: 2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).",
+            "elsewhere",
+            True,
+            "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity. "
+            + NOT_HELPFUL.format(2),
         ),
+        ("", False, '0/2 nodes are available: persistentvolume "v" not found. not found'),
     ],
 )
 async def test_a_volume_that_no_node_can_reach(world: World, on: str, there: bool, message: str) -> None:
@@ -117,7 +126,7 @@ async def test_a_volume_that_no_node_can_reach(world: World, on: str, there: boo
     await bind(world)
     await make_pod(world)
     await asyncio.sleep(1)
-    assert await why(world) == f"{message} {NOT_HELPFUL.format(2)}"
+    assert await why(world) == message
     if there:
         await world.create_node("elsewhere")
         await world.label_node("elsewhere", "kubernetes.io/hostname", "elsewhere")
@@ -260,3 +269,98 @@ async def test_the_claim_of_an_ephemeral_volume_must_belong_to_the_pod(world: Wo
     await create_claim(world, "p-e")
     await asyncio.sleep(5)
     assert "PVC default/p-e was not created for pod default/p (pod is not owner)" in await why(world)
+
+
+async def test_a_read_write_once_pod_claim_is_used_by_one_pod(world: World) -> None:
+    await create_priority_classes(world)
+    await create_class(world, "now")
+    await create_claim(world, class_name="now", accessModes=["ReadWriteOncePod"])
+    await create_volume(world, storageClassName="now", accessModes=["ReadWriteOncePod"])
+    await bind(world)
+    await make_pod(world)
+    await make_pod(world, "q")
+    await asyncio.sleep(1)
+    assert [bool(await where(world, name)) for name in "pq"] == [True, False]
+    assert "2 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode" in await why(
+        world, "q"
+    )
+    await make_pod(world, "high", priorityClassName="high")
+    await asyncio.sleep(1)
+    assert (await world.existing()).metadata.deletion_timestamp is not None, "preempted"
+    await world.delete("p", grace=0)
+    await asyncio.sleep(1)
+    assert await where(world, "high")
+    await world.delete("high", grace=0)
+    await asyncio.sleep(1)
+    assert await where(world, "q")
+
+
+DRIVERS = [{"name": "vendor.com", "nodeID": "n", "topologyKeys": None, "allocatable": {"count": 1}}]
+ON_A = {"kubernetes.io/hostname": "a"}
+
+
+async def test_no_more_volumes_than_a_driver_can_attach_to_a_node(world: World) -> None:
+    await create_class(world, "now")
+    for name in "cd":
+        await create_claim(world, name, class_name="now")
+        await create_volume(world, f"v{name}", storageClassName="now")
+        await bind(world, name, f"v{name}")
+    await world.client.create(CSI_NODES.raw, {"metadata": {"name": "a"}, "spec": {"drivers": DRIVERS}})
+    for number, claim in enumerate("ccd"):
+        await make_pod(world, f"p{number}", claim, nodeSelector=ON_A)
+    await asyncio.sleep(1)
+    assert [await where(world, f"p{number}") for number in range(3)] == ["a", "a", ""], "a volume counts once"
+    assert "1 node(s) exceed max volume count" in await why(world, "p2")
+    more = merge_patch({"spec": {"drivers": [{**DRIVERS[0], "allocatable": {"count": 2}}]}})
+    await world.client.patch(CSI_NODES.raw, "a", more)
+    await asyncio.sleep(1)
+    assert await where(world, "p2") == "a"
+
+
+async def test_volumes_that_are_attached_count_without_pods(world: World) -> None:
+    await create_class(world, "now")
+    for name in "cd":
+        await create_claim(world, name, class_name="now")
+        await create_volume(world, f"v{name}", storageClassName="now")
+        await bind(world, name, f"v{name}")
+    await world.client.create(CSI_NODES.raw, {"metadata": {"name": "a"}, "spec": {"drivers": DRIVERS}})
+    source = {"attacher": "vendor.com", "nodeName": "a", "source": {"persistentVolumeName": "vd"}}
+    await world.client.create(VOLUME_ATTACHMENTS.raw, {"metadata": {"name": "old"}, "spec": source})
+    await make_pod(world, nodeSelector=ON_A)
+    await asyncio.sleep(1)
+    assert "1 node(s) exceed max volume count" in await why(world)
+    await world.client.delete(VOLUME_ATTACHMENTS, "old")
+    await asyncio.sleep(1)
+    assert await where(world) == "a"
+
+
+async def test_a_node_needs_enough_storage_capacity(world: World) -> None:
+    await create_class(world, provisioner="vendor.com", **LATER)
+    await world.client.create(CSI_DRIVERS.raw, {"metadata": {"name": "vendor.com"}, "spec": {"storageCapacity": True}})
+    for name, capacity in (("a", {"capacity": "10Gi", "maximumVolumeSize": "1Gi"}), ("b", {"capacity": "500Mi"})):
+        topology = {"matchLabels": {"kubernetes.io/hostname": name}}
+        body = {"metadata": {"name": name}, "storageClassName": "local", "nodeTopology": topology, **capacity}
+        await world.client.create(CSI_STORAGE_CAPACITIES.raw, body, "default")
+    for name, size in (("small", "200Mi"), ("middle", "1Gi"), ("large", "2Gi")):
+        await create_claim(world, name, resources={"requests": {"storage": size}})
+        await make_pod(world, name, name)
+    await asyncio.sleep(1)
+    assert [await selected(world, name) for name in ("middle", "large")] == ["a", ""]
+    assert await selected(world, "small")
+    assert (await why(world, "large")).startswith(
+        "0/2 nodes are available: 2 node(s) did not have enough free storage."
+    )
+    more = merge_patch({"maximumVolumeSize": "3Gi"})
+    await world.client.patch(CSI_STORAGE_CAPACITIES.raw, "a", more, "default")
+    await asyncio.sleep(1)
+    assert await selected(world, "large") == "a"
+
+
+async def test_claims_on_a_server_without_capacities_and_with_fewer_permissions(world: World) -> None:
+    world.scheduler_faults.add(Rule(fail(404), verb="list", resource="csistoragecapacities"))
+    world.scheduler_faults.add(Rule(fail(403), verb="list", resource="volumeattachments"))
+    await create_class(world, **LATER)
+    await create_claim(world)
+    await make_pod(world)
+    await asyncio.sleep(1)
+    assert await selected(world)

@@ -18,7 +18,7 @@ import msgspec
 from pilothouse.api.core import Node, Pod
 from pilothouse.scheduler.backend.match_counts import TEMPLATE_HASH, MatchCountIndex, MatchCounts, Topologies, Topology
 from pilothouse.scheduler.backend.nominator import Nominator
-from pilothouse.scheduler.framework.types import AffinityTerm, NodeInfo, PodInfo, PodState
+from pilothouse.scheduler.framework.types import AffinityTerm, NodeInfo, PodInfo, PodState, update_count
 
 _MAX_CHANGES = 65536
 _MAX_LABELS = 64
@@ -60,6 +60,8 @@ class Cache:
         """Pods of nodes that are not in the cache, by node name."""
         self._label_values: dict[str, list[str | None]] = {}
         self._label_values_version = (-1, -1)
+        self.claim_users: dict[str, int] = {}
+        """The number of pods on nodes that use a claim, by its namespace and name."""
         self.match_counts = MatchCountIndex(self._assigned_pods)
         self.topologies = Topologies()
         self.existing_anti_affinity: dict[AffinityTerm, MatchCounts] = {}
@@ -274,7 +276,9 @@ class Cache:
             self._pods_without_node.setdefault(pod_state.node_name, {})[pod_state.key] = pod_state
 
     def update_match_counts(self, pod_state: PodState, sign: int) -> None:
-        """Add the pod (1) to everything that topology spread and inter-pod affinity count, or remove it (-1)."""
+        """Add the pod (1) to everything that is counted for the whole cluster, or remove it (-1)."""
+        for name in pod_state.pod_info.claim_names:
+            update_count(self.claim_users, f"{pod_state.pod_info.namespace}/{name}", sign)
         if self.match_counts:
             self.match_counts.update(pod_state, sign)
         terms = pod_state.pod_info.affinity_terms

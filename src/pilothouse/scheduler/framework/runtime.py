@@ -19,8 +19,11 @@ from pilothouse.scheduler.plugins import (
     node_unschedulable,
     pod_topology_spread,
     taint_toleration,
+    volume_restrictions,
+    volume_zone,
 )
 from pilothouse.scheduler.plugins.interpod_affinity import NamespaceLister
+from pilothouse.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from pilothouse.scheduler.plugins.volume_binder import VolumeBinder
 from pilothouse.scheduler.plugins.volume_binding import PodVolumeClaims
 
@@ -44,22 +47,42 @@ def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
 class CycleState:
     """What PreFilter computed for one pod, as of now: None for plugins that reject no node."""
 
-    __slots__ = ("interpod_affinity", "pod_topology_spread", "volumes")
+    __slots__ = ("interpod_affinity", "limits", "pod_info", "pod_topology_spread", "restriction", "volumes")
 
     def __init__(
         self,
+        pod_info: PodInfo,
         volumes: PodVolumeClaims | None,
+        limits: NodeVolumeLimits | None,
+        restriction: Status | None,
         spread: pod_topology_spread.PreFilterState | None,
         affinity: interpod_affinity.PreFilterState | None,
     ) -> None:
+        self.pod_info = pod_info
         self.volumes = volumes
+        self.limits = limits
+        self.restriction = restriction
         self.pod_topology_spread = spread
         self.interpod_affinity = affinity
 
+    def filter_volumes(self, node_info: NodeInfo) -> Status | None:
+        """Run VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone."""
+        volumes = self.volumes
+        if volumes is None:
+            return None
+        status = self.restriction
+        if status is None and self.limits is not None:
+            status = self.limits.filter_node(self.pod_info, node_info)
+        if status is None:
+            status = volumes.filter_node(node_info.node)
+        if status is None and volumes.topologies:
+            status = volume_zone.filter_node(volumes.topologies, node_info)
+        return status
+
     def filter_node(self, node_info: NodeInfo) -> Status | None:
-        """Run PodTopologySpread and InterPodAffinity."""
-        status = None
-        if self.pod_topology_spread is not None:
+        """Run these, PodTopologySpread and InterPodAffinity."""
+        status = self.filter_volumes(node_info)
+        if status is None and self.pod_topology_spread is not None:
             status = self.pod_topology_spread.filter_node(node_info)
         if status is None and self.interpod_affinity is not None:
             status = self.interpod_affinity.filter_node(node_info)
@@ -92,7 +115,13 @@ class Framework:
         affinity = None
         if pod_info.affinity_terms is not None or cache.existing_anti_affinity:
             affinity = interpod_affinity.PreFilterState(cache, pod_info, self.namespaces)
-        return CycleState(self.pod_volume_claims(pod_info), spread, affinity or None)
+        volumes = self.pod_volume_claims(pod_info)
+        restriction = limits = None
+        if volumes is not None and self._volume_binder is not None:
+            limits = self._volume_binder.volume_limits
+            if volumes.read_write_once_pod_claims:
+                restriction = volume_restrictions.filter_pod(cache, volumes.read_write_once_pod_claims)
+        return CycleState(pod_info, volumes, limits, restriction, spread, affinity or None)
 
     def filter_node(self, pod_info: PodInfo, node_info: NodeInfo, state: CycleState | None = None) -> Status | None:
         """The first rejection by any plugin, or None. Nominated pods count as if they were on the node."""
@@ -103,15 +132,14 @@ class Framework:
 
     def filter_node_in_cluster(self, pod_info: PodInfo, node_info: NodeInfo, state: CycleState) -> Status | None:
         """The part of ``filter_node`` whose result depends on more than the node."""
-        status = state.volumes.filter_node(node_info.node) if state.volumes is not None else None
-        return status or state.filter_node(node_info) or self._filter_with_nominated_pods(pod_info, node_info)
+        return state.filter_node(node_info) or self._filter_with_nominated_pods(pod_info, node_info)
 
     def filter_nodes_in_cluster(self, pod_info: PodInfo, positions: Sequence[int], state: CycleState) -> Sequence[int]:
         """The positions that ``filter_node_in_cluster`` accepts: each plugin runs for all nodes at once."""
         cache = self.cache
         node_infos = cache.node_infos
         if state.volumes is not None:
-            positions = [i for i in positions if state.volumes.filter_node(node_infos[i].node) is None]
+            positions = [i for i in positions if state.filter_volumes(node_infos[i]) is None]
         if state.pod_topology_spread is not None:
             positions = state.pod_topology_spread.filter_nodes(cache, positions)
         if state.interpod_affinity is not None:

@@ -373,9 +373,9 @@ class NodeInfo:
             requested[name] = requested.get(name, 0) + sign * amount
         self.non_zero_requested_cpu += sign * pod_info.non_zero_cpu
         self.non_zero_requested_memory += sign * pod_info.non_zero_memory
-        _update_count(self.pods_by_priority, pod_info.priority, sign)
+        update_count(self.pods_by_priority, pod_info.priority, sign)
         for port in pod_info.host_ports:
-            _update_count(self.used_ports, port, sign)
+            update_count(self.used_ports, port, sign)
 
 
 def _parse_resources(resources: Mapping[str, str]) -> dict[str, int]:
@@ -384,7 +384,8 @@ def _parse_resources(resources: Mapping[str, str]) -> dict[str, int]:
     return {name: one.milli_value if name == "cpu" else one.value for name, one in quantities.items()}
 
 
-def _update_count(counts: dict[K, int], key: K, sign: int) -> None:
+def update_count(counts: dict[K, int], key: K, sign: int) -> None:
+    """Add 1 or -1. A count of 0 is removed."""
     count = counts.get(key, 0) + sign
     if count:
         counts[key] = count

@@ -2,8 +2,7 @@
 
 A decision counts at once, as in upstream's assume caches: a volume that was chosen for a claim is not available to
 others, and a claim with a chosen node keeps it, before the API server has either. As kube-scheduler v1.36
-``plugins/volumebinding/binder.go``, without CSIStorageCapacity; VolumeZone, NodeVolumeLimits and VolumeRestrictions
-(ReadWriteOncePod) are not implemented.
+``plugins/volumebinding/binder.go``.
 """
 
 import asyncio
@@ -16,13 +15,18 @@ from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS, Node, PersistentVolume
 from pilothouse.api.storage import PERSISTENT_VOLUMES, STORAGE_CLASSES, PersistentVolume
 from pilothouse.client import Client
 from pilothouse.controllers.shared.volume_links import Decoded, bound_volume, decode_object, with_annotations
+from pilothouse.env import Log
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import InformerFactory, object_key
 from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.framework.types import PodInfo
+from pilothouse.scheduler.plugins import volume_zone
+from pilothouse.scheduler.plugins.csi import CSIManager
+from pilothouse.scheduler.plugins.node_volume_limits import NodeVolumeLimits, VolumeId
 from pilothouse.scheduler.plugins.volume_binding import PodVolumeClaims, PodVolumes, UnboundClaim
+from pilothouse.scheduler.plugins.volume_restrictions import READ_WRITE_ONCE_POD
 from pilothouse.semantics.volumes import (
     SELECTED_NODE,
     claim_class,
@@ -60,13 +64,16 @@ def _by_class(volume: PersistentVolume) -> tuple[str]:
 class VolumeBinder:
     """See the module."""
 
-    def __init__(self, client: Client, informers: InformerFactory) -> None:
+    def __init__(self, client: Client, informers: InformerFactory, log: Log) -> None:
         self._client = client
+        self.csi = CSIManager(client, informers, log)
+        self.csi.on_change = lambda: self._on_change("", "")
         self._handlers: list[Callable[[str, str], None]] = []
         self._claims = informers.informer(PERSISTENT_VOLUME_CLAIMS, keep_raw=True)
         self._volumes = informers.informer(PERSISTENT_VOLUMES, keep_raw=True)
         self._classes = informers.informer(STORAGE_CLASSES)
         self._volumes.cache.add_index(CLASS_INDEX, _by_class)
+        self.volume_limits = NodeVolumeLimits(self.csi, self._volume_id, self._volumes.cache.get)
         self._assumed_volumes: dict[str, str] = {}
         """The claim that each volume was chosen for, by volume name, until the volume has the ``claimRef``."""
         self._assumed_nodes: dict[str, str] = {}
@@ -147,14 +154,21 @@ class VolumeBinder:
         """The claims of a pod, as of now."""
         bound: list[PersistentVolume | None] = []
         unbound: list[UnboundClaim] = []
+        once: list[str] = []
+        missing_volume = ""
         has_immediate = False
         for name in pod_info.claim_names:
             claim = self._claims.cache.get(f"{pod_info.namespace}/{name}")
             error = _validate_claim(claim, name, ephemeral=name in pod_info.ephemeral_claim_names, pod_info=pod_info)
             if claim is None or error:
                 return PodVolumeClaims(error=error)
+            ephemeral = name in pod_info.ephemeral_claim_names
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes and not ephemeral:
+                once.append(object_key(claim.metadata))
             if is_fully_bound(claim):
                 bound.append(self._volumes.cache.get(claim.spec.volume_name))
+                if bound[-1] is None and not ephemeral:
+                    missing_volume = missing_volume or claim.spec.volume_name
                 continue
             storage_class = self._classes.cache.get(claim_class(claim))
             # A claim with a volume name is bound at once, whatever its class.
@@ -166,7 +180,28 @@ class VolumeBinder:
             unbound.append(UnboundClaim(claim, storage_class, node, () if node else self._candidates(claim)))
         if has_immediate:
             return PodVolumeClaims(error=ERR_UNBOUND_IMMEDIATE)
-        return PodVolumeClaims(bound=bound, unbound=unbound, assumed=frozenset(self._assumed_volumes))
+        if missing_volume:
+            return PodVolumeClaims(error=f'persistentvolume "{missing_volume}" not found', plugin=volume_zone.NAME)
+        return PodVolumeClaims(
+            bound=bound,
+            unbound=unbound,
+            assumed=frozenset(self._assumed_volumes),
+            has_enough_capacity=self.csi.has_enough_capacity,
+            read_write_once_pod_claims=once,
+        )
+
+    def _volume_id(self, key: str) -> VolumeId | None:
+        """The driver and the handle of the claim's volume; of a claim that is not bound, the provisioner of its class
+        and the claim itself."""
+        claim = self._claims.cache.get(key)
+        if claim is None:
+            return None
+        volume = self._volumes.cache.get(claim.spec.volume_name) if claim.spec.volume_name else None
+        if volume is not None:
+            csi = volume.spec.csi
+            return (csi.driver, csi.volume_handle) if csi is not None and csi.driver and csi.volume_handle else None
+        storage_class = self._classes.cache.get(claim_class(claim))
+        return (storage_class.provisioner, f"claim {key}") if storage_class is not None else None
 
     def _candidates(self, claim: PersistentVolumeClaim) -> tuple[PersistentVolume, ...]:
         """The volumes of its class that have no claim, or are reserved for this one."""

@@ -4,7 +4,7 @@
 (``FindPodVolumes`` in ``binder.go``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -13,6 +13,7 @@ from pilothouse.api.core import Node, PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume, StorageClass
 from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.types import NodeChange, PodInfo
+from pilothouse.scheduler.plugins import volume_zone
 from pilothouse.semantics.volumes import (
     NO_PROVISIONER,
     find_match,
@@ -24,6 +25,7 @@ from pilothouse.semantics.volumes import (
 NAME = "VolumeBinding"
 ERR_REASON_NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 ERR_REASON_BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+ERR_REASON_NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
 ERR_REASON_PV_NOT_EXIST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
@@ -35,6 +37,10 @@ class UnboundClaim(msgspec.Struct, frozen=True):
     storage_class: StorageClass
     selected_node: str
     candidates: tuple[PersistentVolume, ...]
+
+
+HasEnoughCapacity = Callable[[StorageClass, int, Mapping[str, str]], bool]
+"""Whether a volume of a class and size can be provisioned for a node with these labels."""
 
 
 class PodVolumes(msgspec.Struct, frozen=True):
@@ -52,19 +58,26 @@ class PodVolumes(msgspec.Struct, frozen=True):
 class PodVolumeClaims:
     """The claims of one pod, as of now.
 
-    ``error`` rejects the pod on all nodes. ``bound`` are the volumes of bound claims, None where the volume does not
-    exist; ``assumed`` the names of volumes that were assumed for other claims.
+    ``error`` of ``plugin`` rejects the pod on all nodes. ``bound`` are the volumes of bound claims, None where the
+    volume does not exist; ``assumed`` the names of volumes that were assumed for other claims;
+    ``read_write_once_pod_claims`` those that only one pod may use, by namespace and name.
     """
 
     def __init__(
         self,
         *,
         error: str = "",
+        plugin: str = NAME,
         bound: Sequence[PersistentVolume | None] = (),
         unbound: Sequence[UnboundClaim] = (),
         assumed: frozenset[str] = frozenset(),
+        has_enough_capacity: HasEnoughCapacity = lambda _class, _size, _labels: True,
+        read_write_once_pod_claims: Sequence[str] = (),
     ) -> None:
-        self.rejection = Status(NAME, (error,), unresolvable=True) if error else None
+        self.rejection = Status(plugin, (error,), unresolvable=True) if error else None
+        self.read_write_once_pod_claims = read_write_once_pod_claims
+        self.topologies = volume_zone.topologies(volume for volume in bound if volume is not None)
+        self._has_enough_capacity = has_enough_capacity
         self._bound = bound
         self._unbound = sorted(unbound, key=lambda unbound_claim: request_of(unbound_claim.claim))
         self._assumed = assumed
@@ -94,39 +107,43 @@ class PodVolumeClaims:
                 reasons = (ERR_REASON_NODE_CONFLICT,)
                 break
         pod_volumes = self._bind_or_provision(node, labels)
-        if pod_volumes is None:
-            reasons = (*reasons, ERR_REASON_BIND_CONFLICT)
+        if isinstance(pod_volumes, str):
+            reasons = (*reasons, pod_volumes)
         if missing:
             reasons = (*reasons, ERR_REASON_PV_NOT_EXIST)
         if reasons:
             return reasons
-        assert pod_volumes is not None, "without a reason the volumes were found"
+        assert isinstance(pod_volumes, PodVolumes), "without a reason the volumes were found"
         return pod_volumes
 
-    def _bind_or_provision(self, node: Node, labels: Mapping[str, str]) -> PodVolumes | None:
-        """A volume for each unbound claim, smallest claim first; the remaining claims are to be provisioned."""
+    def _bind_or_provision(self, node: Node, labels: Mapping[str, str]) -> PodVolumes | str:
+        """A volume for each unbound claim, smallest claim first; the remaining claims are to be provisioned. Or why the
+        node cannot have them."""
         static_bindings: list[tuple[PersistentVolume, PersistentVolumeClaim]] = []
-        dynamic_provisions: list[PersistentVolumeClaim] = []
+        to_provision = [unbound for unbound in self._unbound if unbound.selected_node]
+        if any(unbound.selected_node != node.metadata.name for unbound in to_provision):
+            return ERR_REASON_BIND_CONFLICT
         taken = set(self._assumed)
         for unbound in self._unbound:
             if unbound.selected_node:
-                if unbound.selected_node != node.metadata.name:
-                    return None
-                dynamic_provisions.append(unbound.claim)
                 continue
             volume = find_match(unbound.claim, unbound.candidates, node=labels, taken=taken)
             if volume is not None:
                 taken.add(volume.metadata.name)
                 static_bindings.append((volume, unbound.claim))
-            elif can_provision(unbound.storage_class, labels):
-                dynamic_provisions.append(unbound.claim)
             else:
-                return None
-        return PodVolumes(node.metadata.name, tuple(static_bindings), tuple(dynamic_provisions))
+                to_provision.append(unbound)
+        for unbound in to_provision:
+            if not can_provision(unbound.storage_class, labels):
+                return ERR_REASON_BIND_CONFLICT
+            size = request_of(unbound.claim).value
+            if not self._has_enough_capacity(unbound.storage_class, size, labels):
+                return ERR_REASON_NOT_ENOUGH_SPACE
+        return PodVolumes(node.metadata.name, tuple(static_bindings), tuple(one.claim for one in to_provision))
 
 
 def can_provision(storage_class: StorageClass, labels: Mapping[str, str]) -> bool:
-    """Whether volumes of the class can be provisioned for a node with these labels. Capacity is not considered."""
+    """Whether the class has a provisioner, and allows the topology of a node with these labels."""
     return storage_class.provisioner not in ("", NO_PROVISIONER) and fits_topologies(
         storage_class.allowed_topologies, labels
     )
