@@ -42,6 +42,8 @@ def test_name_of_a_list_with_a_field_selector(selector: str, name: str) -> None:
 @cases(
     "method, target, verb, name",
     {
+        "a watch by an empty value": ("GET", f"{SECRETS}?watch=", "watch", ""),
+        "no watch": ("GET", f"{SECRETS}?watch=False", "list", ""),
         "a watch of one": ("GET", f"{SECRETS}?watch=1&{ONLY_X}", "watch", "x"),
         "a collection": ("DELETE", f"{SECRETS}?{ONLY_X}", "deletecollection", ""),
         "a name in the path": ("GET", f"{WATCHED}/x", "watch", "x"),

@@ -84,7 +84,7 @@ def read_write_options(query: Query, kind: str) -> WriteOptions:
     if query is NO_QUERY and kind != "ApplyOptions":
         return NO_OPTIONS
     all_errors: ErrorList = []
-    force = query.flag("force") if query.first("force") else None
+    force = query.flag("force") if "force" in query else None
     if kind == "ApplyOptions" and not query.first("fieldManager"):
         all_errors.append(field_errors.required("fieldManager", "is required for apply patch"))
     if force is not None and kind == "PatchOptions":
@@ -153,7 +153,7 @@ def read_delete_options(query: Query, body: bytes) -> DeleteOptions:
     elif query:
         options = DeleteOptions(
             grace_period_seconds=query.number("gracePeriodSeconds"),
-            orphan_dependents=query.flag("orphanDependents") if query.first("orphanDependents") else None,
+            orphan_dependents=query.flag("orphanDependents") if "orphanDependents" in query else None,
             propagation_policy=query.first("propagationPolicy") if "propagationPolicy" in query else None,
             dry_run=query.get("dryRun"),
         )
@@ -218,7 +218,7 @@ def read_list_options(query: Query, *, watch: bool) -> ListOptions:
         resource_version=query.first("resourceVersion"),
         match=query.first("resourceVersionMatch"),
         bookmarks=query.flag("allowWatchBookmarks"),
-        send_initial_events=query.flag("sendInitialEvents") if query.first("sendInitialEvents") else None,
+        send_initial_events=query.flag("sendInitialEvents") if "sendInitialEvents" in query else None,
         timeout_seconds=query.number("timeoutSeconds"),
     )
     all_errors = _validate_watch_options(options) if watch else _validate_list_options(options)

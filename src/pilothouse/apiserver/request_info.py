@@ -46,10 +46,10 @@ class Query(dict[str, list[str]]):
         return values[0] if values else ""
 
     def flag(self, name: str) -> bool:
-        """A boolean as apimachinery parses it: absent, empty, ``0`` and ``false`` are False, everything else is
-        True."""
+        """A boolean as apimachinery parses it: absent, ``0`` and ``false`` are False, everything else is True, also an
+        empty value (``Convert_Slice_string_To_bool`` in ``pkg/runtime/conversion.go``, v0.36)."""
         values = self.get(name)
-        return values is not None and values[0].lower() not in ("", "0", "false")
+        return values is not None and values[0].lower() not in ("0", "false")
 
     def number(self, name: str) -> int | None:
         """An integer; raises upstream's 400 for anything else."""

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from tests.apiserver.admission.test_webhooks import RULE, VALIDATING, Hooks, configuration, webhook
 from tests.apiserver.api import Answer, Api
 from tests.tables import cases
 
@@ -163,3 +164,34 @@ async def test_metadata_error_shows_the_whole_metadata(
 async def test_reviews_are_not_served_as_tables(api: Api) -> None:
     answer = await review(api, "selfsubjectaccessreviews", {"resourceAttributes": POD}, accept=TABLE)
     assert answer.status == 406
+
+
+async def test_reviews_and_token_requests_are_admitted(api: Api) -> None:
+    await api.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "s"}})
+    hooks = Hooks(api, lambda _name, request: {"allowed": "spec" not in request["object"]})
+    rules = [{**RULE, "apiGroups": ["*"], "resources": ["*", "*/token"]}]
+    await api.create(VALIDATING, configuration(webhook(rules=rules)))
+    admin = Identity("admin", ("system:masters",))
+    answers = [
+        await send(api, "subjectaccessreviews", {"spec": {"user": "jane", "resourceAttributes": POD}}, admin),
+        await review(api, "selfsubjectaccessreviews", {"resourceAttributes": POD}),
+        await review(api, "selfsubjectrulesreviews", {"namespace": "default"}),
+        await review(
+            api, "namespaces/default/localsubjectaccessreviews", {"user": "x", "resourceAttributes": POD}, admin
+        ),
+        await api.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "t"}}),
+        await api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}),
+    ]
+    assert [answer.status for answer in answers] == [400] * 5 + [201]
+    kinds = [request["kind"]["kind"] for _name, request in hooks.asked]
+    assert [answer.message for answer in answers][:5] == [
+        'admission webhook "a.example.com" denied the request without explanation'
+    ] * 5
+    assert kinds == [
+        "SubjectAccessReview",
+        "SelfSubjectAccessReview",
+        "SelfSubjectRulesReview",
+        "LocalSubjectAccessReview",
+        "TokenReview",
+        "SelfSubjectReview",
+    ]

@@ -6,6 +6,7 @@ A plugin can mutate an object (``admit``), allocate for it (``allocate``: cluste
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,11 +14,16 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.metrics.admission import AdmissionMetrics, Phase, StepType
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.request_info import NO_QUERY, Query
 from pilothouse.apiserver.resources import ResourceInfo
+
+if TYPE_CHECKING:
+    from pilothouse.apiserver.options import DeleteOptions
 
 
 class AdmissionAttributes(msgspec.Struct):
-    """One write, as passed to plugins. ``obj`` is None for a deletion, ``old`` is None for a creation."""
+    """One write, as passed to plugins. ``obj`` is None for a deletion, ``old`` is None for a creation. A write to a
+    subresource has objects of its kind (a Binding, a Scale)."""
 
     operation: str
     info: ResourceInfo
@@ -29,6 +35,10 @@ class AdmissionAttributes(msgspec.Struct):
     old: Object | None = None
     dry_run: bool = False
     warnings: list[str] = []
+    query: Query = NO_QUERY
+    """The query of the request, with the options of a create or update."""
+    delete_options: "DeleteOptions | None" = None
+    """The options of a deletion."""
     steps: "Steps | None" = None
     """The plugins' methods for this resource; set by the chain."""
     requested: Object | None = None

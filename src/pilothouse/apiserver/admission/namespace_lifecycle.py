@@ -23,6 +23,8 @@ class NamespaceLifecycle(Plugin):
 
     def admit(self, write: AdmissionAttributes) -> None:
         info = write.info
+        if write.operation == "CONNECT":
+            return
         if write.operation == "DELETE":
             if info.resource == "namespaces" and not info.group and write.name in IMMORTAL_NAMESPACES:
                 raise errors.forbidden(info, write.name, "this namespace may not be deleted")
@@ -33,7 +35,7 @@ class NamespaceLifecycle(Plugin):
         record = self._store.staged("/namespaces/" + namespace)
         if record is None:
             raise errors.namespace_not_found(namespace)
-        if write.operation != "CREATE" or write.subresource:
+        if write.operation != "CREATE":
             return
         if b'"deletionTimestamp":"' not in record.value:
             if self._store.has_unreadable:

@@ -43,9 +43,7 @@ async def create_object(
     for field in _SERVER_FIELDS:
         meta.pop(field, None)
     sent_managed_fields = meta.pop("managedFields", None)
-    now = core.time.now()
-    meta["uid"] = core.env.chance.uid()
-    meta["creationTimestamp"] = now
+    meta.pop("creationTimestamp", None)
     obj["kind"], obj["apiVersion"] = info.kind, info.api_version
     await core.run_converting(info, call.size, _complete, core, call, obj, options, sent_managed_fields, owners)
 
@@ -58,8 +56,15 @@ async def create_object(
         obj=obj,
         dry_run=options.dry_run,
         warnings=call.warnings,
+        query=call.request_info.query,
     )
     await core.admission.admit(write)
+    for field in _SERVER_FIELDS:
+        meta.pop(field, None)
+    now = core.time.now()
+    meta["uid"] = core.env.chance.uid()
+    meta["creationTimestamp"] = now
+    ensure_namespace_matches(call, meta)
     generated = not meta.get("name") and bool(meta.get("generateName"))
     if generated:
         meta["name"] = call.strategy.generated_name(meta["generateName"], core.env.name_suffix())
@@ -128,19 +133,20 @@ def _check(core: Core, call: Call, obj: Object) -> Iterable[str]:
     return list(islice(call.strategy.warnings_on_create(obj), MAX_WARNINGS))
 
 
-def subresource_attributes(call: Call, obj: Object) -> AdmissionAttributes:
-    """The admission attributes of a POST to a subresource: ``obj`` has its own kind (an Eviction, a TokenRequest),
-    given by ``kind`` and ``apiVersion``."""
+def subresource_attributes(call: Call, obj: Object, name: str | None = None) -> AdmissionAttributes:
+    """The admission attributes of a POST to a subresource, or of a review: ``obj`` has its own kind (an Eviction, a
+    TokenRequest), given by ``kind`` and ``apiVersion``. ``name``: another one than that of the path."""
     return AdmissionAttributes(
         operation="CREATE",
         info=call.info,
         namespace=call.namespace,
-        name=call.name,
+        name=call.name if name is None else name,
         identity=call.identity,
         subresource=call.request_info.subresource,
         obj=obj,
         dry_run=bool(call.request_info.query.get("dryRun")),
         warnings=call.warnings,
+        query=call.request_info.query,
     )
 
 

@@ -86,34 +86,53 @@ async def delete(core: Core, call: Call) -> Result:
 
 
 async def delete_one(
-    core: Core, call: Call, options: DeleteOptions, *, bypass_cache: bool = False
+    core: Core, call: Call, options: DeleteOptions, *, bypass_cache: bool = False, of_collection: bool = False
 ) -> tuple[bytes, bool]:
     """Delete an object, or start its graceful deletion. Returns its current (or last) state, and whether it was
-    removed. ``bypass_cache`` as in ``Core.from_storage``."""
+    removed. ``bypass_cache`` as in ``Core.from_storage``; ``of_collection``: admitted without a name, as upstream."""
     for _attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
         obj = await read_stored(core, call, record, bypass_cache=bypass_cache)
         check_preconditions(call, obj, options)
-        write = AdmissionAttributes(
-            operation="DELETE",
-            info=call.info,
-            namespace=call.namespace,
-            name=call.name,
-            identity=call.identity,
-            old=obj,
-            dry_run=options.is_dry_run,
-            warnings=call.warnings,
-        )
-        admission = core.admission_of(call)
-        await admission.admit(write)
-        await admission.validate(write)
+        if not _is_pending(core, call, obj, options):
+            write = AdmissionAttributes(
+                operation="DELETE",
+                info=call.info,
+                namespace=call.namespace,
+                name="" if of_collection else call.name,
+                identity=call.identity,
+                old=obj,
+                dry_run=options.is_dry_run,
+                warnings=call.warnings,
+                delete_options=options,
+            )
+            admission = core.admission_of(call)
+            await admission.admit(write)
+            await admission.validate(write)
         try:
             return await _delete(core, call, record, obj, options)
         except Mismatch:
             continue
     raise errors.modified(call.info, call.name)
+
+
+def _is_pending(core: Core, call: Call, obj: Object, options: DeleteOptions) -> bool:
+    """Whether the deletion has started, and this request does not change it: then it is not admitted again."""
+    meta, strategy = obj["metadata"], call.strategy
+    if not meta.get("deletionTimestamp"):
+        return False
+    if strategy.before_delete(obj, core.time.now()) == "wait":
+        return True
+    current: int = meta.get("deletionGracePeriodSeconds") or 0
+    return strategy.graceful and _keeps_deadline(current, options.grace_period_seconds)
+
+
+def _keeps_deadline(current: int, requested: int | None) -> bool:
+    if requested is not None and requested < 0:
+        requested = 1
+    return current > 0 and (requested is None or requested >= current)
 
 
 def check_preconditions(call: Call, obj: Object, options: DeleteOptions) -> None:
@@ -287,7 +306,7 @@ async def delete_collection(core: Core, call: Call) -> Result:
         # The response is the list as it was read (apiserver pkg/registry/generic/registry/store.go, v0.36).
         deleted.append(value)
         try:
-            await delete_one(core, object_call, options)
+            await delete_one(core, object_call, options, of_collection=True)
         except errors.StatusError as error:
             if error.code != 404:
                 raise

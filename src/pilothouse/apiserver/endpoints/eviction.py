@@ -54,6 +54,7 @@ async def evict(core: Core, call: Call) -> StatusResult:
     """POST of pods/NAME/eviction."""
     eviction = await core.long_work.run(call.size, _read, call)
     ensure_namespace_matches(call, eviction["metadata"])
+    core.managed_fields.update_review(call, eviction, read_write_options(call.request_info.query, "CreateOptions"))
     write = subresource_attributes(call, eviction)
     await core.admission.admit(write)
     if eviction["metadata"].get("name") != call.name:

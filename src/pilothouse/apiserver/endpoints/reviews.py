@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors, field_errors
+from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.authentication.authenticator import Authenticator, authenticated
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.authentication.service_account_tokens import ServiceAccountTokens
@@ -26,6 +27,7 @@ from pilothouse.apiserver.endpoints.create import subresource_attributes
 from pilothouse.apiserver.endpoints.object_names import ensure_namespace_matches, namespace_mismatch
 from pilothouse.apiserver.endpoints.request_objects import read_built_in
 from pilothouse.apiserver.field_errors import ErrorList
+from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import read_write_options
 from pilothouse.apiserver.serializers.results import ObjectResult
 from pilothouse.machinery.times import format_time
@@ -75,7 +77,9 @@ class _Reviews:
 
     async def subject_access(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read_owned, core, call, "SubjectAccessReview")
+        write = await _admit(core, call, review, {"allowed": False})
         _reject(_validate_spec(review, with_subject=True) + _validate_metadata(review))
+        await core.admission.validate(write)
         return self._decide(call, review, _subject(review))
 
     async def local_access(self, core: Core, call: Call) -> ObjectResult:
@@ -83,6 +87,7 @@ class _Reviews:
         namespace = review["metadata"].setdefault("namespace", call.namespace)
         if namespace != call.namespace:
             raise namespace_mismatch()
+        write = await _admit(core, call, review, {"allowed": False})
         all_errors = _validate_spec(review, with_subject=True) + _validate_metadata(review, "namespace")
         attributes = review["spec"].get("resourceAttributes")
         if attributes is not None and (attributes.get("namespace") or "") != call.namespace:
@@ -92,11 +97,14 @@ class _Reviews:
         if non_resource_attributes is not None:
             all_errors.append(_invalid_path(non_resource_attributes, "disallowed on this kind of request"))
         _reject(all_errors)
+        await core.admission.validate(write)
         return self._decide(call, review, _subject(review))
 
     async def self_access(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read_owned, core, call, "SelfSubjectAccessReview")
+        write = await _admit(core, call, review, {"allowed": False})
         _reject(_validate_spec(review, with_subject=False) + _validate_metadata(review))
+        await core.admission.validate(write)
         return self._decide(call, review, call.identity)
 
     def _decide(self, call: Call, review: dict[str, Any], identity: Identity) -> ObjectResult:
@@ -113,9 +121,12 @@ class _Reviews:
 
     async def self_rules(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read, call, "SelfSubjectRulesReview")
+        no_rules = {"resourceRules": None, "nonResourceRules": None, "incomplete": False}
+        write = await _admit(core, call, review, no_rules)
         namespace = review["spec"].get("namespace") or ""
         if not namespace:
             raise errors.bad_request("no namespace on request")
+        await core.admission.validate(write)
         rules, error = self._authorizer.rules(call.identity, namespace)
         status: dict[str, Any] = {
             "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
@@ -136,15 +147,18 @@ class _Reviews:
     async def self_subject(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read, call, "SelfSubjectReview")
         del review["spec"]  # it has no spec
+        await core.admission.validate(await _admit(core, call, review, {"userInfo": {}}))
         review["metadata"]["creationTimestamp"] = core.time.now()
         review["status"] = {"userInfo": _user_info(call.identity)}
         return _created_result(call, review)
 
     async def token(self, core: Core, call: Call) -> ObjectResult:
         review = await core.long_work.run(call.size, _read_owned, core, call, "TokenReview")
+        write = await _admit(core, call, review, {"user": {}})
         token = review["spec"].get("token") or ""
         if not token:
             raise errors.bad_request("token is required for TokenReview in authentication")
+        await core.admission.validate(write)
         api_audiences: Sequence[str] = self._tokens.audiences if self._tokens is not None else ()
         requested_audiences: Sequence[str] = review["spec"].get("audiences") or api_audiences
         identity, audiences = self._authenticate_token(token, requested_audiences, api_audiences)
@@ -177,14 +191,12 @@ class _Reviews:
         assert self._tokens is not None, "token requests are only served by a server that issues tokens"
         request = await core.long_work.run(call.size, _read, call, "TokenRequest")
         ensure_namespace_matches(call, request["metadata"])
-        write = subresource_attributes(call, request)
-        await core.admission.admit(write)
-        spec, metadata = request["spec"], request["metadata"]
-        if spec.get("expirationSeconds") is None:
-            spec["expirationSeconds"] = 3600
-        seconds: int = spec["expirationSeconds"]
+        if request["spec"].get("expirationSeconds") is None:
+            request["spec"]["expirationSeconds"] = 3600
         core.managed_fields.update_review(call, request, read_write_options(call.request_info.query, "CreateOptions"))
-        owners = metadata.pop("managedFields", None)
+        write = await _admit(core, call, request, {"token": "", "expirationTimestamp": None})
+        spec, metadata = request["spec"], request["metadata"]
+        seconds: int = spec["expirationSeconds"]
         if metadata.get("name") not in (None, "", call.name):
             detail = "must match the service account name if specified"
             error = field_errors.invalid("metadata.name", metadata["name"], detail)
@@ -211,6 +223,15 @@ class _Reviews:
                 f"({account['metadata']['uid']})",
                 group=_AUTHENTICATION,
             )
+        metadata.update(
+            {
+                "name": call.name,
+                "namespace": call.namespace,
+                "uid": account["metadata"]["uid"],
+                "creationTimestamp": core.time.now(),
+                "managedFields": metadata.pop("managedFields", None),
+            }
+        )
         await core.admission.validate(write)
         bound = _bound(core, call, spec.get("boundObjectRef"))
         audiences = spec.get("audiences") or list(self._tokens.audiences)
@@ -225,15 +246,6 @@ class _Reviews:
             bound=bound,
             node=_node_of(core, bound),
             warn_after=warn_after,
-        )
-        metadata.update(
-            {
-                "name": call.name,
-                "namespace": call.namespace,
-                "uid": account["metadata"]["uid"],
-                "creationTimestamp": core.time.now(),
-                "managedFields": owners,
-            }
         )
         spec["audiences"] = audiences
         expires_at -= lifetime - seconds
@@ -300,6 +312,16 @@ def _read_owned(core: Core, call: Call, kind: str) -> dict[str, Any]:
     review = _read(call, kind)
     core.managed_fields.update_review(call, review, read_write_options(call.request_info.query, "CreateOptions"))
     return review
+
+
+async def _admit(core: Core, call: Call, review: Object, status: Object) -> AdmissionAttributes:
+    """Call mutating admission for a review, with the ``status`` that Go encodes for an unset one.
+
+    Returns the attributes for validating admission."""
+    review["status"] = status
+    write = subresource_attributes(call, review)
+    await core.admission.admit(write)
+    return write
 
 
 def _reject(all_errors: ErrorList) -> None:

@@ -10,10 +10,11 @@ from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints import update
 from pilothouse.apiserver.endpoints.apply import check_config, read_config
+from pilothouse.apiserver.endpoints.create import subresource_attributes
 from pilothouse.apiserver.endpoints.object_names import check_name, namespace_mismatch
 from pilothouse.apiserver.endpoints.patch import APPLY_PATCH, patch_function, read_patch_options, stored_owners
 from pilothouse.apiserver.endpoints.request_objects import read_built_in, read_object
-from pilothouse.apiserver.endpoints.update import Change, SubresourceStrategy, apply_change, read_stored
+from pilothouse.apiserver.endpoints.update import Change, SubresourceStrategy, View, apply_change, read_stored
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
@@ -116,7 +117,7 @@ async def update_scale(core: Core, call: Call) -> ObjectResult:
     reading = (call, options, call.info, "autoscaling", "v1", "Scale")
     scale = await core.long_work.run(call.size, read_built_in, *reading)
     check_name(call, scale.setdefault("metadata", {}))
-    _check_replicas(call, scale)
+    _check_set(call, scale)
     return await _update_replicas(core, call, lambda _current: scale, options)
 
 
@@ -130,7 +131,7 @@ async def patch_scale(core: Core, call: Call) -> ObjectResult:
 
     def desired(current: Object) -> Object:
         scale = apply(current)
-        _check_replicas(call, scale)
+        _check_set(call, scale)
         return scale
 
     return await _update_replicas(core, call, desired, options)
@@ -144,13 +145,20 @@ async def _apply_scale(core: Core, call: Call, options: WriteOptions) -> ObjectR
     return await _update_replicas(core, call, lambda _current: config, options, applied=True)
 
 
+def _replicas(scale: Object) -> int:
+    return (scale.get("spec") or {}).get("replicas") or 0
+
+
 def _check_replicas(call: Call, scale: Object) -> None:
-    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    replicas = _replicas(scale)
     # Custom resources are validated by their schema.
     if replicas < 0 and call.info.custom is None:
         replicas_error = field_errors.invalid("spec.replicas", replicas, NON_NEGATIVE)
         raise errors.invalid("autoscaling", "Scale", call.name, [replicas_error])
-    if call.info.custom is not None and replicas == _NOT_SET:
+
+
+def _check_set(call: Call, scale: Object) -> None:
+    if call.info.custom is not None and _replicas(scale) == _NOT_SET:
         raise errors.bad_request(f'the spec replicas field "{call.info.custom.scale.spec_replicas}" cannot be empty')
 
 
@@ -166,23 +174,33 @@ async def _update_replicas(
         new_scale = desired(scale_of(call, obj, not_set=_NOT_SET))
         scale, owners = core.managed_fields.update_scale(call, live, new_scale, live_owners, options, is_apply=applied)
         if applied:
-            _check_replicas(call, scale)
+            _check_set(call, scale)
         meta = scale.get("metadata") or {}
         version = meta.get("resourceVersion")
         obj["metadata"]["resourceVersion"] = version if version not in (None, "", "0", live_revision) else live_revision
         if meta.get("uid"):
             obj["metadata"]["uid"] = meta["uid"]
-        replicas = (scale.get("spec") or {}).get("replicas") or 0
-        path = call.info.custom.scale.spec_replicas if call.info.custom is not None else ".spec.replicas"
-        *parents, last_segment = path.lstrip(".").split(".")
-        node = obj
-        for segment in parents:
-            node = node.setdefault(segment, {})
-        node[last_segment] = replicas
+        _set_replicas(call, obj, _replicas(scale))
         return obj, owners
 
-    result = await apply_change(core, call, Change(apply=apply, main=True), options)
+    def read(obj: Object) -> Object:
+        return scale_of(call, obj, not_set=_NOT_SET)
+
+    def write(scale: Object, obj: Object) -> None:
+        _check_replicas(call, scale)
+        _set_replicas(call, obj, _replicas(scale))
+
+    result = await apply_change(core, call, Change(apply=apply, main=True, view=View(read, write)), options)
     return _scale_result(call, msgspec.json.decode(result.value))
+
+
+def _set_replicas(call: Call, obj: Object, replicas: int) -> None:
+    path = call.info.custom.scale.spec_replicas if call.info.custom is not None else ".spec.replicas"
+    *parents, last_segment = path.lstrip(".").split(".")
+    node = obj
+    for segment in parents:
+        node = node.setdefault(segment, {})
+    node[last_segment] = replicas
 
 
 # pods/binding
@@ -193,12 +211,16 @@ async def bind(core: Core, call: Call) -> StatusResult:
     options = read_write_options(call.request_info.query, "CreateOptions")
     pods = core.table.built_in("", "pods")
     binding = await core.long_work.run(call.size, read_built_in, call, options, call.info, "", "v1", "Binding")
-    meta: Object = binding.get("metadata") or {}
-    name = call.name or meta.get("name") or ""
-    if meta.get("name") != name or not name:
-        raise errors.bad_request("name in URL does not match name in Binding object")
+    meta: Object = binding.setdefault("metadata", {})
     if meta.get("namespace") not in (None, "", call.namespace):
         raise namespace_mismatch()
+    meta["namespace"] = call.namespace
+    binding["kind"], binding["apiVersion"] = "Binding", "v1"
+    name = call.name or meta.get("name") or ""
+    write = subresource_attributes(call, binding, name)
+    await core.admission.admit(write)
+    if meta.get("name") != name or not name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node"):
         raise errors.plain(
@@ -206,7 +228,18 @@ async def bind(core: Core, call: Call) -> StatusResult:
         )
     if not target.get("name"):
         raise errors.plain(str(field_errors.required("target.name")))
-    pod_call = Call(call.request, call.request_info, pods, core.strategy(pods), call.identity, call.namespace, name)
+    await core.admission.validate(write)
+    pod_call = Call(
+        call.request,
+        call.request_info,
+        pods,
+        core.strategy(pods),
+        call.identity,
+        call.namespace,
+        name,
+        call.warnings,
+        admitted=True,
+    )
     change = Change(
         transform=lambda pod: _assign_pod(core, pod_call, pod, binding),
         revision="",

@@ -19,7 +19,7 @@ from pilothouse.apiserver.audit.context import audit_context
 from pilothouse.apiserver.call import Call
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.endpoints.create import MAX_WARNINGS, create_object
-from pilothouse.apiserver.endpoints.object_names import check_name
+from pilothouse.apiserver.endpoints.object_names import check_name, ensure_namespace_matches
 from pilothouse.apiserver.endpoints.renewal import renew
 from pilothouse.apiserver.endpoints.request_objects import read_object
 from pilothouse.apiserver.endpoints.unchanged_members import join_unchanged, split_unchanged
@@ -152,6 +152,15 @@ class SubresourceStrategy(msgspec.Struct, frozen=True):
     steps: Sequence[Step] = ("object meta update", "update")
 
 
+class View(msgspec.Struct, frozen=True):
+    """The form in which a subresource is admitted, if it has another kind than the object (a Scale)."""
+
+    read: Callable[[Object], Object]
+    """The subresource of an object."""
+    write: Callable[[Object, Object], None]
+    """Sets the fields of the object from the admitted subresource: (subresource, object). Raises ``StatusError``."""
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """How a request changes a stored object: by ``transform`` or by ``apply``."""
 
@@ -167,6 +176,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Treat it as a change of the object itself, whatever the subresource."""
     builds_on_old: bool = True
     """Whether ``transform`` reads its argument."""
+    view: View | None = None
     tracked: bool = True
     """Whether managedFields are updated."""
     with_owners: bool = False
@@ -262,12 +272,13 @@ async def read_stored(core: Core, call: Call, record: Record, *, bypass_cache: b
 
 
 async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, options: WriteOptions) -> ObjectResult:
-    record, old, obj, old_owners, subresource_strategy = (
+    record, old, obj, old_owners, subresource_strategy, view = (
         attempt.record,
         attempt.old,
         attempt.obj,
         attempt.old_owners,
         change.subresource_strategy,
+        change.view,
     )
     subresource = "" if change.main else call.request_info.subresource
     info, strategy = call.info, call.strategy
@@ -276,9 +287,9 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
 
     def complete() -> bytes:
         strategy.set_defaults(obj)
-        object_meta.keep_system_fields(meta, old_meta)
-        meta["resourceVersion"] = old_meta["resourceVersion"]
-        if call.request.method == "PUT":
+        if call.request.method != "PUT":
+            object_meta.keep_system_fields(meta, old_meta)
+        else:
             call.warnings += object_meta.dedup_owner_references(meta, admitted=False)
         if attempt.new_owners is not None:
             return attempt.new_owners
@@ -294,13 +305,21 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
         name=call.name,
         identity=call.identity,
         subresource=call.request_info.subresource,
-        obj=obj,
-        old=old,
+        obj=obj if view is None else view.read(obj),
+        old=old if view is None else view.read(old),
         dry_run=options.dry_run,
         warnings=call.warnings,
+        query=call.request_info.query,
     )
     admission = core.admission_of(call)
     await admission.admit(write)
+    if view is not None:
+        assert write.obj is not None, "an update has an object"
+        view.write(write.obj, obj)
+    admitted_uid = meta.get("uid") or ""
+    object_meta.keep_system_fields(meta, old_meta)
+    _check_admitted(call, meta, old_meta)
+    meta["resourceVersion"] = old_meta["resourceVersion"]
     admission.allocate(write)
     if owners != old_owners and equal_ignoring_timestamps(obj, old, owners, old_owners):
         obj["metadata"]["managedFields"] = old_meta["managedFields"]
@@ -313,12 +332,15 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     call.warnings += object_meta.dedup_owner_references(meta, admitted=True)
     self_link = obj["metadata"].get("selfLink") if options.dry_run else None
     meta = obj["metadata"] = ordered_metadata(obj["metadata"])
-    if attempt.uid and not (subresource == "status" and strategy.kept_on_status_update == "metadata"):
+    uid = attempt.uid or admitted_uid
+    if uid and not (subresource == "status" and strategy.kept_on_status_update == "metadata"):
         # In a PUT the uid is a precondition, in a patch a field like others.
-        meta["uid"] = attempt.uid
+        meta["uid"] = uid
     call.warnings += await core.long_work.run(
         attempt.size, _check, core, call, obj, old, subresource_strategy, subresource
     )
+    if view is not None:
+        write.obj = view.read(obj)
     await admission.validate(write)
     strategy.canonicalize(obj)
     warnings = tuple(call.warnings)
@@ -372,13 +394,28 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     return ObjectResult(200, info, await core.from_storage(info, value), warnings)
 
 
+def _check_admitted(call: Call, meta: Object, old_meta: Object) -> None:
+    """Check the precondition and the namespace that mutating webhooks and policies may have set."""
+    ensure_namespace_matches(call, meta)
+    version = meta.get("resourceVersion")
+    if version in (None, "", "0", old_meta["resourceVersion"]):
+        return
+    try:
+        resource_versions.parse(version)
+    except ValueError as error:
+        raise errors.plain(str(error)) from None
+    raise errors.modified(call.info, call.name)
+
+
 def _check(
     core: Core, call: Call, obj: Object, old: Object, subresource_strategy: SubresourceStrategy | None, subresource: str
 ) -> Iterable[str]:
     """Warnings about the change; raises 422 if it is invalid."""
     all_errors = _validate(core, call, obj, old, subresource_strategy, subresource)
     if all_errors:
-        raise errors.invalid(call.strategy.error_group(call.info), call.info.kind, call.name, all_errors)
+        # A mutating webhook can have changed the name, which is an error.
+        name = obj["metadata"].get("name") or ""
+        raise errors.invalid(call.strategy.error_group(call.info), call.info.kind, name, all_errors)
     if subresource_strategy is not None:
         return ()
     strategy = call.strategy

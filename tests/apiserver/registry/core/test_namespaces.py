@@ -51,6 +51,10 @@ async def test_delete_sets_terminating_and_finalize_removes(api: Api) -> None:
     deleted = await api.delete(f"{NAMESPACES}/n")
     deleted_again = await api.delete(f"{NAMESPACES}/n")
     rejected = await api.post(f"{NAMESPACES}/n/configmaps", config_map("d"))
+    evicted = await api.post(f"{NAMESPACES}/n/pods/p/eviction", {"metadata": {"name": "p"}})
+    assert evicted.message == (
+        'pods "p" is forbidden: unable to create new content in namespace n because it is being terminated'
+    )
     updated = await api.patch(f"{NAMESPACES}/n/configmaps/c", {"data": {"a": "b"}})
     collection_deleted = await api.delete(f"{NAMESPACES}/n/configmaps")
     finalized = await api.put(

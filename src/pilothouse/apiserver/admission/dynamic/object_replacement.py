@@ -5,11 +5,15 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.api.schema import definition_of
+from pilothouse.api.schema import load
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.core import Core
+from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.bodies import DecodeError, decode_body
+from pilothouse.machinery.go_text import quote
+
+_SCHEME = '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
 
 
 def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool:
@@ -23,20 +27,14 @@ def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool
     assert obj is not None, "only writes with an object are mutated"
     # A subresource can have another kind than its resource (pods/eviction).
     kind, api_version = obj["kind"], obj["apiVersion"]
-    if not isinstance(mutated, dict) or not isinstance(mutated.get("metadata", {}), dict):
-        raise errors.internal("the patched object is not an object")
-    try:
-        if info.custom is not None:
-            info.custom.prune(mutated)
-        else:
-            group, _slash, version = api_version.rpartition("/")
-            definition = definition_of(group, version, kind)
-            mutated = decode_body(msgspec.json.encode(mutated), definition).document
-    except DecodeError as error:
-        raise errors.internal(str(error)) from None
+    document = _decoded(mutated, kind, api_version, info.custom if kind == info.kind else None)
     original = copy.deepcopy(obj)
+    if "metadata" not in obj:  # the options of a CONNECT
+        obj.clear()
+        obj.update(document)
+        return obj != original
     meta = obj["metadata"]
-    new_meta = mutated.get("metadata") or {}
+    new_meta = document.get("metadata") or {}
     # Admission does not change managed fields: the handler updates them afterwards.
     owners = meta.get("managedFields")
     # The handler holds references to these dicts.
@@ -46,8 +44,34 @@ def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool
     if owners is not None:
         meta["managedFields"] = owners
     obj.clear()
-    obj.update(mutated)
+    obj.update(document)
     obj["metadata"], obj["kind"], obj["apiVersion"] = meta, kind, api_version
     if kind == info.kind:
         core.strategy(info).set_defaults(obj)
     return obj != original
+
+
+def _decoded(mutated: Any, kind: str, api_version: str, custom: Any) -> Object:
+    if custom is not None:
+        if not isinstance(mutated, dict) or not isinstance(mutated.get("metadata", {}), dict):
+            raise errors.internal("the patched object is not an object")
+        try:
+            custom.prune(mutated)
+        except DecodeError as error:
+            raise errors.internal(str(error)) from None
+        return mutated
+    group, _slash, version = api_version.rpartition("/")
+    if isinstance(mutated, dict):
+        sent_kind, sent_version = mutated.get("kind") or kind, mutated.get("apiVersion") or api_version
+        if (sent_kind, sent_version) != (kind, api_version):
+            raise errors.internal(
+                f"no kind {quote(str(sent_kind))} is registered for version {quote(str(sent_version))} in scheme "
+                f"{_SCHEME}"
+            )
+    definition = load().for_kind(group, version, kind)
+    if definition is None:
+        return dict(mutated)  # options of a CONNECT have no schema
+    try:
+        return decode_body(msgspec.json.encode(mutated), definition).document
+    except DecodeError as error:
+        raise errors.internal(str(error)) from None

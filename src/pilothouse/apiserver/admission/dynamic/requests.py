@@ -5,6 +5,8 @@ After k8s.io/apiserver ``pkg/admission/plugin/webhook/request/admissionreview.go
 
 from typing import Any
 
+import msgspec
+
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.core import Core
@@ -28,7 +30,8 @@ async def converted(core: Core, write: AdmissionAttributes, obj: Object | None, 
     """An object of the write in a served version, fully decoded (managedFields too). Raises ``NotConverted``."""
     if obj is None:
         return None
-    if info is write.info:
+    if info is write.info or obj["kind"] != write.info.kind:
+        # The kinds of subresources have one version.
         return with_decoded_managed_fields(obj)
     return await convert(core, write.info, info, obj)
 
@@ -67,18 +70,44 @@ def admission_request(write: AdmissionAttributes, info: ResourceInfo, uid: str) 
         request["namespace"] = write.namespace
     elif requested.resource == "namespaces" and not requested.group and write.name:
         request["namespace"] = write.name
-    options: dict[str, Any] = {"kind": _OPTIONS.get(write.operation, ""), "apiVersion": "meta.k8s.io/v1"}
-    if write.dry_run:
-        options["dryRun"] = ["All"]
-    request["options"] = options
+    request["options"] = _options(write)
     return request
+
+
+def _options(write: AdmissionAttributes) -> Object | None:
+    """The options of the operation; those of a patch as UpdateOptions, or CreateOptions if it creates the object."""
+    kind = _OPTIONS.get(write.operation)
+    if kind is None:
+        return None
+    values: dict[str, Any]
+    delete_options = write.delete_options
+    if delete_options is not None:
+        preconditions = delete_options.preconditions
+        values = {
+            "gracePeriodSeconds": delete_options.grace_period_seconds,
+            "preconditions": None if preconditions is None else _without_none(msgspec.to_builtins(preconditions)),
+            "orphanDependents": delete_options.orphan_dependents,
+            "propagationPolicy": delete_options.propagation_policy,
+            "dryRun": delete_options.dry_run or None,
+        }
+    else:
+        values = {
+            "dryRun": write.query.get("dryRun") or (["All"] if write.dry_run else None),
+            "fieldManager": write.query.first("fieldManager") or None,
+            "fieldValidation": write.query.first("fieldValidation") or None,
+        }
+    return {"kind": kind, "apiVersion": "meta.k8s.io/v1", **_without_none(values)}
+
+
+def _without_none(values: Object) -> Object:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _kind(info: ResourceInfo, subresource: str) -> dict[str, str]:
     sub = info.subresources.get(subresource) if subresource else None
-    if sub is not None and sub.kind != info.kind and subresource != "scale":
-        return {"group": sub.group, "version": sub.version, "kind": sub.kind}
-    return {"group": info.group, "version": info.version, "kind": info.kind}
+    if sub is None:
+        return {"group": info.group, "version": info.version, "kind": info.kind}
+    return {"group": sub.group or info.group, "version": sub.version or info.version, "kind": sub.kind}
 
 
 def _user(write: AdmissionAttributes) -> Object:

@@ -338,7 +338,7 @@ class FieldManager:
             manager_or_user_agent(call, options) or "unknown",
             "Update",
             info.api_version,
-            obj["metadata"]["creationTimestamp"],
+            self._core.time.now(),
             "FieldsV1",
             fields,
         )

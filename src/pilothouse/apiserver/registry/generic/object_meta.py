@@ -29,7 +29,7 @@ _KEPT_ON_UPDATE = (
     "creationTimestamp",
     "generation",
 )
-_IMMUTABLE = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+_IMMUTABLE = ("name", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 _DUPLICATE_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, and may "
     "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
