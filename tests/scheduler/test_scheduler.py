@@ -156,13 +156,26 @@ async def test_events_that_cannot_help_cause_no_attempt(world: World) -> None:
     await world.create_node("a", cpu="1")
     await world.create_pod(cpu="2")
     await asyncio.sleep(20)
+    small = {"cpu": "1", "memory": "8Gi", "pods": "110"}
     for number in range(5):
-        await world.create_node(f"small{number}", cpu="1")
+        added = {"metadata": {"name": f"small{number}"}, "status": {"allocatable": small, "capacity": small}}
+        await world.client.create(NODES.raw, added)
         await world.create_pod(f"q{number}", node="a", cpu="100m")
         labels = merge_patch({"metadata": {"labels": {"number": str(number)}}})
         await world.client.patch(NODES.raw, "a", labels)
         await asyncio.sleep(1)
     assert [e.count for e in await world.events()] == [1]
+
+
+async def test_pods_are_tried_again_after_any_change_of_taints(world: World) -> None:
+    # As NodeAffinity has no hint for taints (``buildQueueingHintMap``); other nodes may be counted now.
+    await world.create_pod(nodeSelector={"disk": "ssd"})
+    await world.create_node("a")
+    await asyncio.sleep(20)
+    await world.create_node("b")
+    await asyncio.sleep(1)
+    message = (await world.existing()).status.conditions[0].message
+    assert message.startswith("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")
 
 
 async def test_the_condition_is_up_to_date_after_a_pod_was_deleted_from_a_node(world: World) -> None:

@@ -45,11 +45,27 @@ _NODE_HINTS: Mapping[str, Callable[[PodInfo, NodeChange], bool]] = {
 }
 
 
+_WITHOUT_TAINT_HINT = frozenset(
+    (
+        node_name.NAME,
+        node_affinity.NAME,
+        node_ports.NAME,
+        node_resources_fit.NAME,
+        volume_restrictions.NAME,
+        volume_binding.NAME,
+        volume_zone.NAME,
+        interpod_affinity.NAME,
+    )
+)
+"""They have no hint for taints. As they have one for nodes that are added, upstream has pods tried again after every
+change of taints (``buildQueueingHintMap``)."""
+
+
 def is_schedulable_after_node_change(pod_info: PodInfo, rejected_by: frozenset[str], change: NodeChange) -> bool:
     """Whether a node that was added, updated or deleted may help."""
-    return not rejected_by or any(
-        plugin in rejected_by and hint(pod_info, change) for plugin, hint in _NODE_HINTS.items()
-    )
+    if not rejected_by or (change.taints and not rejected_by.isdisjoint(_WITHOUT_TAINT_HINT)):
+        return True
+    return any(plugin in rejected_by and hint(pod_info, change) for plugin, hint in _NODE_HINTS.items())
 
 
 def is_schedulable_after_pod_added(
