@@ -92,6 +92,7 @@ async def test_pod_using_a_tainted_device_gets_an_event_and_is_deleted(world: Wo
     assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
     assert condition["reason"] == "DeletionByDeviceTaintManager"
     assert condition["message"] == "Device Taint manager: deleting due to NoExecute taint"
+    assert "observedGeneration" not in condition
     assert await world.events(EVENT) == ["Pod/pod Marking for deletion"]
     assert world.metrics.value(DELETIONS) == 1
     assert world.metrics.value(LATENCY) == 1

@@ -21,7 +21,7 @@ _KINDS = {
 }
 _UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _GATED_CONTROLLERS: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
-    # As in KEP-5677 (v1.36). The controller records no events.
+    # The controller records no events.
     "DRAResourcePoolStatus": (
         "resourcepoolstatusrequest-controller",
         [
@@ -35,11 +35,8 @@ _GATED_CONTROLLERS: dict[str, tuple[str, list[dict[str, list[str]]]]] = {
                 "apiGroups": ["resource.k8s.io"],
                 "resources": ["resourcepoolstatusrequests/status"],
             },
-            {
-                "verbs": ["get", "list", "watch"],
-                "apiGroups": ["resource.k8s.io"],
-                "resources": ["resourceclaims", "resourceslices"],
-            },
+            {"verbs": ["get", "list", "watch"], "apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"]},
+            {"verbs": ["get", "list", "watch"], "apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"]},
             {"verbs": ["create", "patch", "update"], "apiGroups": ["", "events.k8s.io"], "resources": ["events"]},
         ],
     ),

@@ -56,16 +56,18 @@ def _changes(old: PodCondition | None, new: PodCondition, now: datetime.datetime
         "status": new.status,
         "reason": new.reason,
         "message": new.message,
-        "observedGeneration": new.observed_generation,
+        "observedGeneration": new.observed_generation or None,
     }
     if old is None:
+        if not new.observed_generation:
+            del full["observedGeneration"]
         return {**full, "lastProbeTime": None, "lastTransitionTime": format_time(now)}
     before = {
         "type": old.type,
         "status": old.status,
         "reason": old.reason,
         "message": old.message,
-        "observedGeneration": old.observed_generation,
+        "observedGeneration": old.observed_generation or None,
     }
     changed = {name: value for name, value in full.items() if before[name] != value}
     # As upstream, nothing is written if only the generation is newer.

@@ -210,18 +210,22 @@ _COUNTS = {"totalDevices": 4, "availableDevices": 1, "allocatedDevices": 2, "una
 @cases(
     "status, cells",
     {
-        "without status": (None, ["-", "-", "-", "-", "-", "-", "Pending", "-"]),
+        "without status": (None, ["-", "-", "-", "-", "-", 0, "Pending", "<none>"]),
         "sums over the pools": (
             {"poolCount": 2, "pools": [{**POOL, **_COUNTS}, {**POOL, **_COUNTS}], "conditions": [CONDITION]},
-            ["8", "2", "4", "2", "0", "2", "Complete"],
+            ["8", "2", "4", "2", "0", 2, "Complete"],
         ),
         "some of the pools, one incomplete": (
             {"poolCount": 3, "pools": [{**POOL, "validationError": "x"}], "conditions": [CONDITION]},
-            ["0", "0", "0", "0", "1", "3", "Complete (1/3 pools)"],
+            ["0", "0", "0", "0", "1", 3, "Complete (1/3 pools)"],
         ),
         "failed": (
             {"poolCount": 0, "conditions": [{**CONDITION, "type": "Failed"}]},
-            ["0", "0", "0", "0", "0", "0", "Failed"],
+            ["-", "-", "-", "-", "-", 0, "Failed", "<none>"],
+        ),
+        "condition that is false": (
+            {"poolCount": 2, "pools": [{**POOL, **_COUNTS}], "conditions": [{**CONDITION, "status": "False"}]},
+            ["4", "1", "2", "1", "0", 2, "Pending", "<none>"],
         ),
     },
 )
@@ -232,17 +236,17 @@ async def test_table_columns(api: Api, status: Object | None, cells: list[str]) 
     table = await api.request("GET", REQUESTS, accept="application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
     (row,) = table.body["rows"]
     assert row["cells"][: 2 + len(cells)] == ["r", "test.example.com", *cells]
-    assert [column["name"] for column in table.body["columnDefinitions"]] == [
-        "Name",
-        "Driver",
-        "Total",
-        "Available",
-        "Allocated",
-        "Unavailable",
-        "Errors",
-        "Pools",
-        "Status",
-        "Completed",
+    definitions = table.body["columnDefinitions"]
+    assert [(column["name"], column["type"], column["description"]) for column in definitions[1:]] == [
+        ("Driver", "string", "The driver to query pools for."),
+        ("Total", "string", "Total number of devices across all pools."),
+        ("Available", "string", "Number of available devices across all pools."),
+        ("Allocated", "string", "Number of allocated devices across all pools."),
+        ("Unavailable", "string", "Number of unavailable devices across all pools."),
+        ("Errors", "string", "Number of pools with validation errors."),
+        ("Pools", "integer", "Total number of matching pools."),
+        ("Status", "string", "Processing status."),
+        ("Completed", "string", "Time since the observation completed."),
     ]
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pilothouse.api.core import PODS, ObjectReference, Pod
+from pilothouse.api.core import PODS, ObjectReference, Pod, PodCondition
 from pilothouse.api.meta import Condition, Object
 from pilothouse.api.resource import (
     DEVICE_TAINT_RULES,
@@ -32,7 +32,7 @@ from pilothouse.controllers.devices.device_taint_eviction.rule_status import (
     new_condition,
     wait_seconds,
 )
-from pilothouse.controllers.shared.disruption import disruption_target, status_patch
+from pilothouse.controllers.shared.disruption import DISRUPTION_TARGET, status_patch
 from pilothouse.controllers.shared.live_nodes import is_about
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.times import format_time
@@ -235,7 +235,10 @@ class DeviceTaintEvictionController(ManagedController):
         if pod.metadata.deletion_timestamp is not None:
             return True
         self._record_event(key, uid, "Marking for deletion")
-        condition = disruption_target(pod, "DeletionByDeviceTaintManager", MESSAGE)
+        # Upstream's has no observedGeneration, unlike those of the other evictions.
+        condition = PodCondition(
+            type=DISRUPTION_TARGET, status="True", reason="DeletionByDeviceTaintManager", message=MESSAGE
+        )
         body = status_patch(pod, self.env.now(), condition=condition)
         if body is not None:
             patch = strategic_merge_patch(body)

@@ -14,7 +14,17 @@ from pilothouse.apiserver.registry.generic.object_fields import (
     set_default_fields,
     validate_immutable_fields,
 )
-from pilothouse.apiserver.registry.generic.printers import NAME, Doc, Now, Printer, Row, age, columns, nested_field
+from pilothouse.apiserver.registry.generic.printers import (
+    NAME,
+    NONE,
+    Doc,
+    Now,
+    Printer,
+    Row,
+    age,
+    columns,
+    nested_field,
+)
 from pilothouse.apiserver.registry.generic.registration import Registration
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.machinery.names import dns_subdomain_errors
@@ -116,28 +126,30 @@ def _validate_status(pool: Object, path: str) -> ErrorList:
 
 _FINISHED_CONDITIONS = ("Complete", "Failed")
 _TOTALS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
-_NO_VALUE = "-"
+_NO_SUMS = ("-",) * (len(_TOTALS) + 1)
 
 
 def print_resource_pool_status_request(value: Doc, now: Now) -> Row:
-    """The sums over all reported pools (KEP-5677, v1.36)."""
+    """The sums over all reported pools (``printResourcePoolStatusRequest`` in ``pkg/printers/internalversion``)."""
     status, driver = nested_field(value, "status"), nested_field(value, "spec", "driver") or ""
-    conditions = [c for c in nested_field(status, "conditions") or () if c.get("type") in _FINISHED_CONDITIONS]
-    if status is None or not conditions:
-        return [driver, *(_NO_VALUE for _ in (*_TOTALS, "errors", "pools")), "Pending", _NO_VALUE]
     pools, count = nested_field(status, "pools") or (), nested_field(status, "poolCount") or 0
-    finished, *_others = conditions
-    status_text = finished["type"]
+    finished: Doc = next(
+        (
+            condition
+            for condition in nested_field(status, "conditions") or ()
+            if condition.get("type") in _FINISHED_CONDITIONS and condition.get("status") == "True"
+        ),
+        {},
+    )
+    status_text = finished.get("type") or "Pending"
+    sums = _NO_SUMS
+    if status is not None and status_text != "Failed":
+        errors = sum(pool.get("validationError") is not None for pool in pools)
+        sums = (*(str(sum(pool.get(field) or 0 for pool in pools)) for field in _TOTALS), str(errors))
+    completed = age(finished.get("lastTransitionTime"), now) if status_text == "Complete" else NONE
     if status_text == "Complete" and len(pools) < count:
         status_text = f"Complete ({len(pools)}/{count} pools)"
-    return [
-        driver,
-        *(str(sum(pool.get(field) or 0 for pool in pools)) for field in _TOTALS),
-        str(sum(bool(pool.get("validationError")) for pool in pools)),
-        str(count),
-        status_text,
-        age(finished.get("lastTransitionTime"), now),
-    ]
+    return [driver, *sums, count, status_text, completed]
 
 
 REGISTRATION = Registration(
@@ -145,9 +157,9 @@ REGISTRATION = Registration(
     printer=lambda: Printer(
         (
             NAME,
-            *columns(
-                "Driver", "Total", "Available", "Allocated", "Unavailable", "Errors", "Pools", "Status", "Completed"
-            ),
+            *columns("Driver", "Total", "Available", "Allocated", "Unavailable", "Errors"),
+            *columns("Pools", type_="integer"),
+            *columns("Status", "Completed"),
         ),
         print_resource_pool_status_request,
     ),
