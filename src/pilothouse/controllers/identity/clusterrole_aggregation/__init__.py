@@ -2,9 +2,9 @@
 and ``view``.
 
 Behaviour: the rules of such a role are the union of the rules of the roles that its selectors match, selector by
-selector, each sorted by name, without duplicates. Manual changes of the rules are overwritten; a role whose selectors
-match nothing has no rules. Nothing but the rules is changed, and nothing is written if they are correct. Aggregated
-roles may be aggregated again.
+selector, each sorted by name, without duplicates. Manual changes of the rules are overwritten, unless the selectors
+match nothing: then only the rules that the controller applied are removed. Nothing but the rules is changed, and
+nothing is written if they are correct. Aggregated roles may be aggregated again.
 
 Not guaranteed: that all levels are consistent at any moment. Two roles that select each other keep rules that either of
 them once had, as upstream.

@@ -44,14 +44,15 @@ def aggregated_rules(selected: Sequence[ClusterRole]) -> Rules:
 
 
 def rules_to_apply(meta: ObjectMeta, rules: Rules) -> dict[str, Any]:
-    """The apply configuration: only the rules, even if there are none.
+    """The apply configuration: only the rules. Without any it has no ``rules``, as upstream's (``WithRules()``): rules
+    that the controller applied before are then removed, those that somebody else wrote remain.
 
     With the uid, so that a deleted role is not created again: without an aggregationRule nothing would remove its
     rules.
     """
-    return {
+    configuration: dict[str, Any] = {
         "kind": CLUSTER_ROLES.kind,
         "apiVersion": CLUSTER_ROLES.api_version,
         "metadata": {"name": meta.name, "uid": meta.uid},
-        "rules": rules,
     }
+    return {**configuration, "rules": rules} if rules else configuration
