@@ -33,12 +33,17 @@ class Namespaces:
 
 
 def node(name: str = "n", *, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **parts: Any) -> Node:
-    """A node; ``parts`` are its labels, taints, unschedulable, images, and more resources."""
+    """A node; ``parts`` are its labels, taints, unschedulable, images, features, and more
+    resources."""
     allocatable = {"cpu": cpu, "memory": memory, "pods": pods, **parts.get("more", {})}
     document = {
         "metadata": {"name": name, "labels": parts.get("labels", {})},
         "spec": {"taints": parts.get("taints", []), "unschedulable": parts.get("unschedulable", False)},
-        "status": {"allocatable": allocatable, "images": parts.get("images", [])},
+        "status": {
+            "allocatable": allocatable,
+            "images": parts.get("images", []),
+            "declaredFeatures": parts.get("features", []),
+        },
     }
     return msgspec.convert(document, Node)
 

@@ -34,10 +34,15 @@ class ContainerPort(View, frozen=True):
     protocol: str = ""
 
 
+class ContainerRestartRule(View, frozen=True):
+    action: str = ""
+
+
 class Container(View, frozen=True):
     name: str = ""
     image: str = ""
     restart_policy: str = ""
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
 
@@ -290,6 +295,7 @@ class NodeStatus(View, frozen=True):
     volumes_in_use: tuple[str, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
     images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(View, frozen=True):

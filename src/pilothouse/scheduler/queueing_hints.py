@@ -11,6 +11,7 @@ from pilothouse.scheduler.framework.types import NodeChange, PodInfo
 from pilothouse.scheduler.plugins import (
     interpod_affinity,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
@@ -42,6 +43,7 @@ _NODE_HINTS: Mapping[str, Callable[[PodInfo, NodeChange], bool]] = {
     volume_zone.NAME: volume_zone.is_schedulable_after_node_change,
     pod_topology_spread.NAME: pod_topology_spread.is_schedulable_after_node_change,
     interpod_affinity.NAME: interpod_affinity.is_schedulable_after_node_change,
+    node_declared_features.NAME: node_declared_features.is_schedulable_after_node_change,
 }
 
 
@@ -55,6 +57,7 @@ _WITHOUT_TAINT_HINT = frozenset(
         volume_binding.NAME,
         volume_zone.NAME,
         interpod_affinity.NAME,
+        node_declared_features.NAME,
     )
 )
 """They have no hint for taints. As they have one for nodes that are added, upstream has pods tried again after every

@@ -13,6 +13,7 @@ from pilothouse.scheduler.framework.types import NodeInfo, PodInfo, PodState
 from pilothouse.scheduler.plugins import (
     interpod_affinity,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
@@ -47,7 +48,7 @@ def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
 class CycleState:
     """What PreFilter computed for one pod, as of now: None for plugins that reject no node."""
 
-    __slots__ = ("interpod_affinity", "limits", "pod_info", "pod_topology_spread", "restriction", "volumes")
+    __slots__ = ("features", "interpod_affinity", "limits", "pod_info", "pod_topology_spread", "restriction", "volumes")
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class CycleState:
         affinity: interpod_affinity.PreFilterState | None,
     ) -> None:
         self.pod_info = pod_info
+        self.features = node_declared_features.required_features(pod_info.pod.spec)
         self.volumes = volumes
         self.limits = limits
         self.restriction = restriction
@@ -80,12 +82,14 @@ class CycleState:
         return status
 
     def filter_node(self, node_info: NodeInfo) -> Status | None:
-        """Run these, PodTopologySpread and InterPodAffinity."""
+        """Run these, PodTopologySpread, InterPodAffinity and NodeDeclaredFeatures."""
         status = self.filter_volumes(node_info)
         if status is None and self.pod_topology_spread is not None:
             status = self.pod_topology_spread.filter_node(node_info)
         if status is None and self.interpod_affinity is not None:
             status = self.interpod_affinity.filter_node(node_info)
+        if status is None and self.features:
+            status = node_declared_features.filter_node(self.features, node_info)
         return status
 
 
@@ -144,6 +148,9 @@ class Framework:
             positions = state.pod_topology_spread.filter_nodes(cache, positions)
         if state.interpod_affinity is not None:
             positions = state.interpod_affinity.filter_nodes(cache, positions)
+        if state.features:
+            required = state.features
+            positions = [i for i in positions if not node_declared_features.filter_node(required, node_infos[i])]
         nominated = cache.nominator.nominated_pods
         if nominated:
             positions = [

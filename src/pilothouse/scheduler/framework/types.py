@@ -352,11 +352,15 @@ class NodeInfo:
             self.allowed_pod_number = allocatable.get("pods", 0)
 
     def set_node(self, node: Node) -> tuple[bool, bool]:
-        """Take a new version of the node. Returns whether labels, taints or ``unschedulable`` changed, and whether the
-        allocatable resources did."""
+        """Take a new version of the node. Returns whether labels, taints, ``unschedulable`` or declared features
+        changed, and whether the allocatable resources did."""
         old, self.node = self.node, node
         resources = old.status.allocatable != node.status.allocatable
-        topology = old.spec != node.spec or old.metadata.labels != node.metadata.labels
+        topology = (
+            old.spec != node.spec
+            or old.metadata.labels != node.metadata.labels
+            or old.status.declared_features != node.status.declared_features
+        )
         if resources or topology:
             self._read_node(node, resources=resources)
         return topology, resources

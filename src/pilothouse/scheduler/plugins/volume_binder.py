@@ -293,7 +293,8 @@ class VolumeBinder:
         if not desired:
             raise BindingError("pod does not exist any more")
         if node is None:
-            raise BindingError(f"failed to get node {quote(pod_volumes.node_name)}: not found")
+            name = quote(pod_volumes.node_name)
+            raise BindingError(f"failed to get node {name}: node {name} not found")
         for key, version in assumed_volumes.written.items():
             claim = self._claims.cache.get(key)
             if claim is None:
