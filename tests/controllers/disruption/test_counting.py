@@ -112,6 +112,18 @@ async def test_scaling_a_controller_updates_the_budget(world: World) -> None:
     assert await status(world, "number") == (2, 3, 1, 3)
 
 
+async def test_workloads_do_not_trigger_a_budget_without_pods(world: World) -> None:
+    """Each sync of such a budget repeats the event NoPods."""
+    await budget(world, maxUnavailable=1)
+    await asyncio.sleep(1)
+    before = await world.sorted_events()
+    await workload(world, "deployments", "Deployment", 0)
+    await workload(world, "replicasets", "ReplicaSet", 0)
+    await world.merge(f"{APPS}/replicasets/web", {"spec": {"replicas": 7}})
+    await asyncio.sleep(1)
+    assert await world.sorted_events() == before
+
+
 async def test_pod_that_no_longer_matches_is_not_counted(world: World) -> None:
     await budget(world, minAvailable=1)
     await pods(world)

@@ -175,11 +175,18 @@ class DisruptionController(ManagedController):
             self._enqueue_for_workload(new)
 
     def _enqueue_for_workload(self, workload: Workload) -> None:
-        """Pods have events only after a controller has scaled, and possibly before those of the workload itself."""
+        """Pods have events only after a controller has scaled, and possibly before those of the workload itself.
+
+        A budget without pods does not depend on workloads, and each of its syncs would record NoPods.
+        """
         selector = workload.spec.selector
         labels = selector.match_labels if isinstance(selector, LabelSelector) else selector or {}
         for budget in self._budgets.list(workload.metadata.namespace):
-            if needs_scale(budget.spec) and self._members.may_select(budget, labels):
+            if (
+                needs_scale(budget.spec)
+                and self._members.may_select(budget, labels)
+                and self._members.get_pods_for_pdb(budget)
+            ):
                 self._enqueue(budget)
 
     async def _recheck_pdb(self, key: str) -> Requeue | None:
