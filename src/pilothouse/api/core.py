@@ -234,6 +234,8 @@ class PodStatus(View, frozen=True):
     observed_generation: int = 0
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, str] = {}
 
 
 class Pod(View, frozen=True):

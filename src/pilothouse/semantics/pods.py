@@ -9,7 +9,7 @@ import datetime
 import re
 from collections.abc import Iterable, Mapping
 
-from pilothouse.api.core import Pod, PodCondition
+from pilothouse.api.core import Container, Pod, PodCondition
 from pilothouse.machinery.quantities import parse_quantity
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -110,26 +110,30 @@ def max_restart_counts(pod: Pod) -> tuple[int, int]:
 
 
 def effective_requests(
-    pod: Pod, missing: Mapping[str, int] = NOTHING_ASSUMED, *, pod_level: bool = True
+    pod: Pod, missing: Mapping[str, int] = NOTHING_ASSUMED, *, pod_level: bool = True, status: bool = False
 ) -> dict[str, int]:
     """The pod's requests: ``cpu`` in milli-units, others in whole units.
 
     Containers run together with the sidecars; a plain init container runs only with the sidecars started before it, so
     the result is the larger of the two, plus the overhead of the runtime. Pod-level requests of cpu, memory and huge
     pages replace the sum of the containers, unless ``pod_level`` is false. A container without a request of a resource
-    in ``missing`` counts with that value (upstream's ``NonMissingContainerRequests``).
+    in ``missing`` counts with that value (upstream's ``NonMissingContainerRequests``). With ``status`` a pod that is
+    being resized counts with the maximum of what it requests, what is allocated, and what it has
+    (``UseStatusResources``).
     """
     spec = pod.spec
     total: dict[str, int] = {}
+    in_effect = _InEffect(pod) if status else None
     for container in spec.containers:
-        _add(total, container.resources.requests, missing)
+        _add(total, in_effect.requests(container) if in_effect else container.resources.requests, missing)
     if spec.init_containers:
         sidecars: dict[str, int] = {}
         peak: dict[str, int] = {}
         for container in spec.init_containers:
             if container.restart_policy == "Always":
-                _add(total, container.resources.requests, missing)
-                _add(sidecars, container.resources.requests, missing)
+                requests = in_effect.requests(container) if in_effect else container.resources.requests
+                _add(total, requests, missing)
+                _add(sidecars, requests, missing)
                 need = sidecars
             else:
                 need = dict(sidecars)
@@ -137,12 +141,60 @@ def effective_requests(
             _raise(peak, need)
         _raise(total, peak)
     if pod_level:
-        for name, text in spec.resources.requests.items():
+        for name, text in (in_effect.pod_level_requests() if in_effect else spec.resources.requests).items():
             if is_pod_level(name):
                 total[name] = _amount(name, text)
     if spec.overhead:
         _add(total, spec.overhead, NOTHING_ASSUMED)
     return total
+
+
+class _InEffect:
+    """What a running pod counts with (``determineEffectiveRequests`` of component-helpers ``resource/helpers.go``)."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+        self._statuses = {one.name: one for one in statuses if one.resources is not None}
+        self._infeasible = is_resize_infeasible(pod)
+
+    def requests(self, container: Container) -> Mapping[str, str]:
+        status = self._statuses.get(container.name)
+        if status is None or status.resources is None:
+            return container.resources.requests
+        return self._highest(container.resources.requests, status.resources.requests, status.allocated_resources)
+
+    def pod_level_requests(self) -> Mapping[str, str]:
+        requests, status = self._pod.spec.resources.requests, self._pod.status
+        if status.resources is None or not requests:
+            return requests
+        highest = self._highest(requests, status.resources.requests, status.allocated_resources)
+        return {name: highest.get(name, "0") for name in requests}
+
+    def _highest(self, requested: Mapping[str, str], *granted: Mapping[str, str]) -> Mapping[str, str]:
+        # A resize that will never be granted does not count.
+        highest: dict[str, str] = {} if self._infeasible else dict(requested)
+        for amounts in granted:
+            for name, text in amounts.items():
+                if name not in highest or parse_quantity(text) > parse_quantity(highest[name]):
+                    highest[name] = text
+        return highest
+
+
+def is_resize_infeasible(pod: Pod) -> bool:
+    """Whether the kubelet has rejected the resize of the pod for good."""
+    return any((one.type, one.reason) == ("PodResizePending", "Infeasible") for one in pod.status.conditions)
+
+
+def granted_requests(pod: Pod) -> tuple[object, ...]:
+    """Everything in the status on which ``effective_requests`` depends with ``status``, to compare two versions."""
+    status = pod.status
+    containers = tuple(
+        (one.name, one.resources, one.allocated_resources)
+        for one in (*status.container_statuses, *status.init_container_statuses)
+        if one.resources is not None
+    )
+    return containers, status.resources, status.allocated_resources, is_resize_infeasible(pod)
 
 
 def is_pod_level(name: str) -> bool:

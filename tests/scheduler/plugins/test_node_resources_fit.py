@@ -1,11 +1,14 @@
 """As kube-scheduler v1.36 ``plugins/noderesources/fit_test.go`` and ``least_allocated_test.go``."""
 
+import asyncio
 from typing import Any
 
+from tests.nodes.world import World
 from tests.scheduler.build import filter_status, info, node, pod
 from tests.tables import cases
 
-from pilothouse.api.core import Node, Pod
+from pilothouse.api.core import PODS, Node, Pod
+from pilothouse.client import merge_patch
 from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.types import PodInfo
 from pilothouse.scheduler.plugins.node_resources_fit import least_allocated
@@ -69,6 +72,53 @@ def test_filter(wanted: Pod, placed: Pod, reasons: tuple[str, ...], unresolvable
     else:
         expected = tuple(f"Insufficient {name}" for name in reasons)
         assert result == Status("NodeResourcesFit", expected, unresolvable)
+
+
+def resized(requested: str, allocated: str, actual: str, **status: Any) -> Pod:
+    """A pod on a node whose resize from ``actual`` is in progress."""
+    container = {"name": "c", "allocatedResources": {"cpu": allocated}, "resources": {"requests": {"cpu": actual}}}
+    return pod("q", requested, status={"containerStatuses": [container], **status})
+
+
+INFEASIBLE = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+
+
+@cases(
+    "placed, cpu",
+    {
+        # component-helpers resource/helpers_test.go
+        "nothing allocated yet": (pod("q", "1"), 1),
+        "grows": (resized("3", "1", "1"), 3),
+        "shrinks": (resized("1", "1", "3"), 3),
+        "allocated, not actuated": (resized("1", "2", "1"), 2),
+        "infeasible": (resized("3", "1", "2", **INFEASIBLE), 2),
+        "pod level grows": (
+            pod("q", "1", resources={"requests": {"cpu": "2"}}, status={"resources": {"requests": {"cpu": "3"}}}), 3,
+        ),
+    },
+)  # fmt: skip
+def test_a_pod_that_is_being_resized_counts_with_the_maximum(placed: Pod, cpu: int) -> None:
+    assert filter_status(pod("p", str(4 - cpu)), node(), placed) is None
+    assert filter_status(pod("p", f"{4 - cpu}001m"), node(), placed) is not None
+
+
+async def test_a_pod_that_has_shrunk_makes_room(world: World) -> None:
+    await world.create_node("a")
+    await world.create_pod("big", cpu="1", node="a")
+    await set_actual(world, "3")
+    await asyncio.sleep(1)
+    await world.create_pod(cpu="2")
+    await asyncio.sleep(20)
+    assert (await world.existing()).spec.node_name == ""
+    await set_actual(world, "1")
+    await asyncio.sleep(1)
+    assert (await world.existing()).spec.node_name == "a"
+
+
+async def set_actual(w: World, cpu: str) -> None:
+    status = {"name": "c", "image": "app:v1", "imageID": "", "ready": True, "restartCount": 0}
+    patch = merge_patch({"status": {"containerStatuses": [{**status, "resources": {"requests": {"cpu": cpu}}}]}})
+    await w.client.patch(PODS.raw, "big", patch, "default", subresource="status")
 
 
 def test_the_number_of_pods_is_limited() -> None:

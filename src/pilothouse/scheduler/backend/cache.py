@@ -19,6 +19,7 @@ from pilothouse.api.core import Node, Pod
 from pilothouse.scheduler.backend.match_counts import TEMPLATE_HASH, MatchCountIndex, MatchCounts, Topologies, Topology
 from pilothouse.scheduler.backend.nominator import Nominator
 from pilothouse.scheduler.framework.types import AffinityTerm, NodeInfo, PodInfo, PodState, update_count
+from pilothouse.semantics.pods import granted_requests
 
 _MAX_CHANGES = 65536
 _MAX_LABELS = 64
@@ -212,6 +213,7 @@ class Cache:
             if (
                 # An in-place resize increments the generation.
                 (before.metadata.generation == meta.generation or before.spec == pod.spec)
+                and granted_requests(before) == granted_requests(pod)
                 and current.pod_info.labels == meta.labels
                 and current.terminating == (meta.deletion_timestamp is not None)
             ):

@@ -186,7 +186,7 @@ class PodInfo:
         self.key = f"{meta.namespace}/{meta.name}"
         self.labels = meta.labels
         self.priority = spec.priority or 0
-        self.requests = requests = effective_requests(pod)
+        self.requests = requests = effective_requests(pod, status=True)
         self.positive_requests = tuple((name, amount) for name, amount in sorted(requests.items()) if amount > 0)
         self.non_zero_cpu, self.non_zero_memory = _non_zero_requests(pod, requests)
         self.score_cpu, self.score_memory = self.non_zero_cpu, self.non_zero_memory
@@ -256,7 +256,7 @@ def _non_zero_requests(pod: Pod, requests: dict[str, int]) -> tuple[int, int]:
     missing = DEFAULT_REQUESTS
     if any(map(is_pod_level, pod.spec.resources.requests)):
         missing = {name: amount for name, amount in DEFAULT_REQUESTS.items() if name not in requests}
-    non_zero = effective_requests(pod, missing)
+    non_zero = effective_requests(pod, missing, status=True)
     return non_zero["cpu"], non_zero["memory"]
 
 
